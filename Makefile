@@ -1,0 +1,69 @@
+# Every target needs only Python 3.11+, make and access to a package registry.
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+REPORT := .build/test-report.xml
+export QUESTION ?=
+UV_VERSION := 0.13.8
+COMPILE = .build/lock/bin/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 \
+    --generate-hashes --no-emit-index-url --no-emit-find-links --no-emit-package holdfast \
+    --custom-compile-command 'make lock'
+
+.PHONY: help venv lint format test demo bench lock clean
+
+help: ## Show the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+venv: $(STAMP) ## Make .venv with everything that is needed, as locked
+
+# Made again only when the lock file or pyproject.toml has changed.
+$(STAMP): requirements-dev.lock pyproject.toml
+	@command -v $(PYTHON) >/dev/null || { \
+	    echo "error: there is no '$(PYTHON)'. Install Python 3.11 or newer, or name one: make PYTHON=python3.12" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; ok = (3, 11) <= sys.version_info[:2] < (3, 14); \
+	    ok or sys.exit("error: Holdfast needs Python 3.11, 3.12 or 3.13, but $(PYTHON) is " + sys.version.split()[0] + ". Name another: make PYTHON=python3.12")'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
+	    echo "error: $(PYTHON) cannot make a virtual environment (on Debian: apt install python3-venv)" >&2; exit 1; }
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+lint: $(STAMP) ## Check style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/pyright --warnings
+
+format: $(STAMP) ## Format the code and apply safe fixes
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+test: lint ## Check style and types, then pass every test
+	@mkdir -p $(dir $(REPORT))
+	@rm -f $(REPORT)
+	$(BIN)/python -m pytest --junitxml=$(REPORT)
+	@! grep -q '<skipped' $(REPORT) || { echo "error: tests were skipped, and a skipped test proves nothing" >&2; exit 1; }
+
+demo: $(STAMP) ## Run the demo; QUESTION="..." asks your own question
+	$(if $(value QUESTION),$(BIN)/holdfast demo "$$QUESTION",$(BIN)/holdfast demo)
+
+bench: $(STAMP) ## Run the benchmarks
+	$(BIN)/python -m benchmarks.run
+
+lock: ## Make both lock files anew from pyproject.toml
+	rm -rf .build/lock
+	$(PYTHON) -m venv .build/lock
+	.build/lock/bin/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+	$(COMPILE) --upgrade --all-extras --output-file requirements-dev.lock
+	$(COMPILE) --extra local --constraint requirements-dev.lock --output-file requirements.lock
+	rm -rf .build/lock
+
+clean: ## Remove everything that can be made again
+	rm -rf $(VENV) .build build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage htmlcov
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,121 @@
+"""The activities `archive`, `close` and `index`: what outlives Temporal's own history."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from temporalio import activity
+from temporalio.common import WorkflowIDConflictPolicy
+
+from holdfast.activities.failures import typed_failures
+from holdfast.activities.registry import Registry
+from holdfast.activities.source import Source, task_id
+from holdfast.chain import ChainRef
+from holdfast.messages import Message
+from holdfast.segments import read_segment, write_messages, write_record, write_segment
+from holdfast.steps import Task
+from holdfast.values import canonical
+from holdfast.wire import (
+    CloseInput,
+    CommitRef,
+    Entry,
+    Failure,
+    SegmentRef,
+    SessionState,
+    StepRecord,
+    TaskHead,
+    TaskRecord,
+)
+
+
+class ClosingActivities:
+    """Writes to the archive and to sessions for the tasks of one worker process."""
+
+    def __init__(self, registry: Registry, source: Source) -> None:
+        """Use these agents and this source of task data."""
+        self._registry = registry
+        self._source = source
+
+    @activity.defn(name="archive")
+    async def archive(self, at: ChainRef) -> SegmentRef:
+        """Store the ledger entries that are not archived yet."""
+        with typed_failures():
+            del at
+            _, entries = await self._source.entries()
+            return await write_segment(self._source.archive, entries)
+
+    @activity.defn(name="close")
+    async def close(self, given: CloseInput) -> None:
+        """Commit a finished task's turn to its session, then store the whole task."""
+        with typed_failures():
+            source = self._source
+            head = await source.head()
+            page, entries = await source.entries()
+            segments = page.segments
+            if entries:
+                segments = (*segments, await write_segment(source.archive, entries))
+            task = await source.task()
+            if given.commit:
+                await self._commit(head, task, given.at)
+            last = await self._last_step(segments, entries)
+            record = TaskRecord(
+                task=task.model_copy(
+                    update={"status": given.status, "error": _said(given.failure)}
+                ).wire(),
+                head=head,
+                segments=segments,
+                failure=given.failure,
+                output=last.output if last else None,
+                stored=last.stored if last else None,
+                transcript=given.at,
+            )
+            await write_record(source.archive, task_id(), record)
+            source.cache.drop(task_id())
+
+    async def _last_step(
+        self, segments: tuple[SegmentRef, ...], entries: list[Entry]
+    ) -> StepRecord | None:
+        for entry in reversed(entries):
+            if entry.step is not None:
+                return entry.step
+        for segment in reversed(segments):
+            for entry in reversed(await read_segment(self._source.archive, segment)):
+                if entry.step is not None:
+                    return entry.step
+        return None
+
+    async def _commit(self, head: TaskHead, task: Task, at: ChainRef) -> None:
+        """Let the AgentWorker choose what to keep, and append that to the session, once."""
+        source, session = self._source, head.session
+        if session is None:
+            return
+        transcript = await source.transcript(at)
+        worker = self._registry.agent(head.agent).worker
+        kept: list[Message] = [
+            await source.offload(message) for message in worker.finalize_task(task, transcript)
+        ]
+        turn = CommitRef(
+            task=task_id(),
+            sha256=await write_messages(source.archive, kept),
+            count=len(kept),
+        )
+        await activity.client().start_workflow(
+            "Session",
+            SessionState(),
+            id=session.id,
+            task_queue=activity.info().task_queue,
+            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+            start_signal="commit",
+            start_signal_args=[turn],
+            rpc_timeout=timedelta(seconds=30),
+        )
+
+    @activity.defn(name="index")
+    async def index(self, commits: list[CommitRef]) -> str:
+        """Store a full page of a session's turns."""
+        with typed_failures():
+            return await self._source.archive.aput(canonical([c.wire() for c in commits]))
+
+
+def _said(failure: Failure | None) -> str:
+    return f"{failure.type}: {failure.message}" if failure is not None else ""

@@ -1,0 +1,45 @@
+"""The conversation before a task: its session, or the messages it was given."""
+
+from __future__ import annotations
+
+from temporalio import activity
+from temporalio.service import RPCError, RPCStatusCode
+
+from holdfast.activities.source import Source
+from holdfast.messages import Message
+from holdfast.segments import read_messages, turns
+from holdfast.wire import SessionRef, SessionState, TaskHead
+
+
+async def history_before(source: Source, head: TaskHead) -> list[Message]:
+    """Return the messages that the model sees before the task's own, oldest first."""
+    messages: list[Message] = []
+    if head.session is not None and head.session.commits:
+        messages.extend(await _session(source, head.session))
+    if head.history:
+        messages.extend(await read_messages(source.archive, head.history))
+    return [await source.resolve(message) for message in messages]
+
+
+async def count_commits(head: TaskHead) -> int:
+    """Return how many commits the task's session has now; a session that nobody used has none."""
+    if head.session is None:
+        return 0
+    handle = activity.client().get_workflow_handle(head.session.id)
+    try:
+        state = await handle.query("state", result_type=SessionState)
+    except RPCError as error:
+        if error.status is RPCStatusCode.NOT_FOUND:
+            return 0
+        raise
+    return state.base + len(state.commits)
+
+
+async def _session(source: Source, session: SessionRef) -> list[Message]:
+    """Read the turns that the session had when the task began."""
+    handle = activity.client().get_workflow_handle(session.id)
+    state = await handle.query("state", result_type=SessionState)
+    messages: list[Message] = []
+    for turn in await turns(source.archive, state, session.commits):
+        messages.extend(await read_messages(source.archive, turn.sha256))
+    return messages

@@ -1,0 +1,227 @@
+"""Where activities get a task's data: from memory, else from the task, else from the archive."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from temporalio import activity
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.workflowservice.v1 import ResetStickyTaskQueueRequest
+from temporalio.client import WorkflowHandle
+
+from holdfast.activities.cache import Cache, TaskMemory
+from holdfast.archive import Archive
+from holdfast.chain import ChainRef, extend
+from holdfast.errors import DigestMismatchError
+from holdfast.messages import Blob, Message, ToolCall
+from holdfast.segments import read_segment
+from holdfast.steps import Task
+from holdfast.values import Json, canonical, digest
+from holdfast.views import EntriesPage, EntriesRequest
+from holdfast.wire import (
+    AdvanceInput,
+    Entry,
+    JournalEntry,
+    OpenStep,
+    TaskHead,
+    ToolInput,
+    View,
+    ViewRequest,
+)
+
+INLINE_BYTES = 16 * 1024
+"""Texts above this size go to the archive; history holds a reference."""
+
+
+class Source:
+    """Reads tasks for the activities of one worker process."""
+
+    def __init__(self, archive: Archive, cache: Cache) -> None:
+        """Use this archive and this cache."""
+        self.archive = archive
+        self.cache = cache
+
+    def memory(self) -> TaskMemory:
+        """Return what is known of the task that the current activity works for."""
+        return self.cache.task(task_id())
+
+    async def head(self) -> TaskHead:
+        """Return the task's head."""
+        memory = self.memory()
+        if memory.head is None or not memory.head.snapshot:
+            memory.head = (await self._view(ViewRequest(head=True))).head
+        if memory.head is None:
+            msg = f"Task {task_id()!r} answered without its head."
+            raise DigestMismatchError(msg)
+        return memory.head
+
+    async def transcript(self, at: ChainRef) -> list[Message]:
+        """Return the first `at.length` messages, contents resolved, after checking their digest.
+
+        Raises:
+            DigestMismatchError: What is recorded does not give the digest.
+        """
+        memory = self.memory()
+        if not memory.holds(at):
+            guess = memory.guess(at)
+            if guess is None:
+                await self._fetch(memory, at)
+            else:
+                memory.append(guess, [await self.resolve(message) for message in guess])
+        return memory.resolved[: at.length]
+
+    async def _fetch(self, memory: TaskMemory, at: ChainRef) -> None:
+        """Ask for what is missing; once more for everything when the digest does not fit."""
+        for _ in range(2):
+            while len(memory.recorded) < at.length:
+                await self._fetch_page(memory, at.length)
+            if memory.holds(at):
+                return
+            memory.forget()
+        msg = (
+            f"The recorded messages of task {task_id()!r} do not give the digest recorded for them"
+            f" ({at.digest} over {at.length} messages). Something was changed in the history or in"
+            " the archive; the task does not go on from it."
+        )
+        raise DigestMismatchError(msg)
+
+    async def _fetch_page(self, memory: TaskMemory, upto: int) -> None:
+        have = len(memory.recorded)
+        got = await self._view(ViewRequest(have=have, upto=upto))
+        messages: Sequence[Message] = got.messages
+        start = 0
+        for segment in got.segments:
+            if have < start + segment.messages:
+                entries = await read_segment(self.archive, segment)
+                found = [m for e in entries if e.step is not None for m in e.step.adds]
+                messages = found[have - start :]
+                break
+            start += segment.messages
+        if not messages:
+            msg = f"Task {task_id()!r} lacks messages {have} to {upto} of its transcript."
+            raise DigestMismatchError(msg)
+        memory.append(messages, [await self.resolve(message) for message in messages])
+
+    async def opened(self, given: AdvanceInput) -> OpenStep:
+        """Return the open step, with its input resolved."""
+        opened = given.open
+        if opened is None:
+            opened = (await self._view(ViewRequest(open=True))).open
+            if opened is None or digest(canonical(opened.wire())) != given.digest:
+                msg = f"Step {given.n} of task {task_id()!r} is not the one that was scheduled."
+                raise DigestMismatchError(msg)
+        return opened
+
+    async def journal(self, given: AdvanceInput) -> tuple[JournalEntry, ...]:
+        """Return the step's answered calls, as recorded."""
+        memory = self.memory()
+        if given.journal.length == 0:
+            memory.journal, memory.journal_step = (), given.n
+        known = memory.journal[: given.journal.length]
+        if memory.journal_step == given.n and extend("", known) == given.journal.digest:
+            return known
+        entries: list[JournalEntry] = []
+        while len(entries) < given.journal.length:
+            got = await self._view(ViewRequest(journal=len(entries)))
+            if not got.journal:
+                break
+            entries.extend(got.journal)
+        memory.journal, memory.journal_step = tuple(entries[: given.journal.length]), given.n
+        if extend("", memory.journal) != given.journal.digest:
+            msg = f"The journal of step {given.n} of task {task_id()!r} does not give its digest."
+            raise DigestMismatchError(msg)
+        return memory.journal
+
+    async def call(self, given: ToolInput) -> tuple[ToolCall, dict[str, Json]]:
+        """Return the call to run and the state that its tool sees."""
+        calls = self.memory().calls.get(given.n, ())
+        call = given.call or (calls[given.i] if given.i < len(calls) else None)
+        if call is not None and not given.big and call_digest(call) == given.digest:
+            return call, dict(given.state)
+        got = await self._view(ViewRequest(calls=True))
+        call = given.call or (got.calls[given.i] if given.i < len(got.calls) else None)
+        if call is None or call_digest(call) != given.digest:
+            msg = (
+                f"Call {given.i} of step {given.n} of task {task_id()!r} is not the scheduled one."
+            )
+            raise DigestMismatchError(msg)
+        return call, dict(got.state)
+
+    async def entries(self) -> tuple[EntriesPage, list[Entry]]:
+        """Return the ledger entries that are not archived yet."""
+        entries: list[Entry] = []
+        while True:
+            asked = EntriesRequest(skip=len(entries))
+            got = await self._handle().query("entries", asked, result_type=EntriesPage)
+            entries.extend(got.entries)
+            if not got.more:
+                return got, entries
+
+    async def task(self) -> Task:
+        """Return the task as it is now, with its whole input."""
+        task = await self._handle().query("task", result_type=Task)
+        if task.stored is None:
+            return task
+        return task.model_copy(update={"input": await self.text(task.stored)})
+
+    # ---- large values
+
+    async def resolve(self, message: Message) -> Message:
+        """Put an archived content into its message."""
+        if not isinstance(message.content, Blob):
+            return message
+        return message.model_copy(update={"content": await self.text(message.content)})
+
+    async def text(self, blob: Blob) -> str:
+        """Read a text of the archive."""
+        text = self.cache.text(blob)
+        if text is None:
+            text = (await self.archive.aget(blob.sha256)).decode("utf-8", "surrogatepass")
+            self.cache.keep_text(blob, text)
+        return text
+
+    async def offload(self, message: Message) -> Message:
+        """Move a large text content to the archive."""
+        if not isinstance(message.content, str) or len(message.content) <= INLINE_BYTES // 4:
+            return message
+        blob = await self.store(message.content)
+        return message if blob is None else message.model_copy(update={"content": blob})
+
+    async def store(self, text: str, *, is_json: bool = False) -> Blob | None:
+        """Store a text if it is too large for history."""
+        data = text.encode("utf-8", "surrogatepass")
+        if len(data) <= INLINE_BYTES:
+            return None
+        blob = Blob(sha256=await self.archive.aput(data), size=len(data), is_json=is_json)
+        self.cache.keep_text(blob, text)
+        return blob
+
+    # ---- the task
+
+    async def _view(self, asked: ViewRequest) -> View:
+        """Ask the task, after leaving the queue of a worker that may be dead."""
+        info = activity.info()
+        if info.attempt > 1:
+            await activity.client().workflow_service.reset_sticky_task_queue(
+                ResetStickyTaskQueueRequest(
+                    namespace=info.namespace,
+                    execution=WorkflowExecution(
+                        workflow_id=info.workflow_id, run_id=info.workflow_run_id
+                    ),
+                )
+            )
+        return await self._handle().query("view", asked, result_type=View)
+
+    def _handle(self) -> WorkflowHandle[object, object]:
+        info = activity.info()
+        return activity.client().get_workflow_handle(task_id(), run_id=info.workflow_run_id)
+
+
+def task_id() -> str:
+    """Return the id of the task that the current activity works for."""
+    return activity.info().workflow_id or ""
+
+
+def call_digest(call: ToolCall) -> str:
+    """Digest by which a tool activity checks that it runs the call that was scheduled."""
+    return digest(canonical(call.wire()))[:16]

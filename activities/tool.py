@@ -1,0 +1,169 @@
+"""The activity `tool`: one tool call."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from typing import Any
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from holdfast import merge_patch
+from holdfast.activities.failures import typed_failures
+from holdfast.activities.heartbeat import heartbeats
+from holdfast.activities.registry import Registry
+from holdfast.activities.source import Source, task_id
+from holdfast.errors import ToolTimeoutError
+from holdfast.messages import Message, ToolCall
+from holdfast.tool_context import ToolContext
+from holdfast.tools import Tool, ToolArgumentsError, ToolResultError, render_result
+from holdfast.values import Json, canonical, digest
+from holdfast.wire import Dialect, Outcome, ToolInput
+
+FIXED_ERROR = "An error occurred while running the tool. Please try again."
+
+
+class ToolActivities:
+    """Runs tool calls for the tasks of one worker process."""
+
+    def __init__(self, registry: Registry, source: Source) -> None:
+        """Use these agents and this source of task data."""
+        self._registry = registry
+        self._source = source
+
+    @activity.defn(name="tool")
+    async def tool(self, given: ToolInput) -> Outcome:
+        """Run one call. What the model can act on is a result, also when it is an error."""
+        with typed_failures():
+            try:
+                async with heartbeats():
+                    return await self._tool(given)
+            except asyncio.CancelledError:
+                if activity.is_worker_shutdown():
+                    msg = "The worker process was stopped while the tool ran."
+                    raise ApplicationError(msg, type="Interrupted") from None
+                raise
+
+    async def _tool(self, given: ToolInput) -> Outcome:
+        head = await self._source.head()
+        call, state = await self._source.call(given)
+        tool = self._registry.agent(head.agent).tool(call.name)
+        if tool is None:
+            served = [t.name for t in self._registry.agent(head.agent).tools if isinstance(t, Tool)]
+            msg = (
+                f"Step {given.n} calls tool {call.name!r}, but this worker serves:"
+                f" {', '.join(served) or 'none'}. The task waits, nothing is lost. Give the tool"
+                f" back to agent {head.agent!r}, restart the worker, and run the step again."
+            )
+            raise ApplicationError(msg, type="ToolMissingError", non_retryable=True)
+        ctx = ToolContext[dict[str, Json]](
+            task_id=task_id(),
+            step_id=f"s{given.n}",
+            call_id=call.id,
+            tool_name=call.name,
+            arguments=call.arguments,
+            attempt=activity.info().attempt,
+            idempotency_key=idempotency_key(task_id(), given, call),
+            agent_name=head.agent,
+            state=merge_patch.plain(state),
+            heartbeat=activity.heartbeat,
+        )
+        message, status = await self._outcome(tool, ctx, call, head.dialect)
+        memory = self._source.memory()
+        memory.results[given.n, given.i] = message
+        return Outcome(
+            message=message,
+            patch=merge_patch.diff(state, ctx.state) if status == "done" else {},
+            status=status,
+            attempts=activity.info().attempt,
+        )
+
+    async def _outcome(
+        self, tool: Tool, ctx: ToolContext[dict[str, Json]], call: ToolCall, dialect: Dialect
+    ) -> tuple[Message, Any]:
+        try:
+            value = await run_with_retries(tool, ctx)
+            text = render_result(value, tool=tool.name)
+        except ToolResultError as error:
+            return _failed(call, str(error))
+        except ToolArgumentsError as error:
+            return _failed(call, str(error))
+        except TimeoutError:
+            return _timed_out(tool, call)
+        except Exception as error:  # noqa: BLE001  a tool's failure is a result for the model
+            return _failed(call, await failure_text(tool, ctx, error, dialect))
+        return await self._done(tool, call, text)
+
+    async def _done(self, tool: Tool, call: ToolCall, text: str) -> tuple[Message, Any]:
+        size = len(text.encode("utf-8", "surrogatepass"))
+        if size > tool.max_output_bytes:
+            blob = await self._source.store(text)
+            kept = f" The whole result is in the archive as {blob.sha256}." if blob else ""
+            message, _ = _failed(
+                call,
+                f"Tool {tool.name!r} ran, but its result of {size} bytes is over the limit of"
+                f" {tool.max_output_bytes} bytes and was left out here.{kept} Do not repeat the"
+                " call as it is; ask for less.",
+            )
+            return message, "done"
+        message = Message(role="tool", call_id=call.id, content=text)
+        return await self._source.offload(message), "done"
+
+
+async def run_with_retries(tool: Tool, ctx: ToolContext[dict[str, Json]]) -> Any:
+    """Run a tool, repeating it for the errors that it declares worth repeating.
+
+    The waits double from one second. They are inside the activity because Temporal's own retries
+    cannot tell such an error from a lost worker, after which some tools must not be repeated.
+    """
+    attempt = 1
+    while True:
+        try:
+            limit = tool.timeout_seconds or None
+            async with asyncio.timeout(limit):
+                return await tool.run(ctx, ctx.arguments)
+        except Exception as error:
+            if attempt >= tool.max_attempts or not tool.is_worth_repeating(error):
+                raise
+        await asyncio.sleep(min(2.0 ** (attempt - 1), 60.0))
+        attempt += 1
+
+
+async def failure_text(
+    tool: Tool, ctx: ToolContext[dict[str, Json]], error: Exception, dialect: Dialect
+) -> str:
+    """Say to the model what went wrong.
+
+    Raises:
+        ApplicationError: The tool wants its errors to end the task.
+    """
+    formatter = tool.failure_error_function
+    if formatter is None:
+        msg = f"Error running tool {tool.name}: {error}"
+        raise ApplicationError(msg, type="UserError", non_retryable=True) from error
+    if callable(formatter):
+        text = formatter(ctx, error)
+        return str(await text if inspect.isawaitable(text) else text)
+    if dialect.tool_error == "fixed":
+        return FIXED_ERROR
+    return f"Encountered error: {error or type(error).__name__}"
+
+
+def _failed(call: ToolCall, text: str) -> tuple[Message, Any]:
+    return Message(role="tool", call_id=call.id, content=text, is_error=True), "failed"
+
+
+def _timed_out(tool: Tool, call: ToolCall) -> tuple[Message, Any]:
+    text = f"Tool '{tool.name}' timed out after {tool.timeout_seconds:g} seconds."
+    if tool.policy().timeout_behavior == "raise_exception":
+        raise ToolTimeoutError(text)
+    return _failed(call, text)
+
+
+def idempotency_key(task: str, given: ToolInput, call: ToolCall) -> str:
+    """Name the action: task, step, tool and arguments, and which of several equal calls it is.
+
+    A repeated attempt, and a step that is run anew and wants the same, have the same key.
+    """
+    return digest(canonical([task, given.n, call.name, call.arguments, given.i]))[:32]

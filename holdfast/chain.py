@@ -1,0 +1,32 @@
+"""A hash chain over recorded values: one digest stands for a whole conversation.
+
+The digest of a list is SHA-256 over the digest of the list without its last entry, followed by the
+canonical bytes of that entry. Appending costs one hash, whatever came before, and any change to an
+earlier entry changes every later digest (the construction of Haber and Stornetta, 1991).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+
+from holdfast.values import Value, canonical
+
+EMPTY = ""
+DIGEST_LENGTH = 32
+
+
+def extend(digest: str, values: Iterable[Value]) -> str:
+    """Return the digest of a chain that ended in `digest` after appending `values`."""
+    for value in values:
+        digest = hashlib.sha256(digest.encode() + canonical(value.wire())).hexdigest()[
+            :DIGEST_LENGTH
+        ]
+    return digest
+
+
+class ChainRef(Value):
+    """Names a list of values by its length and the digest of its chain."""
+
+    length: int = 0
+    digest: str = EMPTY

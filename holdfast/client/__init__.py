@@ -1,0 +1,1 @@
+"""The client: AgentRunner, Runner and sessions."""

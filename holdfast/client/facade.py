@@ -1,0 +1,168 @@
+"""Runner: run an agent to its end, with the semantics of the OpenAI Agents SDK."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from holdfast.agent import Agent
+from holdfast.client.engines import configure, engines
+from holdfast.client.results import RunData, RunResult, run_items
+from holdfast.client.runner import AgentRunner, new_id
+from holdfast.client.sessions import Session
+from holdfast.engine.loop import shared_loop
+from holdfast.errors import AgentsException, UserError
+from holdfast.messages import Message
+from holdfast.models.items import from_response_items
+from holdfast.settings import Budget, ModelSettings
+from holdfast.values import Json, Strict
+
+__all__ = ["RunConfig", "RunData", "RunResult", "Runner", "configure"]
+
+DEFAULT_MAX_TURNS = 10
+
+RunInput = str | Sequence[dict[str, Json]]
+
+
+class RunConfig(Strict):
+    """Settings of one run.
+
+    Attributes:
+        model: Model name that replaces every agent's.
+        model_settings: Settings laid over the agents', field by field.
+    """
+
+    model: str | None = None
+    model_settings: ModelSettings | None = None
+
+
+class Runner:
+    """Runs agents end to end. Each run is a task: durable, and readable by its id afterwards."""
+
+    @classmethod
+    async def run(
+        cls,
+        starting_agent: Agent,
+        input: RunInput,
+        *,
+        max_turns: int | None = DEFAULT_MAX_TURNS,
+        session: str | Session | None = None,
+        run_config: RunConfig | None = None,
+        runner: AgentRunner | None = None,
+        task_id: str | None = None,
+    ) -> RunResult:
+        """Run an agent to its final output.
+
+        Args:
+            starting_agent: The agent.
+            input: A text, or a list of items in the form of the Responses API.
+            max_turns: Most model calls; None is no limit.
+            session: Session whose history the model sees and that the run is committed to.
+            run_config: Settings of the run.
+            runner: The engine; else the one of `configure`, else the cluster of TEMPORAL_ADDRESS,
+                else the embedded one.
+            task_id: Id of the task; made up by default.
+
+        Raises:
+            MaxTurnsExceeded: One more model call would exceed max_turns.
+            ModelBehaviorError: The model called a tool that does not exist.
+            UserError: The run was asked for in a way that cannot be served.
+            StepFailedError: A model call failed for good. The task waits: heal the cause and
+                continue it with `AgentRunner.run_task(task_id)`.
+        """
+        config = run_config or RunConfig()
+
+        async def go(engine: AgentRunner) -> RunResult:
+            return await run_agent(
+                engine,
+                starting_agent,
+                input,
+                max_turns=max_turns,
+                session=session,
+                config=config,
+                task_id=task_id,
+            )
+
+        async def find_and_go() -> RunResult:
+            return await go(await engines.runner(starting_agent))
+
+        if runner is not None:
+            await runner.ensure_agent(starting_agent)
+            return await go(runner)
+        return await shared_loop().wrap(find_and_go())
+
+    @classmethod
+    def run_sync(cls, starting_agent: Agent, input: RunInput, **options: Any) -> RunResult:
+        """Do what `run` does, and block until it is done.
+
+        Raises:
+            RuntimeError: An event loop is running in this thread; use `run` there.
+        """
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return shared_loop().run(cls.run(starting_agent, input, **options))
+        msg = "Runner.run_sync cannot be used inside a running event loop: await Runner.run there."
+        raise RuntimeError(msg)
+
+
+async def run_agent(
+    engine: AgentRunner,
+    agent: Agent,
+    given: RunInput,
+    *,
+    max_turns: int | None,
+    session: str | Session | None,
+    config: RunConfig,
+    task_id: str | None,
+) -> RunResult:
+    """Run a task in the Agents SDK's dialect and collect its result."""
+    if max_turns is not None and max_turns < 0:
+        msg = f"max_turns must be at least 0, or None for no limit; it was {max_turns}."
+        raise UserError(msg)
+    text, before = _split(given)
+    task_id = task_id or new_id(agent.name)
+    budget = None if max_turns is None else Budget(max_turns=max_turns, on_exceeded="fail")
+    try:
+        await engine.run_to_end(
+            text,
+            task_id=task_id,
+            agent=agent.name,
+            before=before,
+            session=session,
+            budget=budget,
+            model=config.model or "",
+            settings=config.model_settings,
+        )
+    except AgentsException as error:
+        error.run_data = await run_data(engine, task_id, given)
+        raise
+    data = await run_data(engine, task_id, given)
+    response = await engine.response(task_id)
+    return RunResult(**vars(data), final_output=response.output)
+
+
+def _split(given: RunInput) -> tuple[str, tuple[Message, ...]]:
+    """Split a run's input into the new text and the messages that come before it."""
+    if isinstance(given, str):
+        return given, ()
+    messages = from_response_items(given)
+    if not messages:
+        msg = "The input list is empty; give at least one item, or a text."
+        raise UserError(msg)
+    return "", messages
+
+
+async def run_data(engine: AgentRunner, task_id: str, given: RunInput) -> RunData:
+    """Read what a run has produced."""
+    task = await engine.get_task(task_id)
+    messages = await engine.transcript(task_id)
+    own = messages[1:] if isinstance(given, str) else messages
+    return RunData(
+        input=given if isinstance(given, str) else list(given),
+        new_items=run_items(own, task.agent),
+        last_agent=task.agent,
+        usage=task.usage,
+        task_id=task_id,
+    )

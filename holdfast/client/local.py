@@ -1,0 +1,126 @@
+"""The embedded engine: a dev server, and worker processes' work done in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Iterable
+from contextlib import AsyncExitStack
+from datetime import timedelta
+from pathlib import Path
+
+from temporalio.client import Client
+from temporalio.worker import Worker
+
+from holdfast.agent import Agent
+from holdfast.archive import Archive
+from holdfast.client.names import check_archive
+from holdfast.engine.connect import connect_embedded
+from holdfast.engine.ephemeral import ephemeral_server
+from holdfast.engine.leases import leased_server
+from holdfast.engine.loop import LoopThread
+from holdfast.engine.serverinfo import ServerInfo
+from holdfast.errors import InvalidArgumentError
+from holdfast.plugin import Activities, HoldfastPlugin
+from holdfast.serve import serving_worker
+
+GRACE = timedelta(seconds=10)
+
+
+class LocalEngine:
+    """A dev server, an archive, and workers on a thread and event loop of their own.
+
+    The workers have their own loop because a blocking call in the caller's loop would stop their
+    heartbeats, and a call whose worker shows no sign of life counts as lost.
+    """
+
+    def __init__(self, data_dir: Path | None) -> None:
+        """Set up an engine.
+
+        Args:
+            data_dir: Directory of database and archive; None for memory.
+        """
+        self.data_dir = data_dir
+        self.server: ServerInfo | None = None
+        self._agents: dict[str, dict[str, Agent]] = {}
+        self._serving: dict[str, Activities] = {}
+        self._resources = AsyncExitStack()
+        self._loop: LoopThread | None = None
+        self._archive: Archive | None = None
+        self._lock = asyncio.Lock()
+
+    def add(self, app: str, agents: Iterable[Agent]) -> None:
+        """Serve these agents once the engine is started."""
+        self._agents.setdefault(app, {}).update({agent.name: agent for agent in agents})
+
+    def require(self, app: str, agent: str) -> None:
+        """Check that an agent is served here.
+
+        Raises:
+            InvalidArgumentError: It is not.
+        """
+        known = self._agents.get(app, {})
+        if agent not in known:
+            msg = f"No agent {agent!r} here; this runner serves: {', '.join(sorted(known))}."
+            raise InvalidArgumentError(msg)
+
+    async def ensure(self, app: str, agent: Agent) -> None:
+        """Serve one more agent while the engine runs.
+
+        Raises:
+            UserError: A different agent of this name is served.
+        """
+        async with self._lock:
+            if app in self._serving:
+                self._serving[app].registry.add(agent)
+                self.add(app, [agent])
+            else:
+                self.add(app, [agent])
+                await self._serve(app)
+
+    async def __aenter__(self) -> tuple[Client, Archive]:
+        """Start the server, then the workers; return a client for the caller's loop."""
+        async with AsyncExitStack() as stack:
+            self._resources = stack
+            if self.data_dir is None:
+                ephemeral = await stack.enter_async_context(await ephemeral_server())
+                self.server = ephemeral.info
+                directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hf-")))
+            else:
+                self.server = await stack.enter_async_context(leased_server(self.data_dir))
+                directory = self.data_dir
+            self._archive = archive = Archive(directory / "archive")
+            client = await connect_embedded(self.server, plugins=[HoldfastPlugin(archive=archive)])
+            await check_archive(client, archive)
+            self._loop = LoopThread()
+            stack.callback(self._loop.close)
+            for app in self._agents:
+                await self._serve(app)
+            self._resources = stack.pop_all()
+        return client, archive
+
+    async def _serve(self, app: str) -> None:
+        """Start the worker of an app on the engine's loop."""
+        loop, server, archive = self._loop, self.server, self._archive
+        if loop is None or server is None or archive is None:
+            msg = "The engine is not started."
+            raise InvalidArgumentError(msg)
+        activities = Activities(self._agents[app].values(), archive)
+
+        async def start() -> Worker:
+            client = await connect_embedded(server, plugins=[HoldfastPlugin(archive=archive)])
+            worker = serving_worker(client, activities, app=app, graceful_shutdown_timeout=GRACE)
+            await worker.__aenter__()
+            return worker
+
+        async def stop() -> None:
+            await loop.wrap(worker.shutdown())
+
+        worker = await loop.wrap(start())
+        self._resources.push_async_callback(stop)
+        self._serving[app] = activities
+
+    async def __aexit__(self, *_: object) -> None:
+        """Stop the workers, then the server if nobody else uses it."""
+        await self._resources.aclose()
+        self._serving.clear()

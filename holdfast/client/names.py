@@ -1,0 +1,54 @@
+"""Names that clients and worker processes must agree on, and the archive that they must share."""
+
+from __future__ import annotations
+
+from temporalio.client import Client
+from temporalio.common import WorkflowIDConflictPolicy
+from temporalio.service import RPCError
+
+from holdfast.archive import Archive
+from holdfast.errors import ArchiveMismatchError, ConnectError
+
+ARCHIVE_WORKFLOW = "holdfast-archive"
+
+
+def queue_of(app: str) -> str:
+    """Return the task queue of an app."""
+    return f"hf.{app}"
+
+
+def session_id(app: str, name: str) -> str:
+    """Return the workflow id of a session."""
+    return f"{app}.session.{name}"
+
+
+async def check_archive(client: Client, archive: Archive) -> None:
+    """Check that this archive is the one that the namespace's tasks are stored in.
+
+    The first archive used with a namespace is recorded as the memo of a workflow that never runs:
+    it is the one record that every client of a namespace can read and none can write twice.
+
+    Raises:
+        ArchiveMismatchError: Another archive is recorded.
+    """
+    mine = await archive.aarchive_id()
+    try:
+        handle = await client.start_workflow(
+            "HoldfastArchive",
+            id=ARCHIVE_WORKFLOW,
+            task_queue="hf-archive",
+            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+            memo={"archive": mine, "url": archive.url},
+        )
+        memo = await (await handle.describe()).memo()
+    except RPCError as error:
+        msg = f"The namespace's archive could not be looked up: {error.message}"
+        raise ConnectError(msg) from error
+    recorded = memo.get("archive")
+    if recorded != mine:
+        msg = (
+            f"The archive {archive.url!r} has the id {mine}, but the tasks of this namespace are"
+            f" stored in {memo.get('url')!r} with the id {recorded}. Nothing was changed. Name that"
+            " archive with archive=... or HOLDFAST_ARCHIVE."
+        )
+        raise ArchiveMismatchError(msg)

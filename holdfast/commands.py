@@ -1,0 +1,85 @@
+"""Commands: the one signal by which people and programs steer a task.
+
+A command is a raw value `{id, verb, by, branch, body}`. Reading it never raises: what cannot be
+read becomes a refusal with its reason, and the task goes on as if it had not come.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Literal, get_args
+
+from pydantic import Field, ValidationError
+
+from holdfast.values import Json, Value
+
+Verb = Literal["pause", "resume", "abandon"]
+VERBS: tuple[str, ...] = get_args(Verb)
+SIGNAL = "command"
+
+
+class Command(Value):
+    """One command.
+
+    Attributes:
+        id: Chosen by the sender; a repeated id is dropped.
+        verb: What to do.
+        by: Who asks.
+        branch: Branch of the ledger that it was meant for; empty for the present one.
+        body: Arguments of the verb.
+    """
+
+    id: str = Field(min_length=1, max_length=200)
+    verb: Verb
+    by: str = ""
+    branch: str = ""
+    body: dict[str, Json] = Field(default_factory=dict)
+
+    @property
+    def reason(self) -> str:
+        """The reason given, or empty."""
+        return str(self.body.get("reason", ""))
+
+
+class Refusal(Value):
+    """A command that cannot be obeyed.
+
+    Attributes:
+        id: The command's id, as far as it could be read.
+        verb: The verb, as far as it could be read.
+        reason: Why, in words for whoever sent it.
+    """
+
+    id: str = ""
+    verb: str = ""
+    reason: str
+
+
+def decode(name: str, payloads: Sequence[bytes]) -> Command | Refusal:
+    """Read a signal as a command; never raises.
+
+    Args:
+        name: Name of the signal.
+        payloads: The data of its arguments.
+    """
+    if name != SIGNAL:
+        return Refusal(verb=name[:80], reason=f"A task knows one signal, {SIGNAL!r}.")
+    if len(payloads) != 1:
+        return Refusal(reason=f"A command is one value; this signal brought {len(payloads)}.")
+    try:
+        data = json.loads(payloads[0])
+    except (ValueError, RecursionError) as cause:
+        return Refusal(reason=f"The command is not JSON: {str(cause)[:200]}")
+    if not isinstance(data, dict):
+        return Refusal(reason=f"A command is a JSON object, not {type(data).__name__}.")
+    identity = str(data.get("id", ""))[:200]
+    verb = str(data.get("verb", ""))[:80]
+    if verb not in VERBS:
+        known = ", ".join(VERBS)
+        return Refusal(id=identity, verb=verb, reason=f"Unknown verb {verb!r}; known: {known}.")
+    try:
+        return Command.model_validate(data)
+    except ValidationError as cause:
+        wrong = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in cause.errors())
+        return Refusal(id=identity, verb=verb, reason=f"The command is malformed: {wrong[:400]}")

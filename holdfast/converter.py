@@ -1,0 +1,51 @@
+"""How values become payloads: compact JSON for ours, pydantic's for everything else."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from temporalio.api.common.v1 import Payload
+from temporalio.contrib.pydantic import PydanticJSONPlainPayloadConverter
+from temporalio.converter import (
+    CompositePayloadConverter,
+    DataConverter,
+    DefaultPayloadConverter,
+    JSONPlainPayloadConverter,
+)
+
+from holdfast.values import Value
+
+
+class CompactJsonConverter(PydanticJSONPlainPayloadConverter):
+    """Pydantic's JSON, with the default fields of our own values left out.
+
+    Field names and defaults are spelled out once, in the code, and not in every event of history.
+    """
+
+    def to_payload(self, value: Any) -> Payload | None:
+        """Encode one value."""
+        if not isinstance(value, Value):
+            return super().to_payload(value)
+        data = value.model_dump_json(exclude_defaults=True).encode()
+        return Payload(metadata={"encoding": b"json/plain"}, data=data)
+
+
+class HoldfastPayloadConverter(CompositePayloadConverter):
+    """Temporal's default converter with compact pydantic JSON."""
+
+    def __init__(self) -> None:
+        """Put our JSON converter in the place of the default one."""
+        super().__init__(
+            *(
+                CompactJsonConverter() if isinstance(each, JSONPlainPayloadConverter) else each
+                for each in DefaultPayloadConverter.default_encoding_payload_converters
+            )
+        )
+
+
+def holdfast_converter(current: DataConverter | None = None) -> DataConverter:
+    """Return a data converter for our values; codec and failure converter of `current` are kept."""
+    return dataclasses.replace(
+        current or DataConverter.default, payload_converter_class=HoldfastPayloadConverter
+    )

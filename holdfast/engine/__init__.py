@@ -1,0 +1,1 @@
+"""The engine below Holdfast: the embedded Temporal server, connections, loop and large values."""

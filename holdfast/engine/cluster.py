@@ -1,0 +1,138 @@
+"""What Holdfast asks of a cluster beside workflows: search attributes, and who polls a queue."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import UTC, datetime, timedelta
+
+from temporalio.api.enums.v1 import IndexedValueType, TaskQueueType
+from temporalio.api.operatorservice.v1 import (
+    AddSearchAttributesRequest,
+    ListSearchAttributesRequest,
+)
+from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
+from temporalio.client import Client
+from temporalio.service import RPCError, RPCStatusCode
+
+from holdfast.engine.command import SEARCH_ATTRIBUTES
+from holdfast.errors import ConnectError
+
+POLLER_SECONDS = 70.0
+"""A poller's last access is when its present long poll began, which may last 60 s."""
+
+VISIBLE_SECONDS = 60.0
+"""Frontends read the list of search attributes from a cache of about half a minute."""
+
+_PROBE = "HfStatus = '-' AND HfApprovals = 0 AND HfAgent = '-'"
+_RPC_TIMEOUT = timedelta(seconds=10)
+_TYPES = {
+    "Keyword": IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD,
+    "Int": IndexedValueType.INDEXED_VALUE_TYPE_INT,
+}
+
+
+async def ensure_search_attributes(client: Client) -> None:
+    """Add our search attributes to the namespace where they are missing.
+
+    First asks by a query, which needs no operator's rights.
+
+    Raises:
+        ConnectError: The cluster refuses, or has one of them with another type; the text holds
+            the commands that somebody with the rights can run.
+    """
+    if await _are_usable(client):
+        return
+    try:
+        found = await client.operator_service.list_search_attributes(
+            ListSearchAttributesRequest(namespace=client.namespace), timeout=_RPC_TIMEOUT
+        )
+        for name, kind in SEARCH_ATTRIBUTES.items():
+            known = found.custom_attributes.get(name)
+            if known is None:
+                await _add(client, name, kind)
+            elif known != _TYPES[kind]:
+                raise ConnectError(
+                    f"Namespace {client.namespace!r} has a search attribute {name!r} that is not"
+                    f" of type {kind}. Remove it, or use another namespace."
+                )
+    except RPCError as error:
+        raise ConnectError(_refused(client, error)) from error
+    deadline = time.monotonic() + VISIBLE_SECONDS
+    while not await _are_usable(client):
+        if time.monotonic() >= deadline:
+            raise ConnectError(
+                f"The search attributes were added to namespace {client.namespace!r}, but the"
+                f" cluster does not know them after {VISIBLE_SECONDS:.0f} s. Try again later."
+            )
+        await asyncio.sleep(0.2)
+
+
+async def _are_usable(client: Client) -> bool:
+    """Say whether the cluster understands a query that names all of them."""
+    try:
+        await client.count_workflows(_PROBE, rpc_timeout=_RPC_TIMEOUT)
+    except RPCError as error:
+        if error.status == RPCStatusCode.INVALID_ARGUMENT:
+            return False
+        raise ConnectError(_failed(client, error)) from error
+    return True
+
+
+async def _add(client: Client, name: str, kind: str) -> None:
+    """Add one search attribute; another process may have been quicker."""
+    request = AddSearchAttributesRequest(namespace=client.namespace)
+    request.search_attributes[name] = _TYPES[kind]
+    try:
+        await client.operator_service.add_search_attributes(request, timeout=_RPC_TIMEOUT)
+    except RPCError as error:
+        if error.status != RPCStatusCode.ALREADY_EXISTS:
+            raise
+
+
+def _refused(client: Client, error: RPCError) -> str:
+    """Say what somebody with an operator's rights has to run."""
+    commands = "\n".join(
+        f"  temporal operator search-attribute create --namespace {client.namespace}"
+        f" --name {name} --type {kind}"
+        for name, kind in SEARCH_ATTRIBUTES.items()
+    )
+    return (
+        f"Namespace {client.namespace!r} lacks Holdfast's search attributes and the cluster does"
+        f" not let us add them ({error.status.name}: {error.message}). Ask an operator to run:\n"
+        f"{commands}\nOn Temporal Cloud, add them in the namespace's settings."
+    )
+
+
+def _failed(client: Client, error: RPCError) -> str:
+    """Describe a call that failed for a reason we have no better words for."""
+    return (
+        f"The Temporal server did not answer for namespace {client.namespace!r}:"
+        f" {error.status.name}: {error.message}. Check that it runs, then try again."
+    )
+
+
+async def has_workers(client: Client, queue: str) -> bool:
+    """Say whether a worker process polls this task queue for workflow tasks.
+
+    An answer of True may be up to 70 s old: the server lists a poller for 5 minutes after its last
+    poll and cannot tell a worker that waits in a long poll of 60 s from one that was killed.
+    Pollers older than that do not count. False is current.
+
+    Raises:
+        ConnectError: The server could not be asked.
+    """
+    try:
+        found = await client.workflow_service.describe_task_queue(
+            DescribeTaskQueueRequest(
+                namespace=client.namespace,
+                task_queue=TaskQueue(name=queue),
+                task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
+            ),
+            timeout=_RPC_TIMEOUT,
+        )
+    except RPCError as error:
+        raise ConnectError(_failed(client, error)) from error
+    oldest = datetime.now(UTC) - timedelta(seconds=POLLER_SECONDS)
+    return any(poller.last_access_time.ToDatetime(tzinfo=UTC) >= oldest for poller in found.pollers)

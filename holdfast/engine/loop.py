@@ -1,0 +1,179 @@
+"""One background thread with its own asyncio loop, for embedded workers and the sync API.
+
+A caller that blocks its own loop cannot stop the heartbeats of activities that run here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Coroutine
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class LoopThread:
+    """A daemon thread that runs an asyncio loop until `close`."""
+
+    def __init__(self, name: str = "holdfast-loop") -> None:
+        """Start the thread; the loop runs when this returns.
+
+        Args:
+            name: Name of the thread, as debuggers show it.
+        """
+        self._pid = os.getpid()
+        self._loop = asyncio.new_event_loop()
+        self._started = threading.Event()
+        self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
+        self._thread.start()
+        self._started.wait()
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether the caller runs in this loop's thread."""
+        return threading.current_thread() is self._thread
+
+    def run(self, coro: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine in the loop and block until it is done.
+
+        An interrupt (Ctrl-C) cancels the coroutine.
+
+        Raises:
+            RuntimeError: Called from inside this loop, after `close`, or in a forked child.
+        """
+        if self.is_inside:
+            coro.close()
+            raise RuntimeError(
+                "A blocking call was made from inside Holdfast's own loop, which would then wait"
+                " for itself. Use the async method of the same name and await it."
+            )
+        future = self.submit(coro)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def submit(self, coro: Coroutine[Any, Any, T]) -> Future[T]:
+        """Start a coroutine in the loop; cancelling the future cancels it.
+
+        Raises:
+            RuntimeError: Called after `close`, or in a forked child.
+        """
+        self._check(coro)
+        return asyncio.run_coroutine_threadsafe(coro, self._loop)
+
+    async def wrap(self, coro: Coroutine[Any, Any, T]) -> T:
+        """Await, from any loop, a coroutine that runs in this one.
+
+        Cancelling the caller cancels the coroutine and waits until it has cleaned up.
+
+        Raises:
+            RuntimeError: Called after `close`, or in a forked child.
+        """
+        if self.is_inside:
+            return await coro
+        self._check(coro)
+        done: Future[T] = Future()
+        tasks: list[asyncio.Task[T]] = []
+
+        def start() -> None:
+            task = self._loop.create_task(coro)
+            tasks.append(task)
+            task.add_done_callback(lambda ended: _copy_outcome(ended, done))
+
+        def cancel() -> None:
+            tasks[0].cancel()
+
+        self._loop.call_soon_threadsafe(start)
+        outer = asyncio.wrap_future(done)
+        try:
+            await asyncio.wait([outer])
+        except asyncio.CancelledError:
+            # Callbacks run in the order they were posted, so the task exists by then.
+            self._loop.call_soon_threadsafe(cancel)
+            await asyncio.wait([outer])
+            if not outer.cancelled():
+                outer.exception()  # Looked at, or asyncio reports it as never retrieved.
+            raise
+        return outer.result()
+
+    def close(self) -> None:
+        """Cancel what still runs, wait for it, and end the thread. A second call does nothing.
+
+        Raises:
+            RuntimeError: Called from inside this loop.
+        """
+        if self.is_inside:
+            raise RuntimeError("A loop cannot close itself. Call close() from another thread.")
+        if self._pid == os.getpid() and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+
+    def _check(self, coro: Coroutine[Any, Any, Any]) -> None:
+        """Refuse a coroutine that this loop can never run."""
+        if self._pid != os.getpid():
+            coro.close()
+            raise RuntimeError(
+                "This loop belongs to the process that was forked, and does not run in the child."
+                " Create what uses it after the fork."
+            )
+        if self._loop.is_closed() or not self._thread.is_alive():
+            coro.close()
+            raise RuntimeError("This loop is closed. Create a new LoopThread.")
+
+    def _serve(self) -> None:
+        """Run the loop; afterwards cancel what is left and close it."""
+        asyncio.set_event_loop(self._loop)
+        self._loop.call_soon(self._started.set)
+        try:
+            self._loop.run_forever()
+            left = asyncio.all_tasks(self._loop)
+            for task in left:
+                task.cancel()
+            self._loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+            self._loop.run_until_complete(self._loop.shutdown_default_executor())
+        finally:
+            self._loop.close()
+
+
+def _copy_outcome(task: asyncio.Task[T], done: Future[T]) -> None:
+    """Give a task's outcome to a future that another thread waits for."""
+    if task.cancelled():
+        done.cancel()
+        done.set_running_or_notify_cancel()
+    elif (error := task.exception()) is not None:
+        done.set_exception(error)
+    else:
+        done.set_result(task.result())
+
+
+class _Shared:
+    """The process's own loop; a forked child begins without one."""
+
+    def __init__(self) -> None:
+        self.loop: LoopThread | None = None
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin anew; a thread that the child lacks may have held the lock."""
+        self.lock = threading.Lock()
+        self.loop = None
+
+
+_shared = _Shared()
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_shared.forget)
+
+
+def shared_loop() -> LoopThread:
+    """Return this process's loop thread, started at the first call and never closed."""
+    with _shared.lock:
+        if _shared.loop is None:
+            _shared.loop = LoopThread()
+        return _shared.loop

@@ -1,0 +1,243 @@
+"""Every error that Holdfast raises, in one tree.
+
+Each class says what happens to the task: it *retries* by itself, *waits* for a person with nothing
+lost, *ends* with this error, or is *untouched* because the request was refused before it began.
+
+    HoldfastError
+    ├── InvalidArgumentError            untouched   also a ValueError
+    ├── NotFoundError                   untouched   also a LookupError
+    │   ├── TaskNotFoundError
+    │   ├── StepNotFoundError
+    │   └── AgentNotFoundError          waits when found out by a worker
+    ├── TaskExistsError                 untouched
+    ├── TaskClosedError                 untouched
+    ├── NoUpcomingStepsError            untouched   also an IndexError
+    ├── StalledTaskError                waits
+    ├── CommandRefusedError             untouched
+    ├── StepFailedError                 waits
+    │   └── StepCodeChangedError
+    ├── EngineError                     untouched
+    │   ├── ServerStartError
+    │   ├── ConnectError
+    │   ├── NoWorkerError               waits for a worker
+    │   └── ArchiveError
+    │       ├── ArchiveMismatchError
+    │       ├── BlobMissingError
+    │       └── DigestMismatchError
+    ├── ModelError
+    │   ├── ModelUnavailableError       retries, then waits
+    │   └── ModelRequestError           waits
+    └── AgentsException                 ends        names of the OpenAI Agents SDK
+        ├── MaxTurnsExceeded
+        ├── ModelBehaviorError
+        ├── ModelRefusalError
+        ├── ToolTimeoutError
+        ├── TaskAbandonedError
+        └── UserError                   untouched when raised by the client
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class HoldfastError(Exception):
+    """Base of every error of this package."""
+
+
+class InvalidArgumentError(HoldfastError, ValueError):
+    """An argument that cannot be used; the text says why and what to pass instead."""
+
+
+class NotFoundError(HoldfastError, LookupError):
+    """Something was asked for by a name or id that does not exist."""
+
+
+class TaskNotFoundError(NotFoundError):
+    """No open or archived task has this id.
+
+    Attributes:
+        task_id: The id that was asked for.
+    """
+
+    def __init__(self, task_id: str) -> None:
+        """Name the missing task."""
+        self.task_id = task_id
+        super().__init__(
+            f"No task {task_id!r} is known here. Ids are shown by `holdfast tasks`; a task of"
+            " another server, namespace or archive is not visible from this one."
+        )
+
+
+class StepNotFoundError(NotFoundError):
+    """The task has no completed step with this id."""
+
+
+class AgentNotFoundError(NotFoundError):
+    """No agent of this name is known to the process that was asked."""
+
+
+class TaskExistsError(HoldfastError):
+    """A task with this id exists already; the existing one was left as it is.
+
+    Attributes:
+        task_id: The id that is taken.
+    """
+
+    def __init__(self, task_id: str) -> None:
+        """Name the task that is there already."""
+        self.task_id = task_id
+        super().__init__(
+            f"Task {task_id!r} exists already and was left untouched. Choose another task_id, or"
+            " use get_task to go on with the existing one."
+        )
+
+
+class TaskClosedError(HoldfastError):
+    """The task is finished, failed or abandoned: it can be read and forked, not changed."""
+
+
+class NoUpcomingStepsError(HoldfastError, IndexError):
+    """There is no step left to run in this task."""
+
+
+class StalledTaskError(HoldfastError):
+    """A step was not the last one and named no next step, so the task cannot go on by itself."""
+
+
+class CommandRefusedError(HoldfastError):
+    """A command reached the task and was refused; the text is the recorded reason."""
+
+
+class StepFailedError(HoldfastError):
+    """A step failed and stays first in the queue; nothing it had done is lost.
+
+    Heal the cause, then run the step again: answered model calls are not paid for again.
+
+    Attributes:
+        task_id: The task.
+        step_id: The step that failed.
+        cause_type: Class name of the error that stopped it.
+    """
+
+    def __init__(self, message: str, *, task_id: str, step_id: str, cause_type: str = "") -> None:
+        """Keep the facts beside the text."""
+        self.task_id = task_id
+        self.step_id = step_id
+        self.cause_type = cause_type
+        super().__init__(message)
+
+
+class StepCodeChangedError(StepFailedError):
+    """The AgentWorker's code changed in the middle of a step, so its journal no longer fits.
+
+    `run_step(task, restart="step")` starts the step anew; its model calls are then made again.
+    """
+
+
+class EngineError(HoldfastError):
+    """The Temporal server, a worker process or the archive cannot be used as asked."""
+
+
+class ServerStartError(EngineError):
+    """The embedded Temporal server did not start."""
+
+
+class ConnectError(EngineError):
+    """The Temporal server could not be reached, or refused the connection."""
+
+
+class NoWorkerError(EngineError):
+    """No worker process serves the task's queue. The task waits and nothing is lost.
+
+    Attributes:
+        queue: The Temporal task queue that nobody polls.
+    """
+
+    def __init__(self, queue: str) -> None:
+        """Name the queue and the command that serves it."""
+        self.queue = queue
+        super().__init__(
+            f"No worker process serves the queue {queue!r}. The task waits and nothing is lost."
+            " Start one with `holdfast worker my_module:agents`, then ask again."
+        )
+
+
+class ArchiveError(EngineError):
+    """The archive (the directory or bucket for large and closed records) cannot be used."""
+
+
+class ArchiveMismatchError(ArchiveError):
+    """This archive is not the one that the namespace's tasks were stored in."""
+
+
+class BlobMissingError(ArchiveError):
+    """The archive lacks a value that a task refers to."""
+
+
+class DigestMismatchError(ArchiveError):
+    """Recorded bytes do not give the digest recorded for them: something was changed."""
+
+
+class ModelError(HoldfastError):
+    """A model call did not give an answer."""
+
+
+class ModelUnavailableError(ModelError):
+    """The model failed in a way that time can heal: 408, 409, 429, 5xx, timeout, lost connection.
+
+    Attributes:
+        retry_after: Seconds that the provider asked to wait, or None.
+    """
+
+    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+        """Keep the provider's wish beside the text."""
+        self.retry_after = retry_after
+        super().__init__(message)
+
+
+class ModelRequestError(ModelError):
+    """The provider refused the request (400, 401, 403, 404, ...): repeating it cannot help.
+
+    Attributes:
+        status: HTTP status, or None when no response came.
+    """
+
+    def __init__(self, message: str, *, status: int | None = None) -> None:
+        """Keep the status beside the text."""
+        self.status = status
+        super().__init__(message)
+
+
+class AgentsException(HoldfastError):
+    """Base of the verdicts of the agent loop; the task has ended with it.
+
+    Attributes:
+        run_data: What the run had produced (a `RunData`), or None when nothing is known.
+    """
+
+    run_data: Any = None
+
+
+class MaxTurnsExceeded(AgentsException):
+    """One more model call would exceed `max_turns`."""
+
+
+class ModelBehaviorError(AgentsException):
+    """The model did something it was not allowed to: unknown tool, invalid structured output."""
+
+
+class ModelRefusalError(AgentsException):
+    """The model's last message is a refusal."""
+
+
+class ToolTimeoutError(AgentsException):
+    """A tool ran longer than its timeout and was told to raise."""
+
+
+class TaskAbandonedError(AgentsException):
+    """The task was abandoned; the text holds who did it and why."""
+
+
+class UserError(AgentsException):
+    """The library was used in a way it cannot serve; the text says what to do instead."""

@@ -1,0 +1,452 @@
+"""The state of one task: a pure machine that the workflow drives and every replay drives again.
+
+It decides nothing by clock or chance and does no I/O: times come in as arguments. Everything it
+knows fits into a `Carried`, plus the entries since the last segment that went to the archive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from holdfast import merge_patch
+from holdfast.chain import ChainRef, extend
+from holdfast.messages import Blob, Message, ToolCall, Usage
+from holdfast.models.base import ModelAnswer
+from holdfast.steps import Task, TaskStatus, TaskStep
+from holdfast.values import Json, canonical, digest
+from holdfast.wire import (
+    Advanced,
+    AdvanceInput,
+    Carried,
+    Described,
+    Entry,
+    EventRecord,
+    Failure,
+    JournalEntry,
+    OpenState,
+    OpenStep,
+    Outcome,
+    Receipt,
+    RunReply,
+    RunRequest,
+    SegmentRef,
+    StepRecord,
+    StepResult,
+    TaskInput,
+    ToolInput,
+)
+
+INLINE_BYTES = 512
+"""Up to this size a step's input travels with the activity; beyond, the activity asks for it."""
+
+SAID_IN_ADDS = Message(role="tool")
+"""Stands in a step record for a message that its `adds` hold."""
+
+SEEN_KEPT = 200
+RECEIPTS_KEPT = 200
+
+
+class Ledger:
+    """One task's state. Methods are called in the order in which things happened.
+
+    Attributes:
+        entries: Records since the last archived segment, oldest first.
+        messages: Messages that those records added to the transcript.
+    """
+
+    def __init__(self, given: TaskInput, *, task_id: str, now: float) -> None:
+        """Begin a task, or go on with one that continued as new.
+
+        Args:
+            given: The workflow's input.
+            task_id: The task's id.
+            now: Time in seconds since the epoch.
+        """
+        self.given = given
+        self.task_id = task_id
+        carried = given.carried
+        first = None if given.head.history and not (given.input or given.stored) else given.input
+        self.s = carried or Carried(
+            created=now,
+            queue=(TaskStep(step_id="s1", input=first),),
+            extra_state=given.extra_state,
+            automatic=given.automatic,
+            serial=1,
+        )
+        self.entries: list[Entry] = []
+        self.messages: list[Message] = []
+        self.base = self.s.transcript.length
+
+    def change(self, **fields: object) -> None:
+        """Replace fields of the carried state."""
+        self.s = self.s.model_copy(update=fields)
+
+    # ---- reading
+
+    @property
+    def status(self) -> TaskStatus:
+        """The task's status while it is open."""
+        current = self.s.current
+        if current is not None and any(o.status == "unknown" for o in current.outcomes.values()):
+            return "waiting"
+        if self.failure is not None:
+            return "needs_attention"
+        if self.s.paused:
+            return "paused"
+        return "answered" if self.s.answered else "running"
+
+    @property
+    def failure(self) -> Failure | None:
+        """What stands in the way of the next step."""
+        if self.s.current is not None and self.s.current.failure is not None:
+            return self.s.current.failure
+        return self.s.failure
+
+    @property
+    def parked(self) -> bool:
+        """Whether nothing happens before somebody acts."""
+        return self.status in ("waiting", "needs_attention")
+
+    @property
+    def last(self) -> StepRecord | None:
+        """The last completed step, unless it is in the archive."""
+        return next((e.step for e in reversed(self.entries) if e.step is not None), None)
+
+    def task(self) -> Task:
+        """Describe the task."""
+        head = self.given.head
+        return Task(
+            task_id=self.task_id,
+            input=self.given.input,
+            agent=head.agent,
+            session=head.session.name if head.session else "",
+            extra_state=self.s.extra_state,
+            status=self.status,
+            created=self.s.created,
+            steps=self.s.steps,
+            usage=self.s.usage,
+            stored=self.given.stored,
+            paused=self.s.paused,
+            error=f"{self.failure.type}: {self.failure.message}" if self.failure else "",
+        )
+
+    def upcoming(self) -> tuple[TaskStep, ...]:
+        """The step in progress, then the queued ones."""
+        current = self.s.current
+        steps = (*((current.open.step,) if current else ()), *self.s.queue)
+        return tuple(step.model_copy(update={"task_id": self.task_id}) for step in steps)
+
+    # ---- a step's life
+
+    def described(self, result: Described) -> None:
+        """Take over what the worker process knows of the agent."""
+        self.change(described=result, failure=None)
+        if result.step != TaskStep() and self.s.steps == 0 and self.s.queue:
+            first = self.s.queue[0]
+            custom = result.step.model_copy(
+                update={"task_id": "", "step_id": result.step.step_id or first.step_id}
+            )
+            self.change(queue=(custom, *self.s.queue[1:]))
+
+    def begin(self, asked: RunRequest, *, now: float) -> None:
+        """Open a queued step."""
+        queue = list(self.s.queue)
+        at = next((k for k, step in enumerate(queue) if step.step_id == asked.step), 0)
+        step = queue.pop(at)
+        if asked.input is not None:
+            step = step.model_copy(update={"input": asked.input})
+        opened = OpenStep(
+            step=step,
+            state=self.s.extra_state,
+            tool_choice=asked.tool_choice,
+            stored=asked.stored or (self.given.stored if step.step_id == "s1" else None),
+        )
+        self.change(
+            queue=tuple(queue),
+            answered=False,
+            current=OpenState(open=opened, n=self.s.steps + 1, started=now),
+        )
+
+    def retry(self, asked: RunRequest, *, now: float) -> None:
+        """Try the step that failed again, from its journal or, when asked to, from nothing."""
+        current = self._open()
+        over = current.failure is not None and current.failure.type == "BudgetExceeded"
+        opened = current.open
+        if asked.input is not None or asked.stored is not None:
+            step = opened.step.model_copy(update={"input": asked.input})
+            opened = opened.model_copy(update={"step": step, "stored": asked.stored})
+        if asked.restart:
+            dropped = [f"{current.calls[i].name}: {o.status}" for i, o in current.outcomes.items()]
+            body: dict[str, Json] = {"answers": len(current.journal), "calls": dropped}
+            self.note("restarted", now=now, body=body)
+            current = OpenState(open=opened, n=current.n, started=current.started)
+        limit = "allow" if over else ""
+        self.change(
+            current=current.model_copy(update={"open": opened, "failure": None, "limit": limit})
+        )
+
+    def advance_input(self) -> AdvanceInput:
+        """Say to the step activity what is next."""
+        current = self._open()
+        size = len(canonical(current.open.wire()))
+        journal = ChainRef(length=len(current.journal), digest=current.chain)
+        return AdvanceInput(
+            n=current.n,
+            at=self.s.transcript,
+            journal=journal,
+            open=current.open if size <= INLINE_BYTES else None,
+            digest="" if size <= INLINE_BYTES else digest(canonical(current.open.wire())),
+            limit=self._limit(current),
+        )
+
+    def advanced(self, got: Advanced) -> None:
+        """Record what the step activity gave: an answer, a result, a wish for tools."""
+        current = self._open()
+        if got.answer is not None:
+            if current.limit == "allow":
+                current = current.model_copy(update={"limit": ""})
+            usage = got.answer.usage.model_copy(update={"requests": 1})
+            self.change(turns=self.s.turns + 1, usage=self.s.usage + usage)
+            entry = JournalEntry(request=got.request, answer=got.answer)
+            current = _journal(current, entry)
+        if got.result is not None:
+            calls = resolve_calls(got.result, current)
+            state = merge_patch.apply(current.open.state, got.result.patch)
+            current = current.model_copy(
+                update={"result": got.result, "calls": calls, "state": state}
+            )
+        elif got.calls:
+            state = merge_patch.apply(current.open.state, got.patch)
+            current = current.model_copy(
+                update={"calls": got.calls, "asked": got.asked, "state": state}
+            )
+        self.change(current=current)
+
+    def missing_calls(self) -> list[int]:
+        """Positions of the open calls that have no outcome yet."""
+        current = self._open()
+        return [i for i in range(len(current.calls)) if i not in current.outcomes]
+
+    def tool_input(self, i: int) -> ToolInput:
+        """Say to the tool activity which call to run."""
+        current = self._open()
+        big = len(canonical(current.state)) > INLINE_BYTES
+        return ToolInput(
+            n=current.n,
+            i=i,
+            digest=digest(canonical(current.calls[i].wire()))[:16],
+            state={} if big else current.state,
+            big=big,
+        )
+
+    def outcome(self, i: int, got: Outcome) -> None:
+        """Record what became of an open call."""
+        current = self._open()
+        self.change(current=current.model_copy(update={"outcomes": {**current.outcomes, i: got}}))
+
+    def answer_calls(self) -> None:
+        """Hand the outcomes of calls made in the middle of a step to its journal."""
+        current = self._open()
+        outcomes = tuple(current.outcomes[i] for i in range(len(current.calls)))
+        entry = JournalEntry(request=current.asked, calls=current.calls, outcomes=outcomes)
+        cleared: dict[str, object] = {"calls": (), "asked": "", "outcomes": {}, "state": {}}
+        self.change(current=_journal(current, entry).model_copy(update=cleared))
+
+    def finish(self, *, now: float) -> StepRecord:
+        """Close the step: append its record, move the head, queue its next steps."""
+        current = self._open()
+        result = current.result
+        if result is None:
+            msg = "a step is finished only after its result is known"
+            raise RuntimeError(msg)
+        outcomes = tuple(current.outcomes[i] for i in range(len(current.calls)))
+        adds = (*resolve_adds(result, current), *(o.message for o in outcomes))
+        state, conflicts = merge_patch.merge(current.state, [o.patch for o in outcomes])
+        patch = merge_patch.diff(self.s.extra_state, state)
+        transcript = ChainRef(
+            length=self.s.transcript.length + len(adds),
+            digest=extend(self.s.transcript.digest, adds),
+        )
+        steps = self._number(result.next)
+        output, stored = resolve_output(result, current)
+        record = StepRecord(
+            n=current.n,
+            step=current.open.step,
+            output=output,
+            stored=stored,
+            last=result.last,
+            next=steps,
+            adds=adds,
+            calls=current.calls,
+            outcomes=tuple(o.model_copy(update={"message": SAID_IN_ADDS}) for o in outcomes),
+            journal=_without_adds(result, current),
+            usage=_usage(current.journal),
+            patch=patch,
+            inverse=merge_patch.inverse(self.s.extra_state, patch),
+            conflicts=tuple(conflicts),
+            started=current.started,
+            ended=now,
+            digest=transcript.digest,
+        )
+        self.messages.extend(adds)
+        self.entries.append(Entry(step=record))
+        self.change(
+            current=None,
+            steps=current.n,
+            queue=(*self.s.queue, *steps),
+            extra_state=state,
+            transcript=transcript,
+            answered=result.last,
+        )
+        return record
+
+    def fail(self, failure: Failure, *, now: float) -> None:
+        """Leave the step first in the queue, with its error."""
+        if self.s.current is None:
+            self.change(failure=failure)
+        else:
+            self.change(current=self.s.current.model_copy(update={"failure": failure}))
+        self.note("failed", now=now, text=f"{failure.type}: {failure.message}")
+
+    def finish_early(self) -> None:
+        """Make the open step's next model call the last one, without tools."""
+        self.change(current=self._open().model_copy(update={"limit": "finish"}))
+
+    # ---- the rest
+
+    def note(
+        self,
+        kind: str,
+        *,
+        now: float,
+        by: str = "",
+        text: str = "",
+        body: dict[str, Json] | None = None,
+    ) -> None:
+        """Append an event."""
+        event = EventRecord(kind=kind, at=now, by=by, text=text, body=body or {})
+        self.entries.append(Entry(event=event))
+
+    def receipt(self, receipt: Receipt) -> None:
+        """Keep what became of a command."""
+        self.change(receipts=(*self.s.receipts, receipt)[-RECEIPTS_KEPT:])
+
+    def remember(self, request_id: str, reply: RunReply) -> None:
+        """Keep the reply to a request, so that the same request gets it again."""
+        seen = {**self.s.seen, request_id: reply}
+        self.change(seen=dict(list(seen.items())[-SEEN_KEPT:]))
+
+    def archived(self, segment: SegmentRef) -> None:
+        """Forget entries that are now in the archive."""
+        del self.entries[: segment.entries]
+        del self.messages[: segment.messages]
+        self.base += segment.messages
+        self.change(segments=(*self.s.segments, segment))
+
+    def _open(self) -> OpenState:
+        if self.s.current is None:
+            msg = "no step is open"
+            raise RuntimeError(msg)
+        return self.s.current
+
+    def _limit(self, current: OpenState) -> Literal["", "stop", "finish"]:
+        if current.limit == "finish":
+            return "finish"
+        budget = self.given.budget
+        spent = budget is not None and budget.max_turns is not None
+        if spent and budget is not None and self.s.turns >= (budget.max_turns or 0):
+            return "" if current.limit == "allow" else "stop"
+        return ""
+
+    def _number(self, steps: Sequence[TaskStep]) -> tuple[TaskStep, ...]:
+        """Give ids to the steps that came without one."""
+        serial = self.s.serial
+        numbered: list[TaskStep] = []
+        for step in steps:
+            serial += 1
+            numbered.append(
+                step.model_copy(update={"step_id": step.step_id or f"s{serial}", "task_id": ""})
+            )
+        self.change(serial=serial)
+        return tuple(numbered)
+
+
+def resolve_adds(result: StepResult, current: OpenState) -> tuple[Message, ...]:
+    """Replace references to what history holds already by the messages themselves."""
+    return tuple(_resolve(add, current) for add in result.adds)
+
+
+def _resolve(add: Message | str, current: OpenState) -> Message:
+    if isinstance(add, Message):
+        return add
+    if add == "input":
+        opened = current.open
+        return Message(role="user", content=opened.stored or opened.step.input or "")
+    entry, call = _place(add)
+    if call is not None:
+        return current.journal[entry].outcomes[call].message
+    return _answer(current.journal[entry]).message
+
+
+def resolve_calls(result: StepResult, current: OpenState) -> tuple[ToolCall, ...]:
+    """Replace a reference to an answer by its calls."""
+    if not isinstance(result.calls, str):
+        return result.calls
+    return _answer(current.journal[_place(result.calls)[0]]).message.calls
+
+
+def resolve_output(result: StepResult, current: OpenState) -> tuple[Json, Blob | None]:
+    """Replace an echo of the newest answer by its text, or by where its text is stored."""
+    if not result.echo:
+        return result.output, result.stored
+    message = _newest(current.journal).message
+    return (None, message.content) if isinstance(message.content, Blob) else (message.text, None)
+
+
+def _place(reference: str) -> tuple[int, int | None]:
+    """Read "j<entry>" or "j<entry>.<call>"."""
+    entry, _, call = reference.removeprefix("j").partition(".")
+    return int(entry), int(call) if call else None
+
+
+def _journal(current: OpenState, entry: JournalEntry) -> OpenState:
+    journal = (*current.journal, entry)
+    return current.model_copy(update={"journal": journal, "chain": extend(current.chain, (entry,))})
+
+
+def _without_adds(result: StepResult, current: OpenState) -> tuple[JournalEntry, ...]:
+    """Leave out of the journal the messages that the record's `adds` hold."""
+    journal = list(current.journal)
+    for add in result.adds:
+        if not isinstance(add, str) or add == "input":
+            continue
+        at, call = _place(add)
+        entry = journal[at]
+        if call is not None:
+            outcomes = list(entry.outcomes)
+            outcomes[call] = outcomes[call].model_copy(update={"message": SAID_IN_ADDS})
+            journal[at] = entry.model_copy(update={"outcomes": tuple(outcomes)})
+        elif entry.answer is not None:
+            answer = entry.answer.model_copy(update={"message": SAID_IN_ADDS})
+            journal[at] = entry.model_copy(update={"answer": answer})
+    return tuple(journal)
+
+
+def _newest(journal: Sequence[JournalEntry]) -> ModelAnswer:
+    return next(e.answer for e in reversed(journal) if e.answer is not None)
+
+
+def _answer(entry: JournalEntry) -> ModelAnswer:
+    if entry.answer is None:
+        msg = "the journal entry holds no model answer"
+        raise RuntimeError(msg)
+    return entry.answer
+
+
+def _usage(journal: Sequence[JournalEntry]) -> Usage:
+    total = Usage()
+    for entry in journal:
+        if entry.answer is not None:
+            total += entry.answer.usage.model_copy(update={"requests": 1})
+    return total

@@ -1,0 +1,135 @@
+"""What models and agents say to each other, in our own compact and provider-neutral form."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from holdfast.values import Json, Value
+
+Role = Literal["system", "user", "assistant", "tool"]
+
+
+class Blob(Value):
+    """A text too large for the history, kept in the archive under its digest.
+
+    Attributes:
+        sha256: Digest of the bytes, 64 hexadecimal digits.
+        size: Length in bytes.
+        is_json: Whether the bytes are JSON data rather than plain text.
+    """
+
+    sha256: str
+    size: int
+    is_json: bool = False
+
+
+class TextPart(Value):
+    """A piece of text in a message of several parts."""
+
+    kind: Literal["text"]
+    text: str
+
+
+class ImagePart(Value):
+    """An image in a message, by URL (`https:` or `data:`)."""
+
+    kind: Literal["image"]
+    url: str
+
+
+Part = TextPart | ImagePart
+Content = str | Blob | tuple[Part, ...]
+
+
+class ToolCall(Value):
+    """A model's wish to call a tool.
+
+    Attributes:
+        id: The provider's id of this call, given back with its result.
+        name: Tool name.
+        arguments: The arguments exactly as the model wrote them, normally a JSON object.
+    """
+
+    id: str
+    name: str
+    arguments: str = "{}"
+
+
+class Message(Value):
+    """One entry of a conversation.
+
+    Attributes:
+        role: Who speaks. `tool` messages answer one call of the assistant message before them.
+        content: Text, parts, or a reference to the archive. Agent workers always get text or
+            parts: references are resolved before they see a message.
+        calls: Tool calls, on assistant messages.
+        call_id: The call that a tool message answers.
+        is_error: Whether a tool message tells of a failure.
+        items: Provider items (reasoning, for example) to be sent back unchanged, before `content`.
+    """
+
+    role: Role
+    content: Content = ""
+    calls: tuple[ToolCall, ...] = ()
+    call_id: str = ""
+    is_error: bool = False
+    items: tuple[dict[str, Json], ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The text of this message, parts joined, images left out."""
+        match self.content:
+            case str(text):
+                return text
+            case Blob():
+                return ""
+            case parts:
+                return "".join(part.text for part in parts if isinstance(part, TextPart))
+
+
+def user(text: str) -> Message:
+    """Make a user message."""
+    return Message(role="user", content=text)
+
+
+def assistant(text: str, *, calls: tuple[ToolCall, ...] = ()) -> Message:
+    """Make an assistant message."""
+    return Message(role="assistant", content=text, calls=calls)
+
+
+def system(text: str) -> Message:
+    """Make a system note inside the conversation."""
+    return Message(role="system", content=text)
+
+
+class Usage(Value):
+    """What model calls cost.
+
+    Attributes:
+        requests: Number of answered model calls.
+        input_tokens: Tokens read, cached ones included.
+        output_tokens: Tokens written, reasoning included.
+        cached_tokens: Input tokens that the provider served from its cache.
+        reasoning_tokens: Output tokens spent on reasoning.
+    """
+
+    requests: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    reasoning_tokens: int = 0
+
+    @property
+    def total_tokens(self) -> int:
+        """Input and output together."""
+        return self.input_tokens + self.output_tokens
+
+    def __add__(self, other: Usage) -> Usage:
+        """Sum field by field."""
+        return Usage(
+            requests=self.requests + other.requests,
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            cached_tokens=self.cached_tokens + other.cached_tokens,
+            reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
+        )

@@ -1,0 +1,104 @@
+"""The one-method protocol that every model implements."""
+
+from __future__ import annotations
+
+from typing import Protocol, runtime_checkable
+
+from holdfast.messages import Message, Usage
+from holdfast.settings import ModelSettings
+from holdfast.values import Json, Value
+
+
+class ToolSpec(Value):
+    """What a model is told of a tool.
+
+    Attributes:
+        name: Tool name, 1 to 64 characters of letters, digits, `_` and `-`.
+        description: What it does, for the model.
+        parameters: JSON Schema of the arguments object.
+        strict: Whether the schema follows the provider's strict rules and may be enforced.
+    """
+
+    name: str
+    description: str = ""
+    parameters: dict[str, Json]
+    strict: bool = False
+
+
+class OutputSpec(Value):
+    """The structure that the final answer must have.
+
+    Attributes:
+        name: Name of the structure.
+        json_schema: JSON Schema of the answer.
+        strict: Whether the provider may enforce it.
+    """
+
+    name: str
+    json_schema: dict[str, Json]
+    strict: bool = True
+
+
+class ModelRequest(Value):
+    """One model call.
+
+    Attributes:
+        model: Model name, as the provider knows it.
+        instructions: System prompt; empty for none.
+        messages: The conversation, oldest first; contents are text or parts, never references.
+        tools: Tools that the model may call.
+        tool_choice: "auto", "none", "required" or a tool's name; sent only when there are tools.
+        settings: Sampling and transport settings.
+        output: Structure of the answer, or None for text.
+    """
+
+    model: str
+    instructions: str = ""
+    messages: tuple[Message, ...] = ()
+    tools: tuple[ToolSpec, ...] = ()
+    tool_choice: str = "auto"
+    settings: ModelSettings = ModelSettings()
+    output: OutputSpec | None = None
+
+
+class ModelAnswer(Value):
+    """What a model answered.
+
+    Attributes:
+        message: The assistant message, with its tool calls.
+        usage: Cost of this call; `requests` is 1.
+        model: Model name reported by the provider.
+        response_id: The provider's id of this answer.
+        finish: Why the model stopped: "stop", "tool_calls", "length", "content_filter".
+        refusal: The model's words when it refused, else empty.
+    """
+
+    message: Message
+    usage: Usage = Usage()
+    model: str = ""
+    response_id: str = ""
+    finish: str = "stop"
+    refusal: str = ""
+
+    @property
+    def text(self) -> str:
+        """The text of the answer."""
+        return self.message.text
+
+
+@runtime_checkable
+class Model(Protocol):
+    """Something that answers one model request.
+
+    Implementations make exactly one attempt: retries belong to Temporal. They raise
+    ModelUnavailableError for what time can heal and ModelRequestError for what it cannot.
+    """
+
+    @property
+    def name(self) -> str:
+        """Model name, recorded with every task."""
+        ...
+
+    async def respond(self, request: ModelRequest) -> ModelAnswer:
+        """Answer one request."""
+        ...

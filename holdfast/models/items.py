@@ -1,0 +1,326 @@
+"""Messages as items of the Responses API, and back: the input lists of the OpenAI Agents SDK.
+
+Pure. An assistant turn that needs more than text and calls (reasoning items, ids, `phase`, an order
+other than text before calls) is kept in `Message.items` in its order. What the message itself
+knows is left out there: `{"type": "message", "id": ...}` without `content` stands for the message's
+content, `{"type": "function_call", "call_id": ...}` without `name` for the call of that id. So
+nothing enters the history twice, and the API gets back what it sent, byte for byte.
+
+Normalised on the way in, otherwise exact: `{"type": "message", "role", "content": str}` loses its
+`type`, `developer` becomes `system`, images get `detail: auto`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import assert_never
+
+from holdfast.errors import InvalidArgumentError
+from holdfast.messages import Blob, Content, ImagePart, Message, Part, Role, TextPart, ToolCall
+from holdfast.models.item_checks import check_item, kind_of
+from holdfast.models.shapes import as_text, is_array, is_object
+from holdfast.values import Json
+
+Item = dict[str, Json]
+
+
+def to_response_items(messages: Iterable[Message]) -> list[Item]:
+    """Write messages as a Responses input list.
+
+    A tool message that tells of a failure has `status: incomplete`.
+
+    Raises:
+        InvalidArgumentError: A content is a reference to the archive.
+    """
+    return [item for message in messages for item in _items_of(message)]
+
+
+def from_response_items(items: Sequence[object]) -> tuple[Message, ...]:
+    """Read a Responses input list.
+
+    Items of an unknown type are carried in the `items` of an assistant message, unchanged.
+
+    Raises:
+        InvalidArgumentError: An item cannot be read; the text names its index and what is wrong.
+    """
+    messages: list[Message] = []
+    turn = _Turn()
+    for index, item in enumerate(items):
+        checked = check_item(index, item)
+        if _is_of_assistant(checked):
+            if turn.is_ended_by(checked):
+                messages.append(turn.message())
+                turn = _Turn()
+            turn.add(checked)
+            continue
+        if turn.entries:
+            messages.append(turn.message())
+            turn = _Turn()
+        messages.append(_other_message(checked))
+    if turn.entries:
+        messages.append(turn.message())
+    return tuple(messages)
+
+
+def assistant_message(output: Sequence[Item]) -> Message:
+    """Make the one message of a model's answer.
+
+    Ids are kept only where the provider needs them again: beside reasoning and other own items.
+    """
+    turn = _Turn()
+    for index, item in enumerate(output):
+        turn.add(_without_logprobs(check_item(index, item)))
+    needs_items = any(
+        kind_of(item) not in ("message", "function_call") or "phase" in item
+        for item in turn.entries
+    )
+    return turn.message(keep_ids=needs_items)
+
+
+class _Turn:
+    """The items of one assistant message, being collected."""
+
+    def __init__(self) -> None:
+        self.entries: list[Item] = []
+        self.kinds: list[str] = []
+
+    def add(self, item: Item) -> None:
+        self.entries.append(item)
+        self.kinds.append(kind_of(item))
+
+    def is_ended_by(self, item: Item) -> bool:
+        """Tell whether `item` belongs to the next message.
+
+        Reasoning between two calls does not end a turn: the results of both follow together.
+        """
+        kind = kind_of(item)
+        if kind == "message":
+            return "message" in self.kinds or "function_call" in self.kinds
+        if kind == "function_call":
+            return False
+        return "message" in self.kinds and "function_call" not in self.kinds
+
+    def message(self, *, keep_ids: bool = True) -> Message:
+        calls = tuple(
+            ToolCall(id=item["call_id"], name=item["name"], arguments=item["arguments"])
+            for item in self.entries
+            if kind_of(item) == "function_call"
+        )
+        contents = [_read_content(item) for item in self.entries if kind_of(item) == "message"]
+        content: Content = contents[0] if len(contents) == 1 else "".join(map(_text_of, contents))
+        return Message(
+            role="assistant", content=content, calls=calls, items=self._kept(content, keep_ids=keep_ids)
+        )
+
+    def _kept(self, content: Content, *, keep_ids: bool) -> tuple[Item, ...]:
+        """Return what must be kept beside content and calls, in order."""
+        refusal = any(kind_of(item) == "message" and _has_refusal(item) for item in self.entries)
+        usual = (
+            sorted(self.kinds, key=_usual_place) == self.kinds and self.kinds.count("message") <= 1
+        )
+        plain = not keep_ids or all(
+            _is_plain(item) for item in self.entries if _usual_place(kind_of(item))
+        )
+        if usual and plain and not refusal:
+            return tuple(item for item in self.entries if not _usual_place(kind_of(item)))
+        return tuple(_shorten(item, content) for item in self.entries)
+
+
+def _usual_place(kind: str) -> int:
+    return {"message": 1, "function_call": 2}.get(kind, 0)
+
+
+def _is_of_assistant(item: Item) -> bool:
+    kind = kind_of(item)
+    return kind != "function_call_output" and (kind != "message" or item["role"] == "assistant")
+
+
+def _is_plain(item: Item) -> bool:
+    """Tell whether content or call alone give this item back."""
+    if kind_of(item) == "function_call":
+        return item.keys() == {"type", "call_id", "name", "arguments"}
+    return item == _message_item("assistant", _read_content(item))
+
+
+def _shorten(item: Item, content: Content) -> Item:
+    """Leave out what the message itself knows, if that gives the item back exactly."""
+    match kind_of(item):
+        case "function_call":
+            return {key: item[key] for key in item if key not in ("name", "arguments")}
+        case "message":
+            stub = {key: item[key] for key in item if key != "content"}
+            if "type" in stub:
+                stub.pop("role")
+            return stub if _fill_message(stub, content) == item else item
+        case _:
+            return item
+
+
+def _fill_message(stub: Item, content: Content) -> Item:
+    if "type" not in stub:
+        return {**stub, "content": _write_content(content, "output_text")}
+    text = {"type": "output_text", "text": _text_of(content), "annotations": list[Json]()}
+    return {**stub, "role": "assistant", "content": [text]}
+
+
+def _items_of(message: Message) -> Iterator[Item]:
+    kinds = [kind_of(item) for item in message.items]
+    left = list(message.calls)
+    for item in message.items:
+        if kind_of(item) == "function_call":
+            yield from _take_call(item, left)
+        elif kind_of(item) == "message" and "content" not in item:
+            yield _fill_message(item, message.content)
+        else:
+            yield dict(item)
+    match message.role:
+        case "tool":
+            if "function_call_output" not in kinds:
+                yield _output_item(message)
+        case "user" | "system" | "assistant":
+            is_silent = not message.content and (message.calls or message.items)
+            if "message" not in kinds and not (message.role == "assistant" and is_silent):
+                yield _message_item(message.role, message.content)
+        case _:
+            assert_never(message.role)
+    for call in left:
+        yield {"type": "function_call", "call_id": call.id, **_said(call)}
+
+
+def _take_call(item: Item, left: list[ToolCall]) -> Iterator[Item]:
+    """Put the call that `item` stands for in its place; a call that was taken out leaves none."""
+    for call in left:
+        if call.id == item["call_id"]:
+            left.remove(call)
+            yield {**item, **_said(call)}
+            return
+
+
+def _said(call: ToolCall) -> Item:
+    return {"name": call.name, "arguments": call.arguments}
+
+
+def _message_item(role: str, content: Content) -> Item:
+    text_type = "output_text" if role == "assistant" else "input_text"
+    return {"role": role, "content": _write_content(content, text_type)}
+
+
+def _output_item(message: Message) -> Item:
+    item = {
+        "type": "function_call_output",
+        "call_id": message.call_id,
+        "output": _write_content(message.content, "input_text"),
+    }
+    return {**item, "status": "incomplete"} if message.is_error else item
+
+
+def _write_content(content: Content, text_type: str) -> Json:
+    match content:
+        case str(text):
+            return text
+        case Blob():
+            raise InvalidArgumentError(
+                f"A message's content is still the archive reference {content.sha256!r}. Resolve"
+                " references before the messages are written as items."
+            )
+        case parts:
+            return [_write_part(part, text_type) for part in parts]
+
+
+def _write_part(part: Part, text_type: str) -> Item:
+    match part:
+        case TextPart(text=text):
+            return {"type": text_type, "text": text}
+        case ImagePart(url=url):
+            return {"type": "input_image", "image_url": url, "detail": "auto"}
+        case _:
+            assert_never(part)
+
+
+def _other_message(item: Item) -> Message:
+    """Read a user, system or tool item; what our form cannot say is kept verbatim in `items`."""
+    if kind_of(item) == "function_call_output":
+        output = _read_parts(item["output"])
+        message = Message(
+            role="tool",
+            call_id=item["call_id"],
+            content=output,
+            is_error=item.get("status") == "incomplete",
+        )
+    else:
+        role: Role = "user" if item["role"] == "user" else "system"
+        message = Message(role=role, content=_read_parts(item["content"]))
+    if _is_equal(next(_items_of(message)), item):
+        return message
+    return message.model_copy(update={"items": (item,)})
+
+
+def _is_equal(written: Item, item: Item) -> bool:
+    """Compare, forgiving what is documented as normalised."""
+    plain = {key: item[key] for key in item if (key, item[key]) != ("type", "message")}
+    if plain.get("role") == "developer":
+        plain["role"] = "system"
+    content_key = "output" if "output" in plain else "content"
+    if is_array(plain[content_key]):
+        plain[content_key] = [_with_detail(part) for part in plain[content_key]]
+    written = {key: written[key] for key in written if (key, written[key]) != ("type", "message")}
+    return written == plain
+
+
+def _with_detail(part: Item) -> Item:
+    return {"detail": "auto", **part} if part.get("type") == "input_image" else part
+
+
+def _read_content(item: Item) -> Content:
+    """Read an assistant message's content: the API's own form becomes one text."""
+    content: Json = item["content"]
+    if is_array(content) and "type" in item:
+        return "".join(_part_text(part) for part in content)
+    return _read_parts(content)
+
+
+def _read_parts(content: Json) -> Content:
+    """Read text or parts; parts that our form does not know are left out."""
+    if not is_array(content):
+        return as_text(content)
+    return tuple(part for part in map(_read_part, content) if part is not None)
+
+
+def _read_part(part: Item) -> Part | None:
+    match part.get("type"):
+        case "input_text" | "output_text":
+            return TextPart(kind="text", text=part["text"])
+        case "refusal":
+            return TextPart(kind="text", text=part["refusal"])
+        case "input_image" if isinstance(part.get("image_url"), str):
+            return ImagePart(kind="image", url=part["image_url"])
+        case _:
+            return None
+
+
+def _part_text(part: Item) -> str:
+    read = _read_part(part)
+    return read.text if isinstance(read, TextPart) else ""
+
+
+def _text_of(content: Content) -> str:
+    return Message(role="assistant", content=content).text
+
+
+def _has_refusal(item: Item) -> bool:
+    content: Json = item["content"]
+    return is_array(content) and any(part.get("type") == "refusal" for part in content)
+
+
+def _without_logprobs(item: Item) -> Item:
+    """Leave out log probabilities: large, and ignored by the API when it gets them back."""
+    content: Json = item.get("content")
+    if kind_of(item) != "message" or not is_array(content):
+        return item
+    return {
+        **item,
+        "content": [
+            {key: part[key] for key in part if key != "logprobs"} if is_object(part) else part
+            for part in content
+        ],
+    }

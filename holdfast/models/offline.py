@@ -1,0 +1,175 @@
+"""A model that needs neither key nor network: it plans arithmetic and lets the tools do it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+
+from holdfast.messages import Message, ToolCall, Usage
+from holdfast.models.arithmetic import (
+    Expression,
+    Number,
+    Operation,
+    Question,
+    find_question,
+    number,
+)
+from holdfast.models.base import ModelAnswer, ModelRequest, ToolSpec
+from holdfast.models.shapes import is_object
+from holdfast.values import Json, canonical, digest
+
+_ABILITY = (
+    "I am the built-in offline model. I work out arithmetic such as (121 * 3) + 42, one tool call"
+    " at a time, with tools named add, subtract, multiply, divide and power."
+)
+
+
+class OfflineModel:
+    """A small deterministic planner for arithmetic questions.
+
+    It never calculates: each operation is a call of one of the agent's tools, innermost first, one
+    call per answer, and the result is what the tools said. Equal requests give equal answers.
+
+    Args:
+        latency: Seconds to wait before each answer, so that a demonstration can be watched.
+    """
+
+    def __init__(self, *, latency: float = 0.0) -> None:
+        """Keep the latency."""
+        self._latency = latency
+
+    @property
+    def name(self) -> str:
+        """Always "offline"."""
+        return "offline"
+
+    async def respond(self, request: ModelRequest) -> ModelAnswer:
+        """Answer one request; never fails."""
+        if self._latency > 0:
+            await asyncio.sleep(self._latency)
+        return answer(request)
+
+
+def answer(request: ModelRequest) -> ModelAnswer:
+    """Plan the next call, or say the result. Pure."""
+    said = _next_words(request)
+    if isinstance(said, ToolCall):
+        message = Message(role="assistant", calls=(said,))
+    else:
+        message = Message(role="assistant", content=said)
+    asked = len(canonical(request.wire()))
+    return ModelAnswer(
+        message=message,
+        usage=Usage(
+            requests=1,
+            input_tokens=asked // 4,
+            output_tokens=len(canonical(message.wire())) // 4,
+        ),
+        model="offline",
+        response_id=f"offline_{_mark(request)}",
+        finish="tool_calls" if message.calls else "stop",
+    )
+
+
+def _next_words(request: ModelRequest) -> ToolCall | str:
+    asked = _open_question(request.messages)
+    if asked is None:
+        return f"I found no arithmetic in your message. {_ABILITY}"
+    question, results = asked
+    values: dict[int, Number] = {}
+    for place, operation in enumerate(question.operations()):
+        if place >= len(results):
+            return _call(request, question, operation, values)
+        result = results[place]
+        if isinstance(result, str):
+            return (
+                f"I could not work out {question.text}: {operation.name} of"
+                f" {_shown(operation.left, values)} and {_shown(operation.right, values)} gave no"
+                f" number. The tool said: {result}"
+            )
+        values[id(operation)] = result
+    return f"The result of {question.text} is {values[id(question.root)]}."
+
+
+def _open_question(messages: Sequence[Message]) -> tuple[Question, list[Number | str]] | None:
+    """Return the latest question without an answer, and the tools' results for it so far.
+
+    A user message without arithmetic in the middle of the work, feedback for example, leaves the
+    question as it is.
+    """
+    found: Question | None = None
+    results: list[Number | str] = []
+    for message in messages:
+        if message.role == "user":
+            question = find_question(message.text)
+            if question is not None:
+                found, results = question, []
+        elif message.role == "assistant" and not message.calls:
+            found = None
+        elif message.role == "tool":
+            results.append(_read_result(message))
+    return None if found is None else (found, results)
+
+
+def _call(
+    request: ModelRequest, question: Question, operation: Operation, values: dict[int, Number]
+) -> ToolCall | str:
+    offered = {tool.name: tool for tool in request.tools}
+    if request.tool_choice == "none":
+        offered = {}
+    needed = {each.name for each in question.operations()}
+    missing = sorted(needed - offered.keys())
+    if missing:
+        return (
+            f"To work out {question.text} I need tools that I was not given:"
+            f" {', '.join(missing)}. {_ABILITY}"
+        )
+    first, second = _parameters(offered[operation.name])
+    arguments = {
+        first: _value(operation.left, values),
+        second: _value(operation.right, values),
+    }
+    return ToolCall(
+        id=f"call_{_mark(request)}", name=operation.name, arguments=json.dumps(arguments)
+    )
+
+
+def _parameters(tool: ToolSpec) -> tuple[str, str]:
+    """Return the names of the two operands: a and b, unless the schema has two other names."""
+    properties: Json = tool.parameters.get("properties")
+    if is_object(properties) and not {"a", "b"} <= properties.keys() and len(properties) > 1:
+        first, second, *_ = properties
+        return first, second
+    return "a", "b"
+
+
+def _value(expression: Expression, values: dict[int, Number]) -> Number:
+    return values[id(expression)] if isinstance(expression, Operation) else expression
+
+
+def _shown(expression: Expression, values: dict[int, Number]) -> str:
+    return str(_value(expression, values))
+
+
+def _read_result(message: Message) -> Number | str:
+    """Read a number out of a tool message, or return its words."""
+    text = message.text.strip()
+    if message.is_error:
+        return text
+    try:
+        data: Json = json.loads(text)
+    except ValueError:
+        data = text
+    if is_object(data):
+        data = data.get("result", next(iter(data.values()))) if data else text
+    try:
+        return number(str(data))
+    except (ValueError, OverflowError):
+        return text
+
+
+def _mark(request: ModelRequest) -> str:
+    """Return a short mark of the conversation: each call of it gets an id of its own."""
+    messages = [message.wire() for message in request.messages]
+    return digest(canonical(messages))[:12]

@@ -1,0 +1,59 @@
+"""From a model's name to a model."""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache
+
+from holdfast.errors import InvalidArgumentError
+from holdfast.models.base import Model
+
+DEFAULT_MODEL = "gpt-5-mini"
+
+
+def resolve_model(model: str | Model | None) -> Model:
+    """Return the model that a setting names.
+
+    A name means: "offline" the built-in planner, "chat:NAME" Chat Completions, "responses:NAME"
+    the Responses API. A plain name goes to the API that HOLDFAST_MODEL_API names ("responses", the
+    default, or "chat"). None means the name in HOLDFAST_MODEL, else gpt-5-mini. Equal names give
+    the same object.
+
+    Raises:
+        InvalidArgumentError: The name is empty, or HOLDFAST_MODEL_API names no API.
+    """
+    if model is None:
+        model = os.environ.get("HOLDFAST_MODEL") or DEFAULT_MODEL
+    if not isinstance(model, str):
+        return model
+    if model == "offline":
+        return _make("offline", model)
+    api, colon, name = model.partition(":")
+    # A colon is also part of names: "llama3:8b", "ft:gpt-4o:...".
+    if not colon or api not in ("chat", "responses"):
+        api, name = os.environ.get("HOLDFAST_MODEL_API") or "responses", model
+        if api not in ("chat", "responses"):
+            raise InvalidArgumentError(
+                f"HOLDFAST_MODEL_API is {api!r}; it must be 'responses' or 'chat'."
+            )
+    if not name.strip():
+        raise InvalidArgumentError(
+            f"Model name {model!r} is empty. Pass the provider's name of a model, or 'offline'."
+        )
+    return _make(api, name)
+
+
+@lru_cache(maxsize=256)
+def _make(kind: str, name: str) -> Model:
+    # Imported here: the package of the provider's client takes most of a second to load.
+    if kind == "offline":
+        from holdfast.models.offline import OfflineModel
+
+        return OfflineModel()
+    if kind == "chat":
+        from holdfast.models.chat import ChatCompletionsModel
+
+        return ChatCompletionsModel(name)
+    from holdfast.models.responses import ResponsesModel
+
+    return ResponsesModel(name)

@@ -1,0 +1,232 @@
+"""A model behind OpenAI's Responses API, or any server that speaks it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from openai import AsyncOpenAI
+from pydantic import ValidationError
+
+from holdfast.errors import InvalidArgumentError
+from holdfast.messages import Message, Usage
+from holdfast.models.base import ModelAnswer, ModelRequest
+from holdfast.models.connection import Connection
+from holdfast.models.failures import first_problem, malformed, status_error
+from holdfast.models.items import Item, assistant_message, to_response_items
+from holdfast.models.shapes import as_text, is_array
+from holdfast.values import Json, Value
+
+_STATUS_OF_CODE = {"rate_limit_exceeded": 429, "server_error": 500, "vector_store_timeout": 504}
+_FINISH = {"max_output_tokens": "length", "content_filter": "content_filter"}
+
+
+class ResponsesModel:
+    """A model called through the Responses API.
+
+    The client is made on first use, one per event loop, without retries of its own: Temporal
+    repeats what time can heal.
+
+    Args:
+        name: Model name, as the provider knows it.
+        client: A client to use as it is, apart from its retries; it must belong to the loop that
+            calls the model.
+        base_url: Address of the API; None takes OPENAI_BASE_URL, else OpenAI's.
+        api_key: Key; None takes OPENAI_API_KEY at each call.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        client: AsyncOpenAI | None = None,
+        base_url: str | None = None,
+        api_key: str | None = None,
+    ) -> None:
+        """Remember how to reach the model; nothing is opened yet."""
+        self._name = name
+        self._connection = Connection(name, client, base_url, api_key)
+
+    @property
+    def name(self) -> str:
+        """Model name."""
+        return self._name
+
+    async def respond(self, request: ModelRequest) -> ModelAnswer:
+        """Answer one request, in one attempt.
+
+        Raises:
+            ModelUnavailableError: Time can heal it.
+            ModelRequestError: A person must heal it.
+        """
+        client = self._connection.client()
+        body, request_id = await self._connection.ask(
+            client.responses.with_raw_response.create,
+            request_body(self._name, request),
+            request.settings,
+        )
+        return read_answer(body, model=self._name, request_id=request_id)
+
+
+def request_body(model: str, request: ModelRequest) -> dict[str, Json]:
+    """Write the body of a Responses request; what is not set is not sent."""
+    settings = request.settings
+    items = to_response_items(request.messages)
+    body: dict[str, Json] = {
+        "model": model,
+        "input": list(_sendable(items, is_stored=settings.store is not False)),
+        "instructions": request.instructions or None,
+        "temperature": settings.temperature,
+        "top_p": settings.top_p,
+        "max_output_tokens": settings.max_tokens,
+        "metadata": settings.metadata,
+        "store": settings.store,
+    }
+    if settings.reasoning_effort is not None:
+        body["reasoning"] = {"effort": settings.reasoning_effort}
+    if request.output is not None:
+        body["text"] = {
+            "format": {
+                "type": "json_schema",
+                "name": request.output.name,
+                "schema": request.output.json_schema,
+                "strict": request.output.strict,
+            }
+        }
+    if request.tools:
+        body["tools"] = [
+            {
+                "type": "function",
+                "name": tool.name,
+                "description": tool.description,
+                "parameters": tool.parameters,
+                "strict": tool.strict,
+            }
+            for tool in request.tools
+        ]
+        body["tool_choice"] = _tool_choice(request.tool_choice)
+        body["parallel_tool_calls"] = settings.parallel_tool_calls
+    return {key: value for key, value in body.items() if value is not None}
+
+
+def _tool_choice(choice: str) -> Json:
+    match choice:
+        case "auto":
+            return None
+        case "none" | "required":
+            return choice
+        case name:
+            return {"type": "function", "name": name}
+
+
+def _sendable(items: Iterable[Item], *, is_stored: bool) -> Iterator[Item]:
+    """Leave out what the API would refuse.
+
+    What is not stored cannot be found by its id, so ids go, except beside encrypted content, which
+    is what reasoning is handed back by; reasoning of which nothing is left goes altogether.
+    """
+    for item in items:
+        kind = as_text(item.get("type"))
+        if kind.startswith("chat."):
+            continue
+        if kind == "function_call_output":
+            yield {key: item[key] for key in item if key != "status"}
+        elif is_stored or item.get("encrypted_content"):
+            yield item
+        elif kind != "reasoning" or item.get("summary") or item.get("content"):
+            yield {key: item[key] for key in item if key != "id"}
+
+
+class _CachedTokens(Value):
+    cached_tokens: int | None = None
+
+
+class _ReasoningTokens(Value):
+    reasoning_tokens: int | None = None
+
+
+class _Usage(Value):
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    input_tokens_details: _CachedTokens | None = None
+    output_tokens_details: _ReasoningTokens | None = None
+
+
+class _Failure(Value):
+    code: str | None = None
+    message: str = ""
+
+
+class _Incomplete(Value):
+    reason: str | None = None
+
+
+class _Reply(Value):
+    id: str | None = None
+    model: str | None = None
+    status: str | None = None
+    output: tuple[dict[str, Json], ...]
+    usage: _Usage | None = None
+    error: _Failure | None = None
+    incomplete_details: _Incomplete | None = None
+
+
+def read_answer(body: dict[str, Json], *, model: str, request_id: str | None = None) -> ModelAnswer:
+    """Read the body of a Responses answer.
+
+    Raises:
+        ModelUnavailableError: It is not of the expected shape, or tells of a passing failure.
+        ModelRequestError: It tells of a failure that time does not heal.
+    """
+    try:
+        reply = _Reply.model_validate(body)
+        message = assistant_message(reply.output)
+    except ValidationError as error:
+        raise malformed(model, first_problem(error), request_id=request_id) from None
+    except InvalidArgumentError as error:
+        raise malformed(model, str(error), request_id=request_id) from None
+    if reply.error is not None or reply.status == "failed":
+        failure = reply.error or _Failure()
+        status = _STATUS_OF_CODE.get(failure.code or "server_error", 400)
+        headers = {"x-request-id": request_id} if request_id else {}
+        raise status_error(status, failure.model_dump(), model=model, headers=headers)
+    if reply.status not in (None, "completed", "incomplete"):
+        reason = f"its status is {reply.status!r}"
+        raise malformed(model, reason, request_id=request_id)
+    return ModelAnswer(
+        message=message,
+        usage=_read_usage(reply.usage),
+        model=reply.model or model,
+        response_id=reply.id or "",
+        finish=_finish(reply, message),
+        refusal=_refusal(reply.output),
+    )
+
+
+def _finish(reply: _Reply, message: Message) -> str:
+    if reply.status == "incomplete":
+        reason = reply.incomplete_details.reason if reply.incomplete_details else None
+        return _FINISH.get(reason or "", "length")
+    return "tool_calls" if message.calls else "stop"
+
+
+def _refusal(output: Iterable[Item]) -> str:
+    parts: list[str] = []
+    for item in output:
+        content: Json = item.get("content")
+        if item.get("type") == "message" and is_array(content):
+            parts += [part["refusal"] for part in content if part.get("type") == "refusal"]
+    return "".join(parts)
+
+
+def _read_usage(usage: _Usage | None) -> Usage:
+    if usage is None:
+        return Usage(requests=1)
+    cached = usage.input_tokens_details
+    reasoning = usage.output_tokens_details
+    return Usage(
+        requests=1,
+        input_tokens=usage.input_tokens or 0,
+        output_tokens=usage.output_tokens or 0,
+        cached_tokens=(cached.cached_tokens or 0) if cached else 0,
+        reasoning_tokens=(reasoning.reasoning_tokens or 0) if reasoning else 0,
+    )

@@ -1,0 +1,78 @@
+"""HoldfastPlugin: Holdfast for clients and workers that a team already has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from temporalio.converter import DataConverter, ExternalStorage
+from temporalio.plugin import SimplePlugin
+
+from holdfast.activities.cache import Cache
+from holdfast.activities.closing import ClosingActivities
+from holdfast.activities.registry import Registry
+from holdfast.activities.source import Source
+from holdfast.activities.step import StepActivities
+from holdfast.activities.tool import ToolActivities
+from holdfast.agent import Agent
+from holdfast.archive import Archive
+from holdfast.converter import holdfast_converter
+from holdfast.engine.storage import ArchiveStorageDriver
+from holdfast.workflows.agent_task import AgentTask
+from holdfast.workflows.session import Session
+
+EXTERNAL_BYTES = 256 * 1024
+
+
+class Activities:
+    """Holdfast's activities for one worker process.
+
+    Attributes:
+        registry: The agents that they serve; more may be added while the worker runs.
+        all: The activity functions.
+    """
+
+    def __init__(self, agents: Iterable[Agent], archive: Archive) -> None:
+        """Set up the activities; they share one cache."""
+        self.registry = Registry(agents, archive)
+        source = Source(archive, Cache())
+        steps = StepActivities(self.registry, source)
+        closing = ClosingActivities(self.registry, source)
+        self.all: list[Callable[..., Any]] = [
+            steps.describe,
+            steps.step,
+            ToolActivities(self.registry, source).tool,
+            closing.archive,
+            closing.close,
+            closing.index,
+        ]
+
+
+class HoldfastPlugin(SimplePlugin):
+    """Data converter for every client; with agents, also workflows and activities for workers.
+
+    Give it to `Client.connect(plugins=[...])`; each worker made with that client takes it over.
+
+    Args:
+        archive: The archive of the namespace.
+        agents: Agents that workers of this client serve, on whatever queue they poll.
+    """
+
+    def __init__(self, *, archive: Archive, agents: Iterable[Agent] = ()) -> None:
+        """Set up the plugin."""
+        storage = ExternalStorage(
+            drivers=[ArchiveStorageDriver(archive)], payload_size_threshold=EXTERNAL_BYTES
+        )
+
+        def converter(current: DataConverter | None) -> DataConverter:
+            import dataclasses
+
+            return dataclasses.replace(holdfast_converter(current), external_storage=storage)
+
+        served = tuple(agents)
+        super().__init__(
+            "holdfast",
+            data_converter=converter,
+            workflows=[AgentTask, Session] if served else None,
+            activities=Activities(served, archive).all if served else None,
+        )

@@ -1,0 +1,72 @@
+"""Archived parts of a ledger: content-addressed, so that forks share them and changes show."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from holdfast.archive import Archive, record_name
+from holdfast.messages import Message
+from holdfast.values import Json, canonical
+from holdfast.wire import CommitRef, Entry, SegmentRef, SessionState, TaskRecord
+
+
+async def write_segment(archive: Archive, entries: Sequence[Entry]) -> SegmentRef:
+    """Store ledger entries, oldest first."""
+    steps = [entry.step for entry in entries if entry.step is not None]
+    sha256 = await archive.aput(canonical([entry.wire() for entry in entries]))
+    return SegmentRef(
+        sha256=sha256,
+        steps=len(steps),
+        messages=sum(len(step.adds) for step in steps),
+        entries=len(entries),
+    )
+
+
+async def read_segment(archive: Archive, segment: SegmentRef) -> list[Entry]:
+    """Read ledger entries, oldest first."""
+    return [Entry.model_validate(data) for data in json.loads(await archive.aget(segment.sha256))]
+
+
+async def write_messages(archive: Archive, messages: Sequence[Message]) -> str:
+    """Store a list of messages; return its digest."""
+    return await archive.aput(canonical([message.wire() for message in messages]))
+
+
+async def read_messages(archive: Archive, sha256: str) -> list[Message]:
+    """Read a list of messages."""
+    return [Message.model_validate(data) for data in json.loads(await archive.aget(sha256))]
+
+
+async def read_json(archive: Archive, sha256: str) -> Json:
+    """Read JSON data."""
+    return json.loads(await archive.aget(sha256))
+
+
+async def write_record(archive: Archive, task_id: str, record: TaskRecord) -> None:
+    """Store a closed task under its id."""
+    await archive.aput_record(record_name("tasks", task_id), record.wire())
+
+
+async def read_record(archive: Archive, task_id: str) -> TaskRecord | None:
+    """Read a closed task, or None when the archive has none of this id."""
+    name = record_name("tasks", task_id)
+    if not await archive.ahas_record(name):
+        return None
+    return TaskRecord.model_validate(await archive.aget_record(name))
+
+
+async def turns(archive: Archive, state: SessionState, upto: int | None = None) -> list[CommitRef]:
+    """Return a session's commits that are in force, oldest first: those after the last reset.
+
+    Args:
+        archive: The archive.
+        state: The session's state.
+        upto: Number of commits to look at, counted from the first; None for all.
+    """
+    commits: list[CommitRef] = []
+    for sha256 in state.older:
+        commits.extend(CommitRef.model_validate(data) for data in await read_json(archive, sha256))
+    commits = [*commits, *state.commits][:upto]
+    resets = [k for k, commit in enumerate(commits) if not commit.sha256]
+    return commits[resets[-1] + 1 :] if resets else commits

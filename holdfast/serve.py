@@ -1,0 +1,178 @@
+"""Worker processes: what runs the tasks of one app, by itself or inside workers you have."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+import os
+import signal
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from temporalio.client import Client
+from temporalio.worker import Worker
+
+from holdfast.agent import Agent
+from holdfast.archive import Archive
+from holdfast.client.names import check_archive, queue_of
+from holdfast.engine.cluster import ensure_search_attributes
+from holdfast.engine.connect import connect_client
+from holdfast.errors import InvalidArgumentError
+from holdfast.plugin import Activities, HoldfastPlugin
+from holdfast.workflows.agent_task import AgentTask
+from holdfast.workflows.session import Session
+
+GRACE = timedelta(seconds=30)
+BUILD_ID = "1"
+"""Short, because history repeats it in every event; compatibility is kept by replay tests."""
+
+log = logging.getLogger("holdfast")
+
+
+@dataclass(frozen=True)
+class App:
+    """Agents that are served together.
+
+    Attributes:
+        name: Name of the app; its queue is `hf.<name>`.
+        agents: The agents.
+    """
+
+    name: str
+    agents: tuple[Agent, ...]
+
+
+def build_worker(
+    client: Client, agents: Iterable[Agent], *, app: str, archive: Archive, **options: Any
+) -> Worker:
+    """Build a Temporal worker that serves agents.
+
+    Args:
+        client: A client made with `HoldfastPlugin` or with Holdfast's data converter.
+        agents: The agents to serve.
+        app: Name of the app; the queue is `hf.<app>`.
+        archive: The archive of the namespace.
+        options: Anything that `temporalio.worker.Worker` takes, laid over our own choices.
+
+    Raises:
+        UserError: Two different agents have one name.
+    """
+    return serving_worker(client, Activities(agents, archive), app=app, **options)
+
+
+def serving_worker(client: Client, activities: Activities, *, app: str, **options: Any) -> Worker:
+    """Build a worker around activities whose agents may still grow."""
+    settings: dict[str, Any] = {
+        "task_queue": queue_of(app),
+        "workflows": [AgentTask, Session],
+        "activities": activities.all,
+        "build_id": BUILD_ID,
+        "graceful_shutdown_timeout": GRACE,
+        "max_heartbeat_throttle_interval": timedelta(seconds=2),
+        **options,
+    }
+    return Worker(client, **settings)
+
+
+def load_app(target: str, name: str | None = None) -> App:
+    """Import agents from `module:attribute`: an Agent, or a list, tuple or dict of agents.
+
+    Args:
+        target: Where to find them; the current directory is on the import path.
+        name: Name of the app; the first agent's name by default.
+
+    Raises:
+        InvalidArgumentError: There is no such module or attribute, or it holds no agents.
+    """
+    module_name, _, attribute = target.partition(":")
+    if not module_name or not attribute:
+        msg = f"Agents are named as module:attribute, for example my_module:agents; got {target!r}."
+        raise InvalidArgumentError(msg)
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as cause:
+        msg = f"Cannot import {cause.name!r} for {target!r}: no such module in {here} or installed."
+        raise InvalidArgumentError(msg) from cause
+    found: object = getattr(module, attribute, None)
+    if found is None:
+        msg = f"Module {module_name!r} has no attribute {attribute!r}."
+        raise InvalidArgumentError(msg)
+    agents = _agents(found)
+    if not agents:
+        msg = f"{target!r} is {type(found).__name__}; it must be an Agent or a list of agents."
+        raise InvalidArgumentError(msg)
+    return App(name=name or agents[0].name, agents=agents)
+
+
+def _agents(found: object) -> tuple[Agent, ...]:
+    if isinstance(found, Agent):
+        return (found,)
+    values: Sequence[object] = ()
+    if isinstance(found, dict):
+        values = tuple(found.values())  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    elif isinstance(found, list | tuple):
+        values = tuple(found)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    return tuple(each for each in values if isinstance(each, Agent))
+
+
+async def serve(app: App, *, archive: str | None = None, **connection: Any) -> None:
+    """Serve an app until SIGTERM or SIGINT; running calls then get 30 seconds to end.
+
+    Args:
+        app: The agents.
+        archive: URL of the archive; `HOLDFAST_ARCHIVE` by default.
+        connection: Arguments of `connect_client`; Temporal's environment variables by default.
+
+    Raises:
+        ConnectError: The server cannot be reached.
+        ArchiveError: The archive cannot be used, or is not the namespace's.
+    """
+    store = Archive(archive or default_archive())
+    plugin = HoldfastPlugin(archive=store)
+    client = await connect_client(plugins=[plugin], **connection)
+    await ensure_search_attributes(client)
+    await check_archive(client, store)
+    worker = build_worker(client, app.agents, app=app.name, archive=store)
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    async with worker:
+        log.info(
+            "serving %s on %s", ", ".join(agent.name for agent in app.agents), worker.task_queue
+        )
+        await stop.wait()
+        log.info("stopping: running calls get %s seconds", GRACE.seconds)
+
+
+def default_archive() -> str:
+    """Return the archive's URL from `HOLDFAST_ARCHIVE`.
+
+    Raises:
+        InvalidArgumentError: The variable is not set.
+    """
+    url = os.environ.get("HOLDFAST_ARCHIVE")
+    if not url:
+        msg = (
+            "No archive is named. Large values and closed tasks are kept there; give a directory"
+            " that all processes share or a URL such as s3://bucket/path, as archive=... or in"
+            " HOLDFAST_ARCHIVE."
+        )
+        raise InvalidArgumentError(msg)
+    return url
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Serve the agents named by the first argument, or by `HOLDFAST_AGENTS`."""
+    arguments = sys.argv[1:] if argv is None else argv
+    target = arguments[0] if arguments else os.environ.get("HOLDFAST_AGENTS", "")
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
+    asyncio.run(serve(load_app(target, os.environ.get("HOLDFAST_APP"))))

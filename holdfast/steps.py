@@ -1,0 +1,173 @@
+"""The step API's values: Task, TaskStep, TaskStepOutput, and what a task answers in the end."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from holdfast.messages import Blob, ToolCall, Usage
+from holdfast.values import Json, Value
+
+TaskStatus = Literal[
+    "running", "waiting", "paused", "needs_attention", "answered", "finished", "failed", "abandoned"
+]
+"""Life of a task.
+
+`running`: a step is in progress or queued. `waiting`: for a person's decision. `paused`: by a
+person. `needs_attention`: a step failed and can be run again. `answered`: the last step is done,
+finalize is to come. `finished`, `failed`, `abandoned`: closed.
+"""
+
+CLOSED: frozenset[str] = frozenset({"finished", "failed", "abandoned"})
+
+
+class Task(Value):
+    """One run of an agent on one input.
+
+    Attributes:
+        task_id: The Temporal workflow id.
+        input: What was asked, as it was created; inputs of later steps do not change it.
+        agent: Name of the agent.
+        session: Name of the session that finalize commits to, empty for none.
+        extra_state: The task's shared state, JSON data.
+        status: One of `TaskStatus`.
+        created: Time of creation, seconds since the epoch.
+        steps: Number of completed steps.
+        usage: Cost so far.
+        error: Why the task needs attention or has failed, else empty.
+        paused: Who paused it and why, else empty.
+        stored: Where the archive keeps an input too large for history; AgentRunner resolves it.
+    """
+
+    task_id: str
+    input: str = ""
+    agent: str = ""
+    session: str = ""
+    extra_state: dict[str, Json] = Field(default_factory=dict)
+    status: TaskStatus = "running"
+    created: float = 0.0
+    steps: int = 0
+    usage: Usage = Usage()
+    error: str = ""
+    paused: str = ""
+    stored: Blob | None = None
+
+
+class TaskStep(Value):
+    """A unit of work that can be run, audited and undone.
+
+    Attributes:
+        task_id: The task it belongs to.
+        step_id: Unique within the task; an empty id is given by the task.
+        input: New user input for this step, or None when it only goes on.
+        step_state: State handed from step to step, JSON data.
+    """
+
+    task_id: str = ""
+    step_id: str = ""
+    input: str | None = None
+    step_state: dict[str, Json] = Field(default_factory=dict)
+
+    def get_next_step(
+        self,
+        step_id: str = "",
+        input: str | None = None,
+        step_state: dict[str, Json] | None = None,
+    ) -> TaskStep:
+        """Make a step that follows this one.
+
+        Args:
+            step_id: Id of the new step; empty lets the task give one.
+            input: New user input, or None.
+            step_state: State of the new step; None hands this step's state on, an empty dict
+                starts from nothing.
+        """
+        return TaskStep(
+            task_id=self.task_id,
+            step_id=step_id,
+            input=input,
+            step_state=self.step_state if step_state is None else step_state,
+        )
+
+
+class ToolOutput(Value):
+    """What one tool call gave.
+
+    Attributes:
+        tool_name: The tool.
+        call_id: The model's id of the call.
+        raw_input: The arguments as the model wrote them.
+        content: The result as the model saw it.
+        is_error: Whether it is a failure's text.
+        status: "done", "failed", or "unknown" when a worker was lost inside the call and the tool
+            may or may not have taken effect.
+        attempts: How often the call was started.
+    """
+
+    tool_name: str
+    call_id: str = ""
+    raw_input: str = "{}"
+    content: str = ""
+    is_error: bool = False
+    status: Literal["done", "failed", "unknown"] = "done"
+    attempts: int = 1
+
+    def __str__(self) -> str:
+        """Return the content."""
+        return self.content
+
+
+class TaskStepOutput(Value):
+    """What a step gave, or where it stands.
+
+    An AgentWorker returns one with `output`, `task_step`, `next_steps`, `is_last` and perhaps
+    `calls`; the task fills in the rest.
+
+    Attributes:
+        output: Any JSON data; text for most workers.
+        task_step: The step that was run.
+        next_steps: Steps that it queues, in order.
+        is_last: Whether the task has its answer.
+        calls: Tool calls that end the step: the task runs them, then the step is over.
+        status: "done", or "waiting" while a person must decide.
+        sources: The step's tool results, in call order.
+        usage: What the step's model calls cost.
+        waiting_for: While waiting: what for, one text per open point.
+    """
+
+    output: Any = None
+    task_step: TaskStep = TaskStep()
+    next_steps: tuple[TaskStep, ...] = ()
+    is_last: bool = False
+    calls: tuple[ToolCall, ...] = ()
+    status: Literal["done", "waiting"] = "done"
+    sources: tuple[ToolOutput, ...] = ()
+    usage: Usage = Usage()
+    waiting_for: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """Return the output as text."""
+        return self.output if isinstance(self.output, str) else str(self.output)
+
+
+class AgentResponse(Value):
+    """The answer of a finalized task.
+
+    Attributes:
+        response: The answer's text.
+        output: The last step's output as JSON data.
+        sources: Results of all tool calls, over all steps, in call order.
+        usage: What all model calls cost.
+        task_id: The task that gave it.
+    """
+
+    response: str
+    output: Any = None
+    sources: tuple[ToolOutput, ...] = ()
+    usage: Usage = Usage()
+    task_id: str = ""
+
+    def __str__(self) -> str:
+        """Return the answer's text."""
+        return self.response

@@ -1,0 +1,95 @@
+"""A model in this process that follows a script, for unit tests and benchmarks."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from holdfast.errors import ModelRequestError
+from holdfast.messages import Message, ToolCall, Usage
+from holdfast.models.base import ModelAnswer, ModelRequest
+
+Scripted = str | ToolCall | tuple[ToolCall, ...] | ModelAnswer | Exception
+Script = Iterable[Scripted] | Callable[[ModelRequest], Scripted]
+
+
+class ScriptedModel:
+    """Answers what it was told, in order.
+
+    A text is a final answer, a ToolCall or several of them are asked for, an exception is raised, a
+    ModelAnswer is given as it is. A call with an empty id gets "call_1", "call_2", ... Each answer
+    without usage of its own costs one request and no tokens.
+
+    Args:
+        script: What to answer, one entry per call; or a function of the request, for as many calls
+            as come.
+        name: Model name.
+
+    Attributes:
+        requests: Every request so far, oldest first.
+    """
+
+    def __init__(self, script: Script, *, name: str = "scripted") -> None:
+        """Take the script."""
+        self._name = name
+        self._answer = script if callable(script) else None
+        self._left = deque[Scripted]() if callable(script) else deque(script)
+        self._call_ids = 0
+        self.requests: list[ModelRequest] = []
+
+    @property
+    def name(self) -> str:
+        """Model name."""
+        return self._name
+
+    @property
+    def calls(self) -> int:
+        """How often the model was called."""
+        return len(self.requests)
+
+    @property
+    def left(self) -> int:
+        """Entries of the script that were not used."""
+        return len(self._left)
+
+    async def respond(self, request: ModelRequest) -> ModelAnswer:
+        """Give the next answer.
+
+        Raises:
+            ModelRequestError: The script is exhausted; not a passing failure, so that no test waits
+                for retries.
+        """
+        self.requests.append(request)
+        if self._answer is not None:
+            return self._made(self._answer(request))
+        if not self._left:
+            raise ModelRequestError(
+                f"The script of model {self._name!r} is exhausted: call {self.calls} has no entry."
+            )
+        return self._made(self._left.popleft())
+
+    def _made(self, said: Scripted) -> ModelAnswer:
+        match said:
+            case Exception():
+                raise said
+            case ModelAnswer():
+                return said
+            case str(text):
+                message = Message(role="assistant", content=text)
+            case ToolCall():
+                message = Message(role="assistant", calls=(self._with_id(said),))
+            case calls:
+                message = Message(role="assistant", calls=tuple(map(self._with_id, calls)))
+        return ModelAnswer(
+            message=message,
+            usage=Usage(requests=1),
+            model=self._name,
+            response_id=f"{self._name}_{self.calls}",
+            finish="tool_calls" if message.calls else "stop",
+        )
+
+    def _with_id(self, call: ToolCall) -> ToolCall:
+        if call.id:
+            return call
+        self._call_ids += 1
+        return call.model_copy(update={"id": f"call_{self._call_ids}"})

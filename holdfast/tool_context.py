@@ -1,0 +1,100 @@
+"""What a tool, its undo and its probe are told about the call they serve."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, Literal, cast
+
+from pydantic import Field
+from typing_extensions import TypeVar
+
+from holdfast.values import Json, Value
+
+StateT = TypeVar("StateT", bound=Mapping[str, Any], default=dict[str, Any])
+
+EffectStatus = Literal["proposed", "approved", "started", "done", "failed", "unknown", "undone"]
+
+
+def _ignore(*_details: Any) -> None:
+    """Take a heartbeat that nobody listens to."""
+
+
+class ToolContext(Generic[StateT]):
+    """The optional first argument of a tool.
+
+    Every field has a default, so a unit test makes one with only what it needs. A tool may name a
+    TypedDict for its state, as in `ToolContext[TripState]`; at run time it is a plain dict.
+
+    Attributes:
+        task_id: The task that called.
+        step_id: The step within the task.
+        call_id: The model's id of this call; each attempt has the same.
+        tool_name: Name under which the model called the tool.
+        arguments: The arguments as JSON text, as the model wrote them or a person edited them.
+        attempt: Number of this attempt, from 1.
+        idempotency_key: Names the action, not the attempt: give it to services that accept one.
+        agent_name: The agent that called.
+        state: This call's own copy of the task's extra_state. Change it in place or assign it;
+            what differs at the end goes back to the task as a merge patch.
+    """
+
+    def __init__(
+        self,
+        *,
+        task_id: str = "",
+        step_id: str = "",
+        call_id: str = "",
+        tool_name: str = "",
+        arguments: str = "{}",
+        attempt: int = 1,
+        idempotency_key: str = "",
+        agent_name: str = "",
+        state: StateT | None = None,
+        heartbeat: Callable[..., None] = _ignore,
+    ) -> None:
+        """Make a context; `heartbeat` must be safe to call from any thread."""
+        self.task_id = task_id
+        self.step_id = step_id
+        self.call_id = call_id
+        self.tool_name = tool_name
+        self.arguments = arguments
+        self.attempt = attempt
+        self.idempotency_key = idempotency_key
+        self.agent_name = agent_name
+        self.state: StateT = cast("StateT", {}) if state is None else state
+        self._heartbeat = heartbeat
+        self._cancelled = threading.Event()
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether the call should stop. Tools that run long in a thread look at it now and then."""
+        return self._cancelled.is_set()
+
+    def cancel(self) -> None:
+        """Ask the call to stop. Safe from any thread."""
+        self._cancelled.set()
+
+    def heartbeat(self, *details: Any) -> None:
+        """Tell the engine that the call is alive, with details for whoever watches."""
+        self._heartbeat(*details)
+
+
+class Effect(Value):
+    """One tool call and what became of it, as handed to `undo=` and `probe=`.
+
+    Attributes:
+        tool: Tool name.
+        call_id: The model's id of the call.
+        key: The idempotency key that the call had.
+        arguments: The arguments with which it ran.
+        result: What it returned, as JSON data or text; None when it is not known.
+        status: How far it came.
+    """
+
+    tool: str
+    call_id: str = ""
+    key: str = ""
+    arguments: dict[str, Json] = Field(default_factory=dict)
+    result: Json = None
+    status: EffectStatus = "proposed"

@@ -1,0 +1,110 @@
+"""Calling what users wrote, sync or async, with as many arguments as it wants."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Any, Literal, cast
+
+from holdfast.errors import InvalidArgumentError
+from holdfast.tool_context import Effect, ToolContext
+from holdfast.tool_signature import EMPTY
+
+Verdict = bool | Awaitable[bool]
+
+EffectHook = Callable[[Effect], Any] | Callable[[ToolContext[Any], Effect], Any]
+"""An undo or a probe, sync or async."""
+
+ApprovalPredicate = (
+    Callable[[dict[str, Any]], Verdict]
+    | Callable[[ToolContext[Any], dict[str, Any]], Verdict]
+    | Callable[[ToolContext[Any], dict[str, Any], str], Verdict]
+)
+"""Whether a person must decide, from (arguments), (ctx, arguments) or (ctx, arguments, call_id)."""
+
+EnabledPredicate = Callable[[], Verdict] | Callable[[Any], Verdict] | Callable[[Any, Any], Verdict]
+"""Whether the model is offered a tool, from (), (ctx) or (ctx, agent)."""
+
+FailureFormatter = Callable[[ToolContext[Any], Exception], str | Awaitable[str]]
+"""What the model is told of a failed call."""
+
+
+async def invoke(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    """Call an async function on this loop, any other in a thread with the context variables.
+
+    A cancelled thread goes on to its end: `ToolContext.is_cancelled` is how it learns of it.
+    """
+    call = functools.partial(function, *args, **kwargs)
+    result = call() if _is_async(function) else await asyncio.to_thread(_shielded, call)
+    return await result if inspect.isawaitable(result) else result
+
+
+async def invoke_hook(
+    function: Callable[..., Any], *args: Any, keep: Literal["first", "last"]
+) -> Any:
+    """Call a hook that may want fewer positional arguments than there are.
+
+    Args:
+        function: The hook.
+        args: All that could be given.
+        keep: Which of them a hook that wants fewer gets.
+    """
+    wanted = min(_wanted(function, len(args)), len(args))
+    given = args[:wanted] if keep == "first" else args[len(args) - wanted :]
+    return await invoke(function, *given)
+
+
+async def invoke_predicate(
+    predicate: ApprovalPredicate, ctx: ToolContext, arguments: dict[str, Any], call_id: str
+) -> Any:
+    """Call an approval predicate with what it wants."""
+    everything = (ctx, arguments, call_id)
+    if _wanted(predicate, len(everything)) >= len(everything):
+        return await invoke(predicate, *everything)
+    return await invoke_hook(predicate, ctx, arguments, keep="last")
+
+
+def check_hook(function: Callable[..., Any], what: str, arguments: tuple[str, ...]) -> None:
+    """Refuse a hook that could not be called with the last, or all, of these arguments.
+
+    Raises:
+        InvalidArgumentError: It is not a function of so many arguments.
+    """
+    if 0 < _wanted(function, len(arguments)) <= len(arguments):
+        return
+    msg = (
+        f"{what} must be a function ({', '.join(arguments)}) or ({arguments[-1]}); got"
+        f" {function!r}."
+    )
+    raise InvalidArgumentError(msg)
+
+
+def _is_async(function: Any) -> bool:
+    while isinstance(function, functools.partial):
+        function = cast("Any", function.func)
+    if inspect.iscoroutinefunction(function):
+        return True
+    return inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004  the method itself is wanted
+
+
+def _shielded(call: Callable[[], Any]) -> Any:
+    """Call; a StopIteration would hang for ever whoever waits for the thread (cpython#112182)."""
+    try:
+        return call()
+    except StopIteration as error:
+        msg = f"{getattr(call, 'func', call)!r} raised StopIteration"
+        raise RuntimeError(msg) from error
+
+
+def _wanted(function: Callable[..., Any], offered: int) -> int:
+    """Count the positional arguments that a hook wants: those without a default."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return 1
+    if any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in parameters):
+        return offered
+    kinds = {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}
+    return sum(p.kind in kinds and p.default is EMPTY for p in parameters)

@@ -1,0 +1,76 @@
+"""Making tools of functions: `@tool` and what goes with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar, cast, overload
+
+from typing_extensions import Unpack
+
+from holdfast.errors import InvalidArgumentError
+from holdfast.tool_arguments import ToolArgumentsError
+from holdfast.tool_options import ToolOptions
+from holdfast.tool_result import ToolResultError, render_result
+from holdfast.tool_type import Tool
+
+__all__ = [
+    "Tool",
+    "ToolArgumentsError",
+    "ToolOptions",
+    "ToolResultError",
+    "function_tool",
+    "render_result",
+    "to_tool",
+    "tool",
+]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@overload
+def tool(function: Callable[P, R], /, **options: Unpack[ToolOptions]) -> Tool[P, R]: ...
+
+
+@overload
+def tool(
+    **options: Unpack[ToolOptions],
+) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
+
+
+def tool(
+    function: Callable[..., Any] | None = None, /, **options: Unpack[ToolOptions]
+) -> Tool | Callable[[Callable[..., Any]], Tool]:
+    """Make a tool of a function: `@tool`, `@tool(...)` or `tool(function, ...)`.
+
+    The schema comes from the signature, the texts from the docstring. A first parameter of type
+    ToolContext gets the context of the call and stays hidden from the model. The meaning of each
+    option is at the attributes of Tool; `name_override` and `description_override` are other names
+    of `name` and `description`.
+
+    Raises:
+        InvalidArgumentError: A model cannot be told how to call the function, or options
+            contradict each other; the text says what to write instead.
+    """
+
+    def decorate(function: Callable[..., Any]) -> Tool:
+        return Tool.from_function(function, **options)
+
+    return decorate if function is None else decorate(function)
+
+
+function_tool = tool
+
+
+def to_tool(thing: Tool | Callable[..., Any]) -> Tool:
+    """Return a tool as it is, and a plain function as a tool.
+
+    Raises:
+        InvalidArgumentError: It is neither, or a model cannot be told how to call it.
+    """
+    if isinstance(thing, Tool):
+        return cast("Tool", thing)
+    if not callable(cast("Any", thing)):
+        msg = f"{thing!r:.100} is neither a tool nor a function. Pass a function or use @tool."
+        raise InvalidArgumentError(msg)
+    return Tool.from_function(thing)

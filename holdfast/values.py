@@ -1,0 +1,44 @@
+"""The base of everything that crosses a process boundary: frozen values with a canonical form."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+Json = Any
+"""Anything that `json.dumps` accepts: the type checkers' recursive JSON types fail on user data."""
+
+
+class Value(BaseModel):
+    """A frozen value.
+
+    Unknown fields are ignored, so that an older worker reads what a newer one wrote. On the wire,
+    fields at their default are left out: a new field needs a default, and history stays small.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    def wire(self) -> dict[str, Json]:
+        """Return this value as JSON data, defaults left out."""
+        return self.model_dump(mode="json", exclude_defaults=True)
+
+
+class Strict(Value):
+    """A value that people write by hand, so that a misspelt field is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+def canonical(data: Json) -> bytes:
+    """Encode JSON data in its one canonical form: sorted keys, no white space, UTF-8."""
+    return json.dumps(
+        data, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    ).encode("utf-8", "surrogatepass")
+
+
+def digest(data: bytes) -> str:
+    """Return the SHA-256 of `data` as 64 hexadecimal digits."""
+    return hashlib.sha256(data).hexdigest()

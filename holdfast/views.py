@@ -1,0 +1,108 @@
+"""What a task shows of itself: pages that stay far below the engine's limit for one answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+from holdfast.ledger import Ledger
+from holdfast.steps import TaskStep
+from holdfast.values import Value, canonical
+from holdfast.wire import Entry, SegmentRef, StepRecord, View, ViewRequest, known_head
+
+V = TypeVar("V", bound=Value)
+
+PAGE_BYTES = 256 * 1024
+"""Size at which a page ends; one value may pass it, and values are at most 16 KB inline."""
+
+
+class EntriesRequest(Value):
+    """Asks for ledger entries that are not in the archive yet.
+
+    Attributes:
+        skip: Entries to skip, counted from the end of the last segment.
+    """
+
+    skip: int = 0
+
+
+class EntriesPage(Value):
+    """A page of the ledger.
+
+    Attributes:
+        segments: The archived part, which comes before.
+        entries: Entries, oldest first.
+        more: Whether there are more.
+    """
+
+    segments: tuple[SegmentRef, ...] = ()
+    entries: tuple[Entry, ...] = ()
+    more: bool = False
+
+
+def page(values: Sequence[V]) -> tuple[V, ...]:
+    """Take values from the front until the page is full, but at least one."""
+    taken: list[V] = []
+    size = 0
+    for value in values:
+        size += len(canonical(value.wire()))
+        if taken and size > PAGE_BYTES:
+            break
+        taken.append(value)
+    return tuple(taken)
+
+
+def entries_page(ledger: Ledger, asked: EntriesRequest) -> EntriesPage:
+    """Show a page of the entries that are not archived."""
+    rest = ledger.entries[asked.skip :]
+    taken = page(rest)
+    return EntriesPage(segments=ledger.s.segments, entries=taken, more=len(taken) < len(rest))
+
+
+def view(ledger: Ledger, asked: ViewRequest) -> View:
+    """Show an activity what it lacks.
+
+    Messages before the last archived segment are not here: the answer then names the segments.
+    """
+    current = ledger.s.current
+    head = known_head(ledger.given.head, ledger.s.described)
+    start = max(asked.have - ledger.base, 0)
+    messages = page(ledger.messages[start : max(asked.upto - ledger.base, 0)])
+    return View(
+        head=head if asked.head else None,
+        messages=messages,
+        segments=ledger.s.segments if asked.have < ledger.base else (),
+        open=current.open if asked.open and current else None,
+        journal=page(current.journal[asked.journal :]) if asked.journal >= 0 and current else (),
+        calls=current.calls if asked.calls and current else (),
+        state=current.state if asked.calls and current else {},
+    )
+
+
+class StepView(Value):
+    """One step, as far as the task itself still holds it.
+
+    Attributes:
+        record: The completed step, when it is not in the archive.
+        segments: The archived part of the ledger, when the step is there.
+        waiting_for: What the step in progress waits for.
+        step: The step in progress, when it waits.
+    """
+
+    record: StepRecord | None = None
+    segments: tuple[SegmentRef, ...] = ()
+    waiting_for: tuple[str, ...] = ()
+    step: TaskStep = TaskStep()
+
+
+def step_view(ledger: Ledger, n: int) -> StepView:
+    """Show a completed step by its ordinal, or what the step in progress waits for."""
+    for entry in reversed(ledger.entries):
+        if entry.step is not None and entry.step.n == n:
+            return StepView(record=entry.step)
+    current = ledger.s.current
+    if current is None or current.n != n:
+        return StepView(segments=ledger.s.segments)
+    unknown = [i for i, o in sorted(current.outcomes.items()) if o.status == "unknown"]
+    texts = [f"{current.calls[i].name}: {current.outcomes[i].message.text}" for i in unknown]
+    return StepView(waiting_for=tuple(texts), step=current.open.step)

@@ -1,0 +1,13 @@
+"""AgentWorkers: the step logic that an agent runs on."""
+
+from holdfast.workers.base import AgentWorker
+from holdfast.workers.context import StepContext, ToolResult
+from holdfast.workers.function_calling import FunctionCallingAgentWorker, OpenAIAgentWorker
+
+__all__ = [
+    "AgentWorker",
+    "FunctionCallingAgentWorker",
+    "OpenAIAgentWorker",
+    "StepContext",
+    "ToolResult",
+]

@@ -1,0 +1,243 @@
+"""StepContext: everything an AgentWorker may touch, answered from the step's journal first."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Literal, Never
+
+from holdfast import merge_patch
+from holdfast.agent_snapshot import AgentSnapshot
+from holdfast.chain import ChainRef, extend
+from holdfast.errors import StepCodeChangedError
+from holdfast.messages import Message, ToolCall
+from holdfast.models.base import ModelAnswer, ModelRequest, OutputSpec, ToolSpec
+from holdfast.steps import ToolOutput
+from holdfast.values import Json, Value, canonical, digest
+from holdfast.wire import JournalEntry, OpenStep, Outcome, TaskHead
+
+Respond = Callable[[ModelRequest], Awaitable[ModelAnswer]]
+
+
+class Interrupt(Value):
+    """Why the step cannot go on in this activity.
+
+    Attributes:
+        kind: "tools": the task must run tools. "more": a second model call belongs to the next
+            activity. "limit": the task's limit forbids the call.
+        request: Digest of the request.
+        calls: The calls, for "tools".
+    """
+
+    kind: Literal["tools", "more", "limit"]
+    request: str = ""
+    calls: tuple[ToolCall, ...] = ()
+
+
+class ToolResult(ToolOutput):
+    """A tool's result in the middle of a step, with the message that tells the model of it."""
+
+    message: Message
+
+
+class StepContext:
+    """What a step works with.
+
+    Attributes:
+        agent: The agent's snapshot: name, instructions, tools, settings.
+        task_id: The task.
+        n: Ordinal of the step in its task, from 1.
+        state: The task's extra_state; changes to it are recorded when the step is done.
+        tool_choice: Tool choice asked for by whoever runs this step, else "auto".
+    """
+
+    def __init__(
+        self,
+        *,
+        agent: AgentSnapshot,
+        head: TaskHead,
+        opened: OpenStep,
+        transcript: Sequence[Message],
+        respond: Respond,
+        at: ChainRef | None = None,
+        task_id: str = "",
+        n: int = 1,
+        history: Sequence[Message] = (),
+        journal: Sequence[JournalEntry] = (),
+        limit: Literal["", "stop", "finish"] = "",
+    ) -> None:
+        """Set up one run of a step.
+
+        Args:
+            agent: The agent's snapshot.
+            head: The task's head.
+            opened: The step with its state.
+            transcript: The task's messages before this step, oldest first.
+            respond: Makes one model call.
+            at: Length and digest of the transcript; counted when left out.
+            task_id: The task.
+            n: Ordinal of the step.
+            history: Messages before the task: the session's or those given with the input.
+            journal: Calls answered by earlier runs of this step.
+            limit: See AdvanceInput.
+        """
+        self.agent = agent
+        self.task_id = task_id
+        self.n = n
+        self.state: dict[str, Json] = copy.deepcopy(opened.state)
+        first_choice = head.tool_choice if n == 1 else ""
+        if n == 1 and not first_choice:
+            first_choice = agent.settings.resolve(head.settings).tool_choice or ""
+        self.tool_choice = opened.tool_choice or first_choice or "auto"
+        self.interrupted: asyncio.Future[Interrupt] = asyncio.get_running_loop().create_future()
+        self.answered: JournalEntry | None = None
+        self.adds: list[Message] = []
+        self._head = head
+        self._before = (*history, *transcript)
+        self._respond = respond
+        self._at = at or ChainRef(length=len(transcript), digest=extend("", transcript))
+        self._journal = journal
+        self._limit = limit
+        self._position = 0
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """What the model would see now: history, transcript, and what this step added."""
+        return (*self._before, *self.adds)
+
+    @property
+    def limit_reached(self) -> bool:
+        """Whether the next model call is the last one, made without tools."""
+        return self._limit == "finish"
+
+    @property
+    def journal(self) -> tuple[JournalEntry, ...]:
+        """All answered calls of this step, the newest one included."""
+        return (*self._journal, *((self.answered,) if self.answered else ()))
+
+    def add(self, message: Message) -> None:
+        """Append a message to the transcript; it is recorded when the step is done."""
+        self.adds.append(message)
+
+    async def call_model(
+        self,
+        messages: Sequence[Message] | None = None,
+        tools: Sequence[ToolSpec] | None = None,
+        tool_choice: str | None = None,
+        output_type: OutputSpec | None = None,
+    ) -> ModelAnswer:
+        """Ask the agent's model.
+
+        Args:
+            messages: The conversation; None for `ctx.messages`.
+            tools: Tools on offer; None for the agent's own.
+            tool_choice: "auto", "none", "required" or a tool's name; None for "auto".
+            output_type: Structure of the answer, or None for text.
+
+        Returns:
+            The answer, recorded: a later run of this step gets the same one without a call.
+
+        Raises:
+            StepCodeChangedError: The journal holds the answer to a different request here.
+        """
+        finishing = self._limit == "finish"
+        settings = self.agent.settings.resolve(self._head.settings)
+        request = ModelRequest(
+            model=self._head.model or self.agent.model,
+            instructions=self.agent.instructions,
+            messages=tuple(self.messages if messages is None else messages),
+            tools=self.agent.tools if tools is None else tuple(tools),
+            tool_choice="none" if finishing else (tool_choice or "auto"),
+            settings=settings,
+            output=output_type,
+        )
+        key = self._digest(request, whole=messages is not None)
+        recorded = self._recorded(key, "a model call")
+        if recorded is not None and recorded.answer is not None:
+            return recorded.answer
+        if self._limit == "stop":
+            await self._interrupt(Interrupt(kind="limit"))
+        if self.answered is not None or self.interrupted.done():
+            await self._interrupt(Interrupt(kind="more"))
+        self.answered = JournalEntry(request=key)
+        answer = await self._respond(request)
+        self.answered = JournalEntry(request=key, answer=answer)
+        return answer
+
+    async def call_tools(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
+        """Have the task run tools in the middle of the step.
+
+        Returns:
+            The results in the order of `calls`. They join the transcript only by `ctx.add`.
+
+        Raises:
+            StepCodeChangedError: The journal holds the answer to a different request here.
+        """
+        if not calls:
+            return []
+        key = digest(canonical([call.wire() for call in calls]))[:16]
+        recorded = self._recorded(key, "tool calls")
+        if recorded is None:
+            await self._interrupt(Interrupt(kind="tools", request=key, calls=tuple(calls)))
+        patches = [outcome.patch for outcome in recorded.outcomes]
+        merged, _ = merge_patch.merge(self.state, patches)
+        self.state.clear()
+        self.state.update(merged)
+        return [tool_result(c, o) for c, o in zip(calls, recorded.outcomes, strict=True)]
+
+    def _digest(self, request: ModelRequest, *, whole: bool) -> str:
+        """Digest of what decides the answer.
+
+        The transcript enters by the digest of its chain, so that the cost of a call does not grow
+        with the conversation; messages that the worker made itself enter whole.
+        """
+        asked: dict[str, Json] = {
+            "agent": self._head.snapshot,
+            "model": request.model,
+            "choice": request.tool_choice,
+            "messages": [m.wire() for m in (request.messages if whole else self.adds)],
+        }
+        if not whole:
+            asked["at"] = self._at.digest
+        if request.tools != self.agent.tools:
+            asked["tools"] = [tool.wire() for tool in request.tools]
+        if request.output is not None:
+            asked["output"] = request.output.wire()
+        return digest(canonical(asked))[:16]
+
+    def _recorded(self, key: str, what: str) -> JournalEntry | None:
+        position, self._position = self._position, self._position + 1
+        if position >= len(self._journal):
+            return None
+        entry = self._journal[position]
+        if entry.request == key:
+            return entry
+        msg = (
+            f"Step {self.n} now makes {what} where its journal holds the answer to another request"
+            f" (call {position + 1} of the step): the code or the prompt changed in mid-step."
+            ' Nothing is lost. run_step(task, restart="step") starts the step anew, or put the'
+            " earlier code back and run the step again."
+        )
+        raise StepCodeChangedError(msg, task_id=self.task_id, step_id="")
+
+    async def _interrupt(self, why: Interrupt) -> Never:
+        """Stop here: the activity ends, and a later one runs the step from its top."""
+        if not self.interrupted.done():
+            self.interrupted.set_result(why)
+        await asyncio.get_running_loop().create_future()
+        raise RuntimeError  # unreachable: the driver cancels the step
+
+
+def tool_result(call: ToolCall, outcome: Outcome) -> ToolResult:
+    """Join a call and its outcome."""
+    return ToolResult(
+        tool_name=call.name,
+        call_id=call.id,
+        raw_input=call.arguments,
+        content=outcome.message.text,
+        is_error=outcome.message.is_error,
+        status=outcome.status,
+        attempts=outcome.attempts,
+        message=outcome.message,
+    )

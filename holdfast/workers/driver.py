@@ -1,0 +1,117 @@
+"""Run an AgentWorker's step against its journal, up to the first call that the task must make."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from pydantic_core import PydanticSerializationError, to_jsonable_python
+
+from holdfast import merge_patch
+from holdfast.errors import InvalidArgumentError
+from holdfast.messages import Message, ToolCall
+from holdfast.steps import TaskStep, TaskStepOutput
+from holdfast.values import Json
+from holdfast.wire import Advanced, OpenStep, StepResult
+from holdfast.workers.base import AgentWorker
+from holdfast.workers.context import StepContext
+
+
+async def advance(worker: AgentWorker, ctx: StepContext, opened: OpenStep) -> Advanced:
+    """Run the step from its top until it is over or needs the task.
+
+    At most one model call is made. The AgentWorker is not told that it is interrupted: its
+    coroutine waits at the call and is then cancelled, so `finally` blocks run and `except
+    Exception` does not.
+
+    Args:
+        worker: The step logic.
+        ctx: The step's context, fresh.
+        opened: The step and the state that it began with.
+
+    Raises:
+        InvalidArgumentError: The worker returned something that cannot be recorded.
+        StepCodeChangedError: The journal does not fit the code.
+    """
+    step = opened.step.model_copy(update={"task_id": ctx.task_id})
+    run = asyncio.create_task(worker.run_step(step, ctx))
+    try:
+        await asyncio.wait({run, ctx.interrupted}, return_when=asyncio.FIRST_COMPLETED)
+        if run.done():
+            output = run.result()
+            return _paid(ctx, Advanced(result=_result(worker, ctx, opened, output)))
+    finally:
+        if not run.done():
+            run.cancel()
+            await asyncio.gather(run, return_exceptions=True)
+    why = ctx.interrupted.result()
+    patch = merge_patch.diff(opened.state, ctx.state)
+    return _paid(
+        ctx,
+        Advanced(calls=why.calls, asked=why.request, patch=patch, limit=why.kind == "limit"),
+    )
+
+
+def _paid(ctx: StepContext, advanced: Advanced) -> Advanced:
+    """Add the answer that this run has paid for."""
+    if ctx.answered is None or ctx.answered.answer is None:
+        return advanced
+    return advanced.model_copy(
+        update={"answer": ctx.answered.answer, "request": ctx.answered.request}
+    )
+
+
+def _result(worker: AgentWorker, ctx: StepContext, opened: OpenStep, output: object) -> StepResult:
+    if not isinstance(output, TaskStepOutput):
+        msg = (
+            f"{type(worker).__name__}.run_step returned {type(output).__name__}; it must return a"
+            " TaskStepOutput."
+        )
+        raise InvalidArgumentError(msg)
+    newest = next((e.answer for e in reversed(ctx.journal) if e.answer is not None), None)
+    echo = newest is not None and output.output == newest.text
+    return StepResult(
+        output=None if echo else _jsonable(worker, output.output),
+        echo=echo,
+        adds=tuple(_reference(message, ctx, opened) for message in ctx.adds),
+        calls=_call_reference(output.calls, ctx),
+        next=tuple(_bare(step) for step in output.next_steps),
+        last=output.is_last,
+        patch=merge_patch.diff(opened.state, ctx.state),
+    )
+
+
+def _reference(message: Message, ctx: StepContext, opened: OpenStep) -> Message | str:
+    """Name a message that history holds already, so that it is not stored twice."""
+    if message == Message(role="user", content=opened.step.input or ""):
+        return "input"
+    for k, entry in enumerate(ctx.journal):
+        if entry.answer is not None and entry.answer.message == message:
+            return f"j{k}"
+        for i, outcome in enumerate(entry.outcomes):
+            if outcome.message == message:
+                return f"j{k}.{i}"
+    return message
+
+
+def _call_reference(calls: tuple[ToolCall, ...], ctx: StepContext) -> tuple[ToolCall, ...] | str:
+    for k, entry in enumerate(ctx.journal):
+        if calls and entry.answer is not None and entry.answer.message.calls == calls:
+            return f"j{k}"
+    return calls
+
+
+def _bare(step: TaskStep) -> TaskStep:
+    return step.model_copy(update={"task_id": ""})
+
+
+def _jsonable(worker: AgentWorker, output: Any) -> Json:
+    try:
+        return to_jsonable_python(output)
+    except PydanticSerializationError as cause:
+        msg = (
+            f"{type(worker).__name__}.run_step gave an output of type {type(output).__name__} that"
+            f" cannot be stored as JSON: {cause}. Return text, numbers, lists, dicts or pydantic"
+            " models."
+        )
+        raise InvalidArgumentError(msg) from cause

@@ -1,0 +1,359 @@
+"""The embedded server as its users meet it: several processes, kills, stale files, leases."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, Generator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import IO
+
+import psutil
+import pytest
+from temporalio import activity, workflow
+from temporalio.client import Client, WorkflowExecutionStatus
+from temporalio.worker import Worker
+
+import holdfast
+from holdfast.engine.connect import connect_embedded
+from holdfast.engine.datadir import read_json, write_json
+from holdfast.engine.ephemeral import ephemeral_server
+from holdfast.engine.leases import acquire_lease, leased_server, live_leases, release_lease
+from holdfast.engine.process import is_free, wait_until
+from holdfast.engine.server import ensure_server, find_server, stop_server
+from holdfast.errors import ServerStartError
+
+SOON = 30.0
+
+ENSURE = """
+import asyncio, sys
+from pathlib import Path
+from holdfast.engine.server import ensure_server
+print(asyncio.run(ensure_server(Path(sys.argv[1]))).pid)
+"""
+HOLD_LEASE = """
+import asyncio, sys
+from pathlib import Path
+from holdfast.engine.leases import acquire_lease
+from holdfast.engine.server import ensure_server
+asyncio.run(acquire_lease(Path(sys.argv[1])))
+print(asyncio.run(ensure_server(Path(sys.argv[1]))).pid, flush=True)
+sys.stdin.read()
+"""
+HOLD_EPHEMERAL = """
+import asyncio, sys
+from holdfast.engine.ephemeral import ephemeral_server
+server = asyncio.run(ephemeral_server())
+print(server.info.pid, flush=True)
+sys.stdin.read()
+"""
+
+
+@activity.defn(name="engine_test.echo")
+async def echo(text: str) -> str:
+    return text
+
+
+@workflow.defn(name="engine_test.Echo", sandboxed=False)
+class Echo:
+    @workflow.run
+    async def run(self, text: str) -> str:
+        result: str = await workflow.execute_activity(
+            echo, text, start_to_close_timeout=timedelta(seconds=10)
+        )
+        return result
+
+
+@pytest.fixture
+async def data_dir(tmp_path: Path) -> AsyncGenerator[Path]:
+    path = tmp_path / "data dir?%20"
+    yield path
+    await stop_server(path)
+
+
+@contextmanager
+def child(code: str, *arguments: object) -> Generator[tuple[subprocess.Popen[str], IO[str]]]:
+    """Run Python code in a process of its own; it is killed at the end of the block."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        env={**os.environ, "PYTHONPATH": str(Path(holdfast.__file__).parents[1])},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    with process:
+        try:
+            yield process, process.stdout
+        finally:
+            process.kill()
+
+
+def is_gone(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+async def start_task(client: Client, task_id: str) -> None:
+    await client.start_workflow("engine_test.Echo", "x", id=task_id, task_queue="engine-test")
+
+
+async def work(client: Client, task_id: str) -> str:
+    async with Worker(
+        client, task_queue="engine-test", workflows=[Echo], activities=[echo], build_id="x"
+    ):
+        return str(await client.get_workflow_handle(task_id).result())
+
+
+async def test_a_server_runs_detached_and_is_joined(data_dir: Path) -> None:
+    first = await ensure_server(data_dir)
+    second = await ensure_server(data_dir)
+    assert second == first
+    assert find_server(data_dir) == first
+    assert os.getsid(first.pid) == first.pid
+    assert (data_dir / ".gitignore").read_text(encoding="utf-8") == "*\n"
+    record = read_json(data_dir / "server.json")
+    assert record["pid"] == first.pid
+    assert first.address == f"127.0.0.1:{record['port']}"
+    assert record["version"]
+
+
+async def test_it_listens_on_the_local_host_only(data_dir: Path) -> None:
+    server = await ensure_server(data_dir)
+    listening = [c for c in psutil.Process(server.pid).net_connections() if c.status == "LISTEN"]
+    assert {connection.laddr.ip for connection in listening} == {"127.0.0.1"}
+
+
+async def test_another_process_joins(data_dir: Path) -> None:
+    server = await ensure_server(data_dir)
+    with child(ENSURE, data_dir) as (process, output):
+        assert int(await asyncio.to_thread(output.readline)) == server.pid
+        assert await asyncio.to_thread(process.wait) == 0
+
+
+async def test_the_server_outlives_the_process_that_started_it(data_dir: Path) -> None:
+    with child(ENSURE, data_dir) as (process, output):
+        pid = int(await asyncio.to_thread(output.readline))
+        await asyncio.to_thread(process.wait)
+    assert (await ensure_server(data_dir)).pid == pid
+
+
+async def test_four_processes_at_once_get_one_server(data_dir: Path) -> None:
+    with (
+        child(ENSURE, data_dir) as (_, a),
+        child(ENSURE, data_dir) as (_, b),
+        child(ENSURE, data_dir) as (_, c),
+        child(ENSURE, data_dir) as (_, d),
+    ):
+        pids = {int(await asyncio.to_thread(each.readline)) for each in (a, b, c, d)}
+    assert len(pids) == 1
+
+
+async def test_data_dirs_have_servers_and_ports_of_their_own(tmp_path: Path) -> None:
+    paths = [tmp_path / name for name in "abc"]
+    try:
+        servers = await asyncio.gather(*(ensure_server(path) for path in paths))
+        assert len({each.address for each in servers}) == 3
+        assert len({each.ui_url for each in servers}) == 3
+    finally:
+        await asyncio.gather(*(stop_server(path) for path in paths))
+
+
+async def test_a_killed_server_comes_back_on_its_port_with_all_tasks(data_dir: Path) -> None:
+    before = await ensure_server(data_dir)
+    client = await connect_embedded(before)
+    await asyncio.gather(*(start_task(client, f"task-{number}") for number in range(20)))
+    os.kill(before.pid, signal.SIGKILL)
+
+    after = await ensure_server(data_dir)
+    assert after.pid != before.pid
+    assert after.address == before.address
+    # The client of before reconnects by itself, because the address is the same.
+    for number in range(20):
+        found = await client.get_workflow_handle(f"task-{number}").describe()
+        assert found.status == WorkflowExecutionStatus.RUNNING
+    assert await work(client, "task-7") == "x"
+
+
+async def test_a_taken_port_is_replaced_by_a_free_one(data_dir: Path) -> None:
+    before = await ensure_server(data_dir)
+    await stop_server(data_dir)
+    with socket.create_server(("127.0.0.1", int(before.address.rpartition(":")[2]))):
+        after = await ensure_server(data_dir)
+    assert after.address != before.address
+    await connect_embedded(after)
+
+
+async def test_a_reused_pid_is_neither_joined_nor_killed(data_dir: Path) -> None:
+    server = await ensure_server(data_dir)
+    record = read_json(data_dir / "server.json")
+    os.kill(server.pid, signal.SIGKILL)
+    with child("import sys; sys.stdin.read()") as (other, _):
+        write_json(data_dir / "server.json", {**record, "pid": other.pid})
+        assert find_server(data_dir) is None
+        healed = await ensure_server(data_dir)
+        assert healed.pid not in {other.pid, server.pid}
+        write_json(data_dir / "server.json", {**record, "pid": other.pid})
+        await stop_server(data_dir)
+        assert other.poll() is None
+    assert await wait_until(lambda: is_gone(healed.pid), SOON)
+
+
+async def test_a_lost_or_damaged_server_file_does_not_start_a_second_server(
+    data_dir: Path,
+) -> None:
+    server = await ensure_server(data_dir)
+    (data_dir / "server.json").unlink()
+    assert await ensure_server(data_dir) == server
+    (data_dir / "server.json").write_text("{half", encoding="utf-8")
+    assert await ensure_server(data_dir) == server
+    (data_dir / "server.json").unlink()
+    assert await stop_server(data_dir)
+    assert is_gone(server.pid)
+
+
+async def test_a_server_that_hangs_is_replaced(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.engine.server.JOIN_SECONDS", 0.2)
+    monkeypatch.setattr("holdfast.engine.process.STOP_SECONDS", 0.2)
+    server = await ensure_server(data_dir)
+    os.kill(server.pid, signal.SIGSTOP)
+    after = await ensure_server(data_dir)
+    assert after.pid != server.pid
+    assert is_gone(server.pid)
+
+
+async def test_stop_ends_the_server_and_keeps_the_tasks(data_dir: Path) -> None:
+    assert not await stop_server(data_dir)
+    server = await ensure_server(data_dir)
+    await start_task(await connect_embedded(server), "kept")
+    assert await stop_server(data_dir)
+    assert is_gone(server.pid)
+    assert find_server(data_dir) is None
+    assert not await stop_server(data_dir)
+    client = await connect_embedded(await ensure_server(data_dir))
+    assert await work(client, "kept") == "x"
+
+
+async def test_tasks_closed_right_after_the_first_start_are_kept_for_years(
+    data_dir: Path,
+) -> None:
+    """The dev server deletes closed tasks after a day unless it is told otherwise in time."""
+    client = await connect_embedded(await ensure_server(data_dir))
+    await start_task(client, "early")
+    await work(client, "early")
+
+    def last_timer() -> datetime:
+        with sqlite3.connect(data_dir / "temporal.db") as database:
+            rows = database.execute("select max(visibility_timestamp) from timer_tasks")
+            return datetime.fromisoformat(str(rows.fetchone()[0]))
+
+    in_years = datetime.now(UTC) + timedelta(days=3000)
+    assert await wait_until(lambda: last_timer() > in_years, SOON)
+
+
+async def test_the_last_lease_stops_the_server_and_not_before(data_dir: Path) -> None:
+    mine = await acquire_lease(data_dir)
+    server = await ensure_server(data_dir)
+    with child(HOLD_LEASE, data_dir) as (process, output):
+        assert int(await asyncio.to_thread(output.readline)) == server.pid
+        assert not await release_lease(mine)
+        assert find_server(data_dir) == server
+        process.kill()
+        await asyncio.to_thread(process.wait)
+    # The killed process left its lease behind; it no longer counts.
+    again = await acquire_lease(data_dir)
+    assert await release_lease(again)
+    assert is_gone(server.pid)
+    assert not list((data_dir / "leases").iterdir())
+
+
+async def test_two_leases_of_one_process_count_twice(data_dir: Path) -> None:
+    async with leased_server(data_dir) as server:
+        async with leased_server(data_dir) as same:
+            assert same == server
+            assert len(live_leases(data_dir)) == 2
+        assert find_server(data_dir) == server
+    assert is_gone(server.pid)
+
+
+async def test_a_kept_server_outlives_the_last_lease(data_dir: Path) -> None:
+    async with leased_server(data_dir) as server:
+        await ensure_server(data_dir, keep=True)
+    assert find_server(data_dir) == server
+
+
+async def test_runners_that_come_and_go_at_once_always_have_a_server(data_dir: Path) -> None:
+    async def come_and_go() -> None:
+        for _ in range(3):
+            async with leased_server(data_dir) as server:
+                await connect_embedded(server)
+
+    await asyncio.gather(*(come_and_go() for _ in range(3)))
+    assert find_server(data_dir) is None
+
+
+async def test_an_ephemeral_server_works_and_stops() -> None:
+    async with await ephemeral_server() as server:
+        assert server.info.data_dir is None
+        client = await connect_embedded(server.info)
+        await start_task(client, "in-memory")
+        assert await work(client, "in-memory") == "x"
+    assert is_gone(server.info.pid)
+    await server.stop()
+
+
+async def test_an_ephemeral_server_dies_with_its_owner_however_that_dies() -> None:
+    with child(HOLD_EPHEMERAL) as (owner, output):
+        pid = int(await asyncio.to_thread(output.readline))
+        assert not is_gone(pid)
+        owner.send_signal(signal.SIGKILL)
+        assert await wait_until(lambda: is_gone(pid), SOON)
+
+
+async def test_an_owner_that_forks_does_not_keep_its_ephemeral_server_alive() -> None:
+    code = HOLD_EPHEMERAL.replace(
+        "sys.stdin.read()",
+        "import os\nif os.fork() == 0:\n    sys.stdout.close()\n    sys.stdin.read()\n    os._exit(0)"
+        "\nos.kill(os.getpid(), 9)",
+    )
+    with child(code) as (_, output):
+        pid = int(await asyncio.to_thread(output.readline))
+        assert await wait_until(lambda: is_gone(pid), SOON)
+
+
+async def test_a_server_that_cannot_start_says_what_its_log_says(
+    data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = tmp_path / "temporal"
+    broken.write_text("#!/bin/sh\necho the disk is on fire >&2\nexit 1\n", encoding="utf-8")
+    broken.chmod(0o755)
+    monkeypatch.setenv("HOLDFAST_TEMPORAL_CLI", str(broken))
+    with pytest.raises(ServerStartError, match="the disk is on fire"):
+        await ensure_server(data_dir)
+    assert not (data_dir / "server.json").exists()
+    with pytest.raises(ServerStartError, match="the disk is on fire"):
+        await ephemeral_server()
+
+
+async def test_a_cancelled_start_leaves_the_directory_usable(data_dir: Path) -> None:
+    starting = asyncio.create_task(ensure_server(data_dir))
+    assert await wait_until((data_dir / "server.json").exists, SOON)
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    server = await ensure_server(data_dir)
+    await connect_embedded(server)
+    assert json.loads((data_dir / "server.json").read_text(encoding="utf-8"))["pid"] == server.pid
+    assert not is_free(int(server.address.rpartition(":")[2]))

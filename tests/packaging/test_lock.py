@@ -1,0 +1,92 @@
+"""The lock files cover what pyproject.toml asks for, by version and by hash."""
+
+import re
+from dataclasses import dataclass
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from tests.packaging.checkout import ROOT, project
+
+LOCKS = ("requirements-dev.lock", "requirements.lock")
+
+
+@dataclass(frozen=True)
+class Pin:
+    """One locked distribution."""
+
+    requirement: Requirement
+    hashes: tuple[str, ...]
+
+    @property
+    def version(self) -> Version:
+        (specifier,) = self.requirement.specifier
+        assert specifier.operator == "=="
+        return Version(specifier.version)
+
+
+def read_lock(name: str) -> dict[str, list[Pin]]:
+    """Return the pins of a lock file by canonical name."""
+    lines = (ROOT / name).read_text("utf-8").replace("\\\n", " ").splitlines()
+    pins: dict[str, list[Pin]] = {}
+    for line in lines:
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        requirement = Requirement(line.partition(" --hash=")[0])
+        hashes = tuple(re.findall(r"--hash=sha256:([0-9a-f]{64})\b", line))
+        pins.setdefault(canonicalize_name(requirement.name), []).append(Pin(requirement, hashes))
+    return pins
+
+
+def asked_for(*extras: str) -> list[Requirement]:
+    """Return the requirements of the project with some extras, its own extras resolved."""
+    table = project()["project"]
+    lines = [*table["dependencies"]]
+    for extra in extras:
+        lines += table["optional-dependencies"][extra]
+    requirements = [Requirement(line) for line in lines]
+    return [found for found in requirements if found.name != table["name"]]
+
+
+def unmet(requirements: list[Requirement], lock: str) -> list[str]:
+    """Return the requirements that a lock file does not pin to an acceptable version."""
+    pins = read_lock(lock)
+    missing: list[str] = []
+    for requirement in requirements:
+        found = pins.get(canonicalize_name(requirement.name), [])
+        if not found or not all(pin.version in requirement.specifier for pin in found):
+            missing.append(str(requirement))
+    return missing
+
+
+def test_dev_lock_satisfies_every_dependency_and_extra() -> None:
+    build = [Requirement(line) for line in project()["build-system"]["requires"]]
+    extras = project()["project"]["optional-dependencies"]
+    assert unmet([*asked_for(*extras), *build], "requirements-dev.lock") == []
+
+
+def test_production_lock_satisfies_core_and_local() -> None:
+    assert unmet(asked_for("local"), "requirements.lock") == []
+
+
+def test_production_runs_the_versions_that_were_tested() -> None:
+    tested = read_lock("requirements-dev.lock")
+    for name, pins in read_lock("requirements.lock").items():
+        assert {pin.version for pin in pins} <= {pin.version for pin in tested[name]}
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_every_pin_has_one_version_and_a_hash(lock: str) -> None:
+    pins = [pin for found in read_lock(lock).values() for pin in found]
+    assert pins
+    for pin in pins:
+        assert str(pin.version)
+        assert pin.hashes, f"{pin.requirement} has no hash"
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_lock_names_no_source(lock: str) -> None:
+    text = (ROOT / lock).read_text("utf-8")
+    assert not re.search(r"://|--index|--extra-index|--find-links|--trusted-host", text)

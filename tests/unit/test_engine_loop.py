@@ -1,0 +1,179 @@
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import os
+import threading
+from collections.abc import Generator
+
+import pytest
+
+from holdfast.engine.loop import LoopThread, shared_loop
+
+
+@pytest.fixture
+def loop() -> Generator[LoopThread]:
+    made = LoopThread()
+    yield made
+    made.close()
+
+
+async def double(number: int) -> int:
+    await asyncio.sleep(0)
+    return 2 * number
+
+
+async def fail() -> None:
+    raise LookupError("of the coroutine")
+
+
+def test_run_returns_the_result_or_raises_the_error(loop: LoopThread) -> None:
+    assert loop.run(double(21)) == 42
+    with pytest.raises(LookupError, match="of the coroutine"):
+        loop.run(fail())
+
+
+def test_run_from_inside_the_loop_says_what_to_do(loop: LoopThread) -> None:
+    async def inside() -> int:
+        return loop.run(double(1))
+
+    with pytest.raises(RuntimeError, match="from inside Holdfast's own loop"):
+        loop.run(inside())
+
+
+def test_submit_can_be_cancelled(loop: LoopThread) -> None:
+    ended = threading.Event()
+
+    async def wait() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    started = threading.Event()
+    future = loop.submit(wait())
+    loop.submit(asyncio.sleep(0)).add_done_callback(lambda _: started.set())
+    assert started.wait(10)
+    future.cancel()
+    assert ended.wait(10)
+
+
+async def test_wrap_awaits_from_another_loop(loop: LoopThread) -> None:
+    async def where() -> str:
+        return threading.current_thread().name
+
+    assert await loop.wrap(where()) == "holdfast-loop"
+    with pytest.raises(LookupError):
+        await loop.wrap(fail())
+
+
+async def test_wrap_passes_cancellation_on_and_waits_for_the_clean_up(loop: LoopThread) -> None:
+    begun = threading.Event()
+    steps: list[str] = []
+
+    async def wait() -> None:
+        try:
+            begun.set()
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0.01)
+            steps.append("cleaned up")
+
+    waiting = asyncio.create_task(loop.wrap(wait()))
+    await asyncio.to_thread(begun.wait, 10)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert steps == ["cleaned up"]
+
+
+async def test_wrap_cancelled_before_it_began_runs_nothing(loop: LoopThread) -> None:
+    block, blocked = threading.Event(), threading.Event()
+
+    async def block_the_loop() -> None:
+        blocked.set()
+        block.wait(10)
+
+    loop.submit(block_the_loop())
+    blocked.wait(10)
+    ran: list[int] = []
+
+    async def never() -> None:
+        ran.append(1)
+        await asyncio.Event().wait()
+
+    waiting = asyncio.create_task(loop.wrap(never()))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.sleep(0)
+    block.set()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+
+
+async def test_wrap_inside_the_loop_just_awaits(loop: LoopThread) -> None:
+    async def inside() -> int:
+        return await loop.wrap(double(2))
+
+    assert await loop.wrap(inside()) == 4
+
+
+async def test_context_variables_are_passed_on(loop: LoopThread) -> None:
+    variable = contextvars.ContextVar("variable", default="unset")
+    variable.set("set")
+
+    async def read() -> str:
+        return variable.get()
+
+    assert await loop.wrap(read()) == "set"
+
+
+def test_close_cancels_what_runs_and_refuses_what_comes(loop: LoopThread) -> None:
+    steps: list[str] = []
+    begun = threading.Event()
+
+    async def wait() -> None:
+        try:
+            begun.set()
+            await asyncio.Event().wait()
+        finally:
+            steps.append("cleaned up")
+
+    loop.submit(wait())
+    assert begun.wait(10)
+    loop.close()
+    loop.close()
+    assert steps == ["cleaned up"]
+    with pytest.raises(RuntimeError, match="closed"):
+        loop.run(double(1))
+
+
+def test_a_loop_cannot_close_itself(loop: LoopThread) -> None:
+    async def inside() -> None:
+        loop.close()
+
+    with pytest.raises(RuntimeError, match="another thread"):
+        loop.run(inside())
+
+
+def test_the_shared_loop_is_one_per_process() -> None:
+    assert shared_loop() is shared_loop()
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_child_makes_its_own_loop_and_is_refused_the_old_one() -> None:
+    old = shared_loop()
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            assert shared_loop() is not old
+            assert shared_loop().run(double(4)) == 8
+            try:
+                old.run(double(1))
+            except RuntimeError as error:
+                code = 0 if "forked" in str(error) else 2
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert shared_loop() is old

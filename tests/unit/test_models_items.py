@@ -1,0 +1,262 @@
+"""Messages as items of the Responses API, and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.errors import InvalidArgumentError
+from holdfast.messages import Blob, ImagePart, Message, TextPart, ToolCall, assistant, system, user
+from holdfast.models import from_response_items, to_response_items
+from holdfast.models.items import assistant_message
+
+Item = dict[str, Any]
+
+words = st.text(max_size=12)
+keys = st.text(alphabet="abcdef_", min_size=1, max_size=6)
+parts = st.lists(
+    st.one_of(
+        st.builds(TextPart, kind=st.just("text"), text=words),
+        st.builds(ImagePart, kind=st.just("image"), url=words),
+    ),
+    max_size=3,
+).map(tuple)
+contents = st.one_of(words, parts)
+extras = st.fixed_dictionaries(
+    {"type": st.sampled_from(["reasoning", "web_search_call", "something_new"])},
+    optional={"id": words, "summary": st.lists(st.fixed_dictionaries({"text": words}))},
+)
+
+
+@st.composite
+def turns(draw: st.DrawFn, number: int) -> list[Message]:
+    """One user turn and what follows it, calls with their results."""
+    told = draw(st.sampled_from(["user", "system"]))
+    messages = [Message.model_validate({"role": told, "content": draw(contents)})]
+    for step in range(draw(st.integers(0, 2))):
+        ids = [f"call_{number}_{step}_{n}" for n in range(draw(st.integers(1, 3)))]
+        calls = tuple(ToolCall(id=each, name=draw(keys), arguments=draw(words)) for each in ids)
+        items = tuple(draw(st.lists(extras, max_size=2)))
+        text = draw(words)
+        messages.append(Message(role="assistant", content=text, calls=calls, items=items))
+        messages += [
+            Message(role="tool", call_id=each, content=draw(contents), is_error=draw(st.booleans()))
+            for each in ids
+        ]
+    if draw(st.booleans()):
+        text_only = st.lists(st.builds(TextPart, kind=st.just("text"), text=words), max_size=2)
+        content = draw(st.one_of(words, text_only.map(tuple)))
+        messages.append(Message(role="assistant", content=content))
+    return messages
+
+
+@st.composite
+def conversations(draw: st.DrawFn) -> tuple[Message, ...]:
+    count = draw(st.integers(0, 4))
+    return tuple(message for number in range(count) for message in draw(turns(number)))
+
+
+@given(conversations())
+def test_messages_survive_the_way_through_items(messages: tuple[Message, ...]) -> None:
+    assert from_response_items(to_response_items(messages)) == messages
+
+
+@given(conversations())
+def test_messages_survive_the_wire_and_items(messages: tuple[Message, ...]) -> None:
+    sent = [Message.model_validate(message.wire()) for message in messages]
+    assert to_response_items(sent) == to_response_items(messages)
+
+
+texts = st.fixed_dictionaries({"type": st.just("input_text"), "text": words})
+images = st.fixed_dictionaries(
+    {
+        "type": st.just("input_image"),
+        "image_url": words,
+        "detail": st.sampled_from(["auto", "low", "high"]),
+    }
+)
+files = st.fixed_dictionaries({"type": st.just("input_file"), "file_id": words})
+said = st.fixed_dictionaries(
+    {
+        "type": st.just("output_text"),
+        "text": words,
+        "annotations": st.lists(st.fixed_dictionaries({"url": words}), max_size=1),
+    }
+)
+refused = st.fixed_dictionaries({"type": st.just("refusal"), "refusal": words})
+easy = st.fixed_dictionaries(
+    {
+        "role": st.sampled_from(["user", "system"]),
+        "content": st.one_of(words, st.lists(st.one_of(texts, images, files), max_size=3)),
+    }
+)
+full = st.fixed_dictionaries(
+    {
+        "type": st.just("message"),
+        "role": st.just("assistant"),
+        "content": st.lists(st.one_of(said, refused), max_size=2),
+    },
+    optional={"id": words, "status": st.just("completed"), "phase": st.just("commentary")},
+)
+output = st.fixed_dictionaries(
+    {
+        "type": st.just("function_call_output"),
+        "call_id": words,
+        "output": st.one_of(words, st.lists(st.one_of(texts, images, files), max_size=2)),
+    },
+    optional={"id": words, "status": st.sampled_from(["completed", "incomplete"])},
+)
+
+
+@st.composite
+def item_lists(draw: st.DrawFn) -> list[Item]:
+    """Any order of items that the API knows, each call with an id of its own."""
+    items: list[Item] = draw(st.lists(st.one_of(easy, full, output, extras), max_size=8))
+    for number in range(draw(st.integers(0, 4))):
+        call: Item = {
+            "type": "function_call",
+            "call_id": f"call_{number}",
+            "name": draw(keys),
+            "arguments": draw(words),
+        }
+        if draw(st.booleans()):
+            call |= {"id": f"fc_{number}", "status": "completed"}
+        items.insert(draw(st.integers(0, len(items))), call)
+    return items
+
+
+@given(item_lists())
+def test_items_survive_the_way_through_messages(items: list[Item]) -> None:
+    assert to_response_items(from_response_items(items)) == items
+
+
+def test_easy_items_become_plain_messages() -> None:
+    items = [
+        {"role": "developer", "content": "Be brief."},
+        {"type": "message", "role": "user", "content": "Hello"},
+        {"role": "assistant", "content": "Hi"},
+    ]
+    messages = from_response_items(items)
+    assert messages == (system("Be brief."), user("Hello"), assistant("Hi"))
+
+
+def test_calls_and_results_keep_their_order() -> None:
+    calls = (ToolCall(id="1", name="add"), ToolCall(id="2", name="subtract"))
+    messages = (
+        user("go"),
+        assistant("", calls=calls),
+        Message(role="tool", call_id="1", content="a"),
+        Message(role="tool", call_id="2", content="b", is_error=True),
+    )
+    items = to_response_items(messages)
+    kinds = [item.get("type", "message") for item in items]
+    assert kinds == [
+        "message",
+        "function_call",
+        "function_call",
+        "function_call_output",
+        "function_call_output",
+    ]
+    assert items[4]["status"] == "incomplete"
+
+
+def said_item(text: str, **more: Any) -> Item:
+    content = [{"type": "output_text", "text": text, "annotations": []}]
+    return {"type": "message", "role": "assistant", "status": "completed", "content": content} | more
+
+
+def call_item(call_id: str, **more: Any) -> Item:
+    return {"type": "function_call", "call_id": call_id, "name": "add", "arguments": "{}"} | more
+
+
+def test_plain_answer_keeps_no_items() -> None:
+    message = assistant_message([said_item("Hi", id="msg_1"), call_item("c1", id="fc_1")])
+    assert message == assistant("Hi", calls=(ToolCall(id="c1", name="add"),))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        [{"type": "reasoning", "id": "rs_1", "summary": []}, said_item("Hi", id="msg_1")],
+        [
+            {"type": "reasoning", "id": "rs_1", "summary": []},
+            call_item("c1", id="fc_1"),
+            {"type": "reasoning", "id": "rs_2", "summary": []},
+            call_item("c2", id="fc_2"),
+        ],
+        [said_item("First", id="m1", phase="commentary"), said_item("Then", id="m2")],
+        [{"type": "web_search_call", "id": "ws_1"}, said_item("Found", id="m1")],
+        [said_item("", content=[{"type": "refusal", "refusal": "No."}])],
+        [said_item("Look", phase="commentary"), call_item("c1")],
+    ],
+)
+def test_answer_is_handed_back_as_it_came(answer: list[Item]) -> None:
+    assert to_response_items([assistant_message(answer)]) == answer
+
+
+def test_a_long_text_beside_reasoning_is_kept_once() -> None:
+    text = "x" * 1000
+    message = assistant_message(
+        [{"type": "reasoning", "id": "rs_1", "summary": []}, said_item(text, id="msg_1")]
+    )
+    assert len(message.model_dump_json()) < 1500
+
+
+def test_a_call_taken_out_of_a_message_is_not_sent() -> None:
+    reasoning: Item = {"type": "reasoning", "id": "rs_1", "summary": []}
+    message = assistant_message([reasoning, call_item("c1", id="f1"), call_item("c2", id="f2")])
+    edited = message.model_copy(
+        update={"calls": (ToolCall(id="c2", name="add", arguments='{"a": 1}'),)}
+    )
+    assert to_response_items([edited]) == [
+        reasoning,
+        call_item("c2", id="f2", arguments='{"a": 1}'),
+    ]
+
+
+def test_refusal_is_the_text_of_its_message() -> None:
+    message = assistant_message([said_item("", content=[{"type": "refusal", "refusal": "No."}])])
+    assert message.text == "No."
+
+
+def test_file_parts_are_carried_beside_the_text() -> None:
+    item: Item = {
+        "role": "user",
+        "content": [
+            {"type": "input_text", "text": "Read this"},
+            {"type": "input_file", "file_id": "f"},
+        ],
+    }
+    (message,) = from_response_items([item])
+    assert message.text == "Read this"
+    assert to_response_items([message]) == [item]
+
+
+@pytest.mark.parametrize(
+    ("item", "reason"),
+    [
+        ("hello", "of type str"),
+        ({}, "neither a 'type' nor a 'role'"),
+        ({"role": "robot", "content": "x"}, "role is 'robot'"),
+        ({"role": "user"}, "'content' is missing"),
+        ({"role": "user", "content": 3}, "'content' is a int"),
+        ({"role": "user", "content": ["x"]}, "part 0 of its 'content'"),
+        ({"role": "user", "content": [{"type": "input_text"}]}, "no text in 'text'"),
+        ({"type": "function_call", "call_id": "1", "name": "x"}, "'arguments' is missing"),
+        ({"type": "function_call", "call_id": None, "name": "x"}, "'call_id' is a NoneType"),
+        ({"type": "function_call_output", "call_id": "1"}, "'output' is missing"),
+    ],
+)
+def test_bad_item_is_named_by_index_and_reason(item: object, reason: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"Item 1 of the input list") as caught:
+        from_response_items([{"role": "user", "content": "x"}, item])
+    assert reason in str(caught.value)
+
+
+def test_an_unresolved_reference_is_refused() -> None:
+    message = Message(role="user", content=Blob(sha256="0" * 64, size=9))
+    with pytest.raises(InvalidArgumentError, match="Resolve references"):
+        to_response_items([message])

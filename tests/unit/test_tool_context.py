@@ -1,0 +1,54 @@
+"""What a tool is told about its call."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pydantic
+import pytest
+
+from holdfast.tool_context import Effect, ToolContext
+
+
+def test_a_unit_test_needs_no_arguments() -> None:
+    ctx = ToolContext()
+    assert (ctx.task_id, ctx.attempt, ctx.state, ctx.arguments) == ("", 1, {}, "{}")
+    ctx.heartbeat("alive")
+
+
+def test_two_contexts_do_not_share_their_state() -> None:
+    ToolContext().state["a"] = 1
+    assert ToolContext().state == {}
+
+
+def test_an_empty_state_given_is_the_state_used() -> None:
+    state: dict[str, Any] = {}
+    ToolContext(state=state).state["a"] = 1
+    assert state == {"a": 1}
+
+
+def test_heartbeats_reach_the_function_given() -> None:
+    heard: list[tuple[Any, ...]] = []
+    ToolContext(heartbeat=lambda *details: heard.append(details)).heartbeat(3, "of 7")
+    assert heard == [(3, "of 7")]
+
+
+def test_cancelling_from_another_thread_is_seen() -> None:
+    ctx = ToolContext()
+    assert not ctx.is_cancelled
+    thread = threading.Thread(target=ctx.cancel)
+    thread.start()
+    thread.join()
+    assert ctx.is_cancelled
+
+
+def test_a_context_can_name_the_type_of_its_state() -> None:
+    assert ToolContext[dict[str, int]](state={"a": 1}).state == {"a": 1}
+
+
+def test_an_effect_is_frozen_and_small_on_the_wire() -> None:
+    effect = Effect(tool="book", result={"id": 7}, status="done")
+    assert effect.wire() == {"tool": "book", "result": {"id": 7}, "status": "done"}
+    with pytest.raises(pydantic.ValidationError):
+        effect.status = "undone"  # type: ignore[misc]

@@ -1,0 +1,476 @@
+"""From signature and docstring to JSON Schema, and back to arguments."""
+
+# Annotations are strings here, as in most code that users write.
+from __future__ import annotations
+
+import datetime as dt
+import enum
+import functools
+import math
+import typing
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, Optional
+
+import pydantic
+import pytest
+from pydantic import BaseModel, Field
+from typing_extensions import TypedDict
+
+from holdfast.errors import InvalidArgumentError
+from holdfast.tool_context import ToolContext
+from holdfast.tool_schema import FunctionSchema, read_function
+
+if TYPE_CHECKING:
+    from decimal import Context as OnlyForCheckers
+
+
+class Colour(enum.Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+class Guest(BaseModel):
+    """Who stays."""
+
+    name: str
+    title: str = "Ms"
+
+
+@dataclass
+class Place:
+    lat: float
+    lon: float = 0.0
+
+
+class Filters(TypedDict):
+    stars: int
+    pool: NotRequired[bool]
+
+
+class Node(BaseModel):
+    text: str
+    children: list[Node] = []
+
+
+def properties(function: Callable[..., Any]) -> dict[str, Any]:
+    return typing.cast("dict[str, Any]", read_function(function).parameters["properties"])
+
+
+def test_a_simple_function_gives_a_small_schema() -> None:
+    def add(a: int, b: float = 1.5) -> float:
+        """Add."""
+        return a + b
+
+    schema = read_function(add)
+    assert (schema.name, schema.description) == ("add", "Add.")
+    assert schema.parameters == {
+        "type": "object",
+        "properties": {"a": {"type": "integer"}, "b": {"type": "number", "default": 1.5}},
+        "required": ["a"],
+        "additionalProperties": False,
+    }
+
+
+def test_a_function_without_parameters_has_an_empty_object() -> None:
+    def now() -> str:
+        return ""
+
+    assert read_function(now).parameters == {
+        "type": "object",
+        "properties": {},
+        "additionalProperties": False,
+    }
+
+
+def test_unannotated_parameters_take_anything() -> None:
+    made: dict[str, Any] = {}
+    exec("def say(what, loud=False): return what, loud", made)
+    schema = read_function(made["say"])
+    assert schema.parameters["properties"] == {"what": {}, "loud": {"default": False}}
+    assert schema.values('{"what": [1]}') == {"what": [1]}
+
+
+def test_json_becomes_what_the_annotations_say() -> None:
+    def book(colour: Colour, guest: Guest, place: Place, filters: Filters) -> None: ...
+    def plan(
+        day: dt.date, kind: Literal["a", 1], tags: set[str], pair: tuple[int, str]
+    ) -> None: ...
+
+    values = read_function(book).values(
+        """{"colour": "blue", "guest": {"name": "Ann"}, "place": {"lat": 1},
+            "filters": {"stars": 3}}"""
+    ) | read_function(plan).values(
+        """{"day": "2030-01-02", "kind": 1, "tags": ["x"], "pair": [1, "y"]}"""
+    )
+    assert values == {
+        "colour": Colour.BLUE,
+        "guest": Guest(name="Ann"),
+        "place": Place(1.0),
+        "filters": {"stars": 3},
+        "day": dt.date(2030, 1, 2),
+        "kind": 1,
+        "tags": {"x"},
+        "pair": (1, "y"),
+    }
+
+
+def test_titles_are_left_out_but_a_property_named_title_stays() -> None:
+    def book(guest: Guest, title: str = "title") -> None: ...
+
+    schema = read_function(book).parameters
+    assert schema["$defs"]["Guest"] == {
+        "description": "Who stays.",
+        "type": "object",
+        "properties": {"name": {"type": "string"}, "title": {"type": "string", "default": "Ms"}},
+        "required": ["name"],
+    }
+    assert schema["properties"]["title"] == {"type": "string", "default": "title"}
+    assert "title" not in schema
+
+
+@pytest.mark.parametrize(
+    "name", ["schema", "json", "copy", "model_config", "_hidden", "p1", "class_"]
+)
+def test_no_parameter_name_collides_with_pydantic(name: str) -> None:
+    made: dict[str, Any] = {}
+    exec(f"def f({name}: int, other: int = 2): return {name}", made)
+    schema = read_function(made["f"])
+    assert list(schema.parameters["properties"]) == [name, "other"]
+    assert schema.values(f'{{"{name}": 7}}') == {name: 7}
+
+
+def test_annotated_texts_and_fields_describe_and_constrain() -> None:
+    def f(
+        a: Annotated[int, "plain text"],
+        b: Annotated[int, Field(ge=1, description="from field")] = 2,
+        c: Annotated[str, Field(max_length=3), "text beside a field"] = "x",
+    ) -> None:
+        """Do.
+
+        Args:
+            a: lost to the annotation
+            b: lost to the field
+        """
+
+    assert properties(f) == {
+        "a": {"type": "integer", "description": "plain text"},
+        "b": {"type": "integer", "default": 2, "minimum": 1, "description": "from field"},
+        "c": {
+            "type": "string",
+            "default": "x",
+            "maxLength": 3,
+            "description": "text beside a field",
+        },
+    }
+    with pytest.raises(pydantic.ValidationError):
+        read_function(f).values('{"a": 1, "b": 0}')
+
+
+def test_a_field_may_be_the_default() -> None:
+    a = Field(5, ge=1, description="d")
+    b = Field(default_factory=lambda: [7])
+
+    def f(a: int = a, b: list[int] = b) -> None: ...
+
+    schema = read_function(f)
+    assert schema.parameters["properties"]["a"] == {
+        "type": "integer",
+        "default": 5,
+        "minimum": 1,
+        "description": "d",
+    }
+    assert "required" not in schema.parameters
+    assert schema.values("{}") == {"a": 5, "b": [7]}
+
+
+def test_a_default_inside_annotated_is_passed_on() -> None:
+    def f(a: Annotated[int, Field(default=4)]) -> int:
+        return a
+
+    assert read_function(f).values("{}") == {"a": 4}
+
+
+def test_an_alias_of_a_field_does_not_rename_the_parameter() -> None:
+    def f(a: Annotated[int, Field(alias="other")]) -> None: ...
+
+    assert list(properties(f)) == ["a"]
+    assert read_function(f).values('{"a": 1}') == {"a": 1}
+
+
+def test_what_is_left_out_keeps_the_functions_own_default() -> None:
+    missing = object()
+
+    def f(a: int = 1, b: Any = missing) -> object:
+        return b
+
+    schema = read_function(f)
+    assert schema.values("{}") == {}
+    assert schema.parameters["properties"]["b"] == {}
+
+
+def test_none_as_default_allows_null() -> None:
+    def f(a: Any, b: Any, c: str | None = None) -> None: ...
+
+    f.__defaults__ = (None, None, None)
+    f.__annotations__ |= {"a": int, "b": Annotated[int, Field(ge=1)]}
+    schema = read_function(f)
+    assert schema.values('{"a": null, "b": null, "c": null}') == {"a": None, "b": None, "c": None}
+    assert schema.parameters["properties"]["c"]["anyOf"] == [{"type": "string"}, {"type": "null"}]
+
+
+GOOGLE = """Book a hotel.
+
+Prices are in euros.
+
+Args:
+    city: Where to stay,
+        in English.
+    nights (int): How long.
+
+Returns:
+    The booking.
+
+Raises:
+    ValueError: Never.
+"""
+NUMPY = """Book a hotel.
+
+Prices are in euros.
+
+Parameters
+----------
+city : str
+    Where to stay,
+    in English.
+nights : int, optional
+    How long.
+
+Returns
+-------
+str
+    The booking.
+"""
+SPHINX = """Book a hotel.
+
+Prices are in euros.
+
+:param city: Where to stay,
+    in English.
+:param int nights: How long.
+:returns: The booking.
+:raises ValueError: Never.
+"""
+
+
+@pytest.mark.parametrize("docstring", [GOOGLE, NUMPY, SPHINX], ids=["google", "numpy", "sphinx"])
+def test_each_docstring_style_describes_tool_and_parameters(
+    docstring: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    def book(ctx: ToolContext, city: str, nights: int = 1) -> None: ...
+
+    book.__doc__ = docstring
+    schema = read_function(book)
+    assert schema.description == "Book a hotel.\n\nPrices are in euros."
+    assert schema.parameters["properties"]["city"]["description"] == "Where to stay, in English."
+    assert schema.parameters["properties"]["nights"]["description"] == "How long."
+    assert caplog.records == []
+
+
+def test_notes_of_a_docstring_reach_the_model() -> None:
+    def f() -> None:
+        """Do it.
+
+        Note:
+            Only once.
+        """
+
+    assert read_function(f).description == "Do it.\n\nNote: Only once."
+
+
+def test_name_and_description_can_be_given() -> None:
+    schema = read_function(lambda: None, name="x", description="")
+    assert (schema.name, schema.description) == ("x", "")
+
+
+@pytest.mark.parametrize(
+    "annotation",
+    [
+        "ToolContext",
+        "tool_context.ToolContext",
+        "ToolContext[Filters]",
+        "ToolContext | None",
+        "Annotated[ToolContext, 'why not']",
+        "Optional[ToolContext[dict[str, int]]]",
+        ToolContext,
+        ToolContext[Any],
+        Optional[ToolContext],  # noqa: UP045
+    ],
+)
+def test_the_context_is_hidden_however_it_is_annotated(annotation: Any) -> None:
+    def f(c: Any, x: int) -> None: ...
+
+    f.__annotations__["c"] = annotation
+    schema = read_function(f)
+    assert schema.context == "c"
+    assert list(schema.parameters["properties"]) == ["x"]
+    assert schema.bind("CTX", {"x": 1}) == ([], {"c": "CTX", "x": 1})
+
+
+def test_a_context_imported_for_type_checkers_only_is_recognised() -> None:
+    made: dict[str, Any] = {}
+    exec("def f(ctx: 'ToolContext', x: int): return x", made)
+    assert read_function(made["f"]).context == "ctx"
+
+
+def test_a_subclass_of_the_context_is_a_context() -> None:
+    class Mine(ToolContext):
+        pass
+
+    def f(c: Any) -> None: ...
+
+    f.__annotations__["c"] = Mine
+    assert read_function(f).context == "c"
+
+
+def test_a_context_that_is_not_first_is_refused() -> None:
+    def f(x: int, ctx: ToolContext) -> None: ...
+
+    with pytest.raises(InvalidArgumentError, match="'ctx', which is not the first"):
+        read_function(f)
+
+
+def test_star_parameters_are_refused_by_name() -> None:
+    def args(*rest: int) -> None: ...
+    def kwargs(**rest: int) -> None: ...
+
+    with pytest.raises(InvalidArgumentError, match=r"'args' takes \*rest"):
+        read_function(args)
+    with pytest.raises(InvalidArgumentError, match=r"'kwargs' takes \*\*rest"):
+        read_function(kwargs)
+
+
+class Desk:
+    def book(self, city: str, guest: Guest | None = None) -> str:
+        """Book."""
+        return f"{city} {guest}"
+
+    @staticmethod
+    def rate(stars: int) -> int:
+        return stars
+
+    def __call__(self, nights: int) -> int:
+        """Count nights."""
+        return nights
+
+
+def test_bound_methods_lose_self() -> None:
+    schema = read_function(Desk().book)
+    assert (schema.name, schema.description) == ("book", "Book.")
+    assert list(schema.parameters["properties"]) == ["city", "guest"]
+    assert list(properties(Desk.rate)) == ["stars"]
+
+
+def test_unbound_methods_are_refused_with_the_remedy() -> None:
+    with pytest.raises(InvalidArgumentError, match=r"tool\(thing.book\)"):
+        read_function(Desk.book)
+
+
+def test_callable_objects_are_named_after_their_class() -> None:
+    schema = read_function(Desk())
+    assert (schema.name, schema.description) == ("Desk", "Count nights.")
+    assert list(schema.parameters["properties"]) == ["nights"]
+
+
+def test_a_callable_without_a_signature_is_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match=r"'max' has no readable signature.*Wrap it"):
+        read_function(max)
+
+
+def test_what_a_partial_binds_is_not_told_to_the_model() -> None:
+    def call(ctx: ToolContext, key: str, city: str, nights: int = 1) -> str:
+        """Call."""
+        return f"{ctx}{key}{city}{nights}"
+
+    schema = read_function(functools.partial(call, key="secret"))
+    assert (schema.name, schema.description, schema.context) == ("call", "Call.", "ctx")
+    assert list(schema.parameters["properties"]) == ["city", "nights"]
+    assert "secret" not in str(schema.parameters)
+    positional = read_function(functools.partial(functools.partial(call, ToolContext()), "secret"))
+    assert list(positional.parameters["properties"]) == ["city", "nights"]
+    assert positional.context is None
+
+
+def test_decorated_functions_are_looked_through() -> None:
+    def loud(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            return function(*args, **kwargs)
+
+        return wrapper
+
+    @loud
+    def stay(guest: Guest) -> None:
+        """Stay."""
+
+    @functools.cache
+    def cached(x: int) -> int:
+        return x
+
+    assert read_function(stay).description == "Stay."
+    assert list(properties(stay)) == ["guest"]
+    assert list(properties(cached)) == ["x"]
+
+
+def test_positional_only_parameters_are_passed_by_position() -> None:
+    def f(ctx: ToolContext, a: int, b: int = 2, /, c: int = 3) -> int:
+        return a + b + c
+
+    schema = read_function(f)
+    assert schema.bind("CTX", schema.values('{"a": 1, "c": 9}')) == (["CTX", 1, 2], {"c": 9})
+    assert list(read_function(math.sqrt).parameters["properties"]) == ["x"]
+
+
+def test_recursive_models_keep_their_references() -> None:
+    def f(node: Node) -> None: ...
+
+    assert read_function(f).values('{"node": {"text": "a", "children": [{"text": "b"}]}}') == {
+        "node": Node(text="a", children=[Node(text="b")])
+    }
+
+
+def test_an_unknown_name_is_refused_with_parameter_and_remedy() -> None:
+    def f(x: OnlyForCheckers) -> None: ...
+
+    with pytest.raises(InvalidArgumentError, match=r"'x', 'OnlyForCheckers'.*top level"):
+        read_function(f)
+
+
+def test_an_unknown_name_in_the_return_type_does_not_matter() -> None:
+    def f(x: int) -> OnlyForCheckers:
+        raise NotImplementedError
+
+    assert list(properties(f)) == ["x"]
+
+
+def test_types_without_a_schema_are_refused() -> None:
+    def f(x: Desk) -> None: ...
+    def g(x: Callable[[], None]) -> None: ...
+
+    for function in (f, g):
+        with pytest.raises(InvalidArgumentError, match="cannot be described to a model"):
+            read_function(function)
+
+
+def test_unknown_arguments_are_not_ignored() -> None:
+    def f(x: int = 1) -> None: ...
+
+    with pytest.raises(pydantic.ValidationError):
+        read_function(f).values('{"X": 2}')
+
+
+def test_schemas_are_values() -> None:
+    def f(x: int = 1) -> None: ...
+
+    assert isinstance(read_function(f), FunctionSchema)
+    assert read_function(f).parameters == read_function(f).parameters

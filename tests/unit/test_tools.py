@@ -1,0 +1,466 @@
+"""Making tools, and running them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import dataclasses
+import functools
+import inspect
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from holdfast.errors import HoldfastError, InvalidArgumentError
+from holdfast.models.base import ToolSpec
+from holdfast.tool_context import Effect, ToolContext
+from holdfast.tool_hooks import ApprovalPredicate
+from holdfast.tools import Tool, ToolArgumentsError, function_tool, to_tool, tool
+
+REQUEST = contextvars.ContextVar("REQUEST", default="none")
+
+
+def add(a: int, b: int = 2) -> int:
+    """Add two numbers.
+
+    Args:
+        a: The first.
+        b: The second.
+    """
+    return a + b
+
+
+def test_the_bare_decorator_makes_a_tool_that_is_still_a_function() -> None:
+    @tool
+    def double(x: int) -> int:
+        """Double."""
+        return 2 * x
+
+    assert isinstance(double, Tool)
+    assert double(4) == 8
+    assert (double.name, double.description, double.effect) == ("double", "Double.", "irreversible")
+    assert repr(double) == "<Tool 'double' effect='irreversible'>"
+
+
+def test_the_decorator_takes_options() -> None:
+    @tool(name="twice", description="Doubles it.", effect="read")
+    def double(x: int) -> int:
+        return 2 * x
+
+    assert (double.name, double.description, double.effect) == ("twice", "Doubles it.", "read")
+
+
+def test_names_of_the_agents_sdk_work_and_ours_win() -> None:
+    sdk = function_tool(add, name_override="plus", description_override="Sum.")
+    assert (sdk.name, sdk.description) == ("plus", "Sum.")
+    both = tool(add, name="a", name_override="b", description="c", description_override="d")
+    assert (both.name, both.description) == ("a", "c")
+    assert tool(add, description="").description == ""
+
+
+def test_the_spec_is_what_the_model_is_told() -> None:
+    assert tool(add).spec() == ToolSpec(
+        name="add",
+        description="Add two numbers.",
+        parameters={
+            "type": "object",
+            "properties": {
+                "a": {"type": "integer", "description": "The first."},
+                "b": {"type": "integer", "description": "The second.", "default": 2},
+            },
+            "required": ["a"],
+            "additionalProperties": False,
+        },
+    )
+
+
+def test_a_strict_tool_says_so() -> None:
+    spec = tool(add, strict=True).spec()
+    assert spec.strict
+    assert spec.parameters["required"] == ["a", "b"]
+
+
+def test_help_and_signature_are_those_of_the_function() -> None:
+    made = tool(add)
+    assert inspect.signature(made) == inspect.signature(add)
+    assert made.__doc__ == add.__doc__
+
+
+def test_tools_are_frozen() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        tool(add).name = "x"  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_a_copy_with_changes_is_checked_again() -> None:
+    made = tool(add, effect="read")
+    assert dataclasses.replace(made, name="plus").effect == "read"
+    with pytest.raises(InvalidArgumentError):
+        dataclasses.replace(made, name="no spaces")
+
+
+@pytest.mark.parametrize("name", ["a", "A-b_9", "x" * 64])
+def test_good_names_are_taken(name: str) -> None:
+    assert tool(add, name=name).name == name
+
+
+@pytest.mark.parametrize("name", ["a b", "x" * 65, "é", "a.b", "a\n"])
+def test_bad_names_are_refused(name: str) -> None:
+    with pytest.raises(InvalidArgumentError, match="1 to 64 characters"):
+        tool(add, name=name)
+
+
+def test_an_empty_name_is_refused_and_not_replaced() -> None:
+    with pytest.raises(InvalidArgumentError, match="1 to 64 characters"):
+        tool(add, name="")
+
+
+def test_a_lambda_needs_a_name() -> None:
+    with pytest.raises(InvalidArgumentError, match="name="):
+        tool(lambda: None)
+
+
+def test_the_effect_follows_from_undo() -> None:
+    assert tool(add, undo=print_effect).effect == "reversible"
+    assert tool(add, undo=print_effect, effect="irreversible").effect == "irreversible"
+    assert tool(add).effect == "irreversible"
+
+
+def print_effect(effect: Effect) -> str:
+    return f"undone {effect.tool} {effect.arguments} {effect.result}"
+
+
+def pow3(a: int, b: int, c: int) -> int:
+    return a * b * c
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"effect": "reversible"}, "needs undo="),
+        ({"effect": "read", "undo": print_effect}, "nothing to do"),
+        ({"effect": "write"}, "'read', 'reversible', 'irreversible'"),
+        ({"timeout_seconds": 0}, "timeout_seconds=0"),
+        ({"timeout_seconds": float("nan")}, "timeout_seconds=nan"),
+        ({"timeout_behavior": "explode"}, "'error_as_result'"),
+        ({"max_attempts": 0}, "max_attempts=0"),
+        ({"retry_on": (ValueError,)}, "max_attempts="),
+        ({"max_output_bytes": 0}, "max_output_bytes=0"),
+        ({"undo": lambda: None}, r"undo= of tool 'add' must be a function \(ctx, effect\)"),
+        ({"probe": pow3}, "probe= of tool 'add'"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(options: Any, named: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=named):
+        tool(add, **options)
+
+
+def test_a_misspelt_option_is_an_error() -> None:
+    options: Any = {"efect": "read"}
+    with pytest.raises(TypeError, match="efect"):
+        tool(add, **options)
+
+
+def test_to_tool_takes_tools_and_functions_only() -> None:
+    made = tool(add)
+    assert to_tool(made) is made
+    assert to_tool(add).name == "add"
+    nothing: Any = "add"
+    with pytest.raises(InvalidArgumentError, match="neither a tool nor a function"):
+        to_tool(nothing)
+
+
+# Arguments
+
+
+def test_arguments_are_validated_and_converted() -> None:
+    assert tool(add).parse('{"a": "1", "b": 3}') == {"a": 1, "b": 3}
+
+
+@pytest.mark.parametrize("empty", ["", "  ", "{}"])
+def test_empty_text_counts_as_no_arguments(empty: str) -> None:
+    assert tool(lambda: None, name="now").parse(empty) == {}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ('{"a": 1', ["Invalid JSON", "line 1"]),
+        ("[1]", ["should be an object"]),
+        ('"text"', ["should be an object"]),
+        ("{}", ["a: required, but missing"]),
+        ('{"a": "x"}', ["a: Input should be a valid integer"]),
+        ('{"a": 1, "c": 2}', ["c: no such parameter; the parameters are: a, b"]),
+        ('{"b": []}', ["a: required", "b: Input should be a valid integer"]),
+    ],
+)
+def test_the_text_for_the_model_says_what_is_wrong(arguments: str, words: list[str]) -> None:
+    with pytest.raises(ToolArgumentsError) as caught:
+        tool(add).parse(arguments)
+    for word in ["'add'", arguments, *words]:
+        assert word in str(caught.value)
+    assert caught.value.tool == "add"
+    assert isinstance(caught.value, HoldfastError)
+
+
+def test_no_more_than_200_characters_of_the_arguments_are_quoted() -> None:
+    with pytest.raises(ToolArgumentsError) as caught:
+        tool(add).parse('{"a": "' + "z" * 5000 + '"}')
+    assert str(caught.value).count("z") < 200
+    assert len(str(caught.value)) < 500
+
+
+def test_a_long_list_of_problems_is_cut() -> None:
+    def take(numbers: list[int]) -> None: ...
+
+    with pytest.raises(ToolArgumentsError, match="and 90 more") as caught:
+        tool(take).parse(f'{{"numbers": {["x"] * 100}}}'.replace("'", '"'))
+    assert len(caught.value.problems) == 100
+
+
+def test_the_place_of_a_nested_problem_is_named() -> None:
+    def take(numbers: dict[str, list[int]]) -> None: ...
+
+    with pytest.raises(ToolArgumentsError, match=r"numbers\.a\.1: Input"):
+        tool(take).parse('{"numbers": {"a": [1, "x"]}}')
+
+
+# Running
+
+
+async def test_sync_functions_run_in_a_thread_with_the_context_variables() -> None:
+    @tool
+    def where() -> tuple[bool, str]:
+        return threading.current_thread() is threading.main_thread(), REQUEST.get()
+
+    REQUEST.set("mine")
+    assert await where.run(ToolContext(), "{}") == (False, "mine")
+
+
+async def test_async_functions_run_on_the_loop() -> None:
+    @tool
+    async def where() -> object:
+        return asyncio.get_running_loop()
+
+    assert await where.run(ToolContext(), "{}") is asyncio.get_running_loop()
+
+
+async def test_a_blocking_tool_does_not_block_its_siblings() -> None:
+    meeting = threading.Barrier(2, timeout=10)
+
+    @tool
+    def wait() -> int:
+        return meeting.wait()
+
+    results = await asyncio.gather(wait.run(ToolContext(), ""), wait.run(ToolContext(), ""))
+    assert sorted(results) == [0, 1]
+
+
+async def test_the_context_comes_first_and_the_value_is_untouched() -> None:
+    value = object()
+
+    @tool
+    def look(ctx: ToolContext, x: int) -> tuple[ToolContext, int, object]:
+        return ctx, x, value
+
+    ctx = ToolContext(call_id="c1")
+    result = await look.run(ctx, '{"x": 1}')
+    assert result[0] is ctx
+    assert result[1:] == (1, value)
+
+
+async def test_methods_partials_and_callable_objects_run() -> None:
+    class Desk:
+        def book(self, city: str) -> str:
+            return f"{self.__class__.__name__} {city}"
+
+        async def __call__(self, city: str) -> str:
+            return f"called {city}"
+
+    ctx = ToolContext()
+    assert await tool(Desk().book).run(ctx, '{"city": "Oslo"}') == "Desk Oslo"
+    assert await tool(Desk()).run(ctx, '{"city": "Oslo"}') == "called Oslo"
+    assert await tool(functools.partial(add, b=5)).run(ctx, '{"a": 1}') == 6
+    assert await tool(functools.partial(Desk(), "Rome"), name="x").run(ctx, "") == "called Rome"
+
+
+async def test_a_sync_function_that_returns_an_awaitable_is_awaited() -> None:
+    async def later(x: int) -> int:
+        return x
+
+    def wrapper(x: int) -> Any:
+        return later(x)
+
+    assert await tool(wrapper).run(ToolContext(), '{"x": 3}') == 3
+
+
+async def test_invalid_arguments_do_not_reach_the_function() -> None:
+    called = mock.Mock()
+
+    @tool
+    def act(x: int) -> None:
+        called(x)
+
+    with pytest.raises(ToolArgumentsError):
+        await act.run(ToolContext(), '{"x": "no"}')
+    called.assert_not_called()
+
+
+async def test_errors_of_the_function_come_through() -> None:
+    @tool
+    def fail() -> None:
+        raise ZeroDivisionError("by zero")
+
+    with pytest.raises(ZeroDivisionError, match="by zero"):
+        await fail.run(ToolContext(), "{}")
+
+
+async def test_a_stop_iteration_in_a_thread_is_an_error_and_no_hang() -> None:
+    @tool
+    def first() -> int:
+        return next(iter(()))
+
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        await asyncio.wait_for(first.run(ToolContext(), "{}"), 10)
+
+
+async def test_a_cancelled_sync_tool_can_see_it() -> None:
+    seen = threading.Event()
+
+    @tool
+    def work(ctx: ToolContext) -> None:
+        deadline = time.monotonic() + 10
+        while not ctx.is_cancelled and time.monotonic() < deadline:
+            time.sleep(0.001)
+        seen.set()
+
+    ctx = ToolContext()
+    running = asyncio.create_task(work.run(ctx, "{}"))
+    await asyncio.sleep(0.01)
+    running.cancel()
+    ctx.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert await asyncio.to_thread(seen.wait, 10)
+
+
+async def test_a_tool_made_by_hand_gets_context_and_arguments() -> None:
+    async def forward(ctx: ToolContext, arguments: dict[str, Any]) -> str:
+        return f"{ctx.call_id} {arguments}"
+
+    made = Tool(name="remote", parameters={"type": "object"}, function=forward)
+    assert made.effect == "irreversible"
+    assert made.spec().parameters == {"type": "object"}
+    assert await made.run(ToolContext(call_id="c"), '{"any": [1]}') == "c {'any': [1]}"
+    for broken in ("[1]", "{", '{"a": NaN}'):
+        with pytest.raises(ToolArgumentsError, match="'remote'"):
+            await made.run(ToolContext(), broken)
+
+
+# Hooks
+
+EFFECT = Effect(tool="book", arguments={"city": "Oslo"}, result=7, status="done")
+
+
+async def both(ctx: ToolContext, effect: Effect) -> str:
+    return f"{ctx.call_id} {effect.result}"
+
+
+def only_effect(effect: Effect) -> str:
+    return f"only {effect.result}"
+
+
+def with_option(effect: Effect, *, verbose: bool = False) -> str:
+    return f"{verbose} {effect.result}"
+
+
+@pytest.mark.parametrize(
+    ("hook", "result"),
+    [
+        (both, "c 7"),
+        (only_effect, "only 7"),
+        (with_option, "False 7"),
+        (tool(both, name="b"), "c 7"),
+        (tool(only_effect, name="o"), "only 7"),
+        (mock.Mock(return_value="mocked"), "mocked"),
+        (str, str(EFFECT)),
+    ],
+)
+async def test_undo_and_probe_take_the_effect_and_the_context_if_they_want_it(
+    hook: Callable[..., Any], result: str
+) -> None:
+    made = tool(add, undo=hook, probe=hook)
+    assert await made.run_undo(ToolContext(call_id="c"), EFFECT) == result
+    assert await made.run_probe(ToolContext(call_id="c"), EFFECT) == result
+
+
+async def test_a_missing_hook_is_named() -> None:
+    with pytest.raises(InvalidArgumentError, match="no undo="):
+        await tool(add).run_undo(ToolContext(), EFFECT)
+    with pytest.raises(InvalidArgumentError, match="no probe="):
+        await tool(add).run_probe(ToolContext(), EFFECT)
+
+
+def by_arguments(arguments: dict[str, Any]) -> bool:
+    return bool(arguments["a"] > 10)
+
+
+def by_context(ctx: ToolContext, arguments: dict[str, Any]) -> bool:
+    return ctx.call_id == "c" and by_arguments(arguments)
+
+
+def by_call_id(ctx: ToolContext, arguments: dict[str, Any], call_id: str) -> bool:
+    return ctx.call_id == call_id and by_arguments(arguments)
+
+
+async def async_above(ctx: ToolContext, arguments: dict[str, Any]) -> bool:
+    return by_context(ctx, arguments)
+
+
+@pytest.mark.parametrize("predicate", [by_arguments, by_context, by_call_id, async_above])
+async def test_an_approval_predicate_decides_per_call(predicate: ApprovalPredicate) -> None:
+    made = tool(add, needs_approval=predicate)
+    ctx = ToolContext(call_id="c")
+    assert await made.asks_approval(ctx, '{"a": 11}') is True
+    assert await made.asks_approval(ctx, '{"a": 9}') is False
+
+
+@pytest.mark.parametrize("unreadable", ["{", '{"a": "x"}', "[]", "{}"])
+async def test_arguments_that_do_not_fit_always_ask(unreadable: str) -> None:
+    made = tool(add, needs_approval=lambda arguments: False)
+    assert await made.asks_approval(ToolContext(), unreadable)
+
+
+async def test_a_constant_wish_for_approval_is_the_answer() -> None:
+    assert await tool(add, needs_approval=True).asks_approval(ToolContext(), "{}")
+    assert not await tool(add).asks_approval(ToolContext(), "{")
+
+
+async def test_a_tool_can_be_offered_or_not() -> None:
+    assert await tool(add).is_offered(None, None)
+    assert not await tool(add, is_enabled=False).is_offered(None, None)
+    assert not await tool(add, is_enabled=lambda: False).is_offered(None, None)
+    assert await tool(add, is_enabled=lambda ctx: bool(ctx == "ctx")).is_offered("ctx", None)
+    assert await tool(add, is_enabled=lambda ctx, agent: bool(agent == 1)).is_offered("ctx", 1)
+
+
+def test_only_errors_that_the_tool_names_are_worth_repeating() -> None:
+    once = tool(add)
+    named = tool(add, max_attempts=2, retry_on=(TimeoutError,))
+    every = tool(add, max_attempts=2)
+    wrong = ToolArgumentsError("add", (), "")
+    assert [t.is_worth_repeating(TimeoutError()) for t in (once, named, every)] == [
+        False,
+        True,
+        True,
+    ]
+    assert [t.is_worth_repeating(ValueError()) for t in (once, named, every)] == [
+        False,
+        False,
+        True,
+    ]
+    assert not any(t.is_worth_repeating(wrong) for t in (once, named, every))
+    assert not every.is_worth_repeating(asyncio.CancelledError())

@@ -1,0 +1,199 @@
+"""The activities as the task calls them, and what their failures mean to it."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+from temporalio import workflow
+from temporalio.common import RetryPolicy
+from temporalio.exceptions import (
+    ActivityError,
+    ApplicationError,
+    FailureError,
+    TimeoutType,
+)
+from temporalio.exceptions import (
+    TimeoutError as TemporalTimeout,
+)
+from temporalio.workflow import ActivityCancellationType
+
+from holdfast.ledger import Ledger
+from holdfast.tool_policy import ToolPolicy
+from holdfast.wire import (
+    Advanced,
+    CloseInput,
+    Described,
+    Failure,
+    Outcome,
+    SegmentRef,
+)
+from holdfast.workflows.outcomes import lost_call, unknown_tool
+
+VERDICTS = frozenset(
+    {"MaxTurnsExceeded", "ModelBehaviorError", "ModelRefusalError", "UserError", "ToolTimeoutError"}
+)
+"""Failures that end a task; all others leave its step first in the queue."""
+
+LOST = "Interrupted"
+"""Type of the failure by which a tool activity says that its worker is going away."""
+
+NO_STEPS = Failure(type="NoUpcomingStepsError", message="The task has no upcoming steps to run.")
+NOT_LAST = Failure(
+    type="InvalidArgumentError",
+    message="finalize_response can only be called on the last step output",
+)
+NOT_FAILED = Failure(
+    type="InvalidArgumentError", message='restart="step" is for a step that has failed.'
+)
+DRAINING = Failure(type="Draining", message="The task continues as new; ask again.")
+CLOSED = Failure(type="TaskClosedError", message="The task is closed or closing.")
+
+QUICK = timedelta(minutes=2)
+LONGEST_TOOL = timedelta(days=30)
+PATIENT = RetryPolicy(maximum_interval=timedelta(seconds=30))
+
+
+async def describe(ledger: Ledger) -> Described:
+    """Ask the worker process for the agent's snapshot."""
+    return await workflow.execute_activity(
+        "describe",
+        ledger.given.head,
+        result_type=Described,
+        start_to_close_timeout=QUICK,
+        retry_policy=PATIENT,
+    )
+
+
+async def advance(ledger: Ledger) -> Advanced:
+    """Run the open step up to its next call that needs the task."""
+    described = ledger.s.described or Described(snapshot="")
+    return await workflow.execute_activity(
+        "step",
+        ledger.advance_input(),
+        result_type=Advanced,
+        start_to_close_timeout=timedelta(seconds=described.timeout + 60),
+        heartbeat_timeout=timedelta(seconds=ledger.given.heartbeat),
+        retry_policy=RetryPolicy(
+            maximum_attempts=described.attempts, maximum_interval=timedelta(seconds=60)
+        ),
+        cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+    )
+
+
+async def archive(ledger: Ledger) -> SegmentRef:
+    """Move the ledger's entries to the archive."""
+    return await workflow.execute_activity(
+        "archive",
+        ledger.s.transcript,
+        result_type=SegmentRef,
+        start_to_close_timeout=QUICK,
+        retry_policy=PATIENT,
+    )
+
+
+async def close(ledger: Ledger, sent: CloseInput) -> None:
+    """Archive the whole task and commit its turn to the session."""
+    await workflow.execute_activity(
+        "close", sent, start_to_close_timeout=QUICK, retry_policy=PATIENT
+    )
+
+
+async def run_tools(ledger: Ledger) -> Failure | None:
+    """Run the open calls that have no outcome, all at once; return the first failure, if any.
+
+    Outcomes are recorded as they come, so that a call that is done is never repeated because of a
+    sibling that failed.
+    """
+    missing = ledger.missing_calls()
+    failures = await asyncio.gather(*(_run_tool(ledger, i) for i in missing))
+    return next((failure for failure in failures if failure is not None), None)
+
+
+async def _run_tool(ledger: Ledger, i: int) -> Failure | None:
+    current, described = ledger.s.current, ledger.s.described
+    if current is None or described is None:
+        return None
+    call = current.calls[i]
+    policy = described.policies.get(call.name)
+    if policy is None:
+        if ledger.given.head.dialect.unknown_tool == "raise":
+            text = f"Tool {call.name} not found in agent {ledger.given.head.agent}"
+            return Failure(type="ModelBehaviorError", message=text)
+        ledger.outcome(i, unknown_tool(call, list(described.policies)))
+        return None
+    try:
+        ledger.outcome(i, await _tool(ledger, i, policy))
+    except ActivityError as error:
+        if _may_have_happened(error, policy):
+            ledger.outcome(i, lost_call(call))
+            return None
+        return failure_of(error)
+    return None
+
+
+async def _tool(ledger: Ledger, i: int, policy: ToolPolicy) -> Outcome:
+    return await workflow.execute_activity(
+        "tool",
+        ledger.tool_input(i),
+        result_type=Outcome,
+        start_to_close_timeout=LONGEST_TOOL,
+        heartbeat_timeout=timedelta(seconds=ledger.given.heartbeat),
+        retry_policy=RetryPolicy(
+            maximum_attempts=0 if policy.repeatable else 1, maximum_interval=timedelta(seconds=60)
+        ),
+        cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+    )
+
+
+def _may_have_happened(error: ActivityError, policy: ToolPolicy) -> bool:
+    """Whether the tool was started and nobody knows how it ended."""
+    if policy.repeatable:
+        return False
+    match error.cause:
+        case TemporalTimeout(type=TimeoutType.HEARTBEAT | TimeoutType.START_TO_CLOSE):
+            return True
+        case ApplicationError(type=kind):
+            return kind == LOST
+        case _:
+            return False
+
+
+def failure_of(error: BaseException) -> Failure:
+    """Name what stopped a step, by its innermost cause."""
+    cause: BaseException = error
+    while isinstance(cause, FailureError) and isinstance(cause.cause, FailureError):
+        cause = cause.cause
+    match cause:
+        case ApplicationError():
+            return Failure(type=cause.type or "ApplicationError", message=cause.message)
+        case TemporalTimeout():
+            text = "No worker finished the activity in time; the last one may have been lost."
+            return Failure(type="ActivityTimeout", message=text)
+        case _:
+            return Failure(type=type(cause).__name__, message=str(cause))
+
+
+def refusal(failure: Failure) -> ApplicationError:
+    """Make the error by which an update is refused."""
+    return ApplicationError(failure.message, type=failure.type, non_retryable=True)
+
+
+def no_such_step(step_id: str) -> Failure:
+    """Tell that a step is not in the queue."""
+    return Failure(type="StepNotFoundError", message=f"Could not find step_id: {step_id}")
+
+
+def stalled(step_id: str) -> Failure:
+    """Tell that the task cannot go on by itself."""
+    which = f"Step {step_id!r}" if step_id else "The last step that ran"
+    text = (
+        f"{which} was not the last one and queued no next step, so the task cannot go on. Its"
+        " AgentWorker must set is_last or return next_steps."
+    )
+    return Failure(type="StalledTaskError", message=text)
+
+
+def abandoned(why: str) -> Failure:
+    """Tell who abandoned the task, and why."""
+    return Failure(type="TaskAbandonedError", message=f"The task was abandoned by {why}")

@@ -1,0 +1,24 @@
+"""Outcomes that the task itself gives to tool calls: nothing ran, or nobody knows."""
+
+from __future__ import annotations
+
+from holdfast.messages import Message, ToolCall
+from holdfast.wire import Outcome
+
+
+def unknown_tool(call: ToolCall, known: list[str]) -> Outcome:
+    """Tell the model that it called a tool that does not exist."""
+    names = ", ".join(sorted(known)) or "none"
+    text = f"Tool with name {call.name} not found, please double check. Tools: {names}."
+    message = Message(role="tool", call_id=call.id, content=text, is_error=True)
+    return Outcome(message=message, status="failed", attempts=0)
+
+
+def lost_call(call: ToolCall) -> Outcome:
+    """Record that the worker was lost inside a call that may or may not have taken effect."""
+    text = (
+        f"The worker was lost while tool {call.name!r} ran. It is not known whether it took effect,"
+        " and it must not be repeated blindly."
+    )
+    message = Message(role="tool", call_id=call.id, content=text, is_error=True)
+    return Outcome(message=message, status="unknown")
