@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import timedelta
 
@@ -20,7 +20,7 @@ LONGEST_TEXT = 2000
 
 
 @contextmanager
-def typed_failures() -> Iterator[None]:
+def typed_failures() -> Generator[None]:
     """Turn every exception into one that the task understands.
 
     What time can heal is retried, with the provider's Retry-After obeyed. An archive that cannot be

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 from temporalio import activity
@@ -12,7 +12,7 @@ FASTEST_SECONDS = 5.0
 
 
 @asynccontextmanager
-async def heartbeats() -> AsyncIterator[None]:
+async def heartbeats() -> AsyncGenerator[None]:
     """Heartbeat while the block runs, at a third of the timeout or every five seconds.
 
     The heartbeat comes from this event loop: a loop that is blocked shows no sign of life.

@@ -27,7 +27,7 @@ async def count_commits(head: TaskHead) -> int:
         return 0
     handle = activity.client().get_workflow_handle(head.session.id)
     try:
-        state = await handle.query("state", result_type=SessionState)
+        state: SessionState = await handle.query("state", result_type=SessionState)
     except RPCError as error:
         if error.status is RPCStatusCode.NOT_FOUND:
             return 0

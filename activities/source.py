@@ -159,7 +159,7 @@ class Source:
 
     async def task(self) -> Task:
         """Return the task as it is now, with its whole input."""
-        task = await self._handle().query("task", result_type=Task)
+        task: Task = await self._handle().query("task", result_type=Task)
         if task.stored is None:
             return task
         return task.model_copy(update={"input": await self.text(task.stored)})
@@ -206,11 +206,12 @@ class Source:
                 ResetStickyTaskQueueRequest(
                     namespace=info.namespace,
                     execution=WorkflowExecution(
-                        workflow_id=info.workflow_id, run_id=info.workflow_run_id
+                        workflow_id=task_id(), run_id=info.workflow_run_id or ""
                     ),
                 )
             )
-        return await self._handle().query("view", asked, result_type=View)
+        view: View = await self._handle().query("view", asked, result_type=View)
+        return view
 
     def _handle(self) -> WorkflowHandle[object, object]:
         info = activity.info()

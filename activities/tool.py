@@ -50,7 +50,7 @@ class ToolActivities:
         call, state = await self._source.call(given)
         tool = self._registry.agent(head.agent).tool(call.name)
         if tool is None:
-            served = [t.name for t in self._registry.agent(head.agent).tools if isinstance(t, Tool)]
+            served = [t.name for t in self._registry.agent(head.agent).made_tools]
             msg = (
                 f"Step {given.n} calls tool {call.name!r}, but this worker serves:"
                 f" {', '.join(served) or 'none'}. The task waits, nothing is lost. Give the tool"
@@ -86,11 +86,13 @@ class ToolActivities:
             value = await run_with_retries(tool, ctx)
             text = render_result(value, tool=tool.name)
         except ToolResultError as error:
-            return _failed(call, str(error))
+            return _failed(call, str(error))[0], "done"  # it ran; only its result is of no use
         except ToolArgumentsError as error:
             return _failed(call, str(error))
-        except TimeoutError:
-            return _timed_out(tool, call)
+        except ToolTimeoutError as error:
+            if tool.timeout_behavior == "raise_exception":
+                raise
+            return _failed(call, str(error))
         except Exception as error:  # noqa: BLE001  a tool's failure is a result for the model
             return _failed(call, await failure_text(tool, ctx, error, dialect))
         return await self._done(tool, call, text)
@@ -120,9 +122,18 @@ async def run_with_retries(tool: Tool, ctx: ToolContext[dict[str, Json]]) -> Any
     attempt = 1
     while True:
         try:
-            limit = tool.timeout_seconds or None
-            async with asyncio.timeout(limit):
+            async with asyncio.timeout(tool.timeout_seconds) as clock:
                 return await tool.run(ctx, ctx.arguments)
+        except TimeoutError as error:
+            if clock.expired():
+                ctx.cancel()
+                text = f"Tool '{tool.name}' timed out after {tool.timeout_seconds:g} seconds."
+                raise ToolTimeoutError(text) from error
+            if attempt >= tool.max_attempts or not tool.is_worth_repeating(error):
+                raise
+        except asyncio.CancelledError:
+            ctx.cancel()
+            raise
         except Exception as error:
             if attempt >= tool.max_attempts or not tool.is_worth_repeating(error):
                 raise
@@ -147,18 +158,11 @@ async def failure_text(
         return str(await text if inspect.isawaitable(text) else text)
     if dialect.tool_error == "fixed":
         return FIXED_ERROR
-    return f"Encountered error: {error or type(error).__name__}"
+    return f"Encountered error: {str(error) or type(error).__name__}"
 
 
 def _failed(call: ToolCall, text: str) -> tuple[Message, Any]:
     return Message(role="tool", call_id=call.id, content=text, is_error=True), "failed"
-
-
-def _timed_out(tool: Tool, call: ToolCall) -> tuple[Message, Any]:
-    text = f"Tool '{tool.name}' timed out after {tool.timeout_seconds:g} seconds."
-    if tool.policy().timeout_behavior == "raise_exception":
-        raise ToolTimeoutError(text)
-    return _failed(call, text)
 
 
 def idempotency_key(task: str, given: ToolInput, call: ToolCall) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from holdfast.agent_snapshot import AgentSnapshot
 from holdfast.errors import UserError
@@ -38,7 +38,7 @@ class Agent:
     instructions: str = ""
     model: str | Model | None = None
     tools: Sequence[Tool | Callable[..., Any]] = ()
-    model_settings: ModelSettings = ModelSettings()
+    model_settings: ModelSettings = field(default_factory=ModelSettings)
     worker: AgentWorker = field(default_factory=FunctionCallingAgentWorker)
 
     def __post_init__(self) -> None:
@@ -63,7 +63,12 @@ class Agent:
 
     def tool(self, name: str) -> Tool | None:
         """Return the tool of this name, or None."""
-        return next((t for t in self.tools if isinstance(t, Tool) and t.name == name), None)
+        return next((tool for tool in self.made_tools if tool.name == name), None)
+
+    @property
+    def made_tools(self) -> tuple[Tool, ...]:
+        """The tools, functions made into tools."""
+        return cast("tuple[Tool, ...]", tuple(self.tools))
 
     def snapshot(self, model: str) -> AgentSnapshot:
         """Describe this agent as data.
@@ -71,7 +76,7 @@ class Agent:
         Args:
             model: Name of the resolved model.
         """
-        tools = [tool for tool in self.tools if isinstance(tool, Tool)]
+        tools = self.made_tools
         kind = type(self.worker)
         return AgentSnapshot(
             name=self.name,

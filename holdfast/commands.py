@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Literal, get_args
+from typing import Literal, cast, get_args
 
 from pydantic import Field, ValidationError
 
@@ -73,6 +73,7 @@ def decode(name: str, payloads: Sequence[bytes]) -> Command | Refusal:
         return Refusal(reason=f"The command is not JSON: {str(cause)[:200]}")
     if not isinstance(data, dict):
         return Refusal(reason=f"A command is a JSON object, not {type(data).__name__}.")
+    data = cast("dict[str, Json]", data)
     identity = str(data.get("id", ""))[:200]
     verb = str(data.get("verb", ""))[:80]
     if verb not in VERBS:

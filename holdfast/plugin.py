@@ -70,7 +70,7 @@ class HoldfastPlugin(SimplePlugin):
             return dataclasses.replace(holdfast_converter(current), external_storage=storage)
 
         served = tuple(agents)
-        super().__init__(
+        super().__init__(  # pyright: ignore[reportUnknownMemberType]  temporalio's types
             "holdfast",
             data_converter=converter,
             workflows=[AgentTask, Session] if served else None,

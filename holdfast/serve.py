@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from temporalio.client import Client
 from temporalio.worker import Worker
@@ -115,11 +115,11 @@ def load_app(target: str, name: str | None = None) -> App:
 def _agents(found: object) -> tuple[Agent, ...]:
     if isinstance(found, Agent):
         return (found,)
-    values: Sequence[object] = ()
+    values: Iterable[object] = ()
     if isinstance(found, dict):
-        values = tuple(found.values())  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        values = cast("dict[str, object]", found).values()
     elif isinstance(found, list | tuple):
-        values = tuple(found)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        values = cast("Iterable[object]", found)
     return tuple(each for each in values if isinstance(each, Agent))
 
 

@@ -405,7 +405,7 @@ class OpenState(Value):
     calls: tuple[ToolCall, ...] = ()
     asked: str = ""
     state: dict[str, Json] = Field(default_factory=dict)
-    outcomes: dict[int, Outcome] = Field(default_factory=dict)
+    outcomes: dict[int, Outcome] = Field(default_factory=dict[int, Outcome])
     failure: Failure | None = None
     limit: Literal["", "allow", "finish"] = ""
 

@@ -260,14 +260,14 @@ class AgentTask:
         """Finalize or abandon: the archive first, then the session, then the end."""
         status = self.closing or "finished"
         if self.work is not None:
-            await asyncio.wait({self.work}, timeout=CANCEL_GRACE_SECONDS)
+            await workflow.wait([self.work], timeout=CANCEL_GRACE_SECONDS)
         self.ledger.note("closed", now=now(), text=self.why, body={"status": status})
         commit = status == "finished" and self.given.head.session is not None
         sent = CloseInput(
             status=status, at=self.ledger.s.transcript, commit=commit, failure=self._ending()
         )
         try:
-            await calls.close(self.ledger, sent)
+            await calls.close(sent)
         except ActivityError as error:
             self.closing = None
             self._park(calls.failure_of(error))
@@ -277,7 +277,7 @@ class AgentTask:
             self.requests.popleft().fail(sent.failure)
         self._answer_all(RunReply(n=self.ledger.s.steps))
         self.ledger.change(published=status)
-        workflow.upsert_search_attributes([HF_STATUS.value_set(status)])
+        _show(status)
 
     def _ending(self) -> Failure | None:
         if self.closing == "abandoned":
@@ -289,7 +289,7 @@ class AgentTask:
         status = self.ledger.status
         if self.closing is None and status != self.ledger.s.published:
             self.ledger.change(published=status)
-            workflow.upsert_search_attributes([HF_STATUS.value_set(status)])
+            _show(status)
 
     # ---- updates
 
@@ -336,8 +336,9 @@ class AgentTask:
         """Commit to the session, once, and close the task."""
         self.closing = "finished"
         await workflow.wait_condition(lambda: self.closed or self.closing is None)
-        if self.closing is None and self.ledger.failure is not None:
-            raise calls.refusal(self.ledger.failure)
+        failure = self.ledger.failure
+        if not self.closed and failure is not None:
+            raise calls.refusal(failure)
 
     @finalize_update.validator
     def _check_finalize(self) -> None:
@@ -369,8 +370,11 @@ class AgentTask:
         if reason:
             kind, text = "refused", reason
         self.ledger.note(kind, now=now(), by=by, text=text, body=body)
-        status = "refused" if reason else "applied"
-        self.ledger.receipt(Receipt(id=got.id, verb=got.verb, status=status, reason=reason))
+        self.ledger.receipt(
+            Receipt(
+                id=got.id, verb=got.verb, status="refused" if reason else "applied", reason=reason
+            )
+        )
         self._settle()
 
     def _obey(self, command: Command) -> str:
@@ -427,6 +431,11 @@ class AgentTask:
     def receipt_query(self, command_id: str) -> Receipt | None:
         """Show what became of a command."""
         return next((r for r in reversed(self.ledger.s.receipts) if r.id == command_id), None)
+
+
+def _show(status: str) -> None:
+    """Set the status by which lists find the task."""
+    workflow.upsert_search_attributes([HF_STATUS.value_set(status)])  # pyright: ignore[reportUnknownMemberType]  temporalio's types
 
 
 def now() -> float:

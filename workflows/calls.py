@@ -56,19 +56,20 @@ PATIENT = RetryPolicy(maximum_interval=timedelta(seconds=30))
 
 async def describe(ledger: Ledger) -> Described:
     """Ask the worker process for the agent's snapshot."""
-    return await workflow.execute_activity(
+    described: Described = await workflow.execute_activity(
         "describe",
         ledger.given.head,
         result_type=Described,
         start_to_close_timeout=QUICK,
         retry_policy=PATIENT,
     )
+    return described
 
 
 async def advance(ledger: Ledger) -> Advanced:
     """Run the open step up to its next call that needs the task."""
     described = ledger.s.described or Described(snapshot="")
-    return await workflow.execute_activity(
+    advanced: Advanced = await workflow.execute_activity(
         "step",
         ledger.advance_input(),
         result_type=Advanced,
@@ -79,20 +80,22 @@ async def advance(ledger: Ledger) -> Advanced:
         ),
         cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
     )
+    return advanced
 
 
 async def archive(ledger: Ledger) -> SegmentRef:
     """Move the ledger's entries to the archive."""
-    return await workflow.execute_activity(
+    segment: SegmentRef = await workflow.execute_activity(
         "archive",
         ledger.s.transcript,
         result_type=SegmentRef,
         start_to_close_timeout=QUICK,
         retry_policy=PATIENT,
     )
+    return segment
 
 
-async def close(ledger: Ledger, sent: CloseInput) -> None:
+async def close(sent: CloseInput) -> None:
     """Archive the whole task and commit its turn to the session."""
     await workflow.execute_activity(
         "close", sent, start_to_close_timeout=QUICK, retry_policy=PATIENT
@@ -133,7 +136,7 @@ async def _run_tool(ledger: Ledger, i: int) -> Failure | None:
 
 
 async def _tool(ledger: Ledger, i: int, policy: ToolPolicy) -> Outcome:
-    return await workflow.execute_activity(
+    outcome: Outcome = await workflow.execute_activity(
         "tool",
         ledger.tool_input(i),
         result_type=Outcome,
@@ -144,6 +147,7 @@ async def _tool(ledger: Ledger, i: int, policy: ToolPolicy) -> Outcome:
         ),
         cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
     )
+    return outcome
 
 
 def _may_have_happened(error: ActivityError, policy: ToolPolicy) -> bool:

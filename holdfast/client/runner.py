@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, cast
 
 from temporalio.client import Client
 
@@ -374,7 +374,9 @@ class AgentRunner:
                     task_id=found.id,
                     input=memo.get("input", ""),
                     agent=found.typed_search_attributes.get(HF_AGENT) or "",
-                    status=found.typed_search_attributes.get(HF_STATUS) or "running",  # pyright: ignore[reportArgumentType]
+                    status=cast(
+                        "TaskStatus", found.typed_search_attributes.get(HF_STATUS) or "running"
+                    ),
                     created=found.start_time.timestamp(),
                 ),
             )
@@ -464,7 +466,7 @@ class AgentRunner:
         if input is not None and step is not None:
             msg = "Cannot specify both `step` and `input`"
             raise InvalidArgumentError(msg)
-        if step is not None and not isinstance(step, TaskStep | str):
+        if not isinstance(cast("object", step), TaskStep | str | None):
             msg = f"step must be TaskStep: {type(step).__name__}"
             raise InvalidArgumentError(msg)
         text, stored = (None, None) if input is None else await self._input(input)
@@ -616,7 +618,7 @@ class AgentRunner:
 
     async def _input(self, text: str) -> tuple[str | None, Blob | None]:
         """Keep a small input as it is and store a large one."""
-        if not isinstance(text, str) or not text.strip():  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not isinstance(cast("object", text), str) or not text.strip():
             msg = f"The input must be a text that says something; it was {text!r}."
             raise InvalidArgumentError(msg)
         data = text.encode()

@@ -97,7 +97,7 @@ class TaskClient:
         )
         request = RunRequest(all=True)
         try:
-            reply = await self._client.execute_update_with_start_workflow(
+            reply = await self._client.execute_update_with_start_workflow(  # pyright: ignore[reportUnknownMemberType]  temporalio's types
                 "run", request, start_workflow_operation=start, id=_unique(), result_type=RunReply
             )
         except WorkflowAlreadyStartedError as error:
@@ -145,7 +145,7 @@ class TaskClient:
         """Send one update; None means that the task is on its way to a new run."""
         handle = self._client.get_workflow_handle(task_id)
         sending = asyncio.ensure_future(
-            handle.execute_update(name, args=list(args), id=request_id, result_type=kind)
+            handle.execute_update(name, args=list(args), id=request_id, result_type=kind)  # pyright: ignore[reportUnknownMemberType]  temporalio's types
         )
         try:
             done, _ = await asyncio.wait({sending}, timeout=PATIENCE_SECONDS)

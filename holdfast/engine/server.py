@@ -9,13 +9,21 @@ from holdfast.engine.command import DATABASE, find_cli
 from holdfast.engine.datadir import located, locked, prepare, write_json
 from holdfast.engine.health import wait_ready
 from holdfast.engine.launch import ServerRecord, read_record, start_server
-from holdfast.engine.process import commands_in, end_process, is_alive, start_time
+from holdfast.engine.process import (
+    STOP_SECONDS,
+    commands_in,
+    end_process,
+    is_alive,
+    start_time,
+)
 from holdfast.engine.serverinfo import ServerInfo
 
 __all__ = ["ServerInfo", "ensure_server", "find_cli", "find_server", "stop_server"]
 
 JOIN_SECONDS = 15.0
 """How long a server that is alive may stay silent before it counts as hung and is replaced."""
+
+HUNG_GRACE_SECONDS = 2.0
 
 
 async def ensure_server(data_dir: Path, *, keep: bool = False) -> ServerInfo:
@@ -69,10 +77,10 @@ async def stop_server(data_dir: Path) -> bool:
         return await stop_locked(directory)
 
 
-async def stop_locked(directory: Path) -> bool:
+async def stop_locked(directory: Path, *, grace: float = STOP_SECONDS) -> bool:
     """Do the work of `stop_server` for a caller that holds the lock."""
     record = read_record(directory) or _find_lost(directory)
-    stopped = record is not None and await end_process(record.pid, record.started)
+    stopped = record is not None and await end_process(record.pid, record.started, grace=grace)
     (directory / "server.json").unlink(missing_ok=True)
     return stopped
 
@@ -91,7 +99,7 @@ async def _join(directory: Path) -> ServerRecord | None:
     )
     if ready is not None:
         return record.model_copy(update={"version": ready.version})
-    await end_process(record.pid, record.started)
+    await end_process(record.pid, record.started, grace=HUNG_GRACE_SECONDS)
     return None
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.models.base import Model, ModelAnswer, ModelRequest, OutputSpec, ToolSpec
 from holdfast.models.items import from_response_items, to_response_items
-from holdfast.models.resolve import DEFAULT_MODEL, resolve_model
+from holdfast.models.resolve import DEFAULT_MODEL, close_models, resolve_model
 
 if TYPE_CHECKING:
     from holdfast.models.chat import ChatCompletionsModel
@@ -23,6 +23,7 @@ __all__ = [
     "OutputSpec",
     "ResponsesModel",
     "ToolSpec",
+    "close_models",
     "from_response_items",
     "resolve_model",
     "to_response_items",

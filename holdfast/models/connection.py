@@ -80,6 +80,12 @@ class Connection:
         except openai.OpenAIError as error:
             raise model_error(error, model=self.model, secret=key) from None
 
+    async def close(self) -> None:
+        """Close the client made for the running loop; one that was given stays open."""
+        made = self._made.pop(asyncio.get_running_loop(), None)
+        if made is not None:
+            await made[1].close()
+
     async def ask(
         self, create: Callable[..., Awaitable[Any]], body: dict[str, Json], settings: ModelSettings
     ) -> tuple[dict[str, Json], str | None]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from functools import lru_cache
+from collections.abc import Awaitable, Callable
 
 from holdfast.errors import InvalidArgumentError
 from holdfast.models.base import Model
 
 DEFAULT_MODEL = "gpt-5-mini"
+_MADE: dict[tuple[str, str], Model] = {}
 
 
 def resolve_model(model: str | Model | None) -> Model:
@@ -43,8 +44,24 @@ def resolve_model(model: str | Model | None) -> Model:
     return _make(api, name)
 
 
-@lru_cache(maxsize=256)
+async def close_models() -> None:
+    """Close the connections that the models made here hold for the running event loop.
+
+    For the end of a worker: a loop that ends with open connections leaks them.
+    """
+    for model in list(_MADE.values()):
+        close: Callable[[], Awaitable[None]] | None = getattr(model, "close", None)
+        if close is not None:
+            await close()
+
+
 def _make(kind: str, name: str) -> Model:
+    if (kind, name) not in _MADE:
+        _MADE[kind, name] = _new(kind, name)
+    return _MADE[kind, name]
+
+
+def _new(kind: str, name: str) -> Model:
     # Imported here: the package of the provider's client takes most of a second to load.
     if kind == "offline":
         from holdfast.models.offline import OfflineModel

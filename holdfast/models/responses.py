@@ -66,6 +66,10 @@ class ResponsesModel:
         )
         return read_answer(body, model=self._name, request_id=request_id)
 
+    async def close(self) -> None:
+        """Close the connections made for the running event loop; the next call opens new ones."""
+        await self._connection.close()
+
 
 def request_body(model: str, request: ModelRequest) -> dict[str, Json]:
     """Write the body of a Responses request; what is not set is not sent."""

@@ -53,6 +53,7 @@ class FakeApp:
         """Route the endpoints."""
         self.script = script
         self._gate = asyncio.Event()
+        self._is_stopping = False
         self.app = Starlette(
             routes=[
                 Route("/v1/responses", self._responses, methods=["POST"]),
@@ -69,6 +70,11 @@ class FakeApp:
         """Let go the requests held now. In the server's event loop only."""
         gate, self._gate = self._gate, asyncio.Event()
         gate.set()
+
+    def stop(self) -> None:
+        """Turn away the requests held now. In the server's event loop only."""
+        self._is_stopping = True
+        self.release()
 
     async def _responses(self, http: Request) -> Response:
         return await self._answer(http, "responses")
@@ -118,7 +124,7 @@ class FakeApp:
                 await asyncio.sleep(seconds)
             case Hang():
                 if not await self._hold(http):
-                    return Response(status_code=499)
+                    return _error(503, "The fake API was stopped.", request)
             case Cut():
                 answer = Answer(text="This answer will not arrive in one piece.")
                 return _CutResponse(_send(render(answer, request, self.script.next_id), request))
@@ -130,13 +136,13 @@ class FakeApp:
         return await self._serve(http, request, then)
 
     async def _hold(self, http: Request) -> bool:
-        """Wait for the release; False when the client went away before."""
+        """Wait for the release; False when client or server went away before."""
         gate = asyncio.ensure_future(self._gate.wait())
         gone = asyncio.ensure_future(_disconnected(http))
         self.script.hold(1)
         try:
             await asyncio.wait({gate, gone}, return_when=asyncio.FIRST_COMPLETED)
-            return gate.done()
+            return gate.done() and not self._is_stopping
         finally:
             gate.cancel()
             gone.cancel()

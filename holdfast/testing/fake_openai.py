@@ -250,7 +250,7 @@ class FakeOpenAI:
             self._running = ServerThread(self._script, self._port)
 
     def stop(self) -> None:
-        """Let held requests go and stop serving."""
+        """Turn held requests away (status 503) and stop serving."""
         running, self._running = self._running, None
         if running is not None:
             running.stop()

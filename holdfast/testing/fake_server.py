@@ -49,11 +49,10 @@ class ServerThread:
             self._loop.call_soon_threadsafe(self._fake.release)
 
     def stop(self) -> None:
-        """Let held requests go, stop serving and wait for the thread."""
-        if self._server is not None:
-            # Nobody waits for what is still open: a test that ended has its answers.
-            self._server.should_exit = self._server.force_exit = True
-        self.release()
+        """Turn held requests away, stop serving and wait for the thread."""
+        if self._loop is not None and self._fake is not None and self._server is not None:
+            self._loop.call_soon_threadsafe(self._fake.stop)
+            self._server.should_exit = True
         self._thread.join(_START_SECONDS)
         self._socket.close()
 
@@ -75,7 +74,14 @@ class _Server(uvicorn.Server):
 
     def __init__(self, fake: FakeApp, ready: threading.Event) -> None:
         config = uvicorn.Config(
-            fake.app, log_level="critical", lifespan="off", ws="none", http="h11", loop="asyncio"
+            fake.app,
+            log_level="critical",
+            lifespan="off",
+            ws="none",
+            http="h11",
+            loop="asyncio",
+            # A slow answer is not waited for: a test that ended has what it needs.
+            timeout_graceful_shutdown=1,
         )
         super().__init__(config)
         self._ready = ready

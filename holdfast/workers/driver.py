@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
@@ -36,7 +36,10 @@ async def advance(worker: AgentWorker, ctx: StepContext, opened: OpenStep) -> Ad
     step = opened.step.model_copy(update={"task_id": ctx.task_id})
     run = asyncio.create_task(worker.run_step(step, ctx))
     try:
-        await asyncio.wait({run, ctx.interrupted}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(
+            (run, cast("asyncio.Future[Any]", ctx.interrupted)),
+            return_when=asyncio.FIRST_COMPLETED,
+        )
         if run.done():
             output = run.result()
             return _paid(ctx, Advanced(result=_result(worker, ctx, opened, output)))

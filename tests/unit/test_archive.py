@@ -25,7 +25,7 @@ from holdfast.values import digest
 
 @pytest.fixture(params=["directory", "file url", "memory"])
 def archive(request: pytest.FixtureRequest, tmp_path: Path) -> Archive:
-    urls = {
+    urls: dict[str, str | Path] = {
         "directory": tmp_path / "an archive",
         "file url": (tmp_path / "an archive").as_uri(),
         "memory": f"memory://{uuid4()}",

@@ -19,7 +19,7 @@ Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]
 async def listening(handler: Handler) -> AsyncGenerator[str]:
     server = await asyncio.start_server(handler, "127.0.0.1", 0)
     try:
-        yield "127.0.0.1:{}".format(server.sockets[0].getsockname()[1])
+        yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
     finally:
         server.close()
 

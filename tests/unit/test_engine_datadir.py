@@ -33,7 +33,7 @@ def test_a_file_is_not_a_directory(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="needs a file system nobody can write")
 def test_a_directory_that_cannot_be_written_says_what_to_do() -> None:
-    with pytest.raises(ServerStartError, match="cannot be written.*data_dir=None"):
+    with pytest.raises(ServerStartError, match=r"cannot be written.*data_dir=None"):
         prepare(Path("/proc/self/holdfast"))
 
 

@@ -1,0 +1,398 @@
+"""The fake API, as the real client sees it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+
+from holdfast.messages import Usage
+from holdfast.testing import FakeOpenAI, FakeRequest, call, reply
+
+
+@pytest.fixture
+def api() -> Iterator[FakeOpenAI]:
+    with FakeOpenAI() as fake:
+        yield fake
+
+
+def say(text: str) -> list[Any]:
+    return [{"role": "user", "content": text}]
+
+
+TOOL: Any = {
+    "type": "function",
+    "name": "add",
+    "parameters": {"type": "object", "properties": {}},
+    "strict": False,
+}
+
+
+async def test_text_by_both_endpoints(api: FakeOpenAI) -> None:
+    api.reply("one")
+    api.reply("two")
+    async with api.client() as client:
+        first = await client.responses.create(model="m", input="hello")
+        second = await client.chat.completions.create(model="m", messages=say("hello"))
+    assert first.output_text == "one"
+    assert second.choices[0].message.content == "two"
+    assert [request.last_user for request in api.requests] == ["hello", "hello"]
+
+
+def test_serves_a_client_that_blocks_its_thread(api: FakeOpenAI) -> None:
+    api.reply("one")
+    with openai.OpenAI(base_url=api.base_url, api_key="k", max_retries=0) as client:
+        assert client.responses.create(model="m", input="hello").output_text == "one"
+
+
+async def test_call_ids_count_up_over_both_endpoints(api: FakeOpenAI) -> None:
+    api.calls([("add", {"a": 1}), ("add", {"a": 2})], text="Working")
+    api.call("add", '{"a": ')
+    async with api.client() as client:
+        first = await client.responses.create(model="m", input="x", tools=[TOOL])
+        second = await client.chat.completions.create(model="m", messages=say("x"))
+    calls = [item for item in first.output if item.type == "function_call"]
+    assert first.output_text == "Working"
+    assert [(each.call_id, each.arguments) for each in calls] == [
+        ("call_1", '{"a": 1}'),
+        ("call_2", '{"a": 2}'),
+    ]
+    chat = second.choices[0].message.tool_calls
+    assert chat is not None
+    assert chat[0].id == "call_3"
+    assert chat[0].type == "function"
+    assert chat[0].function.arguments == '{"a": '
+
+
+async def test_response_stream_gives_the_same_as_the_plain_answer(api: FakeOpenAI) -> None:
+    text = "A text that is long enough for several deltas."
+    api.call("add", {"number": 12345}, text=text, reasoning="Thinking")
+    async with (
+        api.client() as client,
+        client.responses.stream(model="m", input="x", tools=[TOOL]) as stream,
+    ):
+        events = [event async for event in stream]
+        final = await stream.get_final_response()
+    deltas = [event.delta for event in events if event.type == "response.output_text.delta"]
+    arguments = [
+        event.delta for event in events if event.type == "response.function_call_arguments.delta"
+    ]
+    assert len(deltas) > 1
+    assert "".join(deltas) == text
+    assert json.loads("".join(arguments)) == {"number": 12345}
+    assert [item.type for item in final.output] == ["reasoning", "message", "function_call"]
+    assert events[0].type == "response.created"
+    assert events[-1].type == "response.completed"
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+
+
+async def test_chat_stream_gives_the_same_as_the_plain_answer(api: FakeOpenAI) -> None:
+    text = "A text that is long enough for several chunks."
+    api.calls([("add", {"number": 12345}), ("add", {"number": 6})], text=text)
+    pieces: list[str] = []
+    arguments = ["", ""]
+    finish = usage = None
+    async with api.client() as client:
+        chunks = await client.chat.completions.create(
+            model="m", messages=say("x"), stream=True, stream_options={"include_usage": True}
+        )
+        async for chunk in chunks:
+            usage = chunk.usage or usage
+            for choice in chunk.choices:
+                pieces.append(choice.delta.content or "")
+                finish = choice.finish_reason or finish
+                for part in choice.delta.tool_calls or []:
+                    assert part.function is not None
+                    arguments[part.index] += part.function.arguments or ""
+    assert "".join(pieces) == text
+    assert [json.loads(each) for each in arguments] == [{"number": 12345}, {"number": 6}]
+    assert finish == "tool_calls"
+    assert usage is not None
+    assert usage.total_tokens > 0
+
+
+async def test_refusal_by_plain_answer_and_stream(api: FakeOpenAI) -> None:
+    for _ in range(3):
+        api.refuse("I cannot.")
+    async with api.client() as client:
+        chat = await client.chat.completions.create(model="m", messages=say("x"))
+        async with client.responses.stream(model="m", input="x") as stream:
+            kinds = [event.type async for event in stream]
+        chunks = await client.chat.completions.create(model="m", messages=say("x"), stream=True)
+        said = [
+            choice.delta.refusal or "" async for chunk in chunks for choice in chunk.choices
+        ]
+    assert chat.choices[0].message.refusal == "I cannot."
+    assert "response.refusal.delta" in kinds
+    assert "".join(said) == "I cannot."
+
+
+async def test_raw_body_is_sent_and_streamed_as_given(api: FakeOpenAI) -> None:
+    message = {"role": "assistant", "content": "raw text"}
+    choice = {"index": 0, "finish_reason": "stop", "message": message}
+    body = {"id": "x", "object": "chat.completion", "model": "m", "choices": [choice]}
+    api.raw(body)
+    api.raw(body)
+    async with api.client() as client:
+        plain = await client.chat.completions.create(model="m", messages=say("x"))
+        stream = await client.chat.completions.create(model="m", messages=say("x"), stream=True)
+        said = [choice.delta.content or "" async for chunk in stream for choice in chunk.choices]
+    assert plain.choices[0].message.content == "raw text"
+    assert "".join(said) == "raw text"
+
+
+async def test_usage_counts_the_body_or_is_given(api: FakeOpenAI) -> None:
+    api.reply("short")
+    api.reply("short", usage=Usage(input_tokens=1000, output_tokens=5, cached_tokens=900))
+    async with api.client() as client:
+        counted = (await client.responses.create(model="m", input="x" * 4000)).usage
+        given = (await client.responses.create(model="m", input="x")).usage
+    assert counted is not None
+    assert 1000 <= counted.input_tokens < 1050
+    assert given is not None
+    assert (given.input_tokens, given.input_tokens_details.cached_tokens) == (1000, 900)
+
+
+async def test_failure_carries_status_code_and_headers(api: FakeOpenAI) -> None:
+    api.fail(429, message="Slow down", retry_after=2.5, code="rate_limit_exceeded")
+    async with api.client() as client:
+        with pytest.raises(openai.RateLimitError, match="Slow down") as caught:
+            await client.responses.create(model="m", input="x")
+    assert caught.value.code == "rate_limit_exceeded"
+    assert caught.value.response.headers["retry-after"] == "2.5"
+    assert caught.value.request_id == "req_1"
+
+
+async def test_slow_answer_comes(api: FakeOpenAI) -> None:
+    api.slow(0.01, then="late")
+    api.slow(0.01)
+    api.reply("next")
+    async with api.client() as client:
+        first = await client.responses.create(model="m", input="x")
+        second = await client.responses.create(model="m", input="x")
+    assert (first.output_text, second.output_text) == ("late", "next")
+
+
+async def test_held_request_is_answered_after_release(api: FakeOpenAI) -> None:
+    api.hang(then="released")
+    async with api.client() as client:
+        asked = asyncio.create_task(client.responses.create(model="m", input="x"))
+        await api.until_held()
+        assert not asked.done()
+        api.release()
+        assert (await asked).output_text == "released"
+    assert api.held == 0
+
+
+async def test_held_request_whose_client_goes_away_uses_no_reply(api: FakeOpenAI) -> None:
+    api.hang()
+    api.reply("for the second attempt")
+    async with api.client() as client:
+        asked = asyncio.create_task(client.responses.create(model="m", input="x"))
+        await api.until_held()
+        asked.cancel()
+        await api.until_held(0)
+        answer = await client.responses.create(model="m", input="x")
+    assert answer.output_text == "for the second attempt"
+
+
+async def test_stopping_turns_held_requests_away() -> None:
+    async with FakeOpenAI() as api:
+        api.hang()
+        client = api.client()
+        asked = asyncio.create_task(client.responses.create(model="m", input="x"))
+        await api.until_held()
+    async with client:
+        with pytest.raises(openai.InternalServerError, match="stopped"):
+            await asked
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+async def test_cut_connection_is_noticed(api: FakeOpenAI, is_stream: bool) -> None:
+    api.cut()
+    async with api.client() as client:
+        with pytest.raises(openai.APIConnectionError):
+            if is_stream:
+                async with client.responses.stream(model="m", input="x") as stream:
+                    await stream.until_done()
+            else:
+                await client.responses.create(model="m", input="x")
+
+
+async def test_malformed_body_is_not_json(api: FakeOpenAI) -> None:
+    api.malformed()
+    async with api.client() as client:
+        raw = await client.responses.with_raw_response.create(model="m", input="x")
+    assert raw.status_code == 200
+    with pytest.raises(ValueError, match="Expecting value"):
+        json.loads(raw.text)
+
+
+async def test_exhausted_script_is_told_recorded_and_fails_the_test() -> None:
+    api = FakeOpenAI()
+    with pytest.raises(AssertionError, match="request 1 to /v1/responses: the script was exha"):
+        async with api:
+            async with api.client() as client:
+                with pytest.raises(openai.InternalServerError, match="exhausted"):
+                    await client.responses.create(model="m", input="x")
+            assert len(api.requests) == 1
+
+
+async def test_exhausted_script_is_not_asked_again_by_a_client_with_retries() -> None:
+    async with FakeOpenAI(strict=False) as api, api.client(max_retries=5) as client:
+        with pytest.raises(openai.InternalServerError):
+            await client.responses.create(model="m", input="x")
+        assert len(api.requests) == 1
+
+
+def test_unused_replies_fail_the_test() -> None:
+    with pytest.raises(AssertionError, match="1 replies of the script were not used"):  # noqa: SIM117
+        with FakeOpenAI() as api:
+            api.reply("never asked for")
+
+
+def test_error_of_the_test_itself_is_not_covered() -> None:
+    with pytest.raises(KeyError), FakeOpenAI() as api:
+        api.reply("never asked for")
+        raise KeyError
+
+
+async def test_tasks_at_once_get_the_replies_that_match(api: FakeOpenAI) -> None:
+    names = [f"task-{number}" for number in range(8)]
+    for name in reversed(names):
+        api.reply(f"done {name}", match=f'say "{name}"')
+    async with api.client() as client:
+        answers = await asyncio.gather(
+            *(client.responses.create(model="m", input=f'say "{name}"') for name in names)
+        )
+    assert [answer.output_text for answer in answers] == [f"done {name}" for name in names]
+
+
+async def test_rules_go_before_the_script(api: FakeOpenAI) -> None:
+    api.reply("scripted")
+    api.when(lambda request: "sum" in request.last_user, "three", times=1)
+    async with api.client() as client:
+        inputs = ("hello", "a sum")
+        texts = [
+            (await client.responses.create(model="m", input=each)).output_text
+            for each in reversed(inputs)
+        ]
+    assert texts == ["three", "scripted"]
+
+
+async def test_responder_answers_from_the_request() -> None:
+    def respond(request: FakeRequest) -> Any:
+        if request.results:
+            return reply(f"got {request.results}")
+        return call("add", {"asked": request.last_user}) if request.tools else None
+
+    async with FakeOpenAI(respond) as api, api.client() as client:
+        first: Any = await client.responses.create(model="m", input="x", tools=[TOOL])
+        history = [
+            *say("x"),
+            first.output[0].to_dict(),
+            {"type": "function_call_output", "call_id": "call_1", "output": "7"},
+        ]
+        second = await client.responses.create(model="m", input=history, tools=[TOOL])
+        assert second.output_text == "got {'call_1': '7'}"
+        assert api.requests[0].tool_names == ("add",)
+
+
+async def test_both_endpoints_are_seen_in_one_form(api: FakeOpenAI) -> None:
+    api.reply("a")
+    api.reply("b")
+    call_part: Any = {"id": "c", "type": "function", "function": {"name": "add", "arguments": "{}"}}
+    chat: Any = [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": [{"type": "text", "text": "go"}]},
+        {"role": "assistant", "content": None, "tool_calls": [call_part]},
+        {"role": "tool", "tool_call_id": "c", "content": "7"},
+    ]
+    items: Any = [
+        {"role": "user", "content": [{"type": "input_text", "text": "go"}]},
+        {"type": "function_call", "call_id": "c", "name": "add", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c", "output": "7"},
+    ]
+    parameters = TOOL["parameters"]
+    tool: Any = {"type": "function", "function": {"name": "add", "parameters": parameters}}
+    async with api.client() as client:
+        await client.chat.completions.create(model="m", messages=chat, tools=[tool])
+        await client.responses.create(
+            model="m", input=items, instructions="Be brief.", tools=[TOOL]
+        )
+    first, second = api.requests
+    assert first.messages == second.messages
+    assert first.tools == second.tools
+    assert first.instructions == second.instructions == "Be brief."
+    assert first.headers["authorization"] == second.headers["authorization"] == "[redacted]"
+    assert "fake-key" not in repr(api.requests)
+
+
+async def test_models_are_listed(api: FakeOpenAI) -> None:
+    async with api.client() as client:
+        assert [model.id async for model in client.models.list()] == ["fake-model"]
+
+
+async def test_reset_forgets_everything(api: FakeOpenAI) -> None:
+    api.reply("a")
+    api.reply("unused")
+    async with api.client() as client:
+        await client.responses.create(model="m", input="x")
+    api.reset()
+    assert api.requests == []
+    api.assert_done()
+
+
+def test_not_served_says_so() -> None:
+    with pytest.raises(RuntimeError, match="with FakeOpenAI"):
+        _ = FakeOpenAI().base_url
+
+
+def test_a_wait_that_fails_says_what_was_there(api: FakeOpenAI) -> None:
+    with pytest.raises(TimeoutError, match="2 requests; the fake API got 0 requests"):
+        api.wait_requests(2, timeout=0)
+
+
+def http(url: str, body: object = None) -> Any:
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(url, data, {"authorization": "Bearer k"})
+    with urllib.request.urlopen(request) as answer:
+        return json.loads(answer.read())
+
+
+def test_serves_from_a_process_of_its_own(tmp_path: Path) -> None:
+    script = tmp_path / "script.json"
+    script.write_text('["first", {"kind": "answer", "calls": [{"name": "add"}]}]')
+    command = [sys.executable, "-m", "holdfast.testing.fake_openai", "--script", str(script)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            started = json.loads(process.stdout.readline())
+            root = started["base_url"].removesuffix("/v1")
+            assert root.endswith(f":{started['port']}")
+            assert started["pid"] == process.pid
+            body = {"model": "m", "input": "hello"}
+            texts = [http(f"{root}/v1/responses", body)["output"][0] for _ in range(2)]
+            assert texts[0]["content"][0]["text"] == "first"
+            assert texts[1]["call_id"] == "call_1"
+            assert http(f"{root}/_fake/script", ["third"]) == {"left": 1}
+            seen = http(f"{root}/_fake/calls")
+            assert [each["body"] for each in seen["requests"]] == [body, body]
+            assert seen["requests"][0]["headers"]["authorization"] == "[redacted]"
+            assert (seen["left"], seen["held"], seen["problems"]) == (1, 0, [])
+            http(f"{root}/_fake/release", {})
+            http(f"{root}/_fake/reset", {})
+            assert http(f"{root}/_fake/calls")["left"] == 0
+            with pytest.raises(urllib.error.HTTPError, match="400"):
+                http(f"{root}/_fake/script", [{"kind": "nonsense"}])
+        finally:
+            process.terminate()
