@@ -37,10 +37,9 @@ class ClosingActivities:
         self._source = source
 
     @activity.defn(name="archive")
-    async def archive(self, at: ChainRef) -> SegmentRef:
+    async def archive(self) -> SegmentRef:
         """Store the ledger entries that are not archived yet."""
         with typed_failures():
-            del at
             _, entries = await self._source.entries()
             return await write_segment(self._source.archive, entries)
 

@@ -13,7 +13,7 @@ from holdfast.activities.cache import Cache, TaskMemory
 from holdfast.archive import Archive
 from holdfast.chain import ChainRef, extend
 from holdfast.errors import DigestMismatchError
-from holdfast.messages import Blob, Message, ToolCall
+from holdfast.messages import Blob, Content, Message, ToolCall, clean
 from holdfast.segments import read_segment
 from holdfast.steps import Task
 from holdfast.values import Json, canonical, digest
@@ -27,6 +27,7 @@ from holdfast.wire import (
     ToolInput,
     View,
     ViewRequest,
+    usual_step,
 )
 
 INLINE_BYTES = 16 * 1024
@@ -104,7 +105,7 @@ class Source:
 
     async def opened(self, given: AdvanceInput) -> OpenStep:
         """Return the open step, with its input resolved."""
-        opened = given.open
+        opened = given.open or (None if given.digest else usual_step(given.n))
         if opened is None:
             opened = (await self._view(ViewRequest(open=True))).open
             if opened is None or digest(canonical(opened.wire())) != given.digest:
@@ -172,6 +173,10 @@ class Source:
             return message
         return message.model_copy(update={"content": await self.text(message.content)})
 
+    async def content(self, content: Content) -> Content:
+        """Read a content that is in the archive."""
+        return await self.text(content) if isinstance(content, Blob) else content
+
     async def text(self, blob: Blob) -> str:
         """Read a text of the archive."""
         text = self.cache.text(blob)
@@ -182,13 +187,18 @@ class Source:
 
     async def offload(self, message: Message) -> Message:
         """Move a large text content to the archive."""
-        if not isinstance(message.content, str) or len(message.content) <= INLINE_BYTES // 4:
+        if not isinstance(message.content, str):
             return message
-        blob = await self.store(message.content)
-        return message if blob is None else message.model_copy(update={"content": blob})
+        text = clean(message.content)
+        content = await self.store(text) or text
+        if content == message.content:
+            return message
+        return message.model_copy(update={"content": content})
 
     async def store(self, text: str, *, is_json: bool = False) -> Blob | None:
         """Store a text if it is too large for history."""
+        if len(text) <= INLINE_BYTES // 4:  # four bytes a character is the most
+            return None
         data = text.encode("utf-8", "surrogatepass")
         if len(data) <= INLINE_BYTES:
             return None

@@ -113,7 +113,7 @@ class StepActivities:
                 update={"answer": answer.model_copy(update={"message": message})}
             )
         outcomes = [
-            o.model_copy(update={"message": await self._source.resolve(o.message)})
+            o.model_copy(update={"content": await self._source.content(o.content)})
             for o in entry.outcomes
         ]
         return entry.model_copy(update={"outcomes": tuple(outcomes)})
@@ -124,7 +124,10 @@ class StepActivities:
         changes: dict[str, object] = {}
         if advanced.answer is not None:
             message = await source.offload(advanced.answer.message)
-            changes["answer"] = advanced.answer.model_copy(update={"message": message})
+            usage = advanced.answer.usage.model_copy(update={"requests": 0})  # the ledger counts
+            changes["answer"] = advanced.answer.model_copy(
+                update={"message": message, "usage": usage}
+            )
         if advanced.result is not None:
             changes["result"] = await self._compact_result(advanced.result)
         return advanced.model_copy(update=changes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import itertools
 from typing import Any
 
 from temporalio import activity
@@ -15,7 +16,7 @@ from holdfast.activities.heartbeat import heartbeats
 from holdfast.activities.registry import Registry
 from holdfast.activities.source import Source, task_id
 from holdfast.errors import ToolTimeoutError
-from holdfast.messages import Message, ToolCall
+from holdfast.messages import ToolCall, clean
 from holdfast.tool_context import ToolContext
 from holdfast.tools import Tool, ToolArgumentsError, ToolResultError, render_result
 from holdfast.values import Json, canonical, digest
@@ -69,48 +70,44 @@ class ToolActivities:
             state=merge_patch.plain(state),
             heartbeat=activity.heartbeat,
         )
-        message, status = await self._outcome(tool, ctx, call, head.dialect)
-        memory = self._source.memory()
-        memory.results[given.n, given.i] = message
-        return Outcome(
-            message=message,
-            patch=merge_patch.diff(state, ctx.state) if status == "done" else {},
-            status=status,
-            attempts=activity.info().attempt,
+        outcome = await self._outcome(tool, ctx, head.dialect)
+        self._source.memory().results[given.n, given.i] = outcome.message(call)
+        done = outcome.status == "done"
+        return outcome.model_copy(
+            update={
+                "patch": merge_patch.diff(state, ctx.state) if done else {},
+                "attempts": activity.info().attempt,
+            }
         )
 
     async def _outcome(
-        self, tool: Tool, ctx: ToolContext[dict[str, Json]], call: ToolCall, dialect: Dialect
-    ) -> tuple[Message, Any]:
+        self, tool: Tool, ctx: ToolContext[dict[str, Json]], dialect: Dialect
+    ) -> Outcome:
         try:
-            value = await run_with_retries(tool, ctx)
-            text = render_result(value, tool=tool.name)
-        except ToolResultError as error:
-            return _failed(call, str(error))[0], "done"  # it ran; only its result is of no use
+            text = render_result(await run_with_retries(tool, ctx), tool=tool.name)
+        except ToolResultError as error:  # it ran; only its result is of no use
+            return Outcome(content=str(error), is_error=True)
         except ToolArgumentsError as error:
-            return _failed(call, str(error))
+            return _failed(str(error))
         except ToolTimeoutError as error:
             if tool.timeout_behavior == "raise_exception":
                 raise
-            return _failed(call, str(error))
+            return _failed(str(error))
         except Exception as error:  # noqa: BLE001  a tool's failure is a result for the model
-            return _failed(call, await failure_text(tool, ctx, error, dialect))
-        return await self._done(tool, call, text)
+            return _failed(await failure_text(tool, ctx, error, dialect))
+        return await self._done(tool, text)
 
-    async def _done(self, tool: Tool, call: ToolCall, text: str) -> tuple[Message, Any]:
-        size = len(text.encode("utf-8", "surrogatepass"))
-        if size > tool.max_output_bytes:
-            blob = await self._source.store(text)
-            kept = f" The whole result is in the archive as {blob.sha256}." if blob else ""
-            message, _ = _failed(
-                call,
-                f"Tool {tool.name!r} ran, but its result of {size} bytes is over the limit of"
-                f" {tool.max_output_bytes} bytes and was left out here.{kept} Do not repeat the"
-                " call as it is; ask for less.",
-            )
-            return message, "done"
-        message = Message(role="tool", call_id=call.id, content=text)
-        return await self._source.offload(message), "done"
+    async def _done(self, tool: Tool, text: str) -> Outcome:
+        text = clean(text)
+        blob = await self._source.store(text)
+        if blob is None or blob.size <= tool.max_output_bytes:
+            return Outcome(content=blob or text)
+        return Outcome(
+            content=f"Tool {tool.name!r} ran, but its result of {blob.size} bytes is over the limit"
+            f" of {tool.max_output_bytes} bytes and was left out here. The whole result is in the"
+            f" archive as {blob.sha256}. Do not repeat the call as it is; ask for less.",
+            is_error=True,
+        )
 
 
 async def run_with_retries(tool: Tool, ctx: ToolContext[dict[str, Json]]) -> Any:
@@ -118,27 +115,36 @@ async def run_with_retries(tool: Tool, ctx: ToolContext[dict[str, Json]]) -> Any
 
     The waits double from one second. They are inside the activity because Temporal's own retries
     cannot tell such an error from a lost worker, after which some tools must not be repeated.
+
+    Raises:
+        ToolTimeoutError: It ran longer than it may.
+        Exception: Whatever the tool raised last.
     """
-    attempt = 1
-    while True:
+    for attempt in itertools.count(1):
         try:
-            async with asyncio.timeout(tool.timeout_seconds) as clock:
-                return await tool.run(ctx, ctx.arguments)
-        except TimeoutError as error:
-            if clock.expired():
-                ctx.cancel()
-                text = f"Tool '{tool.name}' timed out after {tool.timeout_seconds:g} seconds."
-                raise ToolTimeoutError(text) from error
-            if attempt >= tool.max_attempts or not tool.is_worth_repeating(error):
-                raise
-        except asyncio.CancelledError:
-            ctx.cancel()
-            raise
+            return await run_once(tool, ctx)
         except Exception as error:
             if attempt >= tool.max_attempts or not tool.is_worth_repeating(error):
                 raise
         await asyncio.sleep(min(2.0 ** (attempt - 1), 60.0))
-        attempt += 1
+    return None
+
+
+async def run_once(tool: Tool, ctx: ToolContext[dict[str, Json]]) -> Any:
+    """Run a tool within its time; one that is cut off is told by `ctx.is_cancelled`."""
+    clock = asyncio.timeout(tool.timeout_seconds)
+    try:
+        async with clock:
+            return await tool.run(ctx, ctx.arguments)
+    except asyncio.CancelledError:
+        ctx.cancel()
+        raise
+    except TimeoutError as error:
+        if not clock.expired():  # the tool's own
+            raise
+        ctx.cancel()
+        text = f"Tool '{tool.name}' timed out after {tool.timeout_seconds:g} seconds."
+        raise ToolTimeoutError(text) from error
 
 
 async def failure_text(
@@ -161,8 +167,8 @@ async def failure_text(
     return f"Encountered error: {str(error) or type(error).__name__}"
 
 
-def _failed(call: ToolCall, text: str) -> tuple[Message, Any]:
-    return Message(role="tool", call_id=call.id, content=text, is_error=True), "failed"
+def _failed(text: str) -> Outcome:
+    return Outcome(content=clean(text), is_error=True, status="failed")
 
 
 def idempotency_key(task: str, given: ToolInput, call: ToolCall) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from holdfast.values import Value, canonical
 
@@ -25,8 +26,11 @@ def extend(digest: str, values: Iterable[Value]) -> str:
     return digest
 
 
-class ChainRef(Value):
-    """Names a list of values by its length and the digest of its chain."""
+class ChainRef(NamedTuple):
+    """Names a list of values by its length and the digest of its chain.
+
+    A tuple, because it is in the input of every activity.
+    """
 
     length: int = 0
     digest: str = EMPTY

@@ -35,6 +35,7 @@ from holdfast.wire import (
     StepResult,
     TaskInput,
     ToolInput,
+    usual_step,
 )
 
 INLINE_BYTES = 512
@@ -189,14 +190,16 @@ class Ledger:
     def advance_input(self) -> AdvanceInput:
         """Say to the step activity what is next."""
         current = self._open()
-        size = len(canonical(current.open.wire()))
+        usual = current.open == usual_step(current.n)
+        data = canonical(current.open.wire())
+        small = len(data) <= INLINE_BYTES
         journal = ChainRef(length=len(current.journal), digest=current.chain)
         return AdvanceInput(
             n=current.n,
             at=self.s.transcript,
             journal=journal,
-            open=current.open if size <= INLINE_BYTES else None,
-            digest="" if size <= INLINE_BYTES else digest(canonical(current.open.wire())),
+            open=current.open if small and not usual else None,
+            digest="" if small else digest(data),
             limit=self._limit(current),
         )
 
@@ -261,7 +264,8 @@ class Ledger:
             msg = "a step is finished only after its result is known"
             raise RuntimeError(msg)
         outcomes = tuple(current.outcomes[i] for i in range(len(current.calls)))
-        adds = (*resolve_adds(result, current), *(o.message for o in outcomes))
+        said = (o.message(call) for call, o in zip(current.calls, outcomes, strict=True))
+        adds = (*resolve_adds(result, current), *said)
         state, conflicts = merge_patch.merge(current.state, [o.patch for o in outcomes])
         patch = merge_patch.diff(self.s.extra_state, state)
         transcript = ChainRef(
@@ -279,7 +283,7 @@ class Ledger:
             next=steps,
             adds=adds,
             calls=current.calls,
-            outcomes=tuple(o.model_copy(update={"message": SAID_IN_ADDS}) for o in outcomes),
+            outcomes=tuple(o.model_copy(update={"content": ""}) for o in outcomes),
             journal=_without_adds(result, current),
             usage=_usage(current.journal),
             patch=patch,
@@ -385,7 +389,8 @@ def _resolve(add: Message | str, current: OpenState) -> Message:
         return Message(role="user", content=opened.stored or opened.step.input or "")
     entry, call = _place(add)
     if call is not None:
-        return current.journal[entry].outcomes[call].message
+        found = current.journal[entry]
+        return found.outcomes[call].message(found.calls[call])
     return _answer(current.journal[entry]).message
 
 
@@ -425,7 +430,7 @@ def _without_adds(result: StepResult, current: OpenState) -> tuple[JournalEntry,
         entry = journal[at]
         if call is not None:
             outcomes = list(entry.outcomes)
-            outcomes[call] = outcomes[call].model_copy(update={"message": SAID_IN_ADDS})
+            outcomes[call] = outcomes[call].model_copy(update={"content": ""})
             journal[at] = entry.model_copy(update={"outcomes": tuple(outcomes)})
         elif entry.answer is not None:
             answer = entry.answer.model_copy(update={"message": SAID_IN_ADDS})

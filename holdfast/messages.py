@@ -87,6 +87,11 @@ class Message(Value):
                 return "".join(part.text for part in parts if isinstance(part, TextPart))
 
 
+def clean(text: str) -> str:
+    """Replace lone surrogates, which no UTF-8 encoder and so no history accepts."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
 def user(text: str) -> Message:
     """Make a user message."""
     return Message(role="user", content=text)

@@ -104,5 +104,5 @@ def step_view(ledger: Ledger, n: int) -> StepView:
     if current is None or current.n != n:
         return StepView(segments=ledger.s.segments)
     unknown = [i for i, o in sorted(current.outcomes.items()) if o.status == "unknown"]
-    texts = [f"{current.calls[i].name}: {current.outcomes[i].message.text}" for i in unknown]
+    texts = [f"{current.calls[i].name}: {current.outcomes[i].content}" for i in unknown]
     return StepView(waiting_for=tuple(texts), step=current.open.step)

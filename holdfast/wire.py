@@ -10,7 +10,7 @@ from typing import Literal
 from pydantic import Field
 
 from holdfast.chain import ChainRef
-from holdfast.messages import Blob, Message, ToolCall, Usage
+from holdfast.messages import Blob, Content, Message, ToolCall, Usage
 from holdfast.models.base import ModelAnswer
 from holdfast.settings import Budget, ModelSettings
 from holdfast.steps import TaskStatus, TaskStep
@@ -146,6 +146,11 @@ class OpenStep(Value):
     stored: Blob | None = None
 
 
+def usual_step(n: int) -> OpenStep:
+    """Return the step that needs no words: it only goes on."""
+    return OpenStep(step=TaskStep(step_id=f"s{n}"))
+
+
 class AdvanceInput(Value):
     """Input of the step activity: constant size, whatever came before.
 
@@ -153,7 +158,8 @@ class AdvanceInput(Value):
         n: Ordinal of the step, from 1.
         at: The transcript before the step.
         journal: The step's answered calls.
-        open: What the AgentWorker reads, when small.
+        open: What the AgentWorker reads, when small; None with no digest is the usual step: the
+            one numbered like its ordinal, without input or state.
         digest: Its digest, when it is too large to be sent: the activity asks the task for it.
         limit: What to do when the worker wants one more model call: "" make it, "stop" report the
             limit, "finish" make it without tools and take its answer as the last.
@@ -171,16 +177,22 @@ class Outcome(Value):
     """What became of one tool call.
 
     Attributes:
-        message: The tool message for the model.
+        content: What the model is told; text, or where the archive keeps it.
+        is_error: Whether that tells of a failure.
         patch: Change of the task's extra_state, a merge patch.
         status: "unknown" when the worker was lost inside the call.
         attempts: How often the call was started.
     """
 
-    message: Message
+    content: Content = ""
+    is_error: bool = False
     patch: dict[str, Json] = Field(default_factory=dict)
     status: Literal["done", "failed", "unknown"] = "done"
     attempts: int = 1
+
+    def message(self, call: ToolCall) -> Message:
+        """Return the message that tells the model."""
+        return Message(role="tool", call_id=call.id, content=self.content, is_error=self.is_error)
 
 
 class JournalEntry(Value):
@@ -200,7 +212,7 @@ class JournalEntry(Value):
 
 
 class StepResult(Value):
-    """What the AgentWorker's step gave.
+    """What the AgentWorker's step gave. The defaults are the usual step of function calling.
 
     Attributes:
         output: JSON data.
@@ -216,11 +228,11 @@ class StepResult(Value):
     """
 
     output: Json = None
-    echo: bool = False
+    echo: bool = True
     stored: Blob | None = None
-    adds: tuple[Message | str, ...] = ()
-    calls: tuple[ToolCall, ...] | str = ()
-    next: tuple[TaskStep, ...] = ()
+    adds: tuple[Message | str, ...] = ("j0",)
+    calls: tuple[ToolCall, ...] | str = "j0"
+    next: tuple[TaskStep, ...] = (TaskStep(),)
     last: bool = False
     patch: dict[str, Json] = Field(default_factory=dict)
 
@@ -229,7 +241,7 @@ class Advanced(Value):
     """Result of the step activity.
 
     Attributes:
-        request: Digest of the model call that was made, when the step is not over.
+        request: Digest of the model call that was made; left out when the step is over.
         answer: Its answer; None when no call was made.
         result: The step's result, when the step is over.
         calls: Tool calls that the step waits for in its middle.
@@ -260,8 +272,8 @@ class ToolInput(Value):
     """
 
     n: int
-    i: int
-    digest: str
+    i: int = 0
+    digest: str = ""
     state: dict[str, Json] = Field(default_factory=dict)
     big: bool = False
     call: ToolCall | None = None

@@ -248,7 +248,7 @@ class AgentTask:
         self._answer_all(RunReply(status="moved"))
         while self.ledger.entries or not workflow.all_handlers_finished():
             if self.ledger.entries:  # a signal may add one while the others are archived
-                self.ledger.archived(await calls.archive(self.ledger))
+                self.ledger.archived(await calls.archive())
             await workflow.wait_condition(workflow.all_handlers_finished)
         if self.closing is not None:
             return

@@ -83,11 +83,10 @@ async def advance(ledger: Ledger) -> Advanced:
     return advanced
 
 
-async def archive(ledger: Ledger) -> SegmentRef:
+async def archive() -> SegmentRef:
     """Move the ledger's entries to the archive."""
     segment: SegmentRef = await workflow.execute_activity(
         "archive",
-        ledger.s.transcript,
         result_type=SegmentRef,
         start_to_close_timeout=QUICK,
         retry_policy=PATIENT,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.messages import Message, ToolCall
+from holdfast.messages import ToolCall
 from holdfast.wire import Outcome
 
 
@@ -10,8 +10,7 @@ def unknown_tool(call: ToolCall, known: list[str]) -> Outcome:
     """Tell the model that it called a tool that does not exist."""
     names = ", ".join(sorted(known)) or "none"
     text = f"Tool with name {call.name} not found, please double check. Tools: {names}."
-    message = Message(role="tool", call_id=call.id, content=text, is_error=True)
-    return Outcome(message=message, status="failed", attempts=0)
+    return Outcome(content=text, is_error=True, status="failed", attempts=0)
 
 
 def lost_call(call: ToolCall) -> Outcome:
@@ -20,5 +19,4 @@ def lost_call(call: ToolCall) -> Outcome:
         f"The worker was lost while tool {call.name!r} ran. It is not known whether it took effect,"
         " and it must not be repeated blindly."
     )
-    message = Message(role="tool", call_id=call.id, content=text, is_error=True)
-    return Outcome(message=message, status="unknown")
+    return Outcome(content=text, is_error=True, status="unknown")

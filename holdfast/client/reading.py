@@ -196,7 +196,7 @@ class Reader:
         ]
         outputs: list[ToolOutput] = []
         for call, outcome in pairs:
-            message = adds.get(call.id, outcome.message)
+            message = adds.get(call.id, outcome.message(call))
             outputs.append(
                 ToolOutput(
                     tool_name=call.name,

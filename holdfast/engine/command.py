@@ -23,7 +23,7 @@ DYNAMIC_CONFIG = {
     # protection from clocks that differ between hosts. Here is one host: 13 ms.
     "history.timerProcessorMaxTimeShift": '"10ms"',
     "history.timerProcessorMaxPollRPS": "1000",
-    # Lists and the inbox read visibility, which is limited to 10 reads a second by default.
+    # Lists and the inbox read visibility: 300 reads at once take 0.1 s instead of 3.6 s.
     "frontend.namespaceRPS.visibility": "2000",
     "frontend.namespaceBurstRatio.visibility": "2",
 }
@@ -35,8 +35,8 @@ SQLITE_PRAGMAS = {
     # An acknowledged write is in the write-ahead log before the answer leaves, and the operating
     # system keeps it when the server is killed. Half the latency of the default journal.
     "journal_mode": "wal",
-    # `full` would also survive a power cut in the last seconds, for twice the latency; with
-    # `normal` a power cut may cost the last transactions, and never the file.
+    # `full` would also keep the last transactions through a power cut, for half as much latency
+    # again; with `normal` a power cut may cost those, and never the file.
     "synchronous": "normal",
 }
 

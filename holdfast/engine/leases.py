@@ -70,7 +70,7 @@ async def release_lease(lease: Lease) -> bool:
         if live_leases(directory):
             return False
         record = read_record(directory)
-        if record is None or record.keep:
+        if record is not None and record.keep:
             return False
         return await stop_locked(directory, grace=RELEASE_GRACE_SECONDS)
 

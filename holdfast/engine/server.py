@@ -79,7 +79,7 @@ async def stop_server(data_dir: Path) -> bool:
 
 async def stop_locked(directory: Path, *, grace: float = STOP_SECONDS) -> bool:
     """Do the work of `stop_server` for a caller that holds the lock."""
-    record = read_record(directory) or _find_lost(directory)
+    record = _find_living(directory)
     stopped = record is not None and await end_process(record.pid, record.started, grace=grace)
     (directory / "server.json").unlink(missing_ok=True)
     return stopped
@@ -87,9 +87,7 @@ async def stop_locked(directory: Path, *, grace: float = STOP_SECONDS) -> bool:
 
 async def _join(directory: Path) -> ServerRecord | None:
     """Return the running server once it answers; end one that is alive but hangs."""
-    record = read_record(directory)
-    if record is None or not is_alive(record.pid, record.started):
-        record = _find_lost(directory)
+    record = _find_living(directory)
     if record is None:
         return None
     ready = await wait_ready(
@@ -101,6 +99,14 @@ async def _join(directory: Path) -> ServerRecord | None:
         return record.model_copy(update={"version": ready.version})
     await end_process(record.pid, record.started, grace=HUNG_GRACE_SECONDS)
     return None
+
+
+def _find_living(directory: Path) -> ServerRecord | None:
+    """Return the live server of this directory, whether `server.json` names it or not."""
+    record = read_record(directory)
+    if record is not None and is_alive(record.pid, record.started):
+        return record
+    return _find_lost(directory)
 
 
 def _find_lost(directory: Path) -> ServerRecord | None:

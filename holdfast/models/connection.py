@@ -39,7 +39,7 @@ class Connection:
         self._given = None if client is None else client.with_options(max_retries=0)
         self._base_url = base_url
         self._api_key = api_key
-        self._made: WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[_Place, AsyncOpenAI]] = (
+        self._made: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[_Place, AsyncOpenAI]] = (
             WeakKeyDictionary()
         )
 
@@ -60,11 +60,10 @@ class Connection:
             return self._given
         loop = asyncio.get_running_loop()
         place = (os.getpid(), self._base_url or os.environ.get("OPENAI_BASE_URL"), self.secret)
-        made = self._made.get(loop)
-        if made is None or made[0] != place:
-            made = (place, self._make(place))
-            self._made[loop] = made
-        return made[1]
+        made = self._made.setdefault(loop, {})
+        if place not in made:
+            made[place] = self._make(place)
+        return made[place]
 
     def _make(self, place: _Place) -> AsyncOpenAI:
         _, base_url, key = place
@@ -81,10 +80,9 @@ class Connection:
             raise model_error(error, model=self.model, secret=key) from None
 
     async def close(self) -> None:
-        """Close the client made for the running loop; one that was given stays open."""
-        made = self._made.pop(asyncio.get_running_loop(), None)
-        if made is not None:
-            await made[1].close()
+        """Close the clients made for the running loop; one that was given stays open."""
+        for client in self._made.pop(asyncio.get_running_loop(), {}).values():
+            await client.close()
 
     async def ask(
         self, create: Callable[..., Awaitable[Any]], body: dict[str, Json], settings: ModelSettings

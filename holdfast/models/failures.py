@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
+from math import isfinite
 from typing import NoReturn
 
 import openai
@@ -143,9 +144,10 @@ def retry_after(headers: Mapping[str, str], *, now: float | None = None) -> floa
     """
     for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
         try:
-            return max(0.0, float(headers.get(name, "")) / unit)
+            seconds = float(headers.get(name, "")) / unit
         except ValueError:
             continue
+        return max(0.0, seconds) if isfinite(seconds) else None
     try:
         date = parsedate_to_datetime(headers.get("retry-after", ""))
     except ValueError:

@@ -109,7 +109,10 @@ class _Turn:
         contents = [_read_content(item) for item in self.entries if kind_of(item) == "message"]
         content: Content = contents[0] if len(contents) == 1 else "".join(map(_text_of, contents))
         return Message(
-            role="assistant", content=content, calls=calls, items=self._kept(content, keep_ids=keep_ids)
+            role="assistant",
+            content=content,
+            calls=calls,
+            items=self._kept(content, keep_ids=keep_ids),
         )
 
     def _kept(self, content: Content, *, keep_ids: bool) -> tuple[Item, ...]:

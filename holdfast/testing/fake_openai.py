@@ -5,7 +5,7 @@ A test::
     with FakeOpenAI() as api:
         api.call("add", {"a": 1, "b": 2})
         api.reply("The sum is 3.")
-        ...                                  # OPENAI_BASE_URL=api.base_url, any OPENAI_API_KEY
+        ...  # OPENAI_BASE_URL=api.base_url, any OPENAI_API_KEY
         assert api.requests[1].results == {"call_1": "3"}
 
 As a process of its own, for tests that kill things: `python -m holdfast.testing.fake_openai

@@ -8,7 +8,36 @@ from holdfast.models.shapes import as_object, as_text, is_array
 from holdfast.values import Json
 
 _ROLES = ("user", "assistant", "system", "developer")
-_TYPES = frozenset({"apply_patch_call", "apply_patch_call_output", "code_interpreter_call", "compaction", "computer_call", "computer_call_output", "custom_tool_call", "custom_tool_call_output", "file_search_call", "function_call", "function_call_output", "image_generation_call", "item_reference", "local_shell_call", "local_shell_call_output", "mcp_approval_request", "mcp_approval_response", "mcp_call", "mcp_list_tools", "message", "reasoning", "shell_call", "shell_call_output", "tool_search_call", "tool_search_output", "web_search_call"})
+_TYPES = frozenset(
+    {
+        "apply_patch_call",
+        "apply_patch_call_output",
+        "code_interpreter_call",
+        "compaction",
+        "computer_call",
+        "computer_call_output",
+        "custom_tool_call",
+        "custom_tool_call_output",
+        "file_search_call",
+        "function_call",
+        "function_call_output",
+        "image_generation_call",
+        "item_reference",
+        "local_shell_call",
+        "local_shell_call_output",
+        "mcp_approval_request",
+        "mcp_approval_response",
+        "mcp_call",
+        "mcp_list_tools",
+        "message",
+        "reasoning",
+        "shell_call",
+        "shell_call_output",
+        "tool_search_call",
+        "tool_search_output",
+        "web_search_call",
+    }
+)
 _NOT_FOLLOWED = "was provided without its required following item."
 _NOT_STORED = (
     "Items are not persisted when `store` is set to false. Try again with `store` set to true, or"

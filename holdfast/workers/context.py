@@ -235,9 +235,9 @@ def tool_result(call: ToolCall, outcome: Outcome) -> ToolResult:
         tool_name=call.name,
         call_id=call.id,
         raw_input=call.arguments,
-        content=outcome.message.text,
-        is_error=outcome.message.is_error,
+        content=outcome.message(call).text,
+        is_error=outcome.is_error,
         status=outcome.status,
         attempts=outcome.attempts,
-        message=outcome.message,
+        message=outcome.message(call),
     )

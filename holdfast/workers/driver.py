@@ -59,9 +59,8 @@ def _paid(ctx: StepContext, advanced: Advanced) -> Advanced:
     """Add the answer that this run has paid for."""
     if ctx.answered is None or ctx.answered.answer is None:
         return advanced
-    return advanced.model_copy(
-        update={"answer": ctx.answered.answer, "request": ctx.answered.request}
-    )
+    request = "" if advanced.result is not None else ctx.answered.request
+    return advanced.model_copy(update={"answer": ctx.answered.answer, "request": request})
 
 
 def _result(worker: AgentWorker, ctx: StepContext, opened: OpenStep, output: object) -> StepResult:
@@ -92,7 +91,7 @@ def _reference(message: Message, ctx: StepContext, opened: OpenStep) -> Message 
         if entry.answer is not None and entry.answer.message == message:
             return f"j{k}"
         for i, outcome in enumerate(entry.outcomes):
-            if outcome.message == message:
+            if outcome.message(entry.calls[i]) == message:
                 return f"j{k}.{i}"
     return message
 

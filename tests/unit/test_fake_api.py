@@ -128,9 +128,7 @@ async def test_refusal_by_plain_answer_and_stream(api: FakeOpenAI) -> None:
         async with client.responses.stream(model="m", input="x") as stream:
             kinds = [event.type async for event in stream]
         chunks = await client.chat.completions.create(model="m", messages=say("x"), stream=True)
-        said = [
-            choice.delta.refusal or "" async for chunk in chunks for choice in chunk.choices
-        ]
+        said = [choice.delta.refusal or "" async for chunk in chunks for choice in chunk.choices]
     assert chat.choices[0].message.refusal == "I cannot."
     assert "response.refusal.delta" in kinds
     assert "".join(said) == "I cannot."

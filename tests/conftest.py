@@ -1,0 +1,74 @@
+"""Fixtures for all tests: one real server, one runner and worker per test, one fake model API."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from typing import Any
+
+import pytest
+
+from holdfast import Agent, AgentRunner
+from holdfast.engine.ephemeral import ephemeral_server
+from holdfast.engine.serverinfo import ServerInfo
+from holdfast.models.responses import ResponsesModel
+from holdfast.testing import FakeOpenAI
+from tests.support.rig import Engine, Rig, make_engine
+
+MakeAgent = Callable[..., Agent]
+MakeRunner = Callable[..., Awaitable[AgentRunner]]
+
+
+@pytest.fixture(scope="session")
+async def server() -> AsyncGenerator[ServerInfo]:
+    """Run a real server in memory."""
+    async with await ephemeral_server() as running:
+        yield running.info
+
+
+@pytest.fixture(scope="session")
+async def engine(server: ServerInfo, tmp_path_factory: pytest.TempPathFactory) -> Engine:
+    """Connect to the server, with an archive of its own."""
+    return await make_engine(server, tmp_path_factory.mktemp("archive"))
+
+
+@pytest.fixture
+async def rig(engine: Engine) -> AsyncGenerator[Rig]:
+    """Give a test its own queue; afterwards replay every workflow that it started."""
+    made = Rig(engine)
+    yield made
+    await made.stop()
+    await made.assert_replays()
+
+
+@pytest.fixture
+def model() -> Iterator[FakeOpenAI]:
+    """Serve the fake API; an exhausted script and unused replies fail the test."""
+    with FakeOpenAI() as fake:
+        yield fake
+
+
+@pytest.fixture
+async def make_agent(model: FakeOpenAI) -> AsyncGenerator[MakeAgent]:
+    """Make agents whose model is the fake API."""
+    models: list[ResponsesModel] = []
+
+    def make(*tools: Any, name: str = "agent", **options: Any) -> Agent:
+        made = ResponsesModel("gpt-5-mini", base_url=model.base_url, api_key="sk-of-the-tests-1")
+        models.append(made)
+        return Agent(**{"name": name, "model": made, "tools": tools, **options})
+
+    yield make
+    for made in models:
+        await made.close()
+
+
+@pytest.fixture
+def make_runner(rig: Rig, make_agent: MakeAgent) -> MakeRunner:
+    """Serve an agent with these tools and return a runner for it."""
+
+    async def make(*tools: Any, worker: Any = None, **options: Any) -> AgentRunner:
+        extra = {} if worker is None else {"worker": worker}
+        await rig.serve(make_agent(*tools, **extra))
+        return rig.runner(**options)
+
+    return make

@@ -1,0 +1,52 @@
+"""One Temporal server for the tests that do not kill it, and a lab for each test."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Generator
+from pathlib import Path
+
+import pytest
+
+from holdfast.engine.server import ensure_server, stop_server
+from holdfast.testing import FakeOpenAI
+from tests.crash.lab import Lab, make_lab, plan
+from tests.crash.programs import Job
+
+
+@pytest.fixture(scope="session")
+async def shared_job(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Job]:
+    """Say where the server is that all tests share which let it live."""
+    data_dir = tmp_path_factory.mktemp("shared-server")
+    server = await ensure_server(data_dir)
+    yield Job(server=server, home=data_dir, app="", base_url="")
+    await stop_server(data_dir)
+
+
+@pytest.fixture
+async def own_job(tmp_path: Path) -> AsyncGenerator[Job]:
+    """Start a server that a test may kill."""
+    data_dir = tmp_path / "server"
+    server = await ensure_server(data_dir)
+    yield Job(server=server, home=data_dir, app="", base_url="")
+    await stop_server(data_dir)
+
+
+@pytest.fixture
+def api() -> Generator[FakeOpenAI]:
+    """Serve the fake model; each request gets the answer that its conversation asks for."""
+    with FakeOpenAI(plan) as api:
+        yield api
+
+
+@pytest.fixture
+async def lab(shared_job: Job, tmp_path: Path, api: FakeOpenAI) -> AsyncGenerator[Lab]:
+    """Make a lab on the shared server."""
+    async with make_lab(shared_job, tmp_path / "lab", api) as lab:
+        yield lab
+
+
+@pytest.fixture
+async def own_lab(own_job: Job, tmp_path: Path, api: FakeOpenAI) -> AsyncGenerator[Lab]:
+    """Make a lab on a server of its own."""
+    async with make_lab(own_job, tmp_path / "lab", api) as lab:
+        yield lab

@@ -1,0 +1,244 @@
+"""A place to crash things in: processes to kill, a model that counts, and what was observed."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import multiprocessing
+import os
+import signal
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+from holdfast import AgentRunner, Task
+from holdfast.engine.server import ensure_server
+from holdfast.testing import FakeOpenAI, FakeRequest, Reply, calls, hang, reply
+from tests.crash import programs
+from tests.crash.programs import AGENT, POLL_SECONDS, Job, make_runner
+
+SOON = 45.0
+
+# One process has imported everything and forks: a worker is then up in a tenth of a second, and
+# two cores are enough for hundreds of them. It has no threads, so forking is safe.
+context = multiprocessing.get_context("forkserver")
+context.set_forkserver_preload(["pytest", "openai", "tests.crash.programs"])
+
+numbers = itertools.count(1)
+
+
+def plan(request: FakeRequest) -> Reply | None:
+    """Answer as the first user message says: `run NAME look:a look:b,charge:c` is two turns.
+
+    One turn is one answer with tool calls. After the last one comes the text `final` with all
+    results, in the order of the conversation.
+    """
+    words = question(request).split()
+    if words[0] != "run":
+        return reply(f"<{question(request)}>")
+    turns = words[2:]
+    results = list(request.results.values())
+    before = 0
+    for turn in turns:
+        wanted = [each.split(":") for each in turn.split(",")]
+        if before == len(results):
+            return calls([(name, {"thing": thing}) for name, thing in wanted])
+        before += len(wanted)
+    return reply(" ".join(["final", *results]))
+
+
+def question(request: FakeRequest) -> str:
+    """Return the text of the first user message."""
+    return next(m.text for m in request.messages if m.role == "user")
+
+
+class Lab:
+    """One test: an app, its processes, its model and its event file.
+
+    Attributes:
+        job: What its programs are told.
+        api: The fake model.
+        runner: A client in the test's own process.
+        home: Directory of the test.
+    """
+
+    def __init__(self, job: Job, api: FakeOpenAI, runner: AgentRunner) -> None:
+        self.job = job
+        self.api = api
+        self.runner = runner
+        self.home = job.home
+        self._processes: list[BaseProcess] = []
+
+    # ---- processes
+
+    def start(self, program: Callable[[Job], None] = programs.work, **changes: Any) -> BaseProcess:
+        """Start a program; a worker by default. It need not be up when this returns."""
+        process = context.Process(target=program, args=(replace(self.job, **changes),))
+        process.start()
+        self._processes.append(process)
+        return process
+
+    async def serve(self, **changes: Any) -> BaseProcess:
+        """Start a worker and wait until it serves."""
+        process = self.start(**changes)
+        await self.until_event("serving", pid=process.pid)
+        return process
+
+    async def kill(self, process: BaseProcess, number: int = signal.SIGKILL) -> None:
+        """Send a signal and wait for the end of the process."""
+        assert process.pid is not None
+        os.kill(process.pid, number)
+        await self.until_dead(process)
+
+    async def until_dead(self, process: BaseProcess) -> None:
+        """Wait until a process has ended."""
+        await self.until(lambda: process.exitcode is not None, f"the end of process {process.pid}")
+
+    async def end(self) -> None:
+        """Kill what is left; nothing outlives a test."""
+        for process in self._processes:
+            if process.exitcode is None:
+                process.kill()
+        for process in self._processes:
+            await asyncio.to_thread(process.join)
+            process.close()
+
+    async def kill_server(self) -> None:
+        """Kill the Temporal server."""
+        os.kill(self.job.server.pid, signal.SIGKILL)
+
+    async def restart_server(self) -> None:
+        """Start the Temporal server again on its SQLite file and its port."""
+        assert self.job.server.data_dir is not None
+        before = self.job.server.address
+        self.job = replace(self.job, server=await ensure_server(self.job.server.data_dir))
+        assert self.job.server.address == before
+
+    # ---- conditions
+
+    def hold(self, tool: str) -> None:
+        """Let calls of a tool stop between their start and their end."""
+        (self.home / f"hold.{tool}").touch()
+
+    def let_go(self, tool: str) -> None:
+        """Let held calls of a tool go on."""
+        (self.home / f"hold.{tool}").unlink()
+
+    def hold_model(self, asked: int, *, times: int = 1) -> None:
+        """Hold the requests of this lab that carry this many tool results."""
+        self.api.when(
+            lambda request: self.is_mine(request) and len(request.results) == asked,
+            hang(),
+            times=times,
+        )
+
+    async def until(self, condition: Callable[[], bool], what: str) -> None:
+        """Wait for a condition."""
+        try:
+            async with asyncio.timeout(SOON):
+                while not condition():
+                    await asyncio.sleep(POLL_SECONDS)
+        except TimeoutError:
+            msg = f"waited {SOON:g} s for {what}\n{self.story()}"
+            raise AssertionError(msg) from None
+
+    async def until_event(self, event: str, count: int = 1, **facts: object) -> None:
+        """Wait until this many such events are in the event file."""
+        await self.until(lambda: len(self.events(event, **facts)) >= count, f"{event} {facts}")
+
+    async def until_status(self, task: Task | str, status: str) -> None:
+        """Wait until a task has a status."""
+        try:
+            async with asyncio.timeout(SOON):
+                while (found := await self.runner.get_task(task)).status != status:
+                    await asyncio.sleep(5 * POLL_SECONDS)
+        except TimeoutError:
+            msg = f"waited {SOON:g} s for status {status}; it is {found!r}\n{self.story()}"
+            raise AssertionError(msg) from None
+
+    # ---- what happened
+
+    def events(self, event: str, **facts: object) -> list[dict[str, Any]]:
+        """Return the events of a kind, oldest first."""
+        file = self.home / "events.jsonl"
+        lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+        found: list[dict[str, Any]] = [json.loads(line) for line in lines]
+        return [
+            each
+            for each in found
+            if each["event"] == event and all(each.get(k) == v for k, v in facts.items())
+        ]
+
+    def is_mine(self, request: FakeRequest) -> bool:
+        """Tell whether a request is of this lab's tasks."""
+        return f" {self.job.app} " in f"{question(request)} "
+
+    @property
+    def asked(self) -> list[int]:
+        """The model requests in order, each as the number of tool results that it carried."""
+        return [len(r.results) for r in self.api.requests if self.is_mine(r)]
+
+    @property
+    def questions(self) -> list[str]:
+        """The model requests in order, each as its first user message."""
+        return [question(r) for r in self.api.requests if self.is_mine(r)]
+
+    @property
+    def starts(self) -> Counter[str]:
+        """How often each tool call was started, by what it acted on."""
+        return Counter(each["thing"] for each in self.events("start"))
+
+    @property
+    def ends(self) -> Counter[str]:
+        """How often each tool call was completed."""
+        return Counter(each["thing"] for each in self.events("end"))
+
+    def story(self) -> str:
+        """Tell what was observed, for a test that failed."""
+        log = self.home / "worker.log"
+        tail = log.read_text(encoding="utf-8", errors="replace")[-4000:] if log.exists() else ""
+        file = self.home / "events.jsonl"
+        events = file.read_text(encoding="utf-8") if file.exists() else ""
+        return f"model requests: {self.asked}\n{events}\n{tail}"
+
+    # ---- tasks
+
+    def say(self, turns: str) -> str:
+        """Write the input of a task that makes these turns."""
+        return f"run {self.job.app} {turns}"
+
+    async def create(self, turns: str, **options: Any) -> Task:
+        """Create a task that makes these turns."""
+        return await self.runner.create_task(self.say(turns), **options)
+
+    async def scheduled(self, task: Task | str, kind: str) -> int:
+        """Count how often the task's history schedules an activity: once per call, if all is well.
+
+        Attempts of one activity are not counted: an activity whose result is recorded has no more.
+        """
+        task_id = task if isinstance(task, str) else task.task_id
+        history = await self.runner.client.get_workflow_handle(task_id).fetch_history()
+        return sum(
+            each.activity_task_scheduled_event_attributes.activity_type.name == kind
+            for each in history.events
+        )
+
+
+@asynccontextmanager
+async def make_lab(job: Job, home: Path, api: FakeOpenAI) -> AsyncGenerator[Lab]:
+    """Make a lab with an app of its own; its processes end with it."""
+    home.mkdir(parents=True, exist_ok=True)
+    job = replace(job, home=home, app=f"c{next(numbers)}", base_url=api.base_url)
+    lab = Lab(job, api, await make_runner(job))
+    try:
+        yield lab
+    finally:
+        await lab.end()
+
+
+__all__ = ["AGENT", "Lab", "make_lab", "plan"]

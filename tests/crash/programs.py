@@ -1,0 +1,328 @@
+"""What the processes run that the crash tests start and kill.
+
+A program runs in a process of its own, gets one picklable job, and tells what it does by lines in
+append-only files, because everything else dies with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import time
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from temporalio import activity, workflow
+from temporalio.worker import (
+    ActivityInboundInterceptor,
+    ExecuteActivityInput,
+    Interceptor,
+    StartActivityInput,
+    Worker,
+    WorkflowInboundInterceptor,
+    WorkflowInterceptorClassInput,
+    WorkflowOutboundInterceptor,
+)
+
+from holdfast import Agent, AgentRunner, TaskStep, TaskStepOutput, ToolContext, tool
+from holdfast.archive import Archive
+from holdfast.client.names import check_archive
+from holdfast.engine.connect import connect_embedded
+from holdfast.engine.serverinfo import ServerInfo
+from holdfast.messages import user
+from holdfast.plugin import HoldfastPlugin
+from holdfast.serve import build_worker
+from holdfast.settings import ModelSettings
+from holdfast.tools import Tool
+from holdfast.workers import AgentWorker, FunctionCallingAgentWorker, StepContext
+
+AGENT = "crash"
+HEARTBEAT = 2.0
+POLL_SECONDS = 0.01
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a program needs to know.
+
+    Attributes:
+        server: The Temporal server.
+        home: Directory of the test: the event file, the holds and the logs.
+        app: Name of the app.
+        base_url: The fake model API.
+        agent: Which agent to serve: a name in `AGENTS`.
+        version: Stands in the agent's code, prompt and tool descriptions.
+        die: Points of the program at which it kills itself, each with how often it is passed.
+        grace: Seconds that running calls get after SIGTERM.
+        options: More options of the Temporal worker.
+        task_id: The task, for programs that create one.
+        input: Its input.
+    """
+
+    server: ServerInfo
+    home: Path
+    app: str
+    base_url: str
+    agent: str = "plain"
+    version: str = "v1"
+    die: tuple[tuple[str, int], ...] = ()
+    grace: float = 1.0
+    options: dict[str, Any] = field(default_factory=dict[str, Any])
+    task_id: str = ""
+    input: str = ""
+
+    @property
+    def archive(self) -> Archive:
+        """The archive of the data directory."""
+        assert self.server.data_dir is not None
+        return Archive(self.server.data_dir / "archive")
+
+
+def note(home: Path, event: str, **facts: object) -> None:
+    """Append a line to the event file, safe from a kill in the next moment."""
+    line = json.dumps({"event": event, "pid": os.getpid(), "at": time.monotonic(), **facts})
+    file = os.open(home / "events.jsonl", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    try:
+        os.write(file, line.encode() + b"\n")
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+# Tools
+
+
+def make_tools(job: Job) -> dict[str, Tool]:
+    """Make the tools of a test: each tells when it starts and ends, and stops at a hold."""
+    home = job.home
+
+    async def act(ctx: ToolContext, thing: str) -> str:
+        facts: dict[str, object] = {
+            "tool": ctx.tool_name,
+            "thing": thing,
+            "call": ctx.call_id,
+            "key": ctx.idempotency_key,
+            "attempt": ctx.attempt,
+        }
+        note(home, "start", **facts)
+        while (home / f"hold.{ctx.tool_name}").exists():
+            await asyncio.sleep(POLL_SECONDS)
+        note(home, "end", **facts)
+        return f"{ctx.tool_name}({thing})"
+
+    @tool(effect="read", description=f"Look at a thing, {job.version}.")
+    async def look(ctx: ToolContext, thing: str) -> str:
+        return await act(ctx, thing)
+
+    @tool(effect="irreversible", idempotent=True)
+    async def book(ctx: ToolContext, thing: str) -> str:
+        return await act(ctx, thing)
+
+    @tool(effect="irreversible")
+    async def charge(ctx: ToolContext, thing: str) -> str:
+        return await act(ctx, thing)
+
+    return {"look": look, "book": book, "charge": charge}
+
+
+# Agents
+
+
+class Signing(FunctionCallingAgentWorker):
+    """The default worker; its outputs tell which version of the code made them."""
+
+    def __init__(self, version: str) -> None:
+        super().__init__()
+        self.version = version
+
+    async def run_step(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        output = await super().run_step(step, ctx)
+        return output.model_copy(update={"output": f"{self.version}: {output.output}"})
+
+
+class TwoQuestions(AgentWorker):
+    """Asks the model twice in one step."""
+
+    def __init__(self, version: str) -> None:
+        self.version = version
+
+    async def run_step(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        first = await ctx.call_model([user(f"{step.input} first {self.version}")])
+        second = await ctx.call_model([user(f"{step.input} second")])
+        return TaskStepOutput(
+            output=f"{first.text} + {second.text}", task_step=step, is_last=True
+        )
+
+
+class AskActAsk(AgentWorker):
+    """Asks the model, runs the tools that it wants, and asks again, all in one step."""
+
+    async def run_step(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        ctx.add(user(step.input or ""))
+        wish = await ctx.call_model()
+        ctx.add(wish.message)
+        for result in await ctx.call_tools(wish.message.calls):
+            ctx.add(result.message)
+        answer = await ctx.call_model()
+        ctx.add(answer.message)
+        return TaskStepOutput(output=answer.text, task_step=step, is_last=True)
+
+
+def make_agent(job: Job) -> Agent:
+    """Make the agent that a job names."""
+    tools = make_tools(job)
+    worker: AgentWorker = FunctionCallingAgentWorker()
+    match job.agent:
+        case "plain":
+            pass
+        case "signing":
+            worker = Signing(job.version)
+        case "two":
+            worker = TwoQuestions(job.version)
+        case "ask-act-ask":
+            worker = AskActAsk()
+        case "without-charge":
+            del tools["charge"]
+        case _:
+            msg = f"no agent {job.agent!r}"
+            raise ValueError(msg)
+    return Agent(
+        name=AGENT,
+        instructions=f"Prompt {job.version}.",
+        model="fake-model",
+        tools=list(tools.values()),
+        worker=worker,
+        model_settings=ModelSettings(max_attempts=5),
+    )
+
+
+# Points at which a worker process kills itself, in the finest places
+
+
+class Deadly(Interceptor):
+    """Kills its process at a point of an activity's or a workflow's life.
+
+    The points: "begin:<activity>" before it runs, "end:<activity>" after it ran and before its
+    result is reported, "schedule:<activity>" in the workflow, and "any" for each of them.
+    """
+
+    def __init__(self, job: Job) -> None:
+        self._home = job.home
+        self._left = dict(job.die)
+
+    def passed(self, place: str, kind: str) -> None:
+        for point in (f"{place}:{kind}", "any"):
+            if point in self._left:
+                self._left[point] -= 1
+                if self._left[point] == 0:
+                    note(self._home, "die", point=f"{place}:{kind}")
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+    def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:
+        return DeadlyActivity(next, self)
+
+    def workflow_interceptor_class(
+        self, input: WorkflowInterceptorClassInput
+    ) -> type[WorkflowInboundInterceptor] | None:
+        deadly = self
+
+        class Outbound(WorkflowOutboundInterceptor):
+            def start_activity(self, input: StartActivityInput) -> workflow.ActivityHandle[Any]:
+                if not workflow.unsafe.is_replaying():
+                    deadly.passed("schedule", input.activity)
+                return super().start_activity(input)
+
+        class Inbound(WorkflowInboundInterceptor):
+            def init(self, outbound: WorkflowOutboundInterceptor) -> None:
+                super().init(Outbound(outbound))
+
+        return Inbound
+
+
+class DeadlyActivity(ActivityInboundInterceptor):
+    def __init__(self, next: ActivityInboundInterceptor, deadly: Deadly) -> None:
+        super().__init__(next)
+        self._deadly = deadly
+
+    async def execute_activity(self, input: ExecuteActivityInput) -> Any:
+        kind = activity.info().activity_type
+        self._deadly.passed("begin", kind)
+        try:
+            return await super().execute_activity(input)
+        finally:
+            self._deadly.passed("end", kind)
+
+
+# Programs
+
+
+def work(job: Job) -> None:
+    """Serve the agent of a job until SIGTERM."""
+    _log_to(job.home)
+    asyncio.run(_work(job))
+
+
+async def _work(job: Job) -> None:
+    client = await connect_embedded(job.server, plugins=[HoldfastPlugin(archive=job.archive)])
+    await check_archive(client, job.archive)
+    options: dict[str, Any] = {
+        "graceful_shutdown_timeout": timedelta(seconds=job.grace),
+        "interceptors": [Deadly(job)],
+        **job.options,
+    }
+    worker: Worker = build_worker(
+        client, [make_agent(job)], app=job.app, archive=job.archive, **options
+    )
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    os.environ |= {"OPENAI_BASE_URL": job.base_url, "OPENAI_API_KEY": "fake-key"}
+    async with worker:
+        note(job.home, "serving")
+        await stop.wait()
+    note(job.home, "stopped")
+
+
+def create(job: Job) -> None:
+    """Create the task of a job, say so, and wait to be killed."""
+    _log_to(job.home)
+    asyncio.run(_create(job))
+
+
+async def _create(job: Job) -> None:
+    await (await make_runner(job)).create_task(job.input, task_id=job.task_id)
+    note(job.home, "created")
+    await asyncio.Event().wait()
+
+
+def run(job: Job) -> None:
+    """Create the task of a job and run it to its end."""
+    _log_to(job.home)
+    asyncio.run(_run(job))
+
+
+async def _run(job: Job) -> None:
+    runner = await make_runner(job)
+    await runner.create_task(job.input, task_id=job.task_id)
+    note(job.home, "created")
+    output = await runner.run_task(job.task_id)
+    note(job.home, "answered", text=str(output))
+
+
+async def make_runner(job: Job) -> AgentRunner:
+    """Connect a client of its own to the app of a job."""
+    client = await connect_embedded(job.server, plugins=[HoldfastPlugin(archive=job.archive)])
+    return AgentRunner(
+        client=client, archive=job.archive, agent=AGENT, app=job.app, heartbeat=HEARTBEAT
+    )
+
+
+def _log_to(home: Path) -> None:
+    """Write this process's output to a file of the test."""
+    file = os.open(home / "worker.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    os.dup2(file, 1)
+    os.dup2(file, 2)
+    os.close(file)

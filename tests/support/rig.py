@@ -1,0 +1,249 @@
+"""A runner with a worker process' work done in the test's own loop, on a queue of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+
+from temporalio.client import (
+    Client,
+    Interceptor,
+    OutboundInterceptor,
+    StartWorkflowInput,
+    StartWorkflowUpdateWithStartInput,
+    WorkflowHandle,
+    WorkflowHistory,
+    WorkflowUpdateHandle,
+)
+from temporalio.plugin import SimplePlugin
+from temporalio.worker import Replayer, Worker
+
+from holdfast import Agent, AgentRunner, Task
+from holdfast.archive import Archive
+from holdfast.client.names import check_archive, queue_of
+from holdfast.engine.connect import connect_embedded
+from holdfast.engine.serverinfo import ServerInfo
+from holdfast.plugin import Activities, HoldfastPlugin
+from holdfast.serve import serving_worker
+from holdfast.workflows.agent_task import AgentTask
+from holdfast.workflows.session import Session
+
+HEARTBEAT_SECONDS = 2.0
+
+T = TypeVar("T")
+
+
+class _Outbound(OutboundInterceptor):
+    def __init__(self, following: OutboundInterceptor, started: dict[str, str]) -> None:
+        super().__init__(following)
+        self._started = started
+
+    async def start_workflow(self, input: StartWorkflowInput) -> WorkflowHandle[Any, Any]:
+        self._started[input.id] = input.task_queue
+        return await super().start_workflow(input)
+
+    async def start_update_with_start_workflow(
+        self, input: StartWorkflowUpdateWithStartInput
+    ) -> WorkflowUpdateHandle[Any]:
+        start = input.start_workflow_input
+        self._started[start.id] = start.task_queue
+        return await super().start_update_with_start_workflow(input)
+
+
+@dataclass
+class Started(Interceptor):
+    """Remembers which workflows were started, and on which queue."""
+
+    queues: dict[str, str] = field(default_factory=dict[str, str])
+
+    def intercept_client(self, next: OutboundInterceptor) -> OutboundInterceptor:  # noqa: A002  Temporal's name
+        return _Outbound(next, self.queues)
+
+
+@dataclass(frozen=True)
+class Engine:
+    """One server with one archive, shared by all tests.
+
+    Attributes:
+        client: A client made with `HoldfastPlugin`.
+        archive: The namespace's archive.
+        started: Workflow id to its task queue.
+    """
+
+    client: Client
+    archive: Archive
+    started: dict[str, str]
+
+
+async def make_engine(server: ServerInfo, directory: Path) -> Engine:
+    """Connect to a server whose tasks are archived in this directory."""
+    archive = Archive(directory)
+    started = Started()
+    plugins = [
+        HoldfastPlugin(archive=archive),
+        SimplePlugin("tests.started", interceptors=[started]),
+    ]
+    client = await connect_embedded(server, plugins=plugins)
+    await check_archive(client, archive)
+    return Engine(client=client, archive=archive, started=started.queues)
+
+
+class Rig:
+    """Runner and worker of one app, which no other test shares.
+
+    Attributes:
+        engine: Server and archive.
+        app: Name of the app.
+        worker: The worker that serves it now.
+    """
+
+    _numbers = itertools.count(1)
+
+    def __init__(self, engine: Engine) -> None:
+        """Take the next free app name."""
+        self.engine = engine
+        self.app = f"t{next(self._numbers)}"
+        self.worker: Worker | None = None
+        self._resources = AsyncExitStack()
+
+    @property
+    def queue(self) -> str:
+        """The app's task queue."""
+        return queue_of(self.app)
+
+    @property
+    def ids(self) -> list[str]:
+        """Ids of all workflows that were started on the app's queue, sessions too."""
+        return [id for id, queue in self.engine.started.items() if queue == self.queue]
+
+    def runner(self, agent: str = "agent", **options: Any) -> AgentRunner:
+        """Make a handle; any number of them may be used at once."""
+        given: dict[str, Any] = {"heartbeat": HEARTBEAT_SECONDS, **options}
+        return AgentRunner(
+            agent=agent,
+            app=self.app,
+            client=self.engine.client,
+            archive=self.engine.archive,
+            **given,
+        )
+
+    async def serve(self, *agents: Agent, **options: Any) -> None:
+        """Start a worker for these agents, in the place of the one before."""
+        await self.stop()
+        given: dict[str, Any] = {"graceful_shutdown_timeout": timedelta(seconds=5), **options}
+        activities = Activities(agents, self.engine.archive)
+        self.worker = serving_worker(self.engine.client, activities, app=self.app, **given)
+        await self._resources.enter_async_context(self.worker)
+
+    async def stop(self) -> None:
+        """Stop the worker, as SIGTERM would."""
+        self.worker = None
+        await self._resources.aclose()
+        self._resources = AsyncExitStack()
+
+    async def assert_replays(self) -> None:
+        """Replay every workflow that was started on the app's queue."""
+        for workflow_id in self.ids:
+            await assert_replays(self.engine.client, workflow_id)
+
+
+async def assert_replays(where: AgentRunner | Client, workflow: Task | str) -> None:
+    """Replay every run of a workflow's chain with the present code.
+
+    Raises:
+        Exception: The code does not give the recorded history.
+    """
+    client = where.client if isinstance(where, AgentRunner) else where
+    workflow_id = workflow if isinstance(workflow, str) else workflow.task_id
+    replayer = Replayer(
+        workflows=[AgentTask, Session],
+        data_converter=client.data_converter,
+    )
+    for history in await histories(client, workflow_id):
+        await replayer.replay_workflow(history)
+
+
+async def histories(client: Client, workflow_id: str) -> list[WorkflowHistory]:
+    """Fetch the histories of a workflow's runs, newest first; a deleted workflow has none."""
+    from temporalio.service import RPCError, RPCStatusCode
+
+    found: list[WorkflowHistory] = []
+    run_id: str | None = None
+    while True:
+        handle = client.get_workflow_handle(workflow_id, run_id=run_id)
+        try:
+            history = await handle.fetch_history()
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND:
+                return found
+            raise
+        found.append(history)
+        first = history.events[0].workflow_execution_started_event_attributes
+        run_id = first.continued_execution_run_id
+        if not run_id:
+            return found
+
+
+async def event_types(client: Client, workflow_id: str) -> list[str]:
+    """List the event types of all runs of a workflow, oldest first."""
+    from temporalio.api.enums.v1 import EventType
+
+    runs = reversed(await histories(client, workflow_id))
+    names = [EventType.Name(event.event_type) for run in runs for event in run.events]
+    return [name.removeprefix("EVENT_TYPE_") for name in names]
+
+
+async def activities_of(client: Client, workflow_id: str) -> list[str]:
+    """List the types of all activities that a workflow's runs scheduled, oldest first."""
+    runs = reversed(await histories(client, workflow_id))
+    return [
+        event.activity_task_scheduled_event_attributes.activity_type.name
+        for run in runs
+        for event in run.events
+        if event.HasField("activity_task_scheduled_event_attributes")
+    ]
+
+
+async def until(
+    condition: Callable[[], Awaitable[T]], *, seconds: float = 20.0, every: float = 0.02
+) -> T:
+    """Wait until a condition gives something true, and return that.
+
+    Raises:
+        TimeoutError: It did not.
+    """
+    async with asyncio.timeout(seconds):
+        while True:
+            found = await condition()
+            if found:
+                return found
+            await asyncio.sleep(every)
+
+
+async def until_status(runner: AgentRunner, task: Task | str, *statuses: str) -> Task:
+    """Wait until a task has one of these statuses."""
+
+    async def condition() -> Task | None:
+        found = await runner.get_task(task)
+        return found if found.status in statuses else None
+
+    found = await until(condition)
+    if found is None:
+        raise TimeoutError
+    return found
+
+
+def texts(values: Iterable[Any]) -> list[str]:
+    """Return each value as text."""
+    return [str(value) for value in values]
+
+
+def roles(messages: Sequence[Any]) -> list[str]:
+    """Return who speaks in each message."""
+    return [message.role for message in messages]

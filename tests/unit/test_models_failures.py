@@ -1,0 +1,212 @@
+"""Every failure of a model call is one of two: time heals it, or a person must."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import openai
+import pytest
+
+from holdfast.errors import ModelError, ModelRequestError, ModelUnavailableError
+from holdfast.messages import user
+from holdfast.models import ChatCompletionsModel, ModelRequest, ResponsesModel
+from holdfast.models.failures import model_error, retry_after
+from holdfast.settings import ModelSettings
+from holdfast.testing import FakeOpenAI
+
+KEY = "sk-very-secret-0123456789"
+
+
+@pytest.fixture
+def api() -> Iterator[FakeOpenAI]:
+    with FakeOpenAI() as fake:
+        yield fake
+
+
+async def failure(api: FakeOpenAI, kind: Any = ResponsesModel, timeout: float = 60) -> ModelError:
+    model = kind("some-model", base_url=api.base_url, api_key=KEY)
+    settings = ModelSettings(timeout_seconds=timeout)
+    request = ModelRequest(model="some-model", messages=(user("x"),), settings=settings)
+    with pytest.raises(ModelError) as caught:
+        await model.respond(request)
+    await model.close()
+    error = caught.value
+    assert KEY not in str(error)
+    assert "'some-model'" in str(error)
+    assert error.__cause__ is None, "a cause is stored with the task, and may hold the key"
+    return error
+
+
+@pytest.mark.parametrize("status", [408, 409, 425, 429, 500, 502, 503, 529])
+async def test_what_time_heals(api: FakeOpenAI, status: int) -> None:
+    api.fail(status, message="Try again")
+    error = await failure(api)
+    assert isinstance(error, ModelUnavailableError)
+    assert error.retry_after is None
+    assert f"HTTP {status}, request id req_1): Try again. The call is repeated later." in str(error)
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 413, 422])
+async def test_what_time_does_not_heal(api: FakeOpenAI, status: int) -> None:
+    api.fail(status, message="No.")
+    error = await failure(api)
+    assert isinstance(error, ModelRequestError)
+    assert error.status == status
+    assert f"(HTTP {status}, request id req_1): No. " in str(error)
+    assert str(error).endswith("run the step again.")
+
+
+@pytest.mark.parametrize("kind", [ResponsesModel, ChatCompletionsModel])
+async def test_used_up_quota_is_not_waited_for(api: FakeOpenAI, kind: Any) -> None:
+    api.fail(429, message="You exceeded your quota", code="insufficient_quota", retry_after=1)
+    error = await failure(api, kind)
+    assert isinstance(error, ModelRequestError)
+    assert error.status == 429
+    assert "billing" in str(error)
+
+
+async def test_provider_that_forbids_a_retry_is_obeyed(api: FakeOpenAI) -> None:
+    api.fail(500, headers={"x-should-retry": "false"})
+    assert isinstance(await failure(api), ModelRequestError)
+
+
+async def test_retry_after_is_kept(api: FakeOpenAI) -> None:
+    api.fail(429, retry_after=2.5)
+    error = await failure(api)
+    assert isinstance(error, ModelUnavailableError)
+    assert error.retry_after == 2.5
+    assert "after 2.5 s" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("headers", "expected"),
+    [
+        ({}, None),
+        ({"retry-after": "7"}, 7.0),
+        ({"retry-after-ms": "1500", "retry-after": "7"}, 1.5),
+        ({"retry-after": "Thu, 01 Jan 1970 00:02:00 GMT"}, 20.0),
+        ({"retry-after": "Thu, 01 Jan 1970 00:01:00 GMT"}, 0.0),
+        ({"retry-after": "soon"}, None),
+        ({"retry-after": "-5"}, 0.0),
+        ({"retry-after": "nan"}, None),
+        ({"retry-after": "inf"}, None),
+        ({"retry-after-ms": "soon", "retry-after": "3"}, 3.0),
+    ],
+)
+def test_forms_of_retry_after(headers: dict[str, str], expected: float | None) -> None:
+    assert retry_after(headers, now=100.0) == expected
+
+
+@pytest.mark.parametrize("kind", [ResponsesModel, ChatCompletionsModel])
+async def test_cut_connection(api: FakeOpenAI, kind: Any) -> None:
+    api.cut()
+    error = await failure(api, kind)
+    assert isinstance(error, ModelUnavailableError)
+    assert "failed or was cut" in str(error)
+
+
+async def test_nobody_listens(api: FakeOpenAI) -> None:
+    gone = FakeOpenAI()
+    gone.start()
+    address = gone.base_url
+    gone.stop()
+    model = ResponsesModel("some-model", base_url=address, api_key=KEY)
+    with pytest.raises(ModelUnavailableError, match="failed or was cut"):
+        await model.respond(ModelRequest(model="some-model", messages=(user("x"),)))
+    await model.close()
+
+
+@pytest.mark.parametrize("kind", [ResponsesModel, ChatCompletionsModel])
+async def test_timeout(api: FakeOpenAI, kind: Any) -> None:
+    api.hang()
+    error = await failure(api, kind, timeout=0.05)
+    assert isinstance(error, ModelUnavailableError)
+    assert "did not answer in time" in str(error)
+    await api.until_held(0)
+
+
+@pytest.mark.parametrize("kind", [ResponsesModel, ChatCompletionsModel])
+async def test_body_that_is_not_json(api: FakeOpenAI, kind: Any) -> None:
+    api.malformed()
+    error = await failure(api, kind)
+    assert isinstance(error, ModelUnavailableError)
+    assert "the body is not JSON" in str(error)
+    assert "req_1" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"), [(429, ModelUnavailableError), (402, ModelRequestError)]
+)
+async def test_error_in_a_body_of_status_200(
+    api: FakeOpenAI, code: int, expected: type[Exception]
+) -> None:
+    api.raw({"error": {"code": code, "message": "Not now"}})
+    error = await failure(api, ChatCompletionsModel)
+    assert isinstance(error, expected)
+    assert "Not now" in str(error)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        f"Incorrect API key provided: {KEY}.",
+        "Incorrect API key provided: sk-proj-abc***wxyz. Find yours.",
+        f"Header was 'Authorization: Bearer {KEY}'",
+        "bearer abcdefg is unknown",
+    ],
+)
+async def test_keys_are_cut_out_of_the_text(api: FakeOpenAI, message: str) -> None:
+    api.fail(401, message=message)
+    text = str(await failure(api))
+    assert "[key]" in text
+    assert "sk-" not in text
+    assert "abcdefg" not in text
+
+
+async def test_long_message_is_cut(api: FakeOpenAI) -> None:
+    api.fail(400, message="x" * 5000)
+    assert len(str(await failure(api))) < 1000
+
+
+async def test_missing_key_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    request = ModelRequest(model="m", messages=(user("x"),))
+    for model in (ResponsesModel("m"), ChatCompletionsModel("m"), ResponsesModel("m", api_key="")):
+        with pytest.raises(ModelRequestError, match="Set OPENAI_API_KEY") as caught:
+            await model.respond(request)
+        assert "'m'" in str(caught.value)
+        assert "offline" in str(caught.value)
+
+
+async def test_key_that_cannot_be_sent_is_not_shown() -> None:
+    model = ResponsesModel("m", api_key="sk-first\nsk-second")
+    with pytest.raises(ModelRequestError, match="line break") as caught:
+        await model.respond(ModelRequest(model="m", messages=(user("x"),)))
+    assert "sk-" not in str(caught.value)
+
+
+def all_errors(kind: type[BaseException]) -> Iterator[type[BaseException]]:
+    for each in kind.__subclasses__():
+        yield each
+        yield from all_errors(each)
+
+
+@pytest.mark.parametrize("kind", sorted(set(all_errors(openai.OpenAIError)), key=str))
+def test_every_error_of_the_client_is_mapped(kind: type[openai.OpenAIError]) -> None:
+    """A new error class of the client must not pass as something else."""
+    error = kind.__new__(kind)
+    error.args = ("what it says",)
+    if isinstance(error, openai.APIError):
+        error.message = "what it says"
+        error.body = None
+    if isinstance(error, openai.APIStatusError):
+
+        class Response:
+            headers: dict[str, str] = {}
+
+        error.response = Response()  # type: ignore[assignment]  # pyright: ignore
+        error.status_code = getattr(kind, "status_code", 418)
+    mapped = model_error(error, model="m")
+    assert isinstance(mapped, ModelUnavailableError | ModelRequestError)
+    assert "'m'" in str(mapped)

@@ -1,0 +1,437 @@
+"""Both OpenAI models against the fake API: what they send and how they read the answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import openai
+import pytest
+
+from holdfast.errors import ModelRequestError, ModelUnavailableError
+from holdfast.messages import ImagePart, Message, TextPart, ToolCall, Usage, assistant, system, user
+from holdfast.models import (
+    ChatCompletionsModel,
+    Model,
+    ModelAnswer,
+    ModelRequest,
+    OutputSpec,
+    ResponsesModel,
+    ToolSpec,
+)
+from holdfast.settings import ModelSettings
+from holdfast.testing import FakeOpenAI
+
+KINDS: tuple[type[ResponsesModel | ChatCompletionsModel], ...] = (
+    ResponsesModel,
+    ChatCompletionsModel,
+)
+ADD = ToolSpec(
+    name="add", description="Add.", parameters={"type": "object", "properties": {}}, strict=False
+)
+IMAGE = ImagePart(kind="image", url="https://example.com/cat.png")
+
+
+@pytest.fixture
+def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeOpenAI]:
+    with FakeOpenAI() as fake:
+        monkeypatch.setenv("OPENAI_BASE_URL", fake.base_url)
+        monkeypatch.setenv("OPENAI_API_KEY", "test-key")
+        yield fake
+
+
+async def ask(kind: Any, *messages: Message, **more: Any) -> ModelAnswer:
+    model = kind("some-model")
+    try:
+        return await model.respond(ModelRequest(model="some-model", messages=messages, **more))
+    finally:
+        await model.close()
+
+
+def body_of(api: FakeOpenAI) -> dict[str, Any]:
+    return api.requests[-1].body
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_text_answer(api: FakeOpenAI, kind: Any) -> None:
+    usage = Usage(input_tokens=9, output_tokens=8, cached_tokens=7, reasoning_tokens=6)
+    api.reply("Hi", usage=usage)
+    answer = await ask(kind, user("Hello"), instructions="Be brief.")
+    assert answer.message == assistant("Hi")
+    assert answer.usage == usage.model_copy(update={"requests": 1})
+    assert (answer.model, answer.finish, answer.refusal) == ("some-model", "stop", "")
+    assert answer.response_id in ("resp_1", "chatcmpl_1")
+    assert api.requests[0].instructions == "Be brief."
+    assert api.requests[0].messages == (user("Hello"),)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_whole_tool_turn_is_accepted_by_the_api(api: FakeOpenAI, kind: Any) -> None:
+    api.calls([("add", {"a": 1}), ("add", {"a": 2})], text="Adding")
+    api.reply("Done")
+    question = user("Add")
+    first = await ask(kind, question, tools=(ADD,))
+    assert first.finish == "tool_calls"
+    assert [call.id for call in first.message.calls] == ["call_1", "call_2"]
+    results = (
+        Message(role="tool", call_id="call_1", content="1"),
+        Message(role="tool", call_id="call_2", content="failed: 2", is_error=True),
+    )
+    note = system("A step was undone.")
+    second = await ask(kind, question, first.message, *results, note, tools=(ADD,))
+    assert second.text == "Done"
+    sent = api.requests[-1]
+    assert sent.results == {"call_1": "1", "call_2": "failed: 2"}
+    assert sent.messages[-1] == note
+    assert sent.messages[1].text == "Adding"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_unset_settings_are_not_sent(api: FakeOpenAI, kind: Any) -> None:
+    api.reply("Hi")
+    settings = ModelSettings(parallel_tool_calls=False, tool_choice="required")
+    await ask(kind, user("x"), tool_choice="required", settings=settings)
+    content = "input" if kind is ResponsesModel else "messages"
+    assert body_of(api).keys() == {"model", content}
+
+
+SETTINGS = ModelSettings(
+    temperature=0.5,
+    top_p=0.9,
+    frequency_penalty=0.1,
+    presence_penalty=0.2,
+    max_tokens=100,
+    parallel_tool_calls=False,
+    reasoning_effort="low",
+    metadata={"k": "v"},
+    store=True,
+    extra_body={"service_tier": "flex"},
+    extra_headers={"x-team": "blue"},
+)
+
+
+async def test_all_settings_by_responses(api: FakeOpenAI) -> None:
+    api.reply("Hi")
+    await ask(ResponsesModel, user("x"), settings=SETTINGS, tools=(ADD,), tool_choice="required")
+    body = body_of(api)
+    assert api.requests[0].headers["x-team"] == "blue"
+    assert {key: body[key] for key in body if key not in ("input", "tools")} == {
+        "model": "some-model",
+        "temperature": 0.5,
+        "top_p": 0.9,
+        "max_output_tokens": 100,
+        "parallel_tool_calls": False,
+        "reasoning": {"effort": "low"},
+        "metadata": {"k": "v"},
+        "store": True,
+        "service_tier": "flex",
+        "tool_choice": "required",
+    }
+    assert body["tools"] == [
+        {
+            "type": "function",
+            "name": "add",
+            "description": "Add.",
+            "parameters": {"type": "object", "properties": {}},
+            "strict": False,
+        }
+    ]
+
+
+async def test_all_settings_by_chat(api: FakeOpenAI) -> None:
+    api.reply("Hi")
+    await ask(
+        ChatCompletionsModel, user("x"), settings=SETTINGS, tools=(ADD,), tool_choice="required"
+    )
+    body = body_of(api)
+    assert api.requests[0].headers["x-team"] == "blue"
+    assert {key: body[key] for key in body if key not in ("messages", "tools")} == {
+        "model": "some-model",
+        "temperature": 0.5,
+        "top_p": 0.9,
+        "frequency_penalty": 0.1,
+        "presence_penalty": 0.2,
+        "max_completion_tokens": 100,
+        "parallel_tool_calls": False,
+        "reasoning_effort": "low",
+        "metadata": {"k": "v"},
+        "store": True,
+        "service_tier": "flex",
+        "tool_choice": "required",
+    }
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("choice", ["auto", "none", "add"])
+async def test_tool_choice(api: FakeOpenAI, kind: Any, choice: str) -> None:
+    api.reply("Hi")
+    await ask(kind, user("x"), tools=(ADD,), tool_choice=choice)
+    named: dict[str, Any] = (
+        {"type": "function", "name": "add"}
+        if kind is ResponsesModel
+        else {"type": "function", "function": {"name": "add"}}
+    )
+    assert body_of(api).get("tool_choice") == {"auto": None, "none": "none", "add": named}[choice]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_output_structure_and_strict_tools(api: FakeOpenAI, kind: Any) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"a": {"type": "number"}},
+        "required": ["a"],
+        "additionalProperties": False,
+    }
+    api.reply('{"a": 1}')
+    strict = ToolSpec(name="add", parameters=schema, strict=True)
+    await ask(
+        kind, user("x"), output=OutputSpec(name="Sum", json_schema=schema), tools=(strict, ADD)
+    )
+    body = body_of(api)
+    assert [tool.strict for tool in api.requests[0].tools] == [True, False]
+    shape = {"name": "Sum", "schema": schema, "strict": True}
+    if kind is ResponsesModel:
+        assert body["text"] == {"format": {"type": "json_schema", **shape}}
+    else:
+        assert body["response_format"] == {"type": "json_schema", "json_schema": shape}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_images_are_sent(api: FakeOpenAI, kind: Any) -> None:
+    api.reply("A cat")
+    message = Message(role="user", content=(TextPart(kind="text", text="What?"), IMAGE))
+    await ask(kind, message)
+    assert api.requests[0].messages == (message,)
+
+
+async def test_images_in_tool_results_follow_all_results_in_chat(api: FakeOpenAI) -> None:
+    api.reply("Two")
+    calls = (ToolCall(id="1", name="add"), ToolCall(id="2", name="add"))
+    await ask(
+        ChatCompletionsModel,
+        user("x"),
+        assistant("", calls=calls),
+        Message(role="tool", call_id="1", content=(IMAGE,)),
+        Message(role="tool", call_id="2", content=(TextPart(kind="text", text="two"), IMAGE)),
+        user("So?"),
+    )
+    sent = api.requests[0].messages
+    assert [message.role for message in sent] == [
+        "user",
+        "assistant",
+        "tool",
+        "tool",
+        "user",
+        "user",
+    ]
+    assert sent[2].text == "The result is the image in the next user message."
+    assert sent[3].text == "two"
+    assert sent[4].content == (IMAGE, IMAGE)
+
+
+async def test_images_in_tool_results_stay_there_in_responses(api: FakeOpenAI) -> None:
+    api.reply("One")
+    call = assistant("", calls=(ToolCall(id="1", name="add"),))
+    result = Message(role="tool", call_id="1", content=(IMAGE,))
+    await ask(ResponsesModel, user("x"), call, result)
+    assert api.requests[0].messages[-1] == result
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_refusal(api: FakeOpenAI, kind: Any) -> None:
+    api.refuse("I cannot.")
+    api.reply("Fine")
+    first = await ask(kind, user("x"))
+    assert (first.refusal, first.text, first.finish) == ("I cannot.", "I cannot.", "stop")
+    await ask(kind, user("x"), first.message, user("Something else"))
+    assert api.requests[-1].messages[1].text == "I cannot."
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("finish", ["length", "content_filter"])
+async def test_cut_off_answer(api: FakeOpenAI, kind: Any, finish: Any) -> None:
+    api.reply("Once upon", finish=finish)
+    answer = await ask(kind, user("x"))
+    assert (answer.text, answer.finish) == ("Once upon", finish)
+
+
+async def test_reasoning_is_handed_back_unchanged(api: FakeOpenAI) -> None:
+    api.call("add", {"a": 1}, reasoning="Let me see", text="Adding")
+    api.reply("Done", reasoning="Easy")
+    api.reply("Bye")
+    first = await ask(ResponsesModel, user("x"), tools=(ADD,))
+    result = Message(role="tool", call_id="call_1", content="1")
+    second = await ask(ResponsesModel, user("x"), first.message, result, tools=(ADD,))
+    history = (user("x"), first.message, result, second.message, user("y"))
+    await ask(ResponsesModel, *history, tools=(ADD,))
+    sent: list[dict[str, Any]] = body_of(api)["input"]
+    assert [(item.get("type", "easy"), item.get("id")) for item in sent] == [
+        ("easy", None),
+        ("reasoning", "rs_1"),
+        ("message", "msg_1"),
+        ("function_call", "fc_1"),
+        ("function_call_output", None),
+        ("reasoning", "rs_2"),
+        ("message", "msg_2"),
+        ("easy", None),
+    ]
+    assert sent[1]["summary"] == [{"type": "summary_text", "text": "Let me see"}]
+
+
+async def test_ids_of_what_is_not_stored_are_not_sent(api: FakeOpenAI) -> None:
+    api.reply("Done")
+    kept: dict[str, Any] = {
+        "type": "reasoning",
+        "id": "rs_2",
+        "summary": [],
+        "encrypted_content": "x",
+    }
+    items = (
+        {"type": "reasoning", "id": "rs_1", "summary": []},
+        kept,
+        {"type": "message", "id": "msg_1"},
+    )
+    message = Message(role="assistant", content="Hi", items=items)
+    await ask(ResponsesModel, user("x"), message, user("y"), settings=ModelSettings(store=False))
+    text = {"type": "output_text", "text": "Hi", "annotations": list[Any]()}
+    assert body_of(api)["input"][1:3] == [
+        kept,
+        {"type": "message", "role": "assistant", "content": [text]},
+    ]
+
+
+async def test_items_of_one_api_are_not_sent_to_the_other(api: FakeOpenAI) -> None:
+    api.reply("a")
+    api.reply("b")
+    call = ToolCall(id="1", name="add")
+    items: tuple[dict[str, Any], ...] = (
+        {"type": "reasoning", "id": "rs_1", "summary": []},
+        {"type": "chat.call", "call_id": "1", "extra_content": {"signature": "s"}},
+        {"type": "chat.message", "reasoning_content": "hm"},
+    )
+    message = Message(role="assistant", calls=(call,), items=items)
+    history = (user("x"), message, Message(role="tool", call_id="1", content="7"))
+    await ask(ResponsesModel, *history)
+    kinds = [item.get("type") for item in body_of(api)["input"]]
+    assert kinds == [None, "reasoning", "function_call", "function_call_output"]
+    await ask(ChatCompletionsModel, *history)
+    sent = body_of(api)["messages"][1]
+    assert sent["reasoning_content"] == "hm"
+    assert sent["tool_calls"][0]["extra_content"] == {"signature": "s"}
+
+
+def chat_body(message: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"choices": [{"index": 0, "message": message, **more}]}
+
+
+async def test_chat_servers_may_be_sloppy(api: FakeOpenAI) -> None:
+    function = {"name": "add", "arguments": {"a": 1}}
+    call = {"id": "", "function": function, "extra_content": {"signature": "s"}}
+    said = {"content": [{"type": "text", "text": "Hm"}], "tool_calls": [call]}
+    api.raw(chat_body({**said, "reasoning_content": "think"}, finish_reason="stop"))
+    answer = await ask(ChatCompletionsModel, user("x"))
+    (made,) = answer.message.calls
+    assert made.id.startswith("call_")
+    assert (made.arguments, answer.text, answer.finish) == ('{"a": 1}', "Hm", "tool_calls")
+    assert (answer.model, answer.usage) == ("some-model", Usage(requests=1))
+    assert answer.message.items == (
+        {"type": "chat.call", "call_id": made.id, "extra_content": {"signature": "s"}},
+        {"type": "chat.message", "reasoning_content": "think"},
+    )
+
+
+async def test_reasoning_of_a_chat_turn_without_calls_is_not_kept(api: FakeOpenAI) -> None:
+    api.raw(chat_body({"content": "Hi", "reasoning_content": "think"}))
+    answer = await ask(ChatCompletionsModel, user("x"))
+    assert answer.message == assistant("Hi")
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "reason"),
+    [
+        (ResponsesModel, {}, "output: Field required"),
+        (ResponsesModel, {"output": "text"}, "output"),
+        (ResponsesModel, {"output": [{"type": "function_call"}]}, "Item 0"),
+        (ResponsesModel, {"output": [], "status": "queued"}, "status is 'queued'"),
+        (ChatCompletionsModel, {}, "choices: Field required"),
+        (ChatCompletionsModel, {"choices": []}, "no choice"),
+        (ChatCompletionsModel, {"choices": [{}]}, "choices.0.message"),
+    ],
+)
+async def test_unexpected_shape_is_retried(
+    api: FakeOpenAI, kind: Any, body: dict[str, Any], reason: str
+) -> None:
+    api.raw(body)
+    with pytest.raises(ModelUnavailableError, match="cannot be read") as caught:
+        await ask(kind, user("x"))
+    assert reason in str(caught.value)
+    assert "req_1" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [("server_error", ModelUnavailableError), ("invalid_image", ModelRequestError)],
+)
+async def test_failed_response(api: FakeOpenAI, code: str, expected: type[Exception]) -> None:
+    error = {"code": code, "message": "It went wrong"}
+    api.raw({"output": [], "status": "failed", "error": error})
+    with pytest.raises(expected, match="It went wrong"):
+        await ask(ResponsesModel, user("x"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_given_client_is_used_without_its_retries(kind: Any) -> None:
+    async with FakeOpenAI() as api, api.client(max_retries=3, api_key="own-key") as client:
+        api.fail(500)
+        model = kind("some-model", client=client)
+        with pytest.raises(ModelUnavailableError):
+            await model.respond(ModelRequest(model="some-model", messages=(user("x"),)))
+        await model.close()
+        assert len(api.requests) == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_model_serves_several_loops(api: FakeOpenAI, kind: Any) -> None:
+    model = kind("some-model")
+
+    async def once() -> str:
+        answer = await model.respond(ModelRequest(model="some-model", messages=(user("x"),)))
+        await model.close()
+        return str(answer.text)
+
+    api.reply("first")
+    api.reply("second")
+    assert [asyncio.run(once()), asyncio.run(once())] == ["first", "second"]
+
+
+async def test_address_and_key_are_read_at_each_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = ResponsesModel("some-model")
+    request = ModelRequest(model="some-model", messages=(user("x"),))
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    with pytest.raises(ModelRequestError, match="no API key"):
+        await model.respond(request)
+    async with FakeOpenAI() as first, FakeOpenAI() as second:
+        first.reply("first")
+        second.reply("second")
+        monkeypatch.setenv("OPENAI_API_KEY", "key\n")
+        monkeypatch.setenv("OPENAI_BASE_URL", first.base_url)
+        assert (await model.respond(request)).text == "first"
+        monkeypatch.setenv("OPENAI_BASE_URL", second.base_url)
+        assert (await model.respond(request)).text == "second"
+    await model.close()
+
+
+def test_both_are_models() -> None:
+    for kind in KINDS:
+        assert isinstance(kind("x"), Model)
+        assert kind("x").name == "x"
+
+
+def test_making_a_model_opens_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(openai.AsyncOpenAI, "__init__", refuse)
+    for kind in KINDS:
+        kind("x", base_url="http://localhost:1", api_key="k")

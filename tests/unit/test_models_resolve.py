@@ -1,0 +1,141 @@
+"""From a name to a model, and what importing costs."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+import holdfast.models
+import holdfast.testing
+from holdfast.errors import InvalidArgumentError, ModelRequestError
+from holdfast.messages import ToolCall, Usage, user
+from holdfast.models import (
+    ChatCompletionsModel,
+    Model,
+    ModelAnswer,
+    ModelRequest,
+    OfflineModel,
+    ResponsesModel,
+    close_models,
+    resolve_model,
+)
+from holdfast.testing import FakeOpenAI, ScriptedModel
+
+
+@pytest.fixture(autouse=True)
+def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HOLDFAST_MODEL", "HOLDFAST_MODEL_API"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "name"),
+    [
+        ("offline", OfflineModel, "offline"),
+        ("gpt-5-mini", ResponsesModel, "gpt-5-mini"),
+        ("chat:gpt-5-mini", ChatCompletionsModel, "gpt-5-mini"),
+        ("responses:gpt-5-mini", ResponsesModel, "gpt-5-mini"),
+        ("chat:llama3:8b", ChatCompletionsModel, "llama3:8b"),
+        ("llama3:8b", ResponsesModel, "llama3:8b"),
+        (None, ResponsesModel, "gpt-5-mini"),
+    ],
+)
+def test_names(text: str | None, kind: type[Model], name: str) -> None:
+    model = resolve_model(text)
+    assert type(model) is kind
+    assert model.name == name
+
+
+def test_equal_names_give_the_same_model() -> None:
+    assert resolve_model("offline") is resolve_model("offline")
+    assert resolve_model("x") is resolve_model("x")
+    assert resolve_model("x") is not resolve_model("chat:x")
+
+
+def test_a_model_is_itself() -> None:
+    model = ScriptedModel([])
+    assert resolve_model(model) is model
+
+
+def test_environment_names_model_and_api(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOLDFAST_MODEL", "offline")
+    assert type(resolve_model(None)) is OfflineModel
+    monkeypatch.setenv("HOLDFAST_MODEL", "llama3:8b")
+    monkeypatch.setenv("HOLDFAST_MODEL_API", "chat")
+    assert type(resolve_model(None)) is ChatCompletionsModel
+    assert type(resolve_model("responses:x")) is ResponsesModel
+
+
+def test_unusable_names_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("", " ", "chat:"):
+        with pytest.raises(InvalidArgumentError, match="is empty"):
+            resolve_model(name)
+    monkeypatch.setenv("HOLDFAST_MODEL_API", "soap")
+    with pytest.raises(InvalidArgumentError, match="'soap'"):
+        resolve_model("x")
+
+
+def test_resolved_models_can_be_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def ask(name: str) -> str:
+        request = ModelRequest(model=name, messages=(user("x"),))
+        answer = await resolve_model(name).respond(request)
+        await close_models()
+        return answer.text
+
+    with FakeOpenAI(lambda request: request.model) as api:
+        monkeypatch.setenv("OPENAI_BASE_URL", api.base_url)
+        monkeypatch.setenv("OPENAI_API_KEY", "k")
+        assert [asyncio.run(ask(name)) for name in ("a", "chat:b", "a")] == ["a", "b", "a"]
+
+
+def test_packages_export_what_they_list() -> None:
+    for package in (holdfast.models, holdfast.testing):
+        for name in package.__all__:
+            assert getattr(package, name) is not None
+        missing = "Nothing"
+        with pytest.raises(AttributeError, match="has no attribute 'Nothing'"):
+            getattr(package, missing)
+    assert "ResponsesModel" in dir(holdfast.models)
+
+
+@pytest.mark.parametrize("package", ["holdfast.models", "holdfast.testing"])
+def test_importing_a_package_stays_light(package: str) -> None:
+    heavy = "{'openai', 'httpx', 'starlette', 'uvicorn'}"
+    program = f"import sys, {package}; print(sorted({heavy} & sys.modules.keys()))"
+    run = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert run.stdout.strip() == "[]"
+
+
+async def test_scripted_model_gives_what_it_was_told() -> None:
+    answer = ModelAnswer(message=user("given"), usage=Usage(requests=1, input_tokens=5))
+    calls = (ToolCall(id="", name="a"), ToolCall(id="own", name="b"))
+    model = ScriptedModel([ToolCall(id="", name="x"), calls, answer, ValueError("no"), "bye"])
+    request = ModelRequest(model="m")
+    first = await model.respond(request)
+    assert (first.message.calls[0].id, first.finish) == ("call_1", "tool_calls")
+    second = await model.respond(request)
+    assert [call.id for call in second.message.calls] == ["call_2", "own"]
+    assert await model.respond(request) is answer
+    with pytest.raises(ValueError, match="no"):
+        await model.respond(request)
+    last = await model.respond(request)
+    assert (last.text, last.usage, last.finish) == ("bye", Usage(requests=1), "stop")
+    assert (model.calls, model.left, model.requests) == (5, 0, [request] * 5)
+    with pytest.raises(ModelRequestError, match="exhausted: call 6"):
+        await model.respond(request)
+
+
+async def test_scripted_model_may_be_a_function() -> None:
+    def answer(request: ModelRequest) -> Any:
+        return ToolCall(id="", name="x") if request.model == "m" else request.model
+
+    model: Model = ScriptedModel(answer, name="fn")
+    assert (await model.respond(ModelRequest(model="m"))).message.calls[0].name == "x"
+    assert (await model.respond(ModelRequest(model="n"))).text == "n"
+    assert model.name == "fn"

@@ -1,0 +1,236 @@
+"""The offline model plans arithmetic and never calculates."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from holdfast.messages import Message, assistant, system, user
+from holdfast.models import Model, ModelRequest, OfflineModel, ToolSpec
+from holdfast.models.arithmetic import Expression, Operation, find_question, number
+from holdfast.models.offline import answer
+
+Calculator = dict[str, Callable[[Any, Any], Any]]
+CALCULATOR: Calculator = {
+    "add": lambda a, b: a + b,
+    "subtract": lambda a, b: a - b,
+    "multiply": lambda a, b: a * b,
+    "divide": lambda a, b: a / b,
+    "power": lambda a, b: a**b,
+}
+
+
+def offer(*names: str) -> tuple[ToolSpec, ...]:
+    return tuple(ToolSpec(name=name, parameters={"type": "object"}) for name in names)
+
+
+TOOLS = offer(*CALCULATOR)
+
+
+def run(messages: list[Message], *, tools: tuple[ToolSpec, ...] = TOOLS) -> tuple[str, list[Any]]:
+    """Play model and tools against each other; return the answer and the calls made."""
+    made: list[Any] = []
+    while True:
+        said = answer(ModelRequest(model="offline", messages=tuple(messages), tools=tools))
+        messages.append(said.message)
+        if not said.message.calls:
+            return said.text, made
+        (call,) = said.message.calls
+        arguments = json.loads(call.arguments)
+        made.append((call.name, *arguments.values()))
+        try:
+            result = str(CALCULATOR[call.name](*arguments.values()))
+            messages.append(Message(role="tool", call_id=call.id, content=result))
+        except ZeroDivisionError as error:
+            text = f"An error occurred: {error}"
+            messages.append(Message(role="tool", call_id=call.id, content=text, is_error=True))
+
+
+def test_the_classic_question() -> None:
+    text, made = run([user("What is (121 * 3) + 42?")])
+    assert made == [("multiply", 121, 3), ("add", 363, 42)]
+    assert text == "The result of (121 * 3) + 42 is 405."
+
+
+@pytest.mark.parametrize(
+    ("question", "expected"),
+    [
+        ("2 plus 3 times 4", 14),
+        ("What's 10 divided by 4, please?", 2.5),
+        ("12 minus 5", 7),
+        ("6 multiplied by 7", 42),
+        ("2 to the power of 10", 1024),
+        ("2 ** 3 ** 2", 512),
+        ("2^-1", 0.5),
+        ("-2 ^ 2", -4),
+        ("-(3 + 4) * 2", -14),
+        ("3 - -4", 7),
+        ("8 - 3 - 2", 3),
+        ("100 / 10 / 5", 2),
+        ("1,000 + .5", 1000.5),
+        ("2 x 3", 6),
+        ("2 \u00d7 3 \u00f7 4 \u2212 1", 0.5),
+        ("((((1 + 1))))", 2),
+        ("Invoice 7: compute 1 + 2 + 3 for me", 6),
+    ],
+)
+def test_questions_as_people_write_them(question: str, expected: float) -> None:
+    text, _ = run([user(question)])
+    assert text.endswith(f" is {expected}.")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "Hello", "I have 5 apples", "gpt-5", "1 +", "(", "()", "7 -", "1 + " * 500, "(" * 999],
+)
+def test_text_without_arithmetic_is_told_apart(text: str) -> None:
+    assert find_question(text) is None
+    said, made = run([user(text)])
+    assert made == []
+    assert "no arithmetic" in said
+    assert "offline" in said
+
+
+def test_missing_tools_are_named() -> None:
+    said, made = run([user("1 + 2 / 3")], tools=offer("add"))
+    assert made == []
+    assert "divide" in said
+    assert "offline" in said
+
+
+def test_tools_that_must_not_be_called_are_not() -> None:
+    request = ModelRequest(
+        model="offline", messages=(user("1 + 2"),), tools=TOOLS, tool_choice="none"
+    )
+    assert answer(request).message.calls == ()
+
+
+def test_error_of_a_tool_is_told() -> None:
+    text, made = run([user("1 + 10 / (5 - 5)")])
+    assert made == [("subtract", 5, 5), ("divide", 10, 0)]
+    assert "divide of 10 and 0 gave no number" in text
+    assert "division by zero" in text
+
+
+@pytest.mark.parametrize("result", ["3", "3.0", '{"result": 3}', '{"sum": 3.0}', " 3\n", '"3"'])
+def test_results_are_read_in_usual_forms(result: str) -> None:
+    first = answer(ModelRequest(model="offline", messages=(user("1 + 2"),), tools=TOOLS)).message
+    tool = Message(role="tool", call_id=first.calls[0].id, content=result)
+    request = ModelRequest(model="offline", messages=(user("1 + 2"), first, tool), tools=TOOLS)
+    assert answer(request).text == "The result of 1 + 2 is 3."
+
+
+@pytest.mark.parametrize("result", ["", "none", "nan", "inf", "{}", "[1]", "true"])
+def test_results_that_are_no_number_are_told(result: str) -> None:
+    first = answer(ModelRequest(model="offline", messages=(user("1 + 2"),), tools=TOOLS)).message
+    tool = Message(role="tool", call_id=first.calls[0].id, content=result)
+    request = ModelRequest(model="offline", messages=(user("1 + 2"), first, tool), tools=TOOLS)
+    assert "gave no number" in answer(request).text
+
+
+def test_feedback_and_notes_do_not_lose_the_question() -> None:
+    first = answer(ModelRequest(model="offline", messages=(user("1 + 2 + 3"),), tools=TOOLS))
+    tool = Message(role="tool", call_id=first.message.calls[0].id, content="3")
+    messages = [
+        user("1 + 2 + 3"),
+        first.message,
+        tool,
+        system("A step was undone."),
+        user("Hurry up"),
+    ]
+    text, made = run(messages)
+    assert made == [("add", 3, 3)]
+    assert text.endswith(" is 6.")
+
+
+def test_an_answered_question_is_over() -> None:
+    text, made = run([user("1 + 2"), assistant("The result is 3."), user("Thank you")])
+    assert made == []
+    assert "no arithmetic" in text
+
+
+def test_each_new_question_begins_anew() -> None:
+    messages = [user("1 + 2")]
+    run(messages)
+    messages.append(user("2 * 5"))
+    assert run(messages) == ("The result of 2 * 5 is 10.", [("multiply", 2, 5)])
+
+
+def test_call_ids_differ_within_a_conversation() -> None:
+    messages = [user("1 + 1 + 1 + 1")]
+    run(messages)
+    messages.append(user("1 + 1 + 1 + 1"))
+    run(messages)
+    ids = [call.id for message in messages for call in message.calls]
+    assert len(set(ids)) == len(ids) == 6
+
+
+def test_equal_requests_give_equal_answers() -> None:
+    request = ModelRequest(model="offline", messages=(user("1 + 2"),), tools=TOOLS)
+    assert answer(request) == answer(request)
+    assert answer(request).usage.requests == 1
+    assert answer(request).usage.input_tokens > 0
+
+
+def test_other_parameter_names_are_used() -> None:
+    parameters = {"type": "object", "properties": {"left": {}, "right": {}}}
+    tool = ToolSpec(name="add", parameters=parameters)
+    request = ModelRequest(model="offline", messages=(user("1 + 2"),), tools=(tool,))
+    assert json.loads(answer(request).message.calls[0].arguments) == {"left": 1, "right": 2}
+
+
+async def test_it_is_a_model() -> None:
+    model: Model = OfflineModel(latency=0.001)
+    assert model.name == "offline"
+    said = await model.respond(ModelRequest(model="offline", messages=(user("Hi"),)))
+    assert said.finish == "stop"
+
+
+expressions: st.SearchStrategy[Any] = st.recursive(
+    st.integers(0, 99),
+    lambda inner: st.tuples(st.sampled_from("+-*"), inner, inner),
+    max_leaves=12,
+)
+
+
+def written(tree: Any) -> str:
+    if isinstance(tree, int):
+        return str(tree)
+    sign, left, right = tree
+    return f"({written(left)} {sign} {written(right)})"
+
+
+@given(expressions.filter(lambda tree: not isinstance(tree, int)))
+@settings(max_examples=60)
+def test_any_expression_comes_out_as_calculated(tree: Any) -> None:
+    text, made = run([user(f"Please compute {written(tree)} now.")])
+    expected = eval(written(tree))  # noqa: PGH001  the reference, on numbers and signs only
+    assert text.endswith(f" is {expected}.")
+    assert len(made) == sum(written(tree).count(sign) for sign in "+-*")
+
+
+@given(st.text(alphabet="0123456789+-*/^(). x,plus", max_size=40))
+def test_any_text_is_read_without_failing(text: str) -> None:
+    question = find_question(text)
+    if question is not None:
+        operations = question.operations()
+        assert operations[-1] is question.root
+        assert all(leaves(operation) for operation in operations)
+
+
+def leaves(expression: Expression) -> list[int | float]:
+    if isinstance(expression, Operation):
+        return leaves(expression.left) + leaves(expression.right)
+    return [expression]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("3", 3), ("3.0", 3), ("-2.5", -2.5), ("1,234", 1234)]
+)
+def test_numbers(text: str, expected: float) -> None:
+    assert repr(number(text)) == repr(expected)
