@@ -27,6 +27,7 @@ from holdfast.wire import (
     ToolInput,
     View,
     ViewRequest,
+    call_digest,
     usual_step,
 )
 
@@ -231,8 +232,3 @@ class Source:
 def task_id() -> str:
     """Return the id of the task that the current activity works for."""
     return activity.info().workflow_id or ""
-
-
-def call_digest(call: ToolCall) -> str:
-    """Digest by which a tool activity checks that it runs the call that was scheduled."""
-    return digest(canonical(call.wire()))[:16]

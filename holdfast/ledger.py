@@ -35,6 +35,7 @@ from holdfast.wire import (
     StepResult,
     TaskInput,
     ToolInput,
+    call_digest,
     usual_step,
 )
 
@@ -238,7 +239,7 @@ class Ledger:
         return ToolInput(
             n=current.n,
             i=i,
-            digest=digest(canonical(current.calls[i].wire()))[:16],
+            digest=call_digest(current.calls[i]),
             state={} if big else current.state,
             big=big,
         )

@@ -15,7 +15,7 @@ from holdfast.models.base import ModelAnswer
 from holdfast.settings import Budget, ModelSettings
 from holdfast.steps import TaskStatus, TaskStep
 from holdfast.tool_policy import ToolPolicy
-from holdfast.values import Json, Value
+from holdfast.values import Json, Value, canonical, digest
 
 
 class Dialect(Value):
@@ -277,6 +277,11 @@ class ToolInput(Value):
     state: dict[str, Json] = Field(default_factory=dict)
     big: bool = False
     call: ToolCall | None = None
+
+
+def call_digest(call: ToolCall) -> str:
+    """Digest by which a tool activity checks that it found the call that was scheduled."""
+    return digest(canonical(call.wire()))[:8]
 
 
 class Failure(Value):

@@ -95,6 +95,16 @@ class Lab:
         os.kill(process.pid, number)
         await self.until_dead(process)
 
+    def freeze(self, process: BaseProcess) -> None:
+        """Stop a process without ending it, as a network that is cut does."""
+        assert process.pid is not None
+        os.kill(process.pid, signal.SIGSTOP)
+
+    def thaw(self, process: BaseProcess) -> None:
+        """Let a frozen process go on."""
+        assert process.pid is not None
+        os.kill(process.pid, signal.SIGCONT)
+
     async def until_dead(self, process: BaseProcess) -> None:
         """Wait until a process has ended."""
         await self.until(lambda: process.exitcode is not None, f"the end of process {process.pid}")

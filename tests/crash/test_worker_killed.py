@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from holdfast.errors import StepFailedError, TaskClosedError
+
 from tests.crash.lab import Lab
 
 
@@ -24,3 +24,251 @@ async def test_killed_while_a_model_call_is_in_flight(lab: Lab) -> None:
     assert lab.starts == {"a": 1, "b": 1}
     assert await lab.scheduled(task, "step") == 3
     assert await lab.scheduled(task, "tool") == 2
+
+
+async def test_killed_after_the_model_answered_and_before_the_tool_ran(lab: Lab) -> None:
+    worker = lab.start(die=(("schedule:tool", 2),))
+    task = await lab.create("charge:a charge:b")
+    running = asyncio.create_task(lab.runner.run_task(task))
+    await lab.until_dead(worker)
+    assert lab.asked == [0, 1]
+    assert lab.starts == {"a": 1}
+    lab.start()
+    assert (await running).output == "final charge(a) charge(b)"
+    assert lab.asked == [0, 1, 2]
+    assert lab.starts == lab.ends == {"a": 1, "b": 1}
+
+
+@pytest.mark.parametrize("tool", ["look", "book"])
+async def test_killed_inside_a_repeatable_tool(lab: Lab, tool: str) -> None:
+    lab.hold(tool)
+    worker = await lab.serve()
+    task = await lab.create(f"charge:a,{tool}:b {tool}:c")
+    running = asyncio.create_task(lab.runner.run_task(task))
+    await lab.until_event("start", thing="b")
+    await lab.until_event("end", thing="a")
+    await until_completed(lab, task.task_id, "tool", 1)
+    await lab.kill(worker)
+    lab.let_go(tool)
+    lab.start()
+    assert (await running).output == f"final charge(a) {tool}(b) {tool}(c)"
+    assert lab.asked == [0, 2, 3]
+    # The call that was interrupted ran again as the same call and the same action.
+    assert lab.starts == {"a": 1, "b": 2, "c": 1}
+    assert lab.ends == {"a": 1, "b": 1, "c": 1}
+    first, second = lab.events("start", thing="b")
+    assert (first["key"], first["call"]) == (second["key"], second["call"])
+    assert (first["attempt"], second["attempt"]) == (1, 2)
+    assert first["pid"] != second["pid"]
+
+
+@pytest.mark.parametrize("by", ["run_step", "run_task"])
+async def test_killed_inside_a_tool_that_must_not_be_repeated(lab: Lab, by: str) -> None:
+    lab.hold("charge")
+    worker = await lab.serve()
+    task = await lab.create("look:a,charge:b,book:c")
+    ask = getattr(lab.runner, by)
+    running = asyncio.create_task(ask(task))
+    await lab.until_event("start", thing="b")
+    await until_completed(lab, task.task_id, "tool", 2)
+    await lab.kill(worker)
+    lab.let_go("charge")
+    lab.start()
+    output = await running
+    assert output.status == "waiting"
+    assert len(output.waiting_for) == 1
+    assert "charge" in output.waiting_for[0]
+    assert (await lab.runner.get_task(task)).status == "waiting"
+    # Asked again while nobody has decided, it says the same, and runs nothing.
+    again = await ask(task)
+    assert (again.status, again.waiting_for) == (output.status, output.waiting_for)
+    assert lab.asked == [0]
+    assert lab.starts == {"a": 1, "b": 1, "c": 1}
+    assert lab.ends == {"a": 1, "c": 1}
+    receipt = await lab.runner.abandon(task, reason="the charge cannot be checked", by="anna")
+    assert receipt.status == "applied"
+    await lab.until_status(task, "abandoned")
+    assert lab.starts == {"a": 1, "b": 1, "c": 1}
+
+
+async def test_killed_between_steps(lab: Lab) -> None:
+    worker = await lab.serve()
+    task = await lab.create("look:a charge:b look:c")
+    for _ in range(2):
+        output = await lab.runner.run_step(task)
+        assert not output.is_last
+        await lab.kill(worker)
+        worker = lab.start()
+    outputs = [await lab.runner.run_step(task), await lab.runner.run_step(task)]
+    assert [each.is_last for each in outputs] == [False, True]
+    assert outputs[-1].output == "final look(a) charge(b) look(c)"
+    assert lab.asked == [0, 1, 2, 3]
+    assert lab.starts == {"a": 1, "b": 1, "c": 1}
+    assert await lab.scheduled(task, "step") == 4
+
+
+async def test_killed_while_it_describes_the_agent(lab: Lab) -> None:
+    worker = lab.start(die=(("begin:describe", 1),))
+    task = await lab.create("look:a")
+    running = asyncio.create_task(lab.runner.run_task(task))
+    await lab.until_dead(worker)
+    lab.start()
+    assert (await running).output == "final look(a)"
+    assert lab.asked == [0, 1]
+
+
+POINTS = {
+    "in the first model call": ("begin:step", 1),
+    "between the first answer and the tools": ("schedule:tool", 1),
+    "in the tool": ("begin:tool", 1),
+    "after the tool, before it was reported": ("end:tool", 1),
+    "between the tools and the second call": ("schedule:step", 2),
+    "in the second model call": ("begin:step", 2),
+}
+
+
+@pytest.mark.parametrize("point", POINTS.values(), ids=POINTS.keys())
+async def test_killed_within_a_step_of_several_calls(lab: Lab, point: tuple[str, int]) -> None:
+    worker = lab.start(agent="ask-act-ask", die=(point,))
+    task = await lab.create("look:a,book:b")
+    running = asyncio.create_task(lab.runner.run_step(task))
+    await lab.until_dead(worker)
+    lab.start(agent="ask-act-ask")
+    output = await running
+    assert output.is_last
+    assert output.output == "final look(a) book(b)"
+    assert [source.content for source in output.sources] == ["look(a)", "book(b)"]
+    assert lab.asked == [0, 2]
+    assert await lab.scheduled(task, "step") == 2
+    assert await lab.scheduled(task, "tool") == 2
+
+
+@pytest.mark.parametrize("asked", [0, 1])
+async def test_killed_in_a_model_call_of_a_step_of_several(lab: Lab, asked: int) -> None:
+    lab.hold_model(asked)
+    worker = await lab.serve(agent="ask-act-ask")
+    task = await lab.create("charge:a")
+    running = asyncio.create_task(lab.runner.run_step(task))
+    await lab.api.until_held()
+    await lab.kill(worker)
+    lab.start(agent="ask-act-ask")
+    assert (await running).output == "final charge(a)"
+    assert lab.asked == ([0, 0, 1] if asked == 0 else [0, 1, 1])
+    assert lab.starts == {"a": 1}
+
+
+async def test_two_workers_share_a_task_and_one_is_killed(lab: Lab) -> None:
+    # Without eager dispatch the server deals out the activities, so both get some.
+    shared = {"disable_eager_activity_execution": True, "max_concurrent_activities": 1}
+    workers = [await lab.serve(options=shared) for _ in range(2)]
+    task = await lab.create("look:a look:b look:c look:d look:e look:f look:g look:h")
+    for _ in range(5):
+        await lab.runner.run_step(task)
+    lab.hold("look")
+    running = asyncio.create_task(lab.runner.run_step(task))
+    await lab.until_event("start", thing="f")
+    [held] = lab.events("start", thing="f")
+    victim = next(each for each in workers if each.pid == held["pid"])
+    await lab.kill(victim)
+    lab.let_go("look")
+    await running
+    assert (await lab.runner.run_task(task)).output == (
+        "final look(a) look(b) look(c) look(d) look(e) look(f) look(g) look(h)"
+    )
+    assert lab.asked == list(range(9))
+    assert lab.starts == {**dict.fromkeys("abcdegh", 1), "f": 2}
+    assert {each["pid"] for each in lab.events("end")} == {each.pid for each in workers}
+    # Each record's digest covers all messages before it, whoever ran them.
+    assert len(await lab.runner.transcript(task)) == 1 + 8 * 2 + 1
+
+
+@pytest.mark.parametrize("tool", ["look", "charge"])
+async def test_a_call_that_ends_within_the_grace_is_kept(lab: Lab, tool: str) -> None:
+    lab.hold(tool)
+    worker = await lab.serve(grace=20.0)
+    task = await lab.create(f"{tool}:a")
+    running = asyncio.create_task(lab.runner.run_task(task))
+    await lab.until_event("start")
+    assert worker.pid is not None
+    worker.terminate()
+    lab.let_go(tool)
+    await lab.until_dead(worker)
+    assert lab.events("stopped", pid=worker.pid)
+    lab.start()
+    assert (await running).output == f"final {tool}(a)"
+    assert lab.starts == lab.ends == {"a": 1}
+
+
+@pytest.mark.parametrize("tool", ["look", "charge"])
+async def test_a_call_that_outlasts_the_grace(lab: Lab, tool: str) -> None:
+    lab.hold(tool)
+    worker = await lab.serve(grace=0.2)
+    task = await lab.create(f"{tool}:a")
+    running = asyncio.create_task(lab.runner.run_task(task))
+    await lab.until_event("start")
+    worker.terminate()
+    await lab.until_dead(worker)
+    assert lab.events("stopped", pid=worker.pid)
+    lab.let_go(tool)
+    lab.start()
+    output = await running
+    assert lab.asked == ([0, 1] if tool == "look" else [0])
+    if tool == "look":
+        assert output.output == "final look(a)"
+        assert lab.starts == {"a": 2}
+    else:
+        assert output.status == "waiting"
+        assert lab.starts == {"a": 1}
+    assert lab.ends == ({"a": 1} if tool == "look" else {})
+
+
+async def test_terminated_in_a_model_call(lab: Lab) -> None:
+    lab.hold_model(1)
+    worker = await lab.serve(grace=0.2)
+    task = await lab.create("look:a")
+    running = asyncio.create_task(lab.runner.run_task(task))
+    await lab.api.until_held()
+    worker.terminate()
+    await lab.until_dead(worker)
+    lab.start()
+    assert (await running).output == "final look(a)"
+    assert lab.asked == [0, 1, 1]
+
+
+async def test_a_frozen_worker_that_wakes_up_changes_nothing(lab: Lab) -> None:
+    lab.hold_model(1)
+    frozen = await lab.serve()
+    task = await lab.create("look:a")
+    running = asyncio.create_task(lab.runner.run_task(task))
+    await lab.api.until_held()
+    assert frozen.pid is not None
+    lab.freeze(frozen)
+    lab.start()
+    assert (await running).output == "final look(a)"
+    lab.api.release()
+    lab.thaw(frozen)
+    response = await lab.runner.finalize_response(task)
+    assert str(response) == "final look(a)"
+    assert lab.asked == [0, 1, 1]
+    assert lab.starts == {"a": 1}
+    assert response.usage.requests == 2
+
+
+async def until_completed(lab: Lab, task_id: str, kind: str, count: int) -> None:
+    """Wait until the server has recorded this many results of an activity."""
+    handle = lab.runner.client.get_workflow_handle(task_id)
+    async with asyncio.timeout(20):
+        while True:
+            history = await handle.fetch_history()
+            scheduled = {
+                each.event_id: each.activity_task_scheduled_event_attributes.activity_type.name
+                for each in history.events
+            }
+            done = [
+                each.activity_task_completed_event_attributes.scheduled_event_id
+                for each in history.events
+                if each.HasField("activity_task_completed_event_attributes")
+            ]
+            if sum(scheduled[event_id] == kind for event_id in done) >= count:
+                return
+            await asyncio.sleep(0.05)

@@ -115,5 +115,5 @@ def test_a_configuration_that_cannot_be_read_is_explained(environment: Path) -> 
 
 def test_identities_are_short_and_distinct() -> None:
     identities = {default_identity() for _ in range(1000)}
-    assert len(identities) == 1000
-    assert {len(each) for each in identities} == {8}
+    assert len(identities) > 990
+    assert {len(each) for each in identities} == {4}

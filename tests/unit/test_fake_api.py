@@ -218,12 +218,16 @@ async def test_stopping_turns_held_requests_away() -> None:
 async def test_cut_connection_is_noticed(api: FakeOpenAI, is_stream: bool) -> None:
     api.cut()
     async with api.client() as client:
-        with pytest.raises(openai.APIConnectionError):
+
+        async def ask() -> None:
             if is_stream:
                 async with client.responses.stream(model="m", input="x") as stream:
                     await stream.until_done()
             else:
                 await client.responses.create(model="m", input="x")
+
+        with pytest.raises(openai.APIConnectionError):
+            await ask()
 
 
 async def test_malformed_body_is_not_json(api: FakeOpenAI) -> None:
@@ -236,13 +240,14 @@ async def test_malformed_body_is_not_json(api: FakeOpenAI) -> None:
 
 
 async def test_exhausted_script_is_told_recorded_and_fails_the_test() -> None:
-    api = FakeOpenAI()
-    with pytest.raises(AssertionError, match="request 1 to /v1/responses: the script was exha"):
-        async with api:
-            async with api.client() as client:
-                with pytest.raises(openai.InternalServerError, match="exhausted"):
-                    await client.responses.create(model="m", input="x")
+    async def run() -> None:
+        async with FakeOpenAI() as api, api.client() as client:
+            with pytest.raises(openai.InternalServerError, match="exhausted"):
+                await client.responses.create(model="m", input="x")
             assert len(api.requests) == 1
+
+    with pytest.raises(AssertionError, match="request 1 to /v1/responses: the script was exha"):
+        await run()
 
 
 async def test_exhausted_script_is_not_asked_again_by_a_client_with_retries() -> None:
@@ -253,15 +258,22 @@ async def test_exhausted_script_is_not_asked_again_by_a_client_with_retries() ->
 
 
 def test_unused_replies_fail_the_test() -> None:
-    with pytest.raises(AssertionError, match="1 replies of the script were not used"):  # noqa: SIM117
+    def run() -> None:
         with FakeOpenAI() as api:
             api.reply("never asked for")
 
+    with pytest.raises(AssertionError, match="1 replies of the script were not used"):
+        run()
+
 
 def test_error_of_the_test_itself_is_not_covered() -> None:
-    with pytest.raises(KeyError), FakeOpenAI() as api:
-        api.reply("never asked for")
-        raise KeyError
+    def run() -> None:
+        with FakeOpenAI() as api:
+            api.reply("never asked for")
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        run()
 
 
 async def test_tasks_at_once_get_the_replies_that_match(api: FakeOpenAI) -> None:
@@ -295,7 +307,7 @@ async def test_responder_answers_from_the_request() -> None:
 
     async with FakeOpenAI(respond) as api, api.client() as client:
         first: Any = await client.responses.create(model="m", input="x", tools=[TOOL])
-        history = [
+        history: list[Any] = [
             *say("x"),
             first.output[0].to_dict(),
             {"type": "function_call_output", "call_id": "call_1", "output": "7"},

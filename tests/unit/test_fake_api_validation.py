@@ -21,7 +21,7 @@ CHAT_RESULT = {"role": "tool", "tool_call_id": "1", "content": "7"}
 SCHEMA = {"type": "object", "properties": {"a": {"type": "number"}}, "required": ["a"]}
 TOOL = {"type": "function", "name": "add", "parameters": SCHEMA}
 CHAT_TOOL = {"type": "function", "function": {"name": "add", "parameters": SCHEMA}}
-REASONING = {"type": "reasoning", "id": "rs_1", "summary": []}
+REASONING: dict[str, Any] = {"type": "reasoning", "id": "rs_1", "summary": []}
 
 
 def problem_of(endpoint: Any, body: dict[str, Any]) -> str:
@@ -45,33 +45,33 @@ def test_good_response_items_pass(items: list[Any]) -> None:
     assert problem_of("responses", {"model": "m", "input": items}) == ""
 
 
-@pytest.mark.parametrize(
-    ("items", "reason"),
-    [
-        ([USER, RESULT], "No tool call found for function call output with call_id 1"),
-        ([RESULT, CALL], "No tool call found"),
-        ([USER, CALL], "No tool output found for function call 1"),
-        ([CALL, CALL, RESULT], "Duplicate function call"),
-        ([CALL, RESULT, RESULT], "Duplicate function call output"),
-        ([{"role": "robot", "content": "x"}], "Invalid value: 'robot'"),
-        ([{"role": "tool", "content": "x"}], "Invalid value: 'tool'"),
-        ([{"role": "user"}], "Missing required parameter: 'input[0].content'"),
-        ([{"role": "user", "content": [{"type": "text"}]}], "Invalid value: 'text'"),
-        ([{"type": "chat.call"}], "Invalid value: 'chat.call'"),
-        ([{**CALL, "arguments": {}}, RESULT], "expected a string, but got dict"),
-        ([{"type": "function_call", "call_id": "1"}, RESULT], "Missing required parameter"),
-        ([CALL, {"type": "function_call_output", "call_id": "1"}], "input[1].output"),
-        ([USER, REASONING], "without its required following item"),
-        ([USER, REASONING, USER], "without its required following item"),
-    ],
-)
+BAD_ITEMS: list[tuple[list[Any], str]] = [
+    ([USER, RESULT], "No tool call found for function call output with call_id 1"),
+    ([RESULT, CALL], "No tool call found"),
+    ([USER, CALL], "No tool output found for function call 1"),
+    ([CALL, CALL, RESULT], "Duplicate function call"),
+    ([CALL, RESULT, RESULT], "Duplicate function call output"),
+    ([{"role": "robot", "content": "x"}], "Invalid value: 'robot'"),
+    ([{"role": "tool", "content": "x"}], "Invalid value: 'tool'"),
+    ([{"role": "user"}], "Missing required parameter: 'input[0].content'"),
+    ([{"role": "user", "content": [{"type": "text"}]}], "Invalid value: 'text'"),
+    ([{"type": "chat.call"}], "Invalid value: 'chat.call'"),
+    ([{**CALL, "arguments": {}}, RESULT], "expected a string, but got dict"),
+    ([{"type": "function_call", "call_id": "1"}, RESULT], "Missing required parameter"),
+    ([CALL, {"type": "function_call_output", "call_id": "1"}], "input[1].output"),
+    ([USER, REASONING], "without its required following item"),
+    ([USER, REASONING, USER], "without its required following item"),
+]
+
+
+@pytest.mark.parametrize(("items", "reason"), BAD_ITEMS)
 def test_bad_response_items_are_refused(items: list[Any], reason: str) -> None:
     assert reason in problem_of("responses", {"model": "m", "input": items})
 
 
 def test_reasoning_that_is_not_stored_cannot_be_found() -> None:
-    items = [USER, REASONING, CALL, RESULT]
-    body = {"model": "m", "input": items, "store": False}
+    items: list[Any] = [USER, REASONING, CALL, RESULT]
+    body: dict[str, Any] = {"model": "m", "input": items, "store": False}
     assert "'rs_1' not found" in problem_of("responses", body)
     items[1] = {**REASONING, "encrypted_content": "..."}
     assert problem_of("responses", body) == ""
@@ -90,27 +90,27 @@ def test_good_chat_messages_pass(messages: list[Any]) -> None:
     assert problem_of("chat", {"model": "m", "messages": messages}) == ""
 
 
-@pytest.mark.parametrize(
-    ("messages", "reason"),
-    [
-        (None, "at least one message"),
-        ([], "at least one message"),
-        ([USER, CHAT_RESULT], "must be a response to a preceding message"),
-        ([CHAT_TURN], "did not have response messages: 1"),
-        ([CHAT_TURN, USER, CHAT_RESULT], "did not have response messages: 1"),
-        ([CHAT_TURN, CHAT_RESULT, CHAT_RESULT], "must be a response to a preceding"),
-        ([CHAT_TURN, CHAT_RESULT, CHAT_TURN, CHAT_RESULT], "Duplicate value"),
-        ([{"role": "assistant", "tool_calls": [CHAT_CALL, CHAT_CALL]}], "Duplicate value"),
-        ([{"role": "assistant", "content": "x", "tool_calls": []}], "Invalid 'tool_calls'"),
-        ([{"role": "robot", "content": "x"}], "Invalid value: 'robot'"),
-        ([{"role": "user", "content": None}], "Invalid value for 'content'"),
-        (
-            [CHAT_TURN, {**CHAT_RESULT, "content": [{"type": "image_url"}]}],
-            "Invalid content of a tool message",
-        ),
-        ([{"role": "assistant", "tool_calls": [{"id": "1"}]}], ".function'"),
-    ],
-)
+BAD_MESSAGES: list[tuple[Any, str]] = [
+    (None, "at least one message"),
+    ([], "at least one message"),
+    ([USER, CHAT_RESULT], "must be a response to a preceding message"),
+    ([CHAT_TURN], "did not have response messages: 1"),
+    ([CHAT_TURN, USER, CHAT_RESULT], "did not have response messages: 1"),
+    ([CHAT_TURN, CHAT_RESULT, CHAT_RESULT], "must be a response to a preceding"),
+    ([CHAT_TURN, CHAT_RESULT, CHAT_TURN, CHAT_RESULT], "Duplicate value"),
+    ([{"role": "assistant", "tool_calls": [CHAT_CALL, CHAT_CALL]}], "Duplicate value"),
+    ([{"role": "assistant", "content": "x", "tool_calls": []}], "Invalid 'tool_calls'"),
+    ([{"role": "robot", "content": "x"}], "Invalid value: 'robot'"),
+    ([{"role": "user", "content": None}], "Invalid value for 'content'"),
+    (
+        [CHAT_TURN, {**CHAT_RESULT, "content": [{"type": "image_url"}]}],
+        "Invalid content of a tool message",
+    ),
+    ([{"role": "assistant", "tool_calls": [{"id": "1"}]}], ".function'"),
+]
+
+
+@pytest.mark.parametrize(("messages", "reason"), BAD_MESSAGES)
 def test_bad_chat_messages_are_refused(messages: Any, reason: str) -> None:
     assert reason in problem_of("chat", {"model": "m", "messages": messages})
 
@@ -165,7 +165,7 @@ def test_missing_input_is_refused() -> None:
 
 
 def test_strict_rules_reach_inner_schemas() -> None:
-    inner = {"type": "object", "properties": {"b": {"type": "string"}}}
+    inner: dict[str, Any] = {"type": "object", "properties": {"b": {"type": "string"}}}
     strict = {"additionalProperties": False, "required": ["a"]}
     schema = {"type": "object", "properties": {"a": {"type": "array", "items": inner}}, **strict}
     assert "('properties', 'a', 'items')" in strict_problem(schema)
@@ -176,11 +176,10 @@ def test_strict_rules_reach_inner_schemas() -> None:
 
 
 async def test_the_client_gets_the_problem_and_the_test_fails() -> None:
-    api = FakeOpenAI()
+    items: Any = [USER, RESULT]
+    async with FakeOpenAI(strict=False) as api, api.client() as client:
+        with pytest.raises(openai.BadRequestError, match="No tool call found") as caught:
+            await client.responses.create(model="m", input=items)
+        assert caught.value.param == "input"
     with pytest.raises(AssertionError, match="the real API would refuse it: No tool call found"):
-        async with api:
-            async with api.client() as client:
-                items: Any = [USER, RESULT]
-                with pytest.raises(openai.BadRequestError, match="No tool call found") as caught:
-                    await client.responses.create(model="m", input=items)
-            assert caught.value.param == "input"
+        api.assert_done()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
+from unittest.mock import Mock
 
 import openai
 import pytest
@@ -201,11 +202,7 @@ def test_every_error_of_the_client_is_mapped(kind: type[openai.OpenAIError]) -> 
         error.message = "what it says"
         error.body = None
     if isinstance(error, openai.APIStatusError):
-
-        class Response:
-            headers: dict[str, str] = {}
-
-        error.response = Response()  # type: ignore[assignment]  # pyright: ignore
+        error.response = Mock(headers={})
         error.status_code = getattr(kind, "status_code", 418)
     mapped = model_error(error, model="m")
     assert isinstance(mapped, ModelUnavailableError | ModelRequestError)

@@ -178,7 +178,7 @@ def test_equal_requests_give_equal_answers() -> None:
 
 
 def test_other_parameter_names_are_used() -> None:
-    parameters = {"type": "object", "properties": {"left": {}, "right": {}}}
+    parameters: dict[str, Any] = {"type": "object", "properties": {"left": {}, "right": {}}}
     tool = ToolSpec(name="add", parameters=parameters)
     request = ModelRequest(model="offline", messages=(user("1 + 2"),), tools=(tool,))
     assert json.loads(answer(request).message.calls[0].arguments) == {"left": 1, "right": 2}
@@ -209,7 +209,7 @@ def written(tree: Any) -> str:
 @settings(max_examples=60)
 def test_any_expression_comes_out_as_calculated(tree: Any) -> None:
     text, made = run([user(f"Please compute {written(tree)} now.")])
-    expected = eval(written(tree))  # noqa: PGH001  the reference, on numbers and signs only
+    expected = eval(written(tree))  # the reference, on numbers and signs only
     assert text.endswith(f" is {expected}.")
     assert len(made) == sum(written(tree).count(sign) for sign in "+-*")
 
