@@ -352,13 +352,18 @@ class AgentRunner:
         return await self._read.task(id_of(task))
 
     async def list_tasks(
-        self, status: TaskStatus | None = None, agent: str | None = None
+        self,
+        status: TaskStatus | None = None,
+        agent: str | None = None,
+        *,
+        limit: int | None = None,
     ) -> list[Task]:
         """List tasks from Temporal's visibility store, newest first; inputs are cut short.
 
         Args:
             status: Only tasks with this status.
             agent: Only tasks of this agent.
+            limit: Most tasks; None for all.
         """
         query = "WorkflowType = 'AgentTask'"
         if status is not None:
@@ -367,6 +372,8 @@ class AgentRunner:
             query += f" AND HfAgent = '{quoted(agent)}'"
         tasks: dict[str, Task] = {}
         async for found in self.client.list_workflows(query):
+            if limit is not None and len(tasks) >= limit:
+                break
             memo = await found.memo()
             tasks.setdefault(
                 found.id,
@@ -531,7 +538,11 @@ class AgentRunner:
         session: str | Session | None = None,
         chat_history: Sequence[Message] | None = None,
         tool_choice: str | None = None,
-        **options: Any,
+        *,
+        agent: str | None = None,
+        task_id: str | None = None,
+        extra_state: Mapping[str, Json] | None = None,
+        budget: Budget | None = None,
     ) -> AgentResponse:
         """Create a task, run it to its end and finalize it.
 
@@ -540,7 +551,10 @@ class AgentRunner:
             session: Session that remembers the conversation.
             chat_history: Replaces the session's history before the task starts.
             tool_choice: Tool choice of the first step.
-            options: More arguments of `create_task`.
+            agent: As for create_task, like those after it.
+            task_id: Id of the task.
+            extra_state: Shared state of the task.
+            budget: Limits.
 
         Raises:
             InvalidArgumentError: chat_history is given without a session.
@@ -554,7 +568,14 @@ class AgentRunner:
             await memory.reset()
             await memory.append(chat_history)
         task = await self.create_task(
-            message, session=session, tool_choice=tool_choice, step_mode="automatic", **options
+            message,
+            agent=agent,
+            task_id=task_id,
+            session=session,
+            extra_state=extra_state,
+            budget=budget,
+            tool_choice=tool_choice,
+            step_mode="automatic",
         )
         output = await self.run_task(task)
         if output.status == "waiting":

@@ -1,0 +1,125 @@
+"""The step API without `await`: one-line twins of the async methods, on the process's shared loop.
+
+from holdfast.sync import AgentRunner
+
+with AgentRunner.local(agent) as runner:
+    response = runner.chat("Find me a hotel")
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
+
+from temporalio.client import Client
+
+from holdfast.agent import Agent
+from holdfast.client import runner as _async
+from holdfast.client import sessions as _sessions
+from holdfast.engine.loop import shared_loop
+
+__all__ = ["AgentRunner", "Session"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+A = TypeVar("A")
+
+
+class _Twin:
+    """Holds the async object that does the work."""
+
+    def __init__(self, twin: Any) -> None:
+        self._twin = twin
+
+
+def _sync(
+    method: Callable[Concatenate[A, P], Coroutine[Any, Any, R]],
+) -> Callable[Concatenate[Any, P], R]:
+    """Make the blocking twin of an async method; signature and docstring are the same.
+
+    Raises:
+        RuntimeError: It is called on the shared loop itself.
+    """
+
+    @functools.wraps(method)
+    def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return shared_loop().run(method(self._twin, *args, **kwargs))
+
+    return cast("Callable[Concatenate[Any, P], R]", call)
+
+
+class Session(_Twin):
+    """The twin of `holdfast.Session`."""
+
+    chat_history = _sync(_sessions.Session.chat_history)
+    append = _sync(_sessions.Session.append)
+    reset = _sync(_sessions.Session.reset)
+
+    @property
+    def name(self) -> str:
+        """The name that people use."""
+        return str(self._twin.name)
+
+
+class AgentRunner(_Twin):
+    """The twin of `holdfast.AgentRunner`."""
+
+    @classmethod
+    def local(
+        cls, *agents: Agent, data_dir: str | Path | None = ".holdfast", **options: Any
+    ) -> AgentRunner:
+        """Run everything on this machine; see `holdfast.AgentRunner.local`."""
+        return cls(_async.AgentRunner.local(*agents, data_dir=data_dir, **options))
+
+    @classmethod
+    def connect(cls, address: str | None = None, *, agent: str, **options: Any) -> AgentRunner:
+        """Use a cluster; see `holdfast.AgentRunner.connect`."""
+        return cls(shared_loop().run(_async.AgentRunner.connect(address, agent=agent, **options)))
+
+    def start(self) -> Self:
+        """Start the embedded engine, if there is one."""
+        shared_loop().run(self._twin.start())
+        return self
+
+    def __enter__(self) -> Self:
+        """Start."""
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        """Close."""
+        shared_loop().run(self._twin.close())
+
+    @property
+    def client(self) -> Client:
+        """The Temporal client; use it on the shared loop only."""
+        client: Client = self._twin.client
+        return client
+
+    def session(self, name: str) -> Session:
+        """Name a session of this app."""
+        return Session(self._twin.session(name))
+
+    close = _sync(_async.AgentRunner.close)
+    create_task = _sync(_async.AgentRunner.create_task)
+    get_task = _sync(_async.AgentRunner.get_task)
+    list_tasks = _sync(_async.AgentRunner.list_tasks)
+    get_upcoming_steps = _sync(_async.AgentRunner.get_upcoming_steps)
+    get_completed_steps = _sync(_async.AgentRunner.get_completed_steps)
+    get_completed_step = _sync(_async.AgentRunner.get_completed_step)
+    get_task_output = _sync(_async.AgentRunner.get_task_output)
+    get_completed_tasks = _sync(_async.AgentRunner.get_completed_tasks)
+    delete_task = _sync(_async.AgentRunner.delete_task)
+    run_step = _sync(_async.AgentRunner.run_step)
+    run_task = _sync(_async.AgentRunner.run_task)
+    run_to_end = _sync(_async.AgentRunner.run_to_end)
+    finalize_response = _sync(_async.AgentRunner.finalize_response)
+    response = _sync(_async.AgentRunner.response)
+    transcript = _sync(_async.AgentRunner.transcript)
+    chat = _sync(_async.AgentRunner.chat)
+    pause = _sync(_async.AgentRunner.pause)
+    resume = _sync(_async.AgentRunner.resume)
+    abandon = _sync(_async.AgentRunner.abandon)
+    ledger = _sync(_async.AgentRunner.ledger)
+    ensure_agent = _sync(_async.AgentRunner.ensure_agent)

@@ -1,0 +1,72 @@
+"""What the README and the docs show in Python, and the examples, run as a reader would run them."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+BLOCKS = [
+    pytest.param(block, id=f"{page.name}-{n}")
+    for page in PAGES
+    for n, block in enumerate(BLOCK.findall(page.read_text(encoding="utf-8")))
+]
+
+
+def run(arguments: list[str], directory: Path) -> str:
+    """Run a Python program with its own data directory; return what it printed."""
+    environment = {
+        **{k: v for k, v in os.environ.items() if not k.startswith(("TEMPORAL_", "HOLDFAST_"))},
+        "PYTHONPATH": str(ROOT),
+    }
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=directory,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_there_are_blocks_to_run() -> None:
+    assert len(BLOCKS) >= 3
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_a_block_of_the_docs_runs(block: str, tmp_path: Path) -> None:
+    run(["-c", block], tmp_path)
+
+
+def test_the_step_api_of_the_readme_answers(tmp_path: Path) -> None:
+    [block] = [p.values[0] for p in BLOCKS if "create_task" in str(p.values[0])]
+    assert "42" in run(["-c", str(block)], tmp_path)
+
+
+def test_the_runner_of_the_readme_answers_twice(tmp_path: Path) -> None:
+    [block] = [p.values[0] for p in BLOCKS if "run_sync" in str(p.values[0])]
+    printed = run(["-c", str(block)], tmp_path).splitlines()
+    assert "163" in printed[0]
+    assert "4" in printed[1]
+
+
+def test_the_arithmetic_example_answers(tmp_path: Path) -> None:
+    assert "405" in run([str(ROOT / "examples" / "arithmetic.py")], tmp_path)
+
+
+def test_the_step_by_step_example_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    example = [str(ROOT / "examples" / "step_by_step.py")]
+    assert "multiply" in run(example, tmp_path)
+    assert "add" in run(example, tmp_path)
+    assert "405" in run(example, tmp_path)
+    assert "Done before" in run(example, tmp_path)

@@ -1,0 +1,45 @@
+"""The blocking twins have every async method, with the same signature."""
+
+from __future__ import annotations
+
+import inspect
+
+import holdfast
+from holdfast import sync
+
+OTHERWISE = {"session", "start"}
+"""Methods of the async class that do not wait, written out by hand in the twin."""
+
+
+def public_methods(kind: type) -> dict[str, object]:
+    return {
+        name: member
+        for name, member in vars(kind).items()
+        if inspect.isfunction(member) and not name.startswith("_")
+    }
+
+
+def test_every_async_method_has_a_blocking_twin() -> None:
+    for async_kind, sync_kind in (
+        (holdfast.AgentRunner, sync.AgentRunner),
+        (holdfast.Session, sync.Session),
+    ):
+        assert set(public_methods(async_kind)) == set(public_methods(sync_kind))
+
+
+def test_twins_have_the_signatures_of_their_originals() -> None:
+    twins = public_methods(sync.AgentRunner)
+    for name, method in public_methods(holdfast.AgentRunner).items():
+        if name not in OTHERWISE:
+            assert callable(method)
+            twin = twins[name]
+            assert callable(twin)
+            assert inspect.signature(twin) == inspect.signature(method), name
+
+
+def test_a_twin_returns_the_value_and_not_a_coroutine() -> None:
+    runner = sync.AgentRunner.local(holdfast.Agent(name="twin", model="offline"), data_dir=None)
+    with runner:
+        task = runner.create_task("What is 1 + 1?")
+        assert task.agent == "twin"
+        assert runner.session("nobody").chat_history() == []
