@@ -22,6 +22,7 @@ class TaskMemory:
 
     Attributes:
         head: The task's head.
+        history: The conversation before the task; None until it was read.
         recorded: Messages of the transcript as history holds them, oldest first.
         resolved: The same messages with archived contents put in.
         digests: Digest of the chain after each message.
@@ -34,6 +35,7 @@ class TaskMemory:
     """
 
     head: TaskHead | None = None
+    history: tuple[Message, ...] | None = None
     recorded: list[Message] = field(default_factory=list[Message])
     resolved: list[Message] = field(default_factory=list[Message])
     digests: list[str] = field(default_factory=list[str])

@@ -8,6 +8,7 @@ from temporalio import activity
 from temporalio.common import WorkflowIDConflictPolicy
 
 from holdfast.activities.failures import typed_failures
+from holdfast.activities.heartbeat import heartbeats
 from holdfast.activities.registry import Registry
 from holdfast.activities.source import Source, task_id
 from holdfast.chain import ChainRef
@@ -40,36 +41,42 @@ class ClosingActivities:
     async def archive(self) -> SegmentRef:
         """Store the ledger entries that are not archived yet."""
         with typed_failures():
-            _, entries = await self._source.entries()
-            return await write_segment(self._source.archive, entries)
+            async with heartbeats():
+                _, entries = await self._source.entries()
+                return await write_segment(self._source.archive, entries)
 
     @activity.defn(name="close")
     async def close(self, given: CloseInput) -> None:
         """Commit a finished task's turn to its session, then store the whole task."""
         with typed_failures():
-            source = self._source
-            head = await source.head()
-            page, entries = await source.entries()
-            segments = page.segments
-            if entries:
-                segments = (*segments, await write_segment(source.archive, entries))
-            task = await source.task()
-            if given.commit:
-                await self._commit(head, task, given.at)
-            last = await self._last_step(segments, entries)
-            record = TaskRecord(
-                task=task.model_copy(
-                    update={"status": given.status, "error": _said(given.failure)}
-                ).wire(),
-                head=head,
-                segments=segments,
-                failure=given.failure,
-                output=last.output if last else None,
-                stored=last.stored if last else None,
-                transcript=given.at,
-            )
-            await write_record(source.archive, task_id(), record)
-            source.cache.drop(task_id())
+            async with heartbeats():
+                await self._close(given)
+
+    async def _close(self, given: CloseInput) -> None:
+        source = self._source
+        head = await source.head()
+        page, entries = await source.entries()
+        segments = page.segments
+        if entries:
+            segments = (*segments, await write_segment(source.archive, entries))
+        task = await source.task()
+        if given.commit:
+            await self._commit(head, task, given.at)
+        last = await self._last_step(segments, entries)
+        record = TaskRecord(
+            task=task.model_copy(
+                update={"status": given.status, "error": _said(given.failure)}
+            ).wire(),
+            head=head,
+            segments=segments,
+            failure=given.failure,
+            output=last.output if last else None,
+            stored=last.stored if last else None,
+            transcript=given.at,
+            current=page.current,
+        )
+        await write_record(source.archive, task_id(), record)
+        source.cache.drop(task_id())
 
     async def _last_step(
         self, segments: tuple[SegmentRef, ...], entries: list[Entry]

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
+from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.errors import (
     ArchiveError,
@@ -17,14 +18,26 @@ from holdfast.errors import (
 from holdfast.redact import redact
 
 LONGEST_TEXT = 2000
+LASTING = frozenset(
+    {
+        RPCStatusCode.INVALID_ARGUMENT,
+        RPCStatusCode.NOT_FOUND,
+        RPCStatusCode.PERMISSION_DENIED,
+        RPCStatusCode.UNAUTHENTICATED,
+        RPCStatusCode.UNIMPLEMENTED,
+    }
+)
+"""Refusals of the Temporal server that the next attempt would get as well."""
 
 
 @contextmanager
 def typed_failures() -> Generator[None]:
     """Turn every exception into one that the task understands.
 
-    What time can heal is retried, with the provider's Retry-After obeyed. An archive that cannot be
-    reached is retried too; damage in it is not. Everything else waits for a person.
+    What time can heal is retried, with the provider's Retry-After obeyed. An archive or a server
+    that cannot be reached is retried too; damage is not. Everything else waits for a person. The
+    original is left as context, for logs, and is no cause: causes are stored in the history, and
+    nobody has cut the secrets out of theirs.
     """
     try:
         yield
@@ -37,14 +50,24 @@ def typed_failures() -> Generator[None]:
             type=type(error).__name__,
             next_retry_delay=delay,
             category=ApplicationErrorCategory.BENIGN,
-        ) from error
+        ) from None
     except Exception as error:
-        heals = isinstance(error, ArchiveError) and not isinstance(
-            error, BlobMissingError | DigestMismatchError
+        raise ApplicationError(  # noqa: B904  see above
+            _text(error), type=type(error).__name__, non_retryable=not _heals_by_time(error)
         )
-        raise ApplicationError(
-            _text(error), type=type(error).__name__, non_retryable=not heals
-        ) from error
+
+
+def _heals_by_time(error: Exception) -> bool:
+    """Whether the archive or the server may answer at the next attempt."""
+    match error:
+        case BlobMissingError() | DigestMismatchError():
+            return False
+        case ArchiveError():
+            return True
+        case RPCError(status=status):  # a query may have waited for a worker that is gone
+            return status not in LASTING
+        case _:
+            return False
 
 
 def _text(error: Exception) -> str:

@@ -11,14 +11,18 @@ from holdfast.segments import read_messages, turns
 from holdfast.wire import SessionRef, SessionState, TaskHead
 
 
-async def history_before(source: Source, head: TaskHead) -> list[Message]:
+async def history_before(source: Source, head: TaskHead) -> tuple[Message, ...]:
     """Return the messages that the model sees before the task's own, oldest first."""
-    messages: list[Message] = []
-    if head.session is not None and head.session.commits:
-        messages.extend(await _session(source, head.session))
-    if head.history:
-        messages.extend(await read_messages(source.archive, head.history))
-    return [await source.resolve(message) for message in messages]
+    memory = source.memory()
+    if memory.history is None:
+        messages: list[Message] = []
+        if head.session is not None and head.session.commits:
+            messages.extend(await _session(source, head.session))
+        if head.history:
+            messages.extend(await read_messages(source.archive, head.history))
+        memory.history = tuple([await source.resolve(message) for message in messages])
+        memory.size += sum(len(message.text) for message in memory.history)
+    return memory.history
 
 
 async def count_commits(head: TaskHead) -> int:

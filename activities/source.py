@@ -153,15 +153,16 @@ class Source:
         """Return the ledger entries that are not archived yet."""
         entries: list[Entry] = []
         while True:
-            asked = EntriesRequest(skip=len(entries))
-            got = await self._handle().query("entries", asked, result_type=EntriesPage)
+            asked = EntriesRequest(skip=len(entries), current=True)
+            handle = await self._reach()
+            got: EntriesPage = await handle.query("entries", asked, result_type=EntriesPage)
             entries.extend(got.entries)
             if not got.more:
                 return got, entries
 
     async def task(self) -> Task:
         """Return the task as it is now, with its whole input."""
-        task: Task = await self._handle().query("task", result_type=Task)
+        task: Task = await (await self._reach()).query("task", result_type=Task)
         if task.stored is None:
             return task
         return task.model_copy(update={"input": await self.text(task.stored)})
@@ -210,7 +211,11 @@ class Source:
     # ---- the task
 
     async def _view(self, asked: ViewRequest) -> View:
-        """Ask the task, after leaving the queue of a worker that may be dead."""
+        view: View = await (await self._reach()).query("view", asked, result_type=View)
+        return view
+
+    async def _reach(self) -> WorkflowHandle[object, object]:
+        """Return the task's handle, after leaving the queue of a worker that may be dead."""
         info = activity.info()
         if info.attempt > 1:
             await activity.client().workflow_service.reset_sticky_task_queue(
@@ -221,11 +226,6 @@ class Source:
                     ),
                 )
             )
-        view: View = await self._handle().query("view", asked, result_type=View)
-        return view
-
-    def _handle(self) -> WorkflowHandle[object, object]:
-        info = activity.info()
         return activity.client().get_workflow_handle(task_id(), run_id=info.workflow_run_id)
 
 

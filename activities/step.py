@@ -44,19 +44,23 @@ class StepActivities:
     async def describe(self, head: TaskHead) -> Described:
         """Publish the agent's snapshot and let its AgentWorker make the first step."""
         with typed_failures():
-            agent = self._registry.agent(head.agent)
-            snapshot = await self._registry.publish(head.agent)
-            settings = snapshot.settings.resolve(head.settings)
-            described = Described(
-                snapshot=snapshot.digest,
-                policies=snapshot.policies,
-                timeout=settings.timeout_seconds,
-                attempts=settings.max_attempts,
-                step=await self._first_step(agent.worker),
-                commits=await count_commits(head),
-            )
-            self._source.memory().head = known_head(head, described)
-            return described
+            async with heartbeats():
+                return await self._describe(head)
+
+    async def _describe(self, head: TaskHead) -> Described:
+        agent = self._registry.agent(head.agent)
+        snapshot = await self._registry.publish(head.agent)
+        settings = snapshot.settings.resolve(head.settings)
+        described = Described(
+            snapshot=snapshot.digest,
+            policies=snapshot.policies,
+            timeout=settings.timeout_seconds,
+            attempts=settings.max_attempts,
+            step=await self._first_step(agent.worker),
+            commits=await count_commits(head),
+        )
+        self._source.memory().head = known_head(head, described)
+        return described
 
     async def _first_step(self, worker: AgentWorker) -> TaskStep:
         """Let a worker that has its own first step make it; the task makes the usual one itself."""

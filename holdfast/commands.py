@@ -12,11 +12,13 @@ from typing import Literal, cast, get_args
 
 from pydantic import Field, ValidationError
 
+from holdfast.messages import clean
 from holdfast.values import Json, Value
 
 Verb = Literal["pause", "resume", "abandon"]
 VERBS: tuple[str, ...] = get_args(Verb)
 SIGNAL = "command"
+LONGEST_REASON = 2000
 
 
 class Command(Value):
@@ -32,14 +34,14 @@ class Command(Value):
 
     id: str = Field(min_length=1, max_length=200)
     verb: Verb
-    by: str = ""
+    by: str = Field(default="", max_length=200)
     branch: str = ""
     body: dict[str, Json] = Field(default_factory=dict)
 
     @property
     def reason(self) -> str:
-        """The reason given, or empty."""
-        return str(self.body.get("reason", ""))
+        """The reason given, cut to a readable length, or empty."""
+        return str(self.body.get("reason", ""))[:LONGEST_REASON]
 
 
 class Refusal(Value):
@@ -69,8 +71,11 @@ def decode(name: str, payloads: Sequence[bytes]) -> Command | Refusal:
         return Refusal(reason=f"A command is one value; this signal brought {len(payloads)}.")
     try:
         data = json.loads(payloads[0])
+        json.dumps(data, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return Refusal(reason="The command holds lone surrogates, which are no text.")
     except (ValueError, RecursionError) as cause:
-        return Refusal(reason=f"The command is not JSON: {str(cause)[:200]}")
+        return Refusal(reason=f"The command is not JSON: {clean(str(cause))[:200]}")
     if not isinstance(data, dict):
         return Refusal(reason=f"A command is a JSON object, not {type(data).__name__}.")
     data = cast("dict[str, Json]", data)

@@ -31,17 +31,20 @@ class CompactJsonConverter(PydanticJSONPlainPayloadConverter):
         return Payload(metadata={"encoding": b"json/plain"}, data=data)
 
 
+_CONVERTERS = tuple(
+    CompactJsonConverter() if isinstance(each, JSONPlainPayloadConverter) else each
+    for each in DefaultPayloadConverter.default_encoding_payload_converters
+)
+"""Shared, because Temporal makes a new payload converter for each activity and workflow task, and
+pydantic's validators are worth keeping."""
+
+
 class HoldfastPayloadConverter(CompositePayloadConverter):
     """Temporal's default converter with compact pydantic JSON."""
 
     def __init__(self) -> None:
         """Put our JSON converter in the place of the default one."""
-        super().__init__(
-            *(
-                CompactJsonConverter() if isinstance(each, JSONPlainPayloadConverter) else each
-                for each in DefaultPayloadConverter.default_encoding_payload_converters
-            )
-        )
+        super().__init__(*_CONVERTERS)
 
 
 def holdfast_converter(current: DataConverter | None = None) -> DataConverter:

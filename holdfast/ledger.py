@@ -151,8 +151,8 @@ class Ledger:
             )
             self.change(queue=(custom, *self.s.queue[1:]))
 
-    def begin(self, asked: RunRequest, *, now: float) -> None:
-        """Open a queued step."""
+    def begin(self, asked: RunRequest, *, now: float, owner: str = "") -> None:
+        """Open a queued step, for the request with this id."""
         queue = list(self.s.queue)
         at = next((k for k, step in enumerate(queue) if step.step_id == asked.step), 0)
         step = queue.pop(at)
@@ -167,10 +167,11 @@ class Ledger:
         self.change(
             queue=tuple(queue),
             answered=False,
-            current=OpenState(open=opened, n=self.s.steps + 1, started=now),
+            failure=None,
+            current=OpenState(open=opened, n=self.s.steps + 1, started=now, owner=owner),
         )
 
-    def retry(self, asked: RunRequest, *, now: float) -> None:
+    def retry(self, asked: RunRequest, *, now: float, owner: str = "") -> None:
         """Try the step that failed again, from its journal or, when asked to, from nothing."""
         current = self._open()
         over = current.failure is not None and current.failure.type == "BudgetExceeded"
@@ -184,9 +185,8 @@ class Ledger:
             self.note("restarted", now=now, body=body)
             current = OpenState(open=opened, n=current.n, started=current.started)
         limit = "allow" if over else ""
-        self.change(
-            current=current.model_copy(update={"open": opened, "failure": None, "limit": limit})
-        )
+        changes: dict[str, object] = {"open": opened, "failure": None, "limit": limit}
+        self.change(current=current.model_copy(update={**changes, "owner": owner}), failure=None)
 
     def advance_input(self) -> AdvanceInput:
         """Say to the step activity what is next."""
@@ -313,6 +313,11 @@ class Ledger:
         else:
             self.change(current=self.s.current.model_copy(update={"failure": failure}))
         self.note("failed", now=now, text=f"{failure.type}: {failure.message}")
+
+    def disown(self) -> None:
+        """Forget whose request the open step is run for: it has been answered."""
+        if self.s.current is not None and self.s.current.owner:
+            self.change(current=self.s.current.model_copy(update={"owner": ""}))
 
     def finish_early(self) -> None:
         """Make the open step's next model call the last one, without tools."""

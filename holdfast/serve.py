@@ -8,7 +8,8 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -21,8 +22,9 @@ from holdfast.agent import Agent
 from holdfast.archive import Archive
 from holdfast.client.names import check_archive, queue_of
 from holdfast.engine.cluster import ensure_search_attributes
-from holdfast.engine.connect import connect_client
+from holdfast.engine.connect import connect_client, connect_embedded
 from holdfast.errors import InvalidArgumentError
+from holdfast.models import close_models
 from holdfast.plugin import Activities, HoldfastPlugin
 from holdfast.workflows.agent_task import AgentTask
 from holdfast.workflows.session import Session
@@ -123,34 +125,64 @@ def _agents(found: object) -> tuple[Agent, ...]:
     return tuple(each for each in values if isinstance(each, Agent))
 
 
-async def serve(app: App, *, archive: str | None = None, **connection: Any) -> None:
+async def serve(
+    app: App,
+    *,
+    archive: str | None = None,
+    data_dir: Path | None = None,
+    ready: Callable[[Worker], None] | None = None,
+    **connection: Any,
+) -> None:
     """Serve an app until SIGTERM or SIGINT; running calls then get 30 seconds to end.
 
     Args:
         app: The agents.
         archive: URL of the archive; `HOLDFAST_ARCHIVE` by default.
+        data_dir: Serve the embedded server of this directory instead of a cluster; it is started
+            when none is running, and its archive is in the directory.
+        ready: Told once the worker polls.
         connection: Arguments of `connect_client`; Temporal's environment variables by default.
 
     Raises:
+        ServerStartError: The embedded server did not start.
         ConnectError: The server cannot be reached.
         ArchiveError: The archive cannot be used, or is not the namespace's.
     """
+    async with AsyncExitStack() as stack:
+        if data_dir is None:
+            client, store = await _cluster(archive, connection)
+        else:
+            client, store = await _embedded(stack, data_dir)
+        await check_archive(client, store)
+        worker = build_worker(client, app.agents, app=app.name, archive=store)
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
+        stack.push_async_callback(close_models)
+        async with worker:
+            names = ", ".join(agent.name for agent in app.agents)
+            log.info("serving %s on %s", names, worker.task_queue)
+            if ready is not None:
+                ready(worker)
+            await stop.wait()
+            log.info("stopping: running calls get %s seconds", GRACE.seconds)
+
+
+async def _cluster(archive: str | None, connection: dict[str, Any]) -> tuple[Client, Archive]:
     store = Archive(archive or default_archive())
-    plugin = HoldfastPlugin(archive=store)
-    client = await connect_client(plugins=[plugin], **connection)
+    client = await connect_client(plugins=[HoldfastPlugin(archive=store)], **connection)
     await ensure_search_attributes(client)
-    await check_archive(client, store)
-    worker = build_worker(client, app.agents, app=app.name, archive=store)
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    async with worker:
-        log.info(
-            "serving %s on %s", ", ".join(agent.name for agent in app.agents), worker.task_queue
-        )
-        await stop.wait()
-        log.info("stopping: running calls get %s seconds", GRACE.seconds)
+    return client, store
+
+
+async def _embedded(stack: AsyncExitStack, data_dir: Path) -> tuple[Client, Archive]:
+    from holdfast.engine.leases import leased_server  # needs the extra `local`
+
+    server = await stack.enter_async_context(leased_server(data_dir))
+    store = Archive(data_dir / "archive")
+    client = await connect_embedded(server, plugins=[HoldfastPlugin(archive=store)])
+    return client, store
 
 
 def default_archive() -> str:

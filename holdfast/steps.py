@@ -160,6 +160,7 @@ class AgentResponse(Value):
         sources: Results of all tool calls, over all steps, in call order.
         usage: What all model calls cost.
         task_id: The task that gave it.
+        status: "done", or "waiting" while a person must decide and there is no answer yet.
     """
 
     response: str
@@ -167,6 +168,7 @@ class AgentResponse(Value):
     sources: tuple[ToolOutput, ...] = ()
     usage: Usage = Usage()
     task_id: str = ""
+    status: Literal["done", "waiting"] = "done"
 
     def __str__(self) -> str:
         """Return the answer's text."""

@@ -8,7 +8,15 @@ from typing import TypeVar
 from holdfast.ledger import Ledger
 from holdfast.steps import TaskStep
 from holdfast.values import Value, canonical
-from holdfast.wire import Entry, SegmentRef, StepRecord, View, ViewRequest, known_head
+from holdfast.wire import (
+    Entry,
+    OpenState,
+    SegmentRef,
+    StepRecord,
+    View,
+    ViewRequest,
+    known_head,
+)
 
 V = TypeVar("V", bound=Value)
 
@@ -21,9 +29,11 @@ class EntriesRequest(Value):
 
     Attributes:
         skip: Entries to skip, counted from the end of the last segment.
+        current: Whether to show the open step, too.
     """
 
     skip: int = 0
+    current: bool = False
 
 
 class EntriesPage(Value):
@@ -33,11 +43,13 @@ class EntriesPage(Value):
         segments: The archived part, which comes before.
         entries: Entries, oldest first.
         more: Whether there are more.
+        current: The open step.
     """
 
     segments: tuple[SegmentRef, ...] = ()
     entries: tuple[Entry, ...] = ()
     more: bool = False
+    current: OpenState | None = None
 
 
 def page(values: Sequence[V]) -> tuple[V, ...]:
@@ -56,7 +68,12 @@ def entries_page(ledger: Ledger, asked: EntriesRequest) -> EntriesPage:
     """Show a page of the entries that are not archived."""
     rest = ledger.entries[asked.skip :]
     taken = page(rest)
-    return EntriesPage(segments=ledger.s.segments, entries=taken, more=len(taken) < len(rest))
+    return EntriesPage(
+        segments=ledger.s.segments,
+        entries=taken,
+        more=len(taken) < len(rest),
+        current=ledger.s.current if asked.current else None,
+    )
 
 
 def view(ledger: Ledger, asked: ViewRequest) -> View:

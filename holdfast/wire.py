@@ -31,6 +31,9 @@ class Dialect(Value):
 
 
 STEPS = Dialect()
+PARKED = "parked"
+"""Detail of an error by which an update says that the task waits with it."""
+
 AGENTS_SDK = Dialect(unknown_tool="raise", tool_error="fixed")
 
 
@@ -248,6 +251,7 @@ class Advanced(Value):
         asked: Digest of that request for tools.
         patch: Change of extra_state made before those calls.
         limit: The step wants a model call that the limit forbids.
+        failure: Why the step stopped after its model call, whose answer is paid and kept.
     """
 
     request: str = ""
@@ -257,6 +261,7 @@ class Advanced(Value):
     asked: str = ""
     patch: dict[str, Json] = Field(default_factory=dict)
     limit: bool = False
+    failure: Failure | None = None
 
 
 class ToolInput(Value):
@@ -411,6 +416,7 @@ class OpenState(Value):
         outcomes: Position of an open call to its outcome.
         failure: Why the step stopped.
         limit: "finish" makes the next model call the last, "allow" lets one pass the budget.
+        owner: Id of the request that the step is run for, if any.
     """
 
     open: OpenStep
@@ -425,6 +431,7 @@ class OpenState(Value):
     outcomes: dict[int, Outcome] = Field(default_factory=dict[int, Outcome])
     failure: Failure | None = None
     limit: Literal["", "allow", "finish"] = ""
+    owner: str = ""
 
 
 class Carried(Value):
@@ -547,6 +554,7 @@ class TaskRecord(Value):
         output: Output of the last step.
         stored: Where the archive keeps that output, when it is large.
         transcript: Length and digest of the transcript.
+        current: The step that was open when the task ended, if it did not end well.
     """
 
     task: Json
@@ -556,6 +564,7 @@ class TaskRecord(Value):
     output: Json = None
     stored: Blob | None = None
     transcript: ChainRef = ChainRef()
+    current: OpenState | None = None
 
 
 class TaskResult(Value):
@@ -601,4 +610,5 @@ class SessionState(Value):
 
 
 TaskInput.model_rebuild()
+Advanced.model_rebuild()
 Carried.model_rebuild()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from typing import Any
 
 import pytest
@@ -12,10 +12,7 @@ from holdfast.engine.ephemeral import ephemeral_server
 from holdfast.engine.serverinfo import ServerInfo
 from holdfast.models.responses import ResponsesModel
 from holdfast.testing import FakeOpenAI
-from tests.support.rig import Engine, Rig, make_engine
-
-MakeAgent = Callable[..., Agent]
-MakeRunner = Callable[..., Awaitable[AgentRunner]]
+from tests.support.rig import Engine, MakeAgent, MakeRunner, Rig, make_engine
 
 
 @pytest.fixture(scope="session")

@@ -19,6 +19,7 @@ from holdfast.ledger import Ledger
 from holdfast.steps import Task, TaskStatus, TaskStep
 from holdfast.views import EntriesPage, EntriesRequest, StepView, entries_page, step_view, view
 from holdfast.wire import (
+    Advanced,
     CloseInput,
     Failure,
     Receipt,
@@ -30,7 +31,7 @@ from holdfast.wire import (
     ViewRequest,
 )
 from holdfast.workflows import calls
-from holdfast.workflows.pending import Pending
+from holdfast.workflows.pending import Pending, refusal
 
 HF_STATUS = SearchAttributeKey.for_keyword("HfStatus")
 UPDATES_PER_RUN = 1500
@@ -53,7 +54,6 @@ class AgentTask:
         self.draining = False
         self.updates = 0
         self.work: asyncio.Task[None] | None = None
-        self.owner: Pending | None = None
         self.why = ""
 
     @workflow.run
@@ -106,14 +106,12 @@ class AgentTask:
 
     async def _work(self) -> None:
         """Do one unit of work; an abandon cancels it, a failure parks the task."""
-        self.work = asyncio.create_task(self._unit())
-        try:
-            await self.work
-        except asyncio.CancelledError:
-            if self.closing is None:
-                raise
-        finally:
-            self.work = None
+        work = self.work = asyncio.create_task(self._unit())
+        await workflow.wait_condition(lambda: work.done() or self.closing is not None)
+        if not work.done():
+            work.cancel()
+            await workflow.wait([work], timeout=CANCEL_GRACE_SECONDS)
+        self.work = None
         self._settle()
 
     async def _unit(self) -> None:
@@ -121,12 +119,14 @@ class AgentTask:
         try:
             if self.ledger.s.described is None:
                 self.ledger.described(await calls.describe(self.ledger))
-            if not self._runnable():
+            if self.given.finalize and self.ledger.s.answered:  # closing had failed; try again
+                self.closing = "finished"
+            if self.closing is not None or not self._runnable():
                 return
             self._take_step()
             while self.ledger.s.current is not None and not self._rolls():
                 await self._advance()
-                if self.ledger.status == "waiting" or self.verdict is not None:
+                if self.ledger.parked or self.verdict is not None:
                     return
         except Exception as error:  # noqa: BLE001  a bug must park the task, not retry for ever
             if is_cancelled_exception(error) and self.closing is not None:
@@ -135,15 +135,28 @@ class AgentTask:
 
     def _take_step(self) -> None:
         """Open the next step, or take up the one that is open."""
-        ledger = self.ledger
-        self.owner = next((p for p in self.requests if not p.asked.all), None)
-        asked = RunRequest() if self.owner is None else self.owner.asked
-        if ledger.s.current is None:
-            ledger.begin(asked, now=now())
-        elif ledger.s.current.failure is not None:
-            ledger.retry(asked, now=now())
-        elif not asked.attaches:
-            self.owner = None
+        ledger, current = self.ledger, self.ledger.s.current
+        ledger.change(failure=None)
+        if current is not None and current.failure is None:  # it goes on after a rollover
+            return
+        pending = self._next_request()
+        asked = RunRequest() if pending is None else pending.asked
+        owner = "" if pending is None else pending.id
+        if current is not None:
+            ledger.retry(asked, now=now(), owner=owner)
+        elif pending is not None or ledger.s.automatic:
+            ledger.begin(asked, now=now(), owner=owner)
+
+    def _next_request(self) -> Pending | None:
+        """Return the next request for one step; refuse those whose step has been run meanwhile."""
+        current = self.ledger.s.current
+        steps = self.ledger.s.queue if current is None else (current.open.step,)
+        for pending in [p for p in self.requests if not p.asked.all]:
+            if pending.asked.step in {"", *(step.step_id for step in steps)}:
+                return pending
+            self.requests.remove(pending)
+            pending.fail(calls.no_such_step(pending.asked.step))
+        return None
 
     async def _advance(self) -> None:
         """Take the open step one activity further."""
@@ -160,8 +173,12 @@ class AgentTask:
         else:
             got = await calls.advance(ledger)
             ledger.advanced(got)
-            if got.limit:
+            if got.failure is not None:
+                self._park(got.failure)
+            elif got.limit:
                 self._limit()
+            elif got == Advanced():
+                self._park(calls.NO_PROGRESS)
 
     def _judge(self, failure: Failure | None) -> None:
         """End the task when a tool call was a verdict, park it when a call failed."""
@@ -195,14 +212,15 @@ class AgentTask:
     def _finish_step(self) -> None:
         """Close the open step and answer whoever waits for it."""
         ledger = self.ledger
+        owner = ledger.s.current.owner if ledger.s.current else ""
         record = ledger.finish(now=now())
         reply = RunReply(n=record.n)
-        owner = self.owner or next((p for p in self.requests if p.asked.attaches), None)
-        self.owner = None
-        if owner is not None:
-            self.requests.remove(owner)
-            owner.answer(reply)
-            ledger.remember(owner.id, reply)
+        pending = self._waiting_for(owner)
+        if pending is not None:
+            self.requests.remove(pending)
+            pending.answer(reply)
+        if pending is not None or owner:  # an owner that is away asks again after a rollover
+            ledger.remember(owner or (pending.id if pending else ""), reply)
         elif not ledger.s.automatic:
             ledger.change(undelivered=record.n)
         if record.last:
@@ -212,12 +230,18 @@ class AgentTask:
         elif ledger.s.automatic and not ledger.s.queue:
             self._park(calls.stalled(record.step.step_id))
 
+    def _waiting_for(self, owner: str) -> Pending | None:
+        """Return the request that an open step's output belongs to."""
+        if owner:
+            return next((p for p in self.requests if p.id == owner), None)
+        return next((p for p in self.requests if p.asked.attaches), None)
+
     def _park(self, failure: Failure) -> None:
         """Leave the step first in the queue with its error; whoever waits is told."""
         self.ledger.change(automatic=False)
         self.ledger.fail(failure, now=now())
         while self.requests:
-            self.requests.popleft().fail(failure)
+            self.requests.popleft().fail(failure, parked=True)
 
     def _settle(self) -> None:
         """Answer requests that would otherwise wait for a person, or have nothing to wait for."""
@@ -226,6 +250,7 @@ class AgentTask:
         if self.closing is not None:
             return
         if ledger.status == "waiting":
+            ledger.disown()
             self._answer_all(RunReply(n=n, status="waiting"))
         elif ledger.s.paused and ledger.s.current is None:
             self._answer_all(RunReply(n=n, status="paused"))
@@ -248,7 +273,7 @@ class AgentTask:
         self._answer_all(RunReply(status="moved"))
         while self.ledger.entries or not workflow.all_handlers_finished():
             if self.ledger.entries:  # a signal may add one while the others are archived
-                self.ledger.archived(await calls.archive())
+                self.ledger.archived(await calls.archive(self.ledger))
             await workflow.wait_condition(workflow.all_handlers_finished)
         if self.closing is not None:
             return
@@ -259,15 +284,13 @@ class AgentTask:
     async def _close(self) -> None:
         """Finalize or abandon: the archive first, then the session, then the end."""
         status = self.closing or "finished"
-        if self.work is not None:
-            await workflow.wait([self.work], timeout=CANCEL_GRACE_SECONDS)
         self.ledger.note("closed", now=now(), text=self.why, body={"status": status})
         commit = status == "finished" and self.given.head.session is not None
         sent = CloseInput(
             status=status, at=self.ledger.s.transcript, commit=commit, failure=self._ending()
         )
         try:
-            await calls.close(sent)
+            await calls.close(self.ledger, sent)
         except ActivityError as error:
             self.closing = None
             self._park(calls.failure_of(error))
@@ -322,35 +345,49 @@ class AgentTask:
         if info is not None and info.id in s.seen:
             return
         if asked.restart and (s.current is None or s.current.failure is None):
-            raise calls.refusal(calls.NOT_FAILED)
-        if asked.step and asked.step not in {step.step_id for step in s.queue}:
-            raise calls.refusal(calls.no_such_step(asked.step))
+            raise refusal(calls.NOT_FAILED)
+        if asked.step:
+            self._check_step(asked.step)
         if s.current is None and not s.queue and not s.undelivered:
             if not asked.all:
-                raise calls.refusal(calls.NO_STEPS)
+                raise refusal(calls.NO_STEPS)
             if not s.answered:
-                raise calls.refusal(calls.stalled(""))
+                raise refusal(calls.stalled(""))
+
+    def _check_step(self, step_id: str) -> None:
+        """Refuse a step that is not there, or that would run in the place of a failed one."""
+        current = self.ledger.s.current
+        if current is not None and current.failure is not None:
+            failed = current.open.step.step_id
+            if step_id != failed:
+                raise refusal(calls.other_failed(failed))
+        elif step_id not in {step.step_id for step in self.ledger.s.queue}:
+            raise refusal(calls.no_such_step(step_id))
 
     @workflow.update(name="finalize")
-    async def finalize_update(self) -> None:
+    async def finalize_update(self) -> bool:
         """Commit to the session, once, and close the task."""
-        self.closing = "finished"
+        if self.closing is None:
+            self.ledger.change(failure=None)
+            self.closing = "finished"
         await workflow.wait_condition(lambda: self.closed or self.closing is None)
         failure = self.ledger.failure
         if not self.closed and failure is not None:
-            raise calls.refusal(failure)
+            raise refusal(failure, parked=True)
 
     @finalize_update.validator
     def _check_finalize(self) -> None:
+        if self.closing == "finished":  # somebody else's finalize is on its way
+            return
         self._refuse_when_leaving()
         if not self.ledger.s.answered:
-            raise calls.refusal(calls.NOT_LAST)
+            raise refusal(calls.NOT_LAST)
 
     def _refuse_when_leaving(self) -> None:
         if self.draining:
-            raise calls.refusal(calls.DRAINING)
+            raise refusal(calls.DRAINING)
         if self.closing is not None:
-            raise calls.refusal(calls.CLOSED)
+            raise refusal(calls.CLOSED)
 
     # ---- the command signal
 
@@ -397,8 +434,6 @@ class AgentTask:
         self.closing = "abandoned"
         who = command.by or "somebody"
         self.why = f"{who}: {command.reason}" if command.reason else who
-        if self.work is not None:
-            self.work.cancel()
 
     # ---- queries
 

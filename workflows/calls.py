@@ -46,6 +46,9 @@ NOT_LAST = Failure(
 NOT_FAILED = Failure(
     type="InvalidArgumentError", message='restart="step" is for a step that has failed.'
 )
+NO_PROGRESS = Failure(
+    type="StalledTaskError", message="The step neither called anything nor ended. Run it again."
+)
 DRAINING = Failure(type="Draining", message="The task continues as new; ask again.")
 CLOSED = Failure(type="TaskClosedError", message="The task is closed or closing.")
 
@@ -61,6 +64,7 @@ async def describe(ledger: Ledger) -> Described:
         ledger.given.head,
         result_type=Described,
         start_to_close_timeout=QUICK,
+        heartbeat_timeout=timedelta(seconds=ledger.given.heartbeat),
         retry_policy=PATIENT,
     )
     return described
@@ -83,21 +87,26 @@ async def advance(ledger: Ledger) -> Advanced:
     return advanced
 
 
-async def archive() -> SegmentRef:
+async def archive(ledger: Ledger) -> SegmentRef:
     """Move the ledger's entries to the archive."""
     segment: SegmentRef = await workflow.execute_activity(
         "archive",
         result_type=SegmentRef,
         start_to_close_timeout=QUICK,
+        heartbeat_timeout=timedelta(seconds=ledger.given.heartbeat),
         retry_policy=PATIENT,
     )
     return segment
 
 
-async def close(sent: CloseInput) -> None:
+async def close(ledger: Ledger, sent: CloseInput) -> None:
     """Archive the whole task and commit its turn to the session."""
     await workflow.execute_activity(
-        "close", sent, start_to_close_timeout=QUICK, retry_policy=PATIENT
+        "close",
+        sent,
+        start_to_close_timeout=QUICK,
+        heartbeat_timeout=timedelta(seconds=ledger.given.heartbeat),
+        retry_policy=PATIENT,
     )
 
 
@@ -177,14 +186,18 @@ def failure_of(error: BaseException) -> Failure:
             return Failure(type=type(cause).__name__, message=str(cause))
 
 
-def refusal(failure: Failure) -> ApplicationError:
-    """Make the error by which an update is refused."""
-    return ApplicationError(failure.message, type=failure.type, non_retryable=True)
-
-
 def no_such_step(step_id: str) -> Failure:
     """Tell that a step is not in the queue."""
     return Failure(type="StepNotFoundError", message=f"Could not find step_id: {step_id}")
+
+
+def other_failed(step_id: str) -> Failure:
+    """Tell that a failed step stands before all others."""
+    text = (
+        f"Step {step_id!r} has failed and stays first: run it again, and the others after it."
+        " Nothing was run."
+    )
+    return Failure(type="InvalidArgumentError", message=text)
 
 
 def stalled(step_id: str) -> Failure:

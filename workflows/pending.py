@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from temporalio.exceptions import ApplicationError
 
-from holdfast.wire import Failure, RunReply, RunRequest
+from holdfast.wire import PARKED, Failure, RunReply, RunRequest
+
+
+def refusal(failure: Failure, *, parked: bool = False) -> ApplicationError:
+    """Make the error with which an update is refused or fails.
+
+    Args:
+        failure: Why.
+        parked: Whether the task waits with this failure, rather than that the request was wrong.
+    """
+    details = (PARKED,) if parked else ()
+    return ApplicationError(failure.message, *details, type=failure.type, non_retryable=True)
 
 
 class Pending:
@@ -22,15 +33,17 @@ class Pending:
         self.asked = asked
         self.done = False
         self._reply: RunReply | Failure = RunReply()
+        self._parked = False
 
     def answer(self, reply: RunReply) -> None:
         """Let the update return."""
         self._reply = reply
         self.done = True
 
-    def fail(self, failure: Failure) -> None:
-        """Let the update raise."""
+    def fail(self, failure: Failure, *, parked: bool = False) -> None:
+        """Let the update raise; `parked` tells that the task waits with this failure."""
         self._reply = failure
+        self._parked = parked
         self.done = True
 
     def result(self) -> RunReply:
@@ -40,5 +53,5 @@ class Pending:
             ApplicationError: The request failed; its type names the error class.
         """
         if isinstance(self._reply, Failure):
-            raise ApplicationError(self._reply.message, type=self._reply.type, non_retryable=True)
+            raise refusal(self._reply, parked=self._parked)
         return self._reply

@@ -125,7 +125,7 @@ async def run_agent(
     task_id = task_id or new_id(agent.name)
     budget = None if max_turns is None else Budget(max_turns=max_turns, on_exceeded="fail")
     try:
-        await engine.run_to_end(
+        output = await engine.run_to_end(
             text,
             task_id=task_id,
             agent=agent.name,
@@ -139,8 +139,7 @@ async def run_agent(
         error.run_data = await run_data(engine, task_id, given)
         raise
     data = await run_data(engine, task_id, given)
-    response = await engine.response(task_id)
-    return RunResult(**vars(data), final_output=response.output)
+    return RunResult(**vars(data), final_output=output.output, waiting_for=output.waiting_for)
 
 
 def _split(given: RunInput) -> tuple[str, tuple[Message, ...]]:

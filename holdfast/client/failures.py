@@ -6,7 +6,7 @@ from temporalio.exceptions import ApplicationError
 
 from holdfast import errors
 from holdfast.errors import AgentsException, HoldfastError, StepFailedError, TaskClosedError
-from holdfast.wire import Failure
+from holdfast.wire import PARKED, Failure
 
 REFUSALS = frozenset(
     {
@@ -28,9 +28,30 @@ def failure_in(error: BaseException | None) -> Failure | None:
     return None
 
 
-def to_error(failure: Failure, *, task_id: str, step_id: str = "") -> HoldfastError:
-    """Make the error that a client raises for a failure of a task."""
+def is_parked(error: BaseException | None) -> bool:
+    """Whether a Temporal error says that the task waits with this failure."""
+    while error is not None:
+        if isinstance(error, ApplicationError):
+            return PARKED in error.details
+        error = error.__cause__
+    return False
+
+
+def to_error(
+    failure: Failure, *, task_id: str, step_id: str = "", parked: bool = False
+) -> HoldfastError:
+    """Make the error that a client raises for a failure of a task.
+
+    Args:
+        failure: What the task said.
+        task_id: The task.
+        step_id: The step, when it is known.
+        parked: Whether the task waits with this failure, rather than that it has ended with it or
+            that the request was wrong.
+    """
     kind = getattr(errors, failure.type, None)
+    if parked and failure.type != errors.StalledTaskError.__name__:
+        return _step_failed(failure, task_id=task_id, step_id=step_id)
     if isinstance(kind, type) and issubclass(kind, AgentsException):
         return kind(failure.message)
     if failure.type == TaskClosedError.__name__:
@@ -39,6 +60,10 @@ def to_error(failure: Failure, *, task_id: str, step_id: str = "") -> HoldfastEr
     if failure.type in REFUSALS and isinstance(kind, type):
         refused: HoldfastError = kind(failure.message)
         return refused
+    return _step_failed(failure, task_id=task_id, step_id=step_id)
+
+
+def _step_failed(failure: Failure, *, task_id: str, step_id: str) -> StepFailedError:
     if failure.type == errors.StepCodeChangedError.__name__:
         return errors.StepCodeChangedError(
             failure.message, task_id=task_id, step_id=step_id, cause_type=failure.type

@@ -21,6 +21,7 @@ from holdfast.engine.leases import leased_server
 from holdfast.engine.loop import LoopThread
 from holdfast.engine.serverinfo import ServerInfo
 from holdfast.errors import InvalidArgumentError
+from holdfast.models import close_models
 from holdfast.plugin import Activities, HoldfastPlugin
 from holdfast.serve import serving_worker
 
@@ -115,6 +116,7 @@ class LocalEngine:
 
         async def stop() -> None:
             await loop.wrap(worker.shutdown())
+            await loop.wrap(close_models())
 
         worker = await loop.wrap(start())
         self._resources.push_async_callback(stop)

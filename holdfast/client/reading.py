@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from typing import TypeVar
 
 from temporalio.client import Client, WorkflowQueryFailedError, WorkflowQueryRejectedError
@@ -37,8 +38,17 @@ class Reader:
         self.client = client
         self.archive = archive
 
-    async def query(self, task_id: str, name: str, kind: type[T], *args: object) -> T:
-        """Ask an open task.
+    async def query(
+        self, task_id: str, name: str, kind: type[T], *args: object, even_closed: bool = False
+    ) -> T:
+        """Ask a task.
+
+        Args:
+            task_id: The task.
+            name: Name of the query.
+            kind: Type of the answer.
+            args: Arguments of the query.
+            even_closed: Whether to ask a closed task too: it is replayed for that.
 
         Raises:
             TaskClosedError: It is closed; the archive has it.
@@ -51,7 +61,7 @@ class Reader:
                 name,
                 args=list(args),
                 result_type=kind,
-                reject_condition=QueryRejectCondition.NOT_OPEN,
+                reject_condition=None if even_closed else QueryRejectCondition.NOT_OPEN,
             )
         )
         try:
@@ -112,34 +122,55 @@ class Reader:
         """
         try:
             task = await self.query(task_id, "task", Task)
-        except (TaskClosedError, TaskNotFoundError):
-            task = Task.model_validate((await self.record(task_id)).task)
+        except (TaskClosedError, TaskNotFoundError) as closed:
+            record = await read_record(self.archive, task_id)
+            if record is not None:
+                task = Task.model_validate(record.task)
+            elif isinstance(closed, TaskNotFoundError):
+                raise
+            else:  # closed behind our back, from Temporal's own tools
+                task = await self.query(task_id, "task", Task, even_closed=True)
+                task = task.model_copy(update={"status": "abandoned"})
         if task.stored is None:
             return task
         return task.model_copy(update={"input": await self.text(task.stored), "stored": None})
 
     async def entries(self, task_id: str) -> list[Entry]:
         """Read the whole ledger, oldest first."""
-        entries: list[Entry] = []
-        segments: tuple[SegmentRef, ...] = ()
         try:
-            while True:
-                asked = EntriesRequest(skip=len(entries))
-                page = await self.query(task_id, "entries", EntriesPage, asked)
-                if segments and page.segments != segments:  # the task rolled over while we read
-                    entries.clear()
-                    segments = page.segments
-                    continue
-                segments = page.segments
-                entries.extend(page.entries)
-                if not page.more:
-                    break
-        except (TaskClosedError, TaskNotFoundError):
-            entries, segments = [], (await self.record(task_id)).segments
-        older = [
+            return await self._entries(task_id)
+        except (TaskClosedError, TaskNotFoundError) as closed:
+            record = await read_record(self.archive, task_id)
+            if record is not None:
+                return await self._archived(record.segments)
+            if isinstance(closed, TaskNotFoundError):
+                raise
+            return await self._entries(task_id, even_closed=True)
+
+    async def _entries(self, task_id: str, *, even_closed: bool = False) -> list[Entry]:
+        """Read the ledger from the task; begin anew when it rolls over meanwhile."""
+        entries: list[Entry] = []
+        segments: tuple[SegmentRef, ...] | None = None
+        while True:
+            page = await self.query(
+                task_id,
+                "entries",
+                EntriesPage,
+                EntriesRequest(skip=len(entries)),
+                even_closed=even_closed,
+            )
+            if segments not in (None, page.segments):
+                entries, segments = [], None
+                continue
+            segments = page.segments
+            entries.extend(page.entries)
+            if not page.more:
+                return await self._archived(segments) + entries
+
+    async def _archived(self, segments: Sequence[SegmentRef]) -> list[Entry]:
+        return [
             entry for segment in segments for entry in await read_segment(self.archive, segment)
         ]
-        return older + entries
 
     async def steps(self, task_id: str) -> list[TaskStepOutput]:
         """Read the completed steps, oldest first."""

@@ -61,10 +61,12 @@ class RunResult(RunData):
     """A finished run.
 
     Attributes:
-        final_output: The answer.
+        final_output: The answer; None while a person must decide.
+        waiting_for: What the run waits for, one text per open point; empty when it is finished.
     """
 
     final_output: Any = field(default=None, kw_only=True)
+    waiting_for: tuple[str, ...] = field(default=(), kw_only=True)
 
     def to_input_list(self) -> list[dict[str, Json]]:
         """Return input and new items as the input of a following run."""

@@ -298,7 +298,7 @@ class AgentRunner:
         budget: Budget | None = None,
         model: str = "",
         settings: ModelSettings | None = None,
-    ) -> None:
+    ) -> TaskStepOutput:
         """Create a task in the Agents SDK's dialect, run it to its end and finalize it.
 
         Args:
@@ -310,6 +310,9 @@ class AgentRunner:
             budget: Limits.
             model: Model name that replaces the agent's.
             settings: Model settings laid over the agent's.
+
+        Returns:
+            The last output, or the one that waits for a person.
 
         Raises:
             TaskExistsError: There is a task of this id.
@@ -336,7 +339,8 @@ class AgentRunner:
             roll_events=self._roll_events,
         )
         self._require_agent(agent)
-        await self._tasks.start_and_run(task_id, given, self._queue)
+        reply = await self._tasks.start_and_run(task_id, given, self._queue)
+        return await self._reply(task_id, reply.n, reply.status)
 
     async def transcript(self, task: TaskLike) -> list[Message]:
         """Return a task's messages, oldest first."""
@@ -365,7 +369,8 @@ class AgentRunner:
             agent: Only tasks of this agent.
             limit: Most tasks; None for all.
         """
-        query = "WorkflowType = 'AgentTask'"
+        # A run that continued as new is not the task any more, whatever its attribute says.
+        query = "WorkflowType = 'AgentTask' AND ExecutionStatus != 'ContinuedAsNew'"
         if status is not None:
             query += f" AND HfStatus = '{quoted(status)}'"
         if agent is not None:
@@ -393,7 +398,7 @@ class AgentRunner:
         """List the step in progress and the queued ones, in order."""
         try:
             return await self._read.query(id_of(task), "upcoming", list[TaskStep])
-        except TaskClosedError:
+        except (TaskClosedError, TaskNotFoundError):
             await self._read.record(id_of(task))
             return []
 
@@ -579,7 +584,7 @@ class AgentRunner:
         )
         output = await self.run_task(task)
         if output.status == "waiting":
-            return AgentResponse(response="", output=None, task_id=task.task_id)
+            return AgentResponse(response="", task_id=task.task_id, status="waiting")
         return await self.finalize_response(task)
 
     # ---- control

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from typing import TypeVar
+from collections.abc import Coroutine
+from typing import Any, TypeVar
 
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
@@ -24,7 +25,7 @@ from temporalio.common import (
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from holdfast.client.failures import failure_in, to_error
+from holdfast.client.failures import failure_in, is_parked, to_error
 from holdfast.client.reading import PATIENCE_SECONDS, Reader
 from holdfast.commands import SIGNAL, Command, Verb
 from holdfast.errors import (
@@ -96,18 +97,16 @@ class TaskClient:
             memo=_memo(given),
         )
         request = RunRequest(all=True)
+        sending: Coroutine[Any, Any, RunReply] = self._client.execute_update_with_start_workflow(  # pyright: ignore[reportUnknownMemberType]  temporalio's types
+            "run", request, start_workflow_operation=start, id=_unique(), result_type=RunReply
+        )
         try:
-            reply = await self._client.execute_update_with_start_workflow(  # pyright: ignore[reportUnknownMemberType]  temporalio's types
-                "run", request, start_workflow_operation=start, id=_unique(), result_type=RunReply
-            )
+            reply = await self._patiently(task_id, sending)
         except WorkflowAlreadyStartedError as error:
             raise TaskExistsError(task_id) from error
-        except WorkflowUpdateFailedError as error:
-            failure = failure_in(error) or Failure(type="UpdateFailed", message=str(error))
-            if failure.type not in MOVING:
-                raise to_error(failure, task_id=task_id) from error
-            reply = RunReply(status="moved")
-        return reply if reply.status != "moved" else await self.run(task_id, request)
+        if reply is None or reply.status == "moved":
+            return await self.run(task_id, request)
+        return reply
 
     async def run(self, task_id: str, asked: RunRequest, request_id: str | None = None) -> RunReply:
         """Send a `run` update and wait for its reply, over rollovers of the task.
@@ -133,7 +132,7 @@ class TaskClient:
             TaskClosedError: It is closed already.
             InvalidArgumentError: Its last step is not done.
         """
-        while await self._update(task_id, "finalize", _unique(), object) is None:
+        while not await self._update(task_id, "finalize", _unique(), bool):
             handle = self._client.get_workflow_handle(task_id)
             if (await handle.describe()).close_time is not None:
                 return
@@ -144,24 +143,34 @@ class TaskClient:
     ) -> T | None:
         """Send one update; None means that the task is on its way to a new run."""
         handle = self._client.get_workflow_handle(task_id)
-        sending = asyncio.ensure_future(
-            handle.execute_update(name, args=list(args), id=request_id, result_type=kind)  # pyright: ignore[reportUnknownMemberType]  temporalio's types
-        )
+        sending = handle.execute_update(name, args=list(args), id=request_id, result_type=kind)  # pyright: ignore[reportUnknownMemberType]  temporalio's types
+        try:
+            reply = await self._patiently(task_id, sending)
+        except RPCError as error:
+            if error.status is RPCStatusCode.RESOURCE_EXHAUSTED:  # ten updates wait already
+                return None
+            raise await self._missing(task_id, error) from error
+        return reply
+
+    async def _patiently(self, task_id: str, sent: Coroutine[Any, Any, T]) -> T | None:
+        """Wait for an update for as long as there is a worker process to answer it.
+
+        None means that the task is on its way to a new run: ask again.
+        """
+        sending = asyncio.ensure_future(sent)
         try:
             done, _ = await asyncio.wait({sending}, timeout=PATIENCE_SECONDS)
             while not done:
                 await self._reader.require_worker(task_id)
                 done, _ = await asyncio.wait({sending}, timeout=6 * PATIENCE_SECONDS)
-            return sending.result() or kind()
+            return sending.result()
         except WorkflowUpdateFailedError as error:
             failure = failure_in(error) or Failure(type="UpdateFailed", message=str(error))
             if failure.type in MOVING:
                 return None
-            raise to_error(failure, task_id=task_id) from error
+            raise to_error(failure, task_id=task_id, parked=is_parked(error)) from error
         except WorkflowUpdateRPCTimeoutOrCancelledError:
             return None
-        except RPCError as error:
-            raise await self._missing(task_id, error) from error
         finally:
             sending.cancel()
 

@@ -13,11 +13,18 @@ import openai
 from openai import AsyncOpenAI
 
 from holdfast.errors import ModelRequestError
-from holdfast.models.failures import malformed, model_error, refuse_missing_key, status_error
+from holdfast.models.failures import (
+    malformed,
+    model_error,
+    refuse_missing_key,
+    status_error,
+    too_slow,
+)
 from holdfast.models.shapes import is_object
 from holdfast.settings import ModelSettings
 from holdfast.values import Json
 
+_CONNECT_SECONDS = 15.0
 _Place = tuple[int, str | None, str]
 
 
@@ -99,13 +106,18 @@ class Connection:
             ModelUnavailableError: Time can heal it.
             ModelRequestError: A person must heal it.
         """
+        seconds = settings.timeout_seconds
         try:
-            raw = await create(
-                **body,
-                extra_body=settings.extra_body,
-                extra_headers=settings.extra_headers,
-                timeout=settings.timeout_seconds,
-            )
+            # The client's own timeout is per read: a server that trickles would never meet it.
+            async with asyncio.timeout(seconds):
+                raw = await create(
+                    **body,
+                    extra_body=settings.extra_body,
+                    extra_headers=settings.extra_headers,
+                    timeout=openai.Timeout(seconds, connect=min(seconds, _CONNECT_SECONDS)),
+                )
+        except TimeoutError:
+            raise too_slow(self.model) from None
         except openai.OpenAIError as error:
             # Not `from error`: a cause is stored with the task, and its text may hold the key.
             raise model_error(error, model=self.model, secret=self.secret) from None

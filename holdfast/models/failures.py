@@ -53,10 +53,7 @@ def model_error(error: openai.OpenAIError, *, model: str, secret: str = "") -> M
                 secret=secret,
             )
         case openai.APITimeoutError():
-            return ModelUnavailableError(
-                f"Model {model!r} did not answer in time and the call is repeated later. Raise"
-                " ModelSettings.timeout_seconds if its answers normally take longer."
-            )
+            return too_slow(model)
         case openai.APIConnectionError():
             return ModelUnavailableError(
                 f"The connection to model {model!r} failed or was cut"
@@ -108,6 +105,14 @@ def status_error(
     return ModelRequestError(
         f"Model {model!r} refused the request ({where}): {said}. {advice} Then run the step again.",
         status=status,
+    )
+
+
+def too_slow(model: str) -> ModelUnavailableError:
+    """Make the error for an answer that did not come in time."""
+    return ModelUnavailableError(
+        f"Model {model!r} did not answer in time and the call is repeated later. Raise"
+        " ModelSettings.timeout_seconds if its answers normally take longer."
     )
 
 

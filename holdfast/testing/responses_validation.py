@@ -38,6 +38,8 @@ _TYPES = frozenset(
         "web_search_call",
     }
 )
+_SAID = ("output_text", "refusal")
+_TOLD = ("input_text", "input_image", "input_file", "input_audio")
 _NOT_FOLLOWED = "was provided without its required following item."
 _NOT_STORED = (
     "Items are not persisted when `store` is set to false. Try again with `store` set to true, or"
@@ -72,10 +74,6 @@ def check_response_items(items: Sequence[Json], *, is_stored: bool) -> Iterator[
     yield from _check_pairs([as_object(item) for item in items])
 
 
-def _array(value: object) -> list[Json]:
-    return value if is_array(value) else []
-
-
 def _kind(item: dict[str, Json]) -> str:
     return as_text(item.get("type")) or ("message" if "role" in item else "")
 
@@ -94,19 +92,10 @@ def _check_message(item: dict[str, Json], where: str) -> Iterator[_Found]:
     if role not in _ROLES:
         yield f"{where}.role", f"Invalid value: {role!r}. Supported values are: {_ROLES}."
     content: Json = item.get("content")
-    if not isinstance(content, str | list):
+    if not (isinstance(content, str) or is_array(content)):
         yield f"{where}.content", f"Missing required parameter: '{where}.content'."
-    allowed = (
-        ("output_text", "refusal")
-        if role == "assistant"
-        else (
-            "input_text",
-            "input_image",
-            "input_file",
-            "input_audio",
-        )
-    )
-    for number, part in enumerate(_array(content)):
+    allowed = _SAID if role == "assistant" else _TOLD
+    for number, part in enumerate(content if is_array(content) else list[Json]()):
         kind = as_object(part).get("type")
         if kind not in allowed:
             place = f"{where}.content[{number}].type"

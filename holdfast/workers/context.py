@@ -100,6 +100,8 @@ class StepContext:
         self._journal = journal
         self._limit = limit
         self._position = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -161,8 +163,13 @@ class StepContext:
         if self.answered is not None or self.interrupted.done():
             await self._interrupt(Interrupt(kind="more"))
         self.answered = JournalEntry(request=key)
-        answer = await self._respond(request)
+        self._idle.clear()
+        try:
+            answer = await self._respond(request)
+        except Exception as error:  # noqa: BLE001  handed to the driver, which raises it
+            await self._fail(error)
         self.answered = JournalEntry(request=key, answer=answer)
+        self._idle.set()
         return answer
 
     async def call_tools(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
@@ -221,8 +228,23 @@ class StepContext:
         )
         raise StepCodeChangedError(msg, task_id=self.task_id, step_id="")
 
+    async def _fail(self, error: Exception) -> Never:
+        """Stop here with the error of a model call, which the AgentWorker never gets to see.
+
+        An answer that it gave in the place of a failed call would stand in the journal where the
+        repeated call's answer belongs.
+        """
+        if not self.interrupted.done():
+            self.interrupted.set_exception(error)
+        await asyncio.get_running_loop().create_future()
+        raise RuntimeError  # unreachable: the driver cancels the step
+
     async def _interrupt(self, why: Interrupt) -> Never:
-        """Stop here: the activity ends, and a later one runs the step from its top."""
+        """Stop here: the activity ends, and a later one runs the step from its top.
+
+        A model call that was made beside this one is paid, so its answer is waited for.
+        """
+        await self._idle.wait()
         if not self.interrupted.done():
             self.interrupted.set_result(why)
         await asyncio.get_running_loop().create_future()

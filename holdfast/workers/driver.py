@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Any, cast
 
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from holdfast import merge_patch
 from holdfast.errors import InvalidArgumentError
-from holdfast.messages import Message, ToolCall
+from holdfast.messages import Message, ToolCall, clean
+from holdfast.redact import redact
 from holdfast.steps import TaskStep, TaskStepOutput
 from holdfast.values import Json
-from holdfast.wire import Advanced, OpenStep, StepResult
+from holdfast.wire import Advanced, Failure, OpenStep, StepResult
 from holdfast.workers.base import AgentWorker
 from holdfast.workers.context import StepContext
+
+LONGEST_TEXT = 2000
+
+log = logging.getLogger("holdfast")
 
 
 async def advance(worker: AgentWorker, ctx: StepContext, opened: OpenStep) -> Advanced:
@@ -41,8 +47,7 @@ async def advance(worker: AgentWorker, ctx: StepContext, opened: OpenStep) -> Ad
             return_when=asyncio.FIRST_COMPLETED,
         )
         if run.done():
-            output = run.result()
-            return _paid(ctx, Advanced(result=_result(worker, ctx, opened, output)))
+            return _paid(ctx, _ended(run, worker, ctx, opened))
     finally:
         if not run.done():
             run.cancel()
@@ -53,6 +58,20 @@ async def advance(worker: AgentWorker, ctx: StepContext, opened: OpenStep) -> Ad
         ctx,
         Advanced(calls=why.calls, asked=why.request, patch=patch, limit=why.kind == "limit"),
     )
+
+
+def _ended(
+    run: asyncio.Task[TaskStepOutput], worker: AgentWorker, ctx: StepContext, opened: OpenStep
+) -> Advanced:
+    """Read what the step gave. An error after a paid answer does not lose that answer."""
+    try:
+        return Advanced(result=_result(worker, ctx, opened, run.result()))
+    except Exception as error:
+        if ctx.answered is None or ctx.answered.answer is None:
+            raise
+        log.warning("A step of task %s failed after its model call", ctx.task_id, exc_info=True)
+        text = clean(redact(str(error)))[:LONGEST_TEXT]
+        return Advanced(failure=Failure(type=type(error).__name__, message=text))
 
 
 def _paid(ctx: StepContext, advanced: Advanced) -> Advanced:

@@ -272,6 +272,7 @@ async def _work(job: Job) -> None:
     options: dict[str, Any] = {
         "graceful_shutdown_timeout": timedelta(seconds=job.grace),
         "interceptors": [Deadly(job)],
+        "sticky_queue_schedule_to_start_timeout": timedelta(seconds=1),
         **job.options,
     }
     worker: Worker = build_worker(

@@ -37,6 +37,10 @@ from holdfast.workflows.session import Session
 HEARTBEAT_SECONDS = 2.0
 
 T = TypeVar("T")
+MakeAgent = Callable[..., Agent]
+"""Makes an agent of tools; options are Agent's."""
+MakeRunner = Callable[..., Awaitable[AgentRunner]]
+"""Serves an agent of tools and returns its runner; options are AgentRunner's, and `worker`."""
 
 
 class _Outbound(OutboundInterceptor):

@@ -164,13 +164,9 @@ def test_calls_and_results_keep_their_order() -> None:
 
 
 def said_item(text: str, **more: Any) -> Item:
-    content = [{"type": "output_text", "text": text, "annotations": []}]
-    return {
-        "type": "message",
-        "role": "assistant",
-        "status": "completed",
-        "content": content,
-    } | more
+    part: Item = {"type": "output_text", "text": text, "annotations": []}
+    item: Item = {"type": "message", "role": "assistant", "status": "completed", "content": [part]}
+    return item | more
 
 
 def call_item(call_id: str, **more: Any) -> Item:

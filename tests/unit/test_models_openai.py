@@ -42,7 +42,7 @@ def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeOpenAI]:
 
 
 async def ask(kind: Any, *messages: Message, **more: Any) -> ModelAnswer:
-    model = kind("some-model")
+    model: ResponsesModel | ChatCompletionsModel = kind("some-model")
     try:
         return await model.respond(ModelRequest(model="some-model", messages=messages, **more))
     finally:
@@ -287,7 +287,7 @@ async def test_ids_of_what_is_not_stored_are_not_sent(api: FakeOpenAI) -> None:
         "summary": [],
         "encrypted_content": "x",
     }
-    items = (
+    items: tuple[dict[str, Any], ...] = (
         {"type": "reasoning", "id": "rs_1", "summary": []},
         kept,
         {"type": "message", "id": "msg_1"},
@@ -347,18 +347,18 @@ async def test_reasoning_of_a_chat_turn_without_calls_is_not_kept(api: FakeOpenA
     assert answer.message == assistant("Hi")
 
 
-@pytest.mark.parametrize(
-    ("kind", "body", "reason"),
-    [
-        (ResponsesModel, {}, "output: Field required"),
-        (ResponsesModel, {"output": "text"}, "output"),
-        (ResponsesModel, {"output": [{"type": "function_call"}]}, "Item 0"),
-        (ResponsesModel, {"output": [], "status": "queued"}, "status is 'queued'"),
-        (ChatCompletionsModel, {}, "choices: Field required"),
-        (ChatCompletionsModel, {"choices": []}, "no choice"),
-        (ChatCompletionsModel, {"choices": [{}]}, "choices.0.message"),
-    ],
-)
+SHAPES: list[tuple[Any, dict[str, Any], str]] = [
+    (ResponsesModel, {}, "output: Field required"),
+    (ResponsesModel, {"output": "text"}, "output"),
+    (ResponsesModel, {"output": [{"type": "function_call"}]}, "Item 0"),
+    (ResponsesModel, {"output": [], "status": "queued"}, "status is 'queued'"),
+    (ChatCompletionsModel, {}, "choices: Field required"),
+    (ChatCompletionsModel, {"choices": []}, "no choice"),
+    (ChatCompletionsModel, {"choices": [{}]}, "choices.0.message"),
+]
+
+
+@pytest.mark.parametrize(("kind", "body", "reason"), SHAPES)
 async def test_unexpected_shape_is_retried(
     api: FakeOpenAI, kind: Any, body: dict[str, Any], reason: str
 ) -> None:

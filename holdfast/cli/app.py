@@ -1,0 +1,269 @@
+"""The commands as they are typed; what they do is in the modules that they import."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from holdfast.cli.exits import EPILOG, ExitCode
+from holdfast.cli.options import Common, shared
+
+app = typer.Typer(
+    name="holdfast",
+    help="Durable agent tasks on Temporal: kill anything, the task goes on.",
+    epilog=EPILOG,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+class Status(StrEnum):
+    """The statuses of tasks, as `--status` takes them."""
+
+    RUNNING = "running"
+    WAITING = "waiting"
+    PAUSED = "paused"
+    NEEDS_ATTENTION = "needs_attention"
+    ANSWERED = "answered"
+    FINISHED = "finished"
+    FAILED = "failed"
+    ABANDONED = "abandoned"
+
+
+TaskArgument = Annotated[
+    str, typer.Argument(metavar="TASK", help="Id of a task, or the beginning of one.")
+]
+TargetArgument = Annotated[
+    str, typer.Argument(metavar="MODULE:AGENTS", help="An Agent or a list of them.")
+]
+AgentsOption = Annotated[
+    str | None,
+    typer.Option("--agents", metavar="MODULE:AGENTS", help="Serve these agents here, meanwhile."),
+]
+AppOption = Annotated[
+    str | None,
+    typer.Option(
+        "--app", envvar="HOLDFAST_APP", help="Name of the app; the first agent's by default."
+    ),
+]
+ByOption = Annotated[
+    str, typer.Option("--by", help="Who asks; you by default.", show_default=False)
+]
+ReasonOption = Annotated[str, typer.Option("--reason", help="Why; kept with the task.")]
+
+
+def _version(given: bool) -> None:
+    if given:
+        from holdfast import __version__
+
+        print(f"holdfast {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def about(
+    version: Annotated[
+        bool,
+        typer.Option("--version", is_eager=True, callback=_version, help="Show it."),
+    ] = False,
+) -> None:
+    """Durable agent tasks on Temporal: kill anything, the task goes on."""
+
+
+@app.command(epilog=EPILOG)
+@shared
+async def demo(
+    common: Common,
+    question: Annotated[
+        str, typer.Argument(help="Any arithmetic question.")
+    ] = "What is (121 * 3) + 42?",
+) -> ExitCode | None:
+    """Answer a question while the worker process is killed in the middle."""
+    from holdfast.cli.demo import demo_command
+
+    return await demo_command(common, question)
+
+
+@app.command(epilog=EPILOG)
+@shared
+async def dev(common: Common, target: TargetArgument, app: AppOption = None) -> ExitCode | None:
+    """Run server and worker here, for development; Ctrl-C stops both."""
+    from holdfast.cli.serving import dev_command
+
+    return await dev_command(common, target, app=app)
+
+
+@app.command(epilog=EPILOG)
+@shared
+async def worker(common: Common, target: TargetArgument, app: AppOption = None) -> ExitCode | None:
+    """Run a worker process; SIGTERM or Ctrl-C lets running calls end."""
+    from holdfast.cli.serving import worker_command
+
+    return await worker_command(common, target, app=app)
+
+
+@app.command(epilog=EPILOG)
+@shared
+async def run(
+    common: Common,
+    *,
+    agent: Annotated[str, typer.Argument(help="Name of the agent.")],
+    question: Annotated[str, typer.Argument(help="What the agent is asked.")],
+    session: Annotated[
+        str | None, typer.Option("--session", help="Session that remembers the conversation.")
+    ] = None,
+    agents: AgentsOption = None,
+    app: AppOption = None,
+    task_id: Annotated[
+        str | None, typer.Option("--task-id", help="Id of the task; made up by default.")
+    ] = None,
+    max_turns: Annotated[
+        int | None,
+        typer.Option("--max-turns", min=0, help="Model calls before a person is asked."),
+    ] = None,
+    detach: Annotated[
+        bool, typer.Option("--detach", help="Create the task and leave it to the workers.")
+    ] = False,
+) -> ExitCode | None:
+    """Create a task and run it to its end; Ctrl-C leaves it running."""
+    from holdfast.cli.running import run_command
+
+    return await run_command(
+        common,
+        agent,
+        question,
+        agents=agents,
+        app=app,
+        session=session,
+        task_id=task_id,
+        max_turns=max_turns,
+        detach=detach,
+    )
+
+
+@app.command(epilog=EPILOG)
+@shared
+async def attach(
+    common: Common, task: TaskArgument, agents: AgentsOption = None, app: AppOption = None
+) -> ExitCode | None:
+    """Go on with a task to its end, as `run` does; Ctrl-C leaves it running."""
+    from holdfast.cli.running import attach_command
+
+    return await attach_command(common, task, agents=agents, app=app)
+
+
+@app.command(epilog=EPILOG)
+@shared
+async def tasks(
+    common: Common,
+    status: Annotated[Status | None, typer.Option("--status", help="Only with this one.")] = None,
+    agent: Annotated[str | None, typer.Option("--agent", help="Only of this agent.")] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Most tasks to list.")] = 50,
+) -> ExitCode | None:
+    """List tasks, newest first."""
+    from holdfast.cli.listing import tasks_command
+
+    chosen = None if status is None else status.value
+    return await tasks_command(common, status=chosen, agent=agent, limit=limit)
+
+
+@app.command(epilog=EPILOG)
+@shared
+async def show(common: Common, task: TaskArgument) -> ExitCode | None:
+    """Show a task: steps, calls, results, failures, commands and cost."""
+    from holdfast.cli.listing import show_command
+
+    return await show_command(common, task)
+
+
+@app.command(epilog=EPILOG)
+@shared
+async def step(
+    common: Common,
+    task: TaskArgument,
+    input: Annotated[
+        str | None, typer.Option("--input", help="New user input for the step.")
+    ] = None,
+    restart: Annotated[
+        bool, typer.Option("--restart", help="Start a failed step anew, from nothing.")
+    ] = False,
+) -> ExitCode | None:
+    """Run the next step of a task."""
+    from holdfast.cli.steering import step_command
+
+    return await step_command(common, task, input=input, restart=restart)
+
+
+@app.command(epilog=EPILOG)
+@shared
+async def finalize(common: Common, task: TaskArgument) -> ExitCode | None:
+    """Commit a task that has its answer to its session, and close it."""
+    from holdfast.cli.steering import finalize_command
+
+    return await finalize_command(common, task)
+
+
+@app.command(epilog=EPILOG)
+@shared
+async def pause(
+    common: Common, task: TaskArgument, by: ByOption = "", reason: ReasonOption = ""
+) -> ExitCode | None:
+    """Let no further step of a task begin."""
+    from holdfast.cli.steering import steer_command
+
+    return await steer_command(common, "pause", task, by=by or _me(), reason=reason)
+
+
+@app.command(epilog=EPILOG)
+@shared
+async def resume(common: Common, task: TaskArgument, by: ByOption = "") -> ExitCode | None:
+    """Let the steps of a paused task begin again."""
+    from holdfast.cli.steering import steer_command
+
+    return await steer_command(common, "resume", task, by=by or _me(), reason="")
+
+
+@app.command(epilog=EPILOG)
+@shared
+async def abandon(
+    common: Common,
+    task: TaskArgument,
+    reason: Annotated[str, typer.Option("--reason", help="Why; kept with the task.")],
+    by: ByOption = "",
+) -> ExitCode | None:
+    """End a task without an answer; nothing reaches its session."""
+    from holdfast.cli.steering import steer_command
+
+    return await steer_command(common, "abandon", task, by=by or _me(), reason=reason)
+
+
+@app.command(epilog=EPILOG)
+@shared
+async def stop(common: Common) -> ExitCode | None:
+    """Stop the embedded server of the data directory; its tasks stay."""
+    from holdfast.cli.serving import stop_command
+
+    return await stop_command(common)
+
+
+@app.command(epilog=EPILOG)
+@shared
+async def ui(common: Common) -> ExitCode | None:
+    """Print the URL of the running server's web UI."""
+    from holdfast.cli.serving import ui_command
+
+    return await ui_command(common)
+
+
+def _me() -> str:
+    """Return the name of the user of this computer."""
+    import getpass
+
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a container without names
+        return "somebody"

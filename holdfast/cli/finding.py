@@ -1,0 +1,66 @@
+"""From what a person typed to a task: its id, or the beginning of it."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+from urllib.parse import unquote
+
+from temporalio.service import RPCError, RPCStatusCode
+
+from holdfast.cli.connection import Engine
+from holdfast.client.runner import quoted
+from holdfast.errors import InvalidArgumentError, TaskNotFoundError
+from holdfast.segments import read_record
+
+SHOWN = 10
+
+
+async def find_task(engine: Engine, typed: str) -> str:
+    """Return the id of the one task that is meant, open or closed.
+
+    Raises:
+        TaskNotFoundError: No id is or begins like this.
+        InvalidArgumentError: Several do; the text lists them.
+    """
+    if not typed.strip():
+        msg = "Name a task by its id or the beginning of it; `holdfast tasks` lists them."
+        raise InvalidArgumentError(msg)
+    if await _is_task(engine, typed):
+        return typed
+    found = await _visible(engine, typed) or await _archived(engine, typed)
+    if not found:
+        raise TaskNotFoundError(typed)
+    if len(found) > 1:
+        more = ", ..." if len(found) > SHOWN else ""
+        names = ", ".join(sorted(found)[:SHOWN])
+        msg = f"{typed!r} is the beginning of more than one task id: {names}{more}. Type more."
+        raise InvalidArgumentError(msg)
+    return found.pop()
+
+
+async def _is_task(engine: Engine, task_id: str) -> bool:
+    try:
+        found = await engine.client.get_workflow_handle(task_id).describe()
+    except RPCError as error:
+        if error.status not in (RPCStatusCode.NOT_FOUND, RPCStatusCode.INVALID_ARGUMENT):
+            raise
+        return await read_record(engine.archive, task_id) is not None
+    return found.workflow_type == "AgentTask"
+
+
+async def _visible(engine: Engine, beginning: str) -> set[str]:
+    """Ask Temporal for ids; a task that has continued as new is there more than once."""
+    query = f"WorkflowType = 'AgentTask' AND WorkflowId STARTS_WITH '{quoted(beginning)}'"
+    found: set[str] = set()
+    async for each in engine.client.list_workflows(query):
+        found.add(each.id)
+        if len(found) > SHOWN:
+            break
+    return found
+
+
+async def _archived(engine: Engine, beginning: str) -> set[str]:
+    """Look among the closed tasks that Temporal has forgotten."""
+    names = await engine.archive.alist_records("tasks")
+    ids = (unquote(PurePosixPath(name).stem) for name in names)
+    return {task_id for task_id in ids if task_id.startswith(beginning)}

@@ -1,0 +1,193 @@
+"""What every command has: where the engine is, `--json`, and errors as one clear line."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import os
+import sys
+from collections.abc import Callable, Coroutine
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any, Concatenate, ParamSpec
+
+import typer
+
+from holdfast.cli import output
+from holdfast.cli.exits import ExitCode, InterruptedByUserError, exit_code_of
+from holdfast.errors import HoldfastError, InvalidArgumentError
+from holdfast.redact import redact
+
+P = ParamSpec("P")
+DEFAULT_DATA_DIR = ".holdfast"
+_PANEL = "Where"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Common:
+    """The options that all commands share, as they were given.
+
+    Attributes:
+        data_dir: Directory of the embedded server.
+        address: host:port of a cluster.
+        namespace: Temporal namespace.
+        api_key: API key.
+        archive: URL of the archive of a cluster.
+        json: Whether to print JSON.
+    """
+
+    data_dir: Path | None
+    address: str | None
+    namespace: str | None
+    api_key: str | None
+    archive: str | None
+    json: bool
+
+    @property
+    def embedded(self) -> Path | None:
+        """The directory of the embedded server, or None when a cluster is meant.
+
+        Raises:
+            InvalidArgumentError: Options for both were given.
+        """
+        if self.data_dir is not None and self.address:
+            msg = "--data-dir names the embedded server and --address a cluster: give one of them."
+            raise InvalidArgumentError(msg)
+        environment = os.environ.get("TEMPORAL_ADDRESS")
+        if self.address or (environment and self.data_dir is None):
+            return None
+        given = asdict(self)
+        unused = [name for name in ("namespace", "api_key", "archive") if given[name]]
+        if unused:
+            option = unused[0].replace("_", "-")
+            msg = f"--{option} is for a cluster: name it with --address or TEMPORAL_ADDRESS."
+            raise InvalidArgumentError(msg)
+        return self.data_dir or Path(os.environ.get("HOLDFAST_DATA_DIR") or DEFAULT_DATA_DIR)
+
+    def arguments(self) -> str:
+        """Return the options that name the same engine again, for a command to copy."""
+        words: list[str] = []
+        if self.data_dir is not None:
+            words += ["--data-dir", str(self.data_dir)]
+        if self.address:
+            words += ["--address", self.address]
+        if self.namespace:
+            words += ["--namespace", self.namespace]
+        if self.archive:
+            words += ["--archive", self.archive]
+        return "".join(f" {word}" for word in words)
+
+
+def _shared(
+    *,
+    data_dir: Annotated[
+        Path | None,
+        typer.Option(
+            "--data-dir",
+            help="Directory of the embedded server. [env: HOLDFAST_DATA_DIR; default: .holdfast]",
+            rich_help_panel=_PANEL,
+        ),
+    ] = None,
+    address: Annotated[
+        str | None,
+        typer.Option(
+            "--address",
+            help="host:port of a Temporal cluster, instead. [env: TEMPORAL_ADDRESS]",
+            rich_help_panel=_PANEL,
+        ),
+    ] = None,
+    namespace: Annotated[
+        str | None,
+        typer.Option(
+            "--namespace",
+            help="Namespace of the cluster. [env: TEMPORAL_NAMESPACE]",
+            rich_help_panel=_PANEL,
+        ),
+    ] = None,
+    api_key: Annotated[
+        str | None,
+        typer.Option(
+            "--api-key",
+            help="API key of the cluster. [env: TEMPORAL_API_KEY, which other users cannot see]",
+            show_default=False,
+            rich_help_panel=_PANEL,
+        ),
+    ] = None,
+    archive: Annotated[
+        str | None,
+        typer.Option(
+            "--archive",
+            help="URL of the cluster's archive. [env: HOLDFAST_ARCHIVE]",
+            rich_help_panel=_PANEL,
+        ),
+    ] = None,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print JSON on stdout; what is said goes to stderr.")
+    ] = False,
+) -> None:
+    """Hold the options of every command; never called."""
+
+
+def shared(
+    body: Callable[Concatenate[Common, P], Coroutine[Any, Any, ExitCode | None]],
+) -> Callable[..., None]:
+    """Give a command the options of all commands, and run it."""
+    own = list(inspect.signature(body, eval_str=True).parameters.values())[1:]
+    more = list(inspect.signature(_shared, eval_str=True).parameters.values())
+
+    @functools.wraps(body)
+    def command(**given: Any) -> None:
+        common = Common(**{each.name: given.pop(each.name) for each in more})
+        code = guarded(functools.partial(body, common, **given), as_json=common.json)
+        if code:
+            raise typer.Exit(int(code))
+
+    command.__signature__ = inspect.Signature([*own, *more])  # type: ignore[attr-defined]
+    command.__annotations__ = {each.name: each.annotation for each in (*own, *more)}
+    return command
+
+
+def guarded(
+    body: Callable[[], Coroutine[Any, Any, ExitCode | None]], *, as_json: bool
+) -> ExitCode | None:
+    """Run a command; an error becomes a line on stderr and an exit code."""
+    try:
+        return asyncio.run(body())
+    except HoldfastError as error:
+        return fail(error, str(error), exit_code_of(error), as_json=as_json)
+    except (InterruptedByUserError, KeyboardInterrupt):
+        return ExitCode.INTERRUPTED
+    except BrokenPipeError:  # `holdfast tasks | head`: nobody reads on
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.OK
+    except Exception as error:
+        text = _server_error(error)
+        if text is None:
+            raise
+        return fail(error, text, ExitCode.ENGINE, as_json=as_json)
+
+
+def fail(error: Exception, text: str, code: ExitCode, *, as_json: bool) -> ExitCode:
+    """Report an error: for people on stderr, for programs on stdout."""
+    if os.environ.get("HOLDFAST_DEBUG") == "1":
+        import traceback
+
+        traceback.print_exception(error)
+    text = redact(text)
+    output.say(f"error: {text}", style="red")
+    if as_json:
+        output.emit({"error": {"type": type(error).__name__, "message": text}, "exit_code": code})
+    return code
+
+
+def _server_error(error: Exception) -> str | None:
+    """Describe a failed call of the server, which has no class of ours; None for a bug."""
+    from temporalio.service import RPCError
+
+    if not isinstance(error, RPCError):
+        return None
+    return (
+        f"The Temporal server did not answer as it should: {error.status.name}: {error.message}."
+        " Check that it runs; tasks are not lost."
+    )

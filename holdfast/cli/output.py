@@ -1,0 +1,79 @@
+"""What is printed: results on stdout, everything said on the way on stderr."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from functools import cache
+from typing import TYPE_CHECKING
+
+from holdfast.values import Json
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+@cache
+def out() -> Console:
+    """Return the console of stdout; rich obeys NO_COLOR and leaves colours out of files."""
+    from rich.console import Console
+
+    return Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
+
+
+@cache
+def err() -> Console:
+    """Return the console of stderr."""
+    from rich.console import Console
+
+    return Console(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
+
+
+def emit(data: Json) -> None:
+    """Print one JSON object on stdout, on one line."""
+    print(json.dumps(data, ensure_ascii=False, default=str), flush=True)
+
+
+def answer(text: str) -> None:
+    """Print a result on stdout as it is."""
+    print(text, flush=True)
+
+
+def say(text: str, style: str | None = None) -> None:
+    """Tell whoever watches, on stderr."""
+    err().print(text, style=style)
+
+
+def table(console: Console, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table: drawn on a terminal, aligned plain lines in a file or a pipe."""
+    if console.is_terminal:
+        from rich.table import Table
+
+        drawn = Table(*columns)
+        for row in rows:
+            drawn.add_row(*row)
+        console.print(drawn, soft_wrap=False)
+        return
+    lines = [[_one_line(cell) for cell in row] for row in (columns, *rows)]
+    widths = [max(len(line[k]) for line in lines) for k in range(len(columns))]
+    for line in lines:
+        cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        console.print("  ".join(cells).rstrip())
+
+
+def clock(seconds: float) -> str:
+    """Return a time in UTC, as people read it; empty for none."""
+    if not seconds:
+        return ""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def shortened(text: str, limit: int = 160) -> str:
+    """Cut a text for one line."""
+    line = _one_line(text)
+    return line if len(line) <= limit else line[: limit - 1] + "\u2026"
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,127 @@
+"""`dev`, `worker`, `stop` and `ui`: what serves the tasks."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+
+from temporalio.worker import Worker
+
+from holdfast.cli import output
+from holdfast.cli.connection import engine_of, load_agents, served, until_stopped
+from holdfast.cli.exits import ExitCode, InterruptedByUserError
+from holdfast.cli.options import Common
+from holdfast.errors import InvalidArgumentError, ServerStartError
+from holdfast.serve import App, serve
+from holdfast.values import Json
+
+
+async def dev_command(common: Common, target: str, *, app: str | None) -> ExitCode:
+    """Run server and worker until Ctrl-C."""
+    _log()
+    here = load_agents(target, app)
+    async with engine_of(common) as engine, served(engine, here) as worker:
+        facts = _facts(here, worker.task_queue)
+        facts |= {
+            "address": engine.address,
+            "ui": engine.server.ui_url if engine.server else None,
+            "archive": engine.archive.url,
+        }
+        if common.json:
+            output.emit(facts)
+        _tell(facts, common, here)
+        with suppress(InterruptedByUserError):
+            await until_stopped(asyncio.Event().wait())
+        output.say("Stopping: running calls get 10 seconds. Tasks stay and go on later.")
+    return ExitCode.OK
+
+
+async def worker_command(common: Common, target: str, *, app: str | None) -> ExitCode:
+    """Run a worker process until SIGTERM."""
+    _log()
+    here = load_agents(target, app)
+
+    def ready(worker: Worker) -> None:
+        if common.json:
+            output.emit(_facts(here, worker.task_queue))
+
+    directory = common.embedded
+    if directory is not None:
+        await serve(here, data_dir=directory, ready=ready)
+    else:
+        await serve(
+            here,
+            archive=common.archive,
+            ready=ready,
+            address=common.address,
+            namespace=common.namespace,
+            api_key=common.api_key,
+        )
+    return ExitCode.OK
+
+
+async def stop_command(common: Common) -> ExitCode:
+    """Stop the embedded server of the data directory."""
+    from holdfast.engine.server import stop_server
+
+    directory = common.embedded
+    if directory is None:
+        raise InvalidArgumentError(_NO_CLUSTER.format("stop"))
+    stopped = await stop_server(directory)
+    if common.json:
+        output.emit({"stopped": stopped, "data_dir": str(directory)})
+    where = f"in {str(directory)!r}"
+    output.say(f"The server {where} is stopped." if stopped else f"No server is running {where}.")
+    return ExitCode.OK
+
+
+async def ui_command(common: Common) -> ExitCode:
+    """Print where the web UI of the running server is."""
+    from holdfast.engine.server import find_server
+
+    directory = common.embedded
+    if directory is None:
+        raise InvalidArgumentError(_NO_CLUSTER.format("ui"))
+    server = find_server(directory)
+    if server is None:
+        msg = (
+            f"No server is running in {str(directory)!r}. `holdfast dev my_module:agents` and"
+            " `holdfast worker my_module:agents` start one."
+        )
+        raise ServerStartError(msg)
+    if common.json:
+        output.emit({"ui": server.ui_url, "address": server.address, "pid": server.pid})
+    else:
+        output.answer(server.ui_url)
+    return ExitCode.OK
+
+
+_NO_CLUSTER = (
+    "`holdfast {}` is about the embedded server of a data directory; a cluster is named"
+    " (--address or TEMPORAL_ADDRESS). Add --data-dir to mean the directory."
+)
+
+
+def _facts(app: App, queue: str) -> dict[str, Json]:
+    return {"app": app.name, "agents": [agent.name for agent in app.agents], "queue": queue}
+
+
+def _tell(facts: dict[str, Json], common: Common, app: App) -> None:
+    output.say("Holdfast is up. Ctrl-C stops it.", style="bold")
+    shown = {**facts, "agents": ", ".join(facts["agents"])}
+    for name, text in shown.items():
+        if text:
+            output.say(f"  {name:<8} {text}")
+    where = common.arguments()
+    first = app.agents[0].name
+    as_app = "" if app.name == first else f" --app {app.name}"
+    output.say("In another terminal:")
+    output.say(f'  holdfast run {first} "your question"{as_app}{where}')
+    output.say(f"  holdfast tasks{where}")
+    output.say(f"  holdfast show TASK{where}")
+
+
+def _log() -> None:
+    """Log on stderr, as a process that runs for long should."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
