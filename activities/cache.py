@@ -81,6 +81,13 @@ class TaskMemory:
         self.expected.clear()
         self.results.clear()
 
+    def cut(self, length: int) -> None:
+        """Keep only the first `length` messages."""
+        del self.recorded[length:]
+        del self.resolved[length:]
+        del self.digests[length:]
+        self.expected.clear()
+
     def forget(self) -> None:
         """Drop the transcript: it was another branch's, or it was changed."""
         self.recorded.clear()

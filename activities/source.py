@@ -16,6 +16,7 @@ from holdfast.errors import DigestMismatchError
 from holdfast.messages import Blob, Content, Message, ToolCall, clean
 from holdfast.segments import read_segment
 from holdfast.steps import Task
+from holdfast.undo import active_messages
 from holdfast.values import Json, canonical, digest
 from holdfast.views import EntriesPage, EntriesRequest
 from holdfast.wire import (
@@ -64,6 +65,8 @@ class Source:
             DigestMismatchError: What is recorded does not give the digest.
         """
         memory = self.memory()
+        if memory.holds(at) and at.length < len(memory.recorded):
+            memory.cut(at.length)  # an undo has moved the head back
         if not memory.holds(at):
             guess = memory.guess(at)
             if guess is None:
@@ -91,14 +94,13 @@ class Source:
         have = len(memory.recorded)
         got = await self._view(ViewRequest(have=have, upto=upto))
         messages: Sequence[Message] = got.messages
-        start = 0
-        for segment in got.segments:
-            if have < start + segment.messages:
-                entries = await read_segment(self.archive, segment)
-                found = [m for e in entries if e.step is not None for m in e.step.adds]
-                messages = found[have - start :]
-                break
-            start += segment.messages
+        if got.segments:
+            entries = [
+                entry
+                for segment in got.segments
+                for entry in await read_segment(self.archive, segment)
+            ]
+            messages = active_messages(entries)[have : got.base]
         if not messages:
             msg = f"Task {task_id()!r} lacks messages {have} to {upto} of its transcript."
             raise DigestMismatchError(msg)

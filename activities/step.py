@@ -95,6 +95,7 @@ class StepActivities:
             history=await history_before(source, head),
             journal=[await self._resolve(entry) for entry in recorded],
             limit=given.limit,
+            tokens=given.tokens,
         )
         advanced = await advance(agent.worker, ctx, whole)
         advanced = await self._compact(advanced)
@@ -161,7 +162,8 @@ class StepActivities:
         memory = self._source.memory()
         journal = recorded
         if advanced.answer is not None:
-            entry = JournalEntry(request=advanced.request, answer=advanced.answer)
+            last = given.limit == "finish"
+            entry = JournalEntry(request=advanced.request, answer=advanced.answer, last=last)
             journal = (*recorded, entry)
         memory.journal, memory.journal_step = journal, given.n
         if advanced.result is None:

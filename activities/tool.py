@@ -176,4 +176,5 @@ def idempotency_key(task: str, given: ToolInput, call: ToolCall) -> str:
 
     A repeated attempt, and a step that is run anew and wants the same, have the same key.
     """
-    return digest(canonical([task, given.n, call.name, call.arguments, given.i]))[:32]
+    place = [given.branch, given.n, given.batch, given.i]
+    return digest(canonical([task, place, call.name, call.arguments]))[:32]

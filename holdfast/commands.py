@@ -15,7 +15,17 @@ from pydantic import Field, ValidationError
 from holdfast.messages import clean
 from holdfast.values import Json, Value
 
-Verb = Literal["pause", "resume", "abandon"]
+Verb = Literal[
+    "pause",
+    "resume",
+    "abandon",
+    "approve",
+    "reject",
+    "respond",
+    "feedback",
+    "edit_step",
+    "drop_step",
+]
 VERBS: tuple[str, ...] = get_args(Verb)
 SIGNAL = "command"
 LONGEST_REASON = 2000

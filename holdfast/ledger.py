@@ -18,6 +18,7 @@ from holdfast.values import Json, canonical, digest
 from holdfast.wire import (
     Advanced,
     AdvanceInput,
+    Before,
     Carried,
     Described,
     Entry,
@@ -89,8 +90,7 @@ class Ledger:
     @property
     def status(self) -> TaskStatus:
         """The task's status while it is open."""
-        current = self.s.current
-        if current is not None and any(o.status == "unknown" for o in current.outcomes.values()):
+        if any(approval.status in ("open", "checking") for approval in self.s.approvals):
             return "waiting"
         if self.failure is not None:
             return "needs_attention"
@@ -163,18 +163,36 @@ class Ledger:
             state=self.s.extra_state,
             tool_choice=asked.tool_choice,
             stored=asked.stored or (self.given.stored if step.step_id == "s1" else None),
+            notes=self.s.notes,
         )
+        before = self.before()
         self.change(
             queue=tuple(queue),
+            notes=(),
             answered=False,
             failure=None,
-            current=OpenState(open=opened, n=self.s.steps + 1, started=now, owner=owner),
+            current=OpenState(
+                open=opened, n=self.s.steps + 1, started=now, owner=owner, before=before
+            ),
+        )
+
+    def before(self) -> Before:
+        """Keep what a step finds and an undo brings back."""
+        s = self.s
+        return Before(
+            queue=s.queue,
+            notes=s.notes,
+            followups=s.followups,
+            serial=s.serial,
+            turns=s.turns,
+            usage=s.usage,
+            answered=s.answered,
+            transcript=s.transcript,
         )
 
     def retry(self, asked: RunRequest, *, now: float, owner: str = "") -> None:
         """Try the step that failed again, from its journal or, when asked to, from nothing."""
         current = self._open()
-        over = current.failure is not None and current.failure.type == "BudgetExceeded"
         opened = current.open
         if asked.input is not None or asked.stored is not None:
             step = opened.step.model_copy(update={"input": asked.input})
@@ -183,14 +201,19 @@ class Ledger:
             dropped = [f"{current.calls[i].name}: {o.status}" for i, o in current.outcomes.items()]
             body: dict[str, Json] = {"answers": len(current.journal), "calls": dropped}
             self.note("restarted", now=now, body=body)
-            current = OpenState(open=opened, n=current.n, started=current.started)
-        limit = "allow" if over else ""
-        changes: dict[str, object] = {"open": opened, "failure": None, "limit": limit}
+            current = OpenState(
+                open=opened, n=current.n, started=current.started, before=current.before
+            )
+        changes: dict[str, object] = {"open": opened, "failure": None}
         self.change(current=current.model_copy(update={**changes, "owner": owner}), failure=None)
 
-    def advance_input(self) -> AdvanceInput:
+    def advance_input(self, *, now: float) -> AdvanceInput:
         """Say to the step activity what is next."""
         current = self._open()
+        budget = self.given.budget
+        tokens = 0
+        if budget is not None and budget.max_tokens is not None:
+            tokens = max(1, budget.max_tokens - self.s.usage.total_tokens)
         usual = current.open == usual_step(current.n)
         data = canonical(current.open.wire())
         small = len(data) <= INLINE_BYTES
@@ -201,7 +224,8 @@ class Ledger:
             journal=journal,
             open=current.open if small and not usual else None,
             digest="" if small else digest(data),
-            limit=self._limit(current),
+            limit=self._limit(current, now=now),
+            tokens=tokens,
         )
 
     def advanced(self, got: Advanced) -> None:
@@ -212,7 +236,8 @@ class Ledger:
                 current = current.model_copy(update={"limit": ""})
             usage = got.answer.usage.model_copy(update={"requests": 1})
             self.change(turns=self.s.turns + 1, usage=self.s.usage + usage)
-            entry = JournalEntry(request=got.request, answer=got.answer)
+            last = current.limit == "finish"
+            entry = JournalEntry(request=got.request, answer=got.answer, last=last)
             current = _journal(current, entry)
         if got.result is not None:
             calls = resolve_calls(got.result, current)
@@ -232,17 +257,25 @@ class Ledger:
         current = self._open()
         return [i for i in range(len(current.calls)) if i not in current.outcomes]
 
-    def tool_input(self, i: int) -> ToolInput:
-        """Say to the tool activity which call to run."""
+    def tool_input(self, i: int, edited: ToolCall | None = None) -> ToolInput:
+        """Say to the tool activity which call to run, as a person edited it if one did."""
         current = self._open()
         big = len(canonical(current.state)) > INLINE_BYTES
         return ToolInput(
             n=current.n,
             i=i,
-            digest=call_digest(current.calls[i]),
+            digest=call_digest(edited or current.calls[i]),
+            call=edited,
+            branch=self.s.branch,
+            batch=sum(bool(entry.calls) for entry in current.journal),
             state={} if big else current.state,
             big=big,
         )
+
+    def clear(self, i: int) -> None:
+        """Record that an open call turned out to need no approval."""
+        current = self._open()
+        self.change(current=current.model_copy(update={"cleared": (*current.cleared, i)}))
 
     def outcome(self, i: int, got: Outcome) -> None:
         """Record what became of an open call."""
@@ -254,7 +287,13 @@ class Ledger:
         current = self._open()
         outcomes = tuple(current.outcomes[i] for i in range(len(current.calls)))
         entry = JournalEntry(request=current.asked, calls=current.calls, outcomes=outcomes)
-        cleared: dict[str, object] = {"calls": (), "asked": "", "outcomes": {}, "state": {}}
+        cleared: dict[str, object] = {
+            "calls": (),
+            "asked": "",
+            "outcomes": {},
+            "state": {},
+            "cleared": (),
+        }
         self.change(current=_journal(current, entry).model_copy(update=cleared))
 
     def finish(self, *, now: float) -> StepRecord:
@@ -293,6 +332,8 @@ class Ledger:
             started=current.started,
             ended=now,
             digest=transcript.digest,
+            branch=self.s.branch,
+            before=current.before,
         )
         self.messages.extend(adds)
         self.entries.append(Entry(step=record))
@@ -303,8 +344,22 @@ class Ledger:
             extra_state=state,
             transcript=transcript,
             answered=result.last,
+            approvals=(),
         )
+        if result.last and self.s.followups:
+            self.follow_up()
         return record
+
+    def follow_up(self) -> None:
+        """Queue the first input that waited for the answer."""
+        serial = self.s.serial + 1
+        step = TaskStep(step_id=f"s{serial}", input=self.s.followups[0])
+        self.change(
+            queue=(*self.s.queue, step),
+            followups=self.s.followups[1:],
+            serial=serial,
+            answered=False,
+        )
 
     def fail(self, failure: Failure, *, now: float) -> None:
         """Leave the step first in the queue, with its error."""
@@ -322,6 +377,10 @@ class Ledger:
     def finish_early(self) -> None:
         """Make the open step's next model call the last one, without tools."""
         self.change(current=self._open().model_copy(update={"limit": "finish"}))
+
+    def allow_one_more(self) -> None:
+        """Let the open step's next model call pass the budget."""
+        self.change(current=self._open().model_copy(update={"limit": "allow"}))
 
     # ---- the rest
 
@@ -348,10 +407,10 @@ class Ledger:
         self.change(seen=dict(list(seen.items())[-SEEN_KEPT:]))
 
     def archived(self, segment: SegmentRef) -> None:
-        """Forget entries that are now in the archive."""
+        """Forget entries that are now in the archive; no step was completed meanwhile."""
         del self.entries[: segment.entries]
-        del self.messages[: segment.messages]
-        self.base += segment.messages
+        self.messages.clear()
+        self.base = self.s.transcript.length
         self.change(segments=(*self.s.segments, segment))
 
     def _open(self) -> OpenState:
@@ -360,14 +419,23 @@ class Ledger:
             raise RuntimeError(msg)
         return self.s.current
 
-    def _limit(self, current: OpenState) -> Literal["", "stop", "finish"]:
+    def exceeded(self, *, now: float) -> str:
+        """Say which part of the budget is used up, or empty."""
+        budget = self.given.budget
+        if budget is None:
+            return ""
+        if budget.max_turns is not None and self.s.turns >= budget.max_turns:
+            return f"max_turns={budget.max_turns}"
+        if budget.max_tokens is not None and self.s.usage.total_tokens >= budget.max_tokens:
+            return f"max_tokens={budget.max_tokens}"
+        if budget.max_seconds is not None and now - self.s.created >= budget.max_seconds:
+            return f"max_seconds={budget.max_seconds:g}"
+        return ""
+
+    def _limit(self, current: OpenState, *, now: float) -> Literal["", "stop", "finish"]:
         if current.limit == "finish":
             return "finish"
-        budget = self.given.budget
-        spent = budget is not None and budget.max_turns is not None
-        if spent and budget is not None and self.s.turns >= (budget.max_turns or 0):
-            return "" if current.limit == "allow" else "stop"
-        return ""
+        return "stop" if self.exceeded(now=now) and current.limit != "allow" else ""
 
     def _number(self, steps: Sequence[TaskStep]) -> tuple[TaskStep, ...]:
         """Give ids to the steps that came without one."""
@@ -393,6 +461,8 @@ def _resolve(add: Message | str, current: OpenState) -> Message:
     if add == "input":
         opened = current.open
         return Message(role="user", content=opened.stored or opened.step.input or "")
+    if add.startswith("n"):
+        return current.open.notes[int(add[1:])]
     entry, call = _place(add)
     if call is not None:
         found = current.journal[entry]
@@ -430,7 +500,7 @@ def _without_adds(result: StepResult, current: OpenState) -> tuple[JournalEntry,
     """Leave out of the journal the messages that the record's `adds` hold."""
     journal = list(current.journal)
     for add in result.adds:
-        if not isinstance(add, str) or add == "input":
+        if not isinstance(add, str) or not add.startswith("j"):
             continue
         at, call = _place(add)
         entry = journal[at]

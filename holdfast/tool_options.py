@@ -39,6 +39,8 @@ class ToolOptions(TypedDict, total=False):
     is_enabled: bool | EnabledPredicate
     strict: bool
     max_output_bytes: int
+    approval_seconds: float | None
+    undo_needs_approval: bool
 
 
 def check_name(name: str) -> None:

@@ -29,6 +29,8 @@ class ToolPolicy(Value):
         max_attempts: Attempts for the errors that the tool declares worth repeating.
         return_direct: Whether the result is the answer of the task.
         max_output_bytes: Longest result, in UTF-8 bytes.
+        approval_seconds: Seconds after which an approval expires to rejected; 0 for never.
+        undo_needs_approval: Whether a person decides before a call is undone.
     """
 
     effect: ToolEffect = "irreversible"
@@ -41,6 +43,8 @@ class ToolPolicy(Value):
     max_attempts: int = 1
     return_direct: bool = False
     max_output_bytes: int = DEFAULT_MAX_OUTPUT_BYTES
+    approval_seconds: float = 0
+    undo_needs_approval: bool = False
 
     @property
     def repeatable(self) -> bool:

@@ -63,6 +63,8 @@ class Tool(Generic[P, R]):
         is_enabled: Whether it is offered to the model, or a predicate (ctx, agent).
         strict: Whether the schema follows OpenAI's strict rules and may be enforced.
         max_output_bytes: Longest result, in UTF-8 bytes.
+        approval_seconds: Seconds after which an approval expires to rejected, or None for never.
+        undo_needs_approval: Whether a person decides before a call is undone.
 
     Raises:
         InvalidArgumentError: The attributes contradict each other, or one is out of range.
@@ -88,6 +90,8 @@ class Tool(Generic[P, R]):
     is_enabled: bool | EnabledPredicate = True
     strict: bool = False
     max_output_bytes: int = DEFAULT_MAX_OUTPUT_BYTES
+    approval_seconds: float | None = None
+    undo_needs_approval: bool = False
 
     def __post_init__(self) -> None:
         """Settle the effect and check what was given."""
@@ -166,6 +170,8 @@ class Tool(Generic[P, R]):
             max_attempts=self.max_attempts,
             return_direct=self.return_direct,
             max_output_bytes=self.max_output_bytes,
+            approval_seconds=self.approval_seconds or 0,
+            undo_needs_approval=self.undo_needs_approval,
         )
 
     def parse(self, arguments: str) -> dict[str, Any]:

@@ -89,6 +89,7 @@ def view(ledger: Ledger, asked: ViewRequest) -> View:
         head=head if asked.head else None,
         messages=messages,
         segments=ledger.s.segments if asked.have < ledger.base else (),
+        base=ledger.base,
         open=current.open if asked.open and current else None,
         journal=page(current.journal[asked.journal :]) if asked.journal >= 0 and current else (),
         calls=current.calls if asked.calls and current else (),

@@ -133,6 +133,78 @@ class Described(Value):
     commits: int = 0
 
 
+ApprovalKind = Literal["tool", "unknown", "limit", "undo"]
+
+
+class Approval(Value):
+    """Something that waits for a person, or was decided by one for the step in progress.
+
+    Attributes:
+        id: `<task id>:<serial>`: enough to decide it from any process.
+        kind: A call that needs approval, a call that may have happened, a budget that is used up,
+            or an undo that needs approval.
+        tool: Tool name.
+        call_id: The model's id of the call.
+        arguments: The proposed arguments, JSON text.
+        digest: Digest of the proposed call: a decision is for these arguments only.
+        n: Ordinal of the step.
+        i: Position of the call among the step's open calls.
+        branch: Branch of the ledger on which it was asked.
+        asked: Time, seconds since the epoch.
+        expires: Time at which it expires to rejected; 0 for never.
+        text: What is known.
+        status: "checking" while edited arguments are validated.
+        by: Who decided.
+        at: When.
+        note: What they said.
+        effective: Edited arguments, JSON text; empty when they were not edited.
+    """
+
+    id: str
+    kind: ApprovalKind = "tool"
+    tool: str = ""
+    call_id: str = ""
+    arguments: str = ""
+    digest: str = ""
+    n: int = 0
+    i: int = -1
+    branch: int = 0
+    asked: float = 0.0
+    expires: float = 0.0
+    text: str = ""
+    status: Literal[
+        "open", "checking", "approved", "rejected", "responded", "expired", "closed"
+    ] = "open"
+    by: str = ""
+    at: float = 0.0
+    note: str = ""
+    effective: str = ""
+
+
+class Before(Value):
+    """What a step found, and an undo brings back.
+
+    Attributes:
+        queue: The queued steps, the step itself among them.
+        notes: Messages that waited for the next model call.
+        followups: Inputs that waited for the task's answer.
+        serial: Number of the newest step id.
+        turns: Answered model calls.
+        usage: Cost of the task.
+        answered: Whether the task had its answer.
+        transcript: Length and digest of the transcript.
+    """
+
+    queue: tuple[TaskStep, ...] = ()
+    notes: tuple[Message, ...] = ()
+    followups: tuple[str, ...] = ()
+    serial: int = 1
+    turns: int = 0
+    usage: Usage = Usage()
+    answered: bool = False
+    transcript: ChainRef = ChainRef()
+
+
 class OpenStep(Value):
     """The part of a step's input that the AgentWorker reads.
 
@@ -141,12 +213,15 @@ class OpenStep(Value):
         state: The task's extra_state at the beginning of the step.
         tool_choice: Tool choice asked for by this run_step, or empty.
         stored: The step's input in the archive, when it is too large for history.
+        notes: Messages to be seen before the step's first model call: feedback, and what the task
+            has to say.
     """
 
     step: TaskStep
     state: dict[str, Json] = Field(default_factory=dict)
     tool_choice: str = ""
     stored: Blob | None = None
+    notes: tuple[Message, ...] = ()
 
 
 def usual_step(n: int) -> OpenStep:
@@ -166,6 +241,7 @@ class AdvanceInput(Value):
         digest: Its digest, when it is too large to be sent: the activity asks the task for it.
         limit: What to do when the worker wants one more model call: "" make it, "stop" report the
             limit, "finish" make it without tools and take its answer as the last.
+        tokens: Output tokens that are left for the call; 0 for no limit.
     """
 
     n: int
@@ -174,6 +250,7 @@ class AdvanceInput(Value):
     open: OpenStep | None = None
     digest: str = ""
     limit: Literal["", "stop", "finish"] = ""
+    tokens: int = 0
 
 
 class Outcome(Value):
@@ -198,6 +275,18 @@ class Outcome(Value):
         return Message(role="tool", call_id=call.id, content=self.content, is_error=self.is_error)
 
 
+class Probed(Value):
+    """What a tool's probe found out about a call that may have happened.
+
+    Attributes:
+        happened: Whether it did.
+        content: Its result, if so.
+    """
+
+    happened: bool = False
+    content: Content = ""
+
+
 class JournalEntry(Value):
     """One answered call of the step in progress.
 
@@ -206,12 +295,14 @@ class JournalEntry(Value):
         answer: The model's answer, for a model call.
         calls: The calls, for tool calls.
         outcomes: Their results in the same order.
+        last: Whether the budget made the model call the last one, without tools.
     """
 
     request: str
     answer: ModelAnswer | None = None
     calls: tuple[ToolCall, ...] = ()
     outcomes: tuple[Outcome, ...] = ()
+    last: bool = False
 
 
 class StepResult(Value):
@@ -222,7 +313,7 @@ class StepResult(Value):
         echo: Whether the output is the text of the newest answer, which history holds already.
         stored: Where the archive keeps an output too large for history.
         adds: Messages that join the transcript. A string names one that history holds already:
-            "input" (the step's input), "j<entry>" (the answer of a journal entry) or
+            "input" (the step's input), "n<note>" (a note of the open step), "j<entry>" (the answer of a journal entry) or
             "j<entry>.<call>" (one of its tool results).
         calls: Tool calls that end the step; "j<entry>" stands for all calls of that answer.
         next: Following steps; task id left out.
@@ -274,6 +365,8 @@ class ToolInput(Value):
         state: The task's extra_state, when it is small and not empty.
         big: Whether the state is too large to be sent: the activity asks the task for it.
         call: The call, when a person changed it.
+        branch: Branch of the ledger; part of the idempotency key, like the next.
+        batch: Number of batches of calls that the step has made before this one.
     """
 
     n: int
@@ -282,6 +375,8 @@ class ToolInput(Value):
     state: dict[str, Json] = Field(default_factory=dict)
     big: bool = False
     call: ToolCall | None = None
+    branch: int = 0
+    batch: int = 0
 
 
 def call_digest(call: ToolCall) -> str:
@@ -322,6 +417,8 @@ class StepRecord(Value):
         started: Time of the first attempt, seconds since the epoch.
         ended: Time of completion.
         digest: Digest of the transcript after the step.
+        branch: Branch of the ledger on which it was run.
+        before: What it found.
     """
 
     n: int
@@ -341,6 +438,114 @@ class StepRecord(Value):
     started: float = 0.0
     ended: float = 0.0
     digest: str = ""
+    branch: int = 0
+    before: Before = Before()
+
+
+class EffectRef(Value):
+    """One tool call of a step, as its undo needs it.
+
+    Attributes:
+        call: The call, as it ran.
+        content: Its result, or where the archive keeps it.
+        status: How it ended.
+        ran: Whether it was started at all.
+        batch: Which of the step's batches of calls it was in.
+        i: Its position there.
+    """
+
+    call: ToolCall
+    content: Content = ""
+    status: Literal["done", "failed", "unknown"] = "done"
+    ran: bool = True
+    batch: int = 0
+    i: int = 0
+
+
+class Undoable(Value):
+    """A step as its undo needs it.
+
+    Attributes:
+        n: Ordinal.
+        step: The step.
+        added: Number of messages that it added to the transcript.
+        inverse: What undoes its change of extra_state.
+        before: What it found.
+        effects: Its tool calls, in the order in which they were asked for.
+        branch: Branch on which it ran.
+    """
+
+    n: int
+    step: TaskStep
+    added: int = 0
+    inverse: dict[str, Json] = Field(default_factory=dict)
+    before: Before = Before()
+    effects: tuple[EffectRef, ...] = ()
+    branch: int = 0
+
+
+class UndoRequest(Value):
+    """Argument of the `undo` update.
+
+    Attributes:
+        to: Ordinal of the last step to keep; -1 for all but the last one.
+        residue: Whether effects that cannot be undone refuse the undo, or stay knowingly.
+        by: Who asks.
+        reason: Why.
+    """
+
+    to: int = -1
+    residue: Literal["refuse", "keep"] = "refuse"
+    by: str = ""
+    reason: str = ""
+
+
+class UndoState(Value):
+    """An undo in progress.
+
+    Attributes:
+        asked: The request, `to` made explicit.
+        done: Keys of the effects that are undone, `<step>.<position>`, newest last.
+        undone: What was undone, in words.
+        remains: What stays in the world.
+        check: What somebody should look at.
+        steps: Ids of the steps that were left.
+    """
+
+    asked: UndoRequest
+    done: tuple[str, ...] = ()
+    undone: tuple[str, ...] = ()
+    remains: tuple[str, ...] = ()
+    check: tuple[str, ...] = ()
+    steps: tuple[str, ...] = ()
+
+
+class UndoInput(Value):
+    """Input of the undo activity: one effect.
+
+    Attributes:
+        n: Ordinal of the step.
+        i: Position of the effect in the step.
+        effect: The effect.
+        branch: Branch on which it ran.
+    """
+
+    n: int
+    i: int
+    effect: EffectRef
+    branch: int = 0
+
+
+class ForkOf(Value):
+    """Where a fork comes from.
+
+    Attributes:
+        task: The task that was forked.
+        n: Ordinal of the last step that both share.
+    """
+
+    task: str
+    n: int
 
 
 class EventRecord(Value):
@@ -412,6 +617,8 @@ class OpenState(Value):
         result: What the AgentWorker gave, once it is known.
         calls: Tool calls that are open now.
         asked: Digest of the request for them, when the AgentWorker waits for their results.
+        cleared: Positions of calls that turned out to need no approval.
+        before: What the step found.
         state: The extra_state that those calls see.
         outcomes: Position of an open call to its outcome.
         failure: Why the step stopped.
@@ -427,6 +634,8 @@ class OpenState(Value):
     result: StepResult | None = None
     calls: tuple[ToolCall, ...] = ()
     asked: str = ""
+    cleared: tuple[int, ...] = ()
+    before: Before = Before()
     state: dict[str, Json] = Field(default_factory=dict)
     outcomes: dict[int, Outcome] = Field(default_factory=dict[int, Outcome])
     failure: Failure | None = None
@@ -456,6 +665,14 @@ class Carried(Value):
     published: str = "running"
     serial: int = 0
     undelivered: int = 0
+    branch: int = 0
+    approvals: tuple[Approval, ...] = ()
+    approval_serial: int = 0
+    notes: tuple[Message, ...] = ()
+    followups: tuple[str, ...] = ()
+    undo: UndoState | None = None
+    undone_effects: tuple[str, ...] = ()
+    fork: ForkOf | None = None
 
 
 class RunRequest(Value):
@@ -516,11 +733,23 @@ class ViewRequest(Value):
 
 
 class View(Value):
-    """Answer to a ViewRequest; lists are pages, ask again for the rest."""
+    """Answer to a ViewRequest; lists are pages, ask again for the rest.
+
+    Attributes:
+        head: The task's head.
+        messages: Messages of the transcript.
+        segments: The archived part of the ledger, when messages are asked for that are there.
+        base: Number of messages of the present branch that are there.
+        open: The open step.
+        journal: Its answered calls.
+        calls: Its open calls.
+        state: The extra_state that those see.
+    """
 
     head: TaskHead | None = None
     messages: tuple[Message, ...] = ()
     segments: tuple[SegmentRef, ...] = ()
+    base: int = 0
     open: OpenStep | None = None
     journal: tuple[JournalEntry, ...] = ()
     calls: tuple[ToolCall, ...] = ()

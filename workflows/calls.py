@@ -110,67 +110,6 @@ async def close(ledger: Ledger, sent: CloseInput) -> None:
     )
 
 
-async def run_tools(ledger: Ledger) -> Failure | None:
-    """Run the open calls that have no outcome, all at once; return the first failure, if any.
-
-    Outcomes are recorded as they come, so that a call that is done is never repeated because of a
-    sibling that failed.
-    """
-    missing = ledger.missing_calls()
-    failures = await asyncio.gather(*(_run_tool(ledger, i) for i in missing))
-    return next((failure for failure in failures if failure is not None), None)
-
-
-async def _run_tool(ledger: Ledger, i: int) -> Failure | None:
-    current, described = ledger.s.current, ledger.s.described
-    if current is None or described is None:
-        return None
-    call = current.calls[i]
-    policy = described.policies.get(call.name)
-    if policy is None:
-        if ledger.given.head.dialect.unknown_tool == "raise":
-            text = f"Tool {call.name} not found in agent {ledger.given.head.agent}"
-            return Failure(type="ModelBehaviorError", message=text)
-        ledger.outcome(i, unknown_tool(call, list(described.policies)))
-        return None
-    try:
-        ledger.outcome(i, await _tool(ledger, i, policy))
-    except ActivityError as error:
-        if _may_have_happened(error, policy):
-            ledger.outcome(i, lost_call(call))
-            return None
-        return failure_of(error)
-    return None
-
-
-async def _tool(ledger: Ledger, i: int, policy: ToolPolicy) -> Outcome:
-    outcome: Outcome = await workflow.execute_activity(
-        "tool",
-        ledger.tool_input(i),
-        result_type=Outcome,
-        start_to_close_timeout=LONGEST_TOOL,
-        heartbeat_timeout=timedelta(seconds=ledger.given.heartbeat),
-        retry_policy=RetryPolicy(
-            maximum_attempts=0 if policy.repeatable else 1, maximum_interval=timedelta(seconds=60)
-        ),
-        cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-    )
-    return outcome
-
-
-def _may_have_happened(error: ActivityError, policy: ToolPolicy) -> bool:
-    """Whether the tool was started and nobody knows how it ended."""
-    if policy.repeatable:
-        return False
-    match error.cause:
-        case TemporalTimeout(type=TimeoutType.HEARTBEAT | TimeoutType.START_TO_CLOSE):
-            return True
-        case ApplicationError(type=kind):
-            return kind == LOST
-        case _:
-            return False
-
-
 def failure_of(error: BaseException) -> Failure:
     """Name what stopped a step, by its innermost cause."""
     cause: BaseException = error

@@ -1,4 +1,4 @@
-"""Outcomes that the task itself gives to tool calls: nothing ran, or nobody knows."""
+"""What the task itself has to say of tool calls: nothing ran, or nobody knows."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ def unknown_tool(call: ToolCall, known: list[str]) -> Outcome:
     return Outcome(content=text, is_error=True, status="failed", attempts=0)
 
 
-def lost_call(call: ToolCall) -> Outcome:
-    """Record that the worker was lost inside a call that may or may not have taken effect."""
-    text = (
+def lost_text(call: ToolCall) -> str:
+    """Say that the worker was lost inside a call that may or may not have taken effect."""
+    return (
         f"The worker was lost while tool {call.name!r} ran. It is not known whether it took effect,"
         " and it must not be repeated blindly."
     )
-    return Outcome(content=text, is_error=True, status="unknown")

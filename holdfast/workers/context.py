@@ -11,11 +11,17 @@ from holdfast import merge_patch
 from holdfast.agent_snapshot import AgentSnapshot
 from holdfast.chain import ChainRef, extend
 from holdfast.errors import StepCodeChangedError
-from holdfast.messages import Message, ToolCall
+from holdfast.messages import Message, ToolCall, system
 from holdfast.models.base import ModelAnswer, ModelRequest, OutputSpec, ToolSpec
+from holdfast.settings import ModelSettings
 from holdfast.steps import ToolOutput
 from holdfast.values import Json, Value, canonical, digest
 from holdfast.wire import JournalEntry, OpenStep, Outcome, TaskHead
+
+LAST_CALL = system(
+    "The budget of this task is used up. Answer now, without tools: say what is known, what is"
+    " missing, and that the budget ended the work."
+)
 
 Respond = Callable[[ModelRequest], Awaitable[ModelAnswer]]
 
@@ -66,6 +72,7 @@ class StepContext:
         history: Sequence[Message] = (),
         journal: Sequence[JournalEntry] = (),
         limit: Literal["", "stop", "finish"] = "",
+        tokens: int = 0,
     ) -> None:
         """Set up one run of a step.
 
@@ -81,6 +88,7 @@ class StepContext:
             history: Messages before the task: the session's or those given with the input.
             journal: Calls answered by earlier runs of this step.
             limit: See AdvanceInput.
+            tokens: Output tokens that are left; 0 for no limit.
         """
         self.agent = agent
         self.task_id = task_id
@@ -92,13 +100,14 @@ class StepContext:
         self.tool_choice = opened.tool_choice or first_choice or "auto"
         self.interrupted: asyncio.Future[Interrupt] = asyncio.get_running_loop().create_future()
         self.answered: JournalEntry | None = None
-        self.adds: list[Message] = []
+        self.adds: list[Message] = list(opened.notes)
         self._head = head
         self._before = (*history, *transcript)
         self._respond = respond
         self._at = at or ChainRef(length=len(transcript), digest=extend("", transcript))
         self._journal = journal
         self._limit = limit
+        self._tokens = tokens
         self._position = 0
         self._idle = asyncio.Event()
         self._idle.set()
@@ -143,8 +152,10 @@ class StepContext:
         Raises:
             StepCodeChangedError: The journal holds the answer to a different request here.
         """
-        finishing = self._limit == "finish"
-        settings = self.agent.settings.resolve(self._head.settings)
+        finishing = self._finishes()
+        if finishing and LAST_CALL not in self.adds:
+            self.add(LAST_CALL)
+        settings = self._settings()
         request = ModelRequest(
             model=self._head.model or self.agent.model,
             instructions=self.agent.instructions,
@@ -192,6 +203,20 @@ class StepContext:
         self.state.clear()
         self.state.update(merged)
         return [tool_result(c, o) for c, o in zip(calls, recorded.outcomes, strict=True)]
+
+    def _finishes(self) -> bool:
+        """Whether the next call is the last that the budget allows; recorded calls stay as made."""
+        if self._position < len(self._journal):
+            return self._journal[self._position].last
+        return self._limit == "finish"
+
+    def _settings(self) -> ModelSettings:
+        """Return the agent's settings, with no more output tokens than the budget has left."""
+        settings = self.agent.settings.resolve(self._head.settings)
+        if not self._tokens:
+            return settings
+        most = min(self._tokens, settings.max_tokens or self._tokens)
+        return settings.model_copy(update={"max_tokens": most})
 
     def _digest(self, request: ModelRequest, *, whole: bool) -> str:
         """Digest of what decides the answer.

@@ -106,6 +106,8 @@ def _reference(message: Message, ctx: StepContext, opened: OpenStep) -> Message 
     """Name a message that history holds already, so that it is not stored twice."""
     if message == Message(role="user", content=opened.step.input or ""):
         return "input"
+    if message in opened.notes:
+        return f"n{opened.notes.index(message)}"
     for k, entry in enumerate(ctx.journal):
         if entry.answer is not None and entry.answer.message == message:
             return f"j{k}"

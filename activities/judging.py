@@ -1,0 +1,159 @@
+"""The activities around a tool call: `gate`, `check`, `probe`, and `undo` of one that was done."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pydantic_core import to_jsonable_python
+from temporalio import activity
+
+from holdfast.activities.failures import typed_failures
+from holdfast.activities.heartbeat import heartbeats
+from holdfast.activities.registry import Registry
+from holdfast.activities.source import Source, task_id
+from holdfast.activities.tool import idempotency_key
+from holdfast.errors import NotFoundError
+from holdfast.messages import Content, ToolCall, clean
+from holdfast.segments import read_segment
+from holdfast.tool_context import Effect, ToolContext
+from holdfast.tools import Tool, ToolArgumentsError, render_result
+from holdfast.undo import active_steps, undoable
+from holdfast.values import Json
+from holdfast.wire import Probed, ToolInput, Undoable, UndoInput
+
+
+class JudgingActivities:
+    """Answers the task's questions about tool calls, and undoes them."""
+
+    def __init__(self, registry: Registry, source: Source) -> None:
+        """Use these agents and this source of task data."""
+        self._registry = registry
+        self._source = source
+
+    @activity.defn(name="gate")
+    async def gate(self, given: ToolInput) -> bool:
+        """Ask a tool's predicate whether a call needs approval."""
+        with typed_failures():
+            async with heartbeats():
+                tool, call, state = await self._call(given)
+                return await tool.asks_approval(
+                    self._context(tool, call, given.n, given, state), call.arguments
+                )
+
+    @activity.defn(name="check")
+    async def check(self, given: ToolInput) -> str:
+        """Validate edited arguments; return what is wrong with them, or empty."""
+        with typed_failures():
+            tool, call, _ = await self._call(given)
+            try:
+                tool.parse(call.arguments)
+            except ToolArgumentsError as error:
+                return str(error)
+            return ""
+
+    @activity.defn(name="probe")
+    async def probe(self, given: ToolInput) -> Probed:
+        """Ask the world whether a call happened."""
+        with typed_failures():
+            async with heartbeats():
+                tool, call, state = await self._call(given)
+                ctx = self._context(tool, call, given.n, given, state)
+                effect = _effect(tool, call, ctx, "unknown", None)
+                found = await tool.run_probe(ctx, effect)
+                if found is None:
+                    return Probed()
+                text = clean(render_result(found, tool=tool.name))
+                content: Content = await self._source.store(text) or text
+                self._source.memory().results.pop((given.n, given.i), None)
+                return Probed(happened=True, content=content)
+
+    @activity.defn(name="undo")
+    async def undo(self, given: UndoInput) -> str:
+        """Undo one effect; return what the undo says of it."""
+        with typed_failures():
+            async with heartbeats():
+                head = await self._source.head()
+                call = given.effect.call
+                tool = self._tool(head.agent, call, given.n)
+                key = ToolInput(
+                    n=given.n,
+                    i=given.effect.i,
+                    batch=given.effect.batch,
+                    branch=given.branch,
+                )
+                ctx = self._context(tool, call, given.n, key, {})
+                content = await self._source.content(given.effect.content)
+                result = content if isinstance(content, str) else ""
+                effect = _effect(tool, call, ctx, "done", _parsed(result))
+                said = await tool.run_undo(ctx, effect)
+                return "" if said is None else clean(render_result(said, tool=tool.name))[:2000]
+
+    @activity.defn(name="recall")
+    async def recall(self, wanted: list[int]) -> list[Undoable]:
+        """Read archived steps, as their undo needs them."""
+        with typed_failures():
+            async with heartbeats():
+                page, entries = await self._source.entries()
+                archived = [
+                    entry
+                    for segment in page.segments
+                    for entry in await read_segment(self._source.archive, segment)
+                ]
+                steps = active_steps([*archived, *entries])
+                return [undoable(step) for step in steps if step.n in set(wanted)]
+
+    async def _call(self, given: ToolInput) -> tuple[Tool, ToolCall, dict[str, Json]]:
+        head = await self._source.head()
+        call, state = await self._source.call(given)
+        return self._tool(head.agent, call, given.n), call, state
+
+    def _tool(self, agent: str, call: ToolCall, n: int) -> Tool:
+        tool = self._registry.agent(agent).tool(call.name)
+        if tool is None:
+            msg = (
+                f"Step {n} calls tool {call.name!r}, which this worker process lacks. The task"
+                f" waits, nothing is lost. Give the tool back to agent {agent!r} and restart it."
+            )
+            raise NotFoundError(msg)
+        return tool
+
+    def _context(
+        self, tool: Tool, call: ToolCall, n: int, given: ToolInput, state: dict[str, Json]
+    ) -> ToolContext[dict[str, Json]]:
+        return ToolContext[dict[str, Json]](
+            task_id=task_id(),
+            step_id=f"s{n}",
+            call_id=call.id,
+            tool_name=tool.name,
+            arguments=call.arguments,
+            attempt=activity.info().attempt,
+            idempotency_key=idempotency_key(task_id(), given, call),
+            state=state,
+            heartbeat=activity.heartbeat,
+        )
+
+
+def _effect(
+    tool: Tool, call: ToolCall, ctx: ToolContext[dict[str, Json]], status: Any, result: Json
+) -> Effect:
+    try:
+        arguments: Json = to_jsonable_python(json.loads(call.arguments or "{}"))
+    except ValueError:
+        arguments = {}
+    return Effect(
+        tool=tool.name,
+        call_id=call.id,
+        key=ctx.idempotency_key,
+        arguments=arguments if isinstance(arguments, dict) else {},
+        result=result,
+        status=status,
+    )
+
+
+def _parsed(text: str) -> Json:
+    """Return a recorded result as JSON data where it is that, else as text."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

@@ -1,0 +1,220 @@
+"""What waits for a person: asked, decided once, and used on the branch on which it was asked.
+
+Four things ask: a tool call that needs approval, a call that may have happened, a budget that is
+used up, and an undo that needs approval. They are decided by the same verbs.
+
+| verb    | approval of a call  | unknown effect             | budget         |
+| ------- | ------------------- | -------------------------- | -------------- |
+| approve | run it, edited or not | it did not happen: run it | one more call  |
+| reject  | tell the model why  | give it up, tell the model | finish now     |
+| respond | use this as result  | it happened, with this     |                |
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Literal
+
+from holdfast.commands import Command
+from holdfast.ledger import Ledger
+from holdfast.messages import ToolCall, system
+from holdfast.values import Json
+from holdfast.wire import Approval, ApprovalKind, Outcome, call_digest
+
+NOT_IN_TIME = "nobody decided in time"
+
+
+def latest(ledger: Ledger, i: int, kind: ApprovalKind | None = None) -> Approval | None:
+    """Return the newest approval of an open call, or None."""
+    current = ledger.s.current
+    if current is None:
+        return None
+    for approval in reversed(ledger.s.approvals):
+        same = approval.n == current.n and approval.i == i
+        if same and approval.branch == ledger.s.branch and kind in (None, approval.kind):
+            return approval
+    return None
+
+
+def ask(
+    ledger: Ledger,
+    i: int,
+    kind: ApprovalKind,
+    *,
+    now: float,
+    seconds: float = 0,
+    text: str = "",
+    call: ToolCall | None = None,
+    n: int | None = None,
+) -> Approval:
+    """Open a point for a person to decide.
+
+    Args:
+        ledger: The task.
+        i: Position of the call among the open calls; -1 for none.
+        kind: What is asked.
+        now: Time, seconds since the epoch.
+        seconds: Seconds until it expires to rejected; 0 for never.
+        text: What is known.
+        call: The call, when it is not one of the open calls.
+        n: Ordinal of the step, when it is not the open one.
+    """
+    current = ledger.s.current
+    if call is None and current is not None and 0 <= i < len(current.calls):
+        call = current.calls[i]
+    serial = ledger.s.approval_serial + 1
+    approval = Approval(
+        id=f"{ledger.task_id}:{serial}",
+        kind=kind,
+        tool=call.name if call else "",
+        call_id=call.id if call else "",
+        arguments=call.arguments if call else "",
+        digest=call_digest(call) if call else "",
+        n=n if n is not None else current.n if current else ledger.s.steps,
+        i=i,
+        branch=ledger.s.branch,
+        asked=now,
+        expires=now + seconds if seconds else 0,
+        text=text,
+    )
+    ledger.change(approvals=(*ledger.s.approvals, approval), approval_serial=serial)
+    body: dict[str, Json] = {"id": approval.id, "kind": kind, "tool": approval.tool}
+    ledger.note("asked", now=now, text=text, body={**body, "arguments": approval.arguments})
+    return approval
+
+
+def pending(ledger: Ledger) -> list[Approval]:
+    """List what waits for a person, oldest first."""
+    return [approval for approval in ledger.s.approvals if approval.status == "open"]
+
+
+def decide(ledger: Ledger, command: Command, *, now: float) -> str:
+    """Apply approve, reject or respond; return why it is refused, or empty."""
+    wanted = str(command.body.get("approval", ""))
+    found = next((a for a in ledger.s.approvals if a.id == wanted), None)
+    if found is None:
+        return f"There is no open approval {wanted!r}; its step may be over or undone."
+    if found.status != "open":
+        return f"Approval {wanted!r} was {found.status} by {found.by or 'the clock'} already."
+    if found.branch != ledger.s.branch:
+        return f"Approval {wanted!r} belongs to a branch that was undone."
+    if not command.by:
+        return "A decision needs the name of who decides (by)."
+    bound = str(command.body.get("digest", found.digest))
+    if bound != found.digest:
+        return f"Approval {wanted!r} is for other arguments than those that were decided on."
+    note = str(command.body.get("note", "") or command.reason)
+    decided = found.model_copy(update={"by": command.by, "at": now, "note": note})
+    match command.verb:
+        case "approve":
+            reason = _approve(ledger, decided, command.body.get("arguments"))
+        case "reject":
+            reason = _reject(ledger, decided)
+        case "respond":
+            reason = _respond(ledger, decided, command.body.get("result"))
+        case _:
+            reason = f"{command.verb!r} does not decide an approval."
+    return reason
+
+
+def expire(ledger: Ledger, *, now: float) -> None:
+    """Reject what nobody decided in time."""
+    for approval in pending(ledger):
+        if approval.expires and now >= approval.expires:
+            late = approval.model_copy(update={"at": now, "note": NOT_IN_TIME})
+            ledger.note("expired", now=now, body={"id": approval.id, "tool": approval.tool})
+            _reject(ledger, late, status="expired")
+
+
+def deadline(ledger: Ledger) -> float:
+    """Return when the next approval expires, 0 for never."""
+    return min((a.expires for a in pending(ledger) if a.expires), default=0)
+
+
+def checked(ledger: Ledger, approval: Approval, refused: str, *, now: float) -> None:
+    """Accept edited arguments, or open the approval again and say why."""
+    if refused:
+        body: dict[str, Json] = {"id": approval.id, "arguments": approval.effective}
+        ledger.note("refused", now=now, by=approval.by, text=refused, body=body)
+        again = {"status": "open", "effective": "", "by": "", "at": 0.0, "note": ""}
+        _replace(ledger, approval.model_copy(update=again))
+        return
+    _replace(ledger, approval.model_copy(update={"status": "approved"}))
+    _tell(
+        ledger,
+        f"{approval.by} changed the arguments of {approval.tool} (call {approval.call_id}) from"
+        f" {approval.arguments} to {approval.effective} before it ran.",
+    )
+
+
+def effective_call(approval: Approval, call: ToolCall) -> ToolCall:
+    """Return the call as it was approved."""
+    if not approval.effective:
+        return call
+    return call.model_copy(update={"arguments": approval.effective})
+
+
+def close_open(ledger: Ledger, *, now: float) -> None:
+    """Close what is open because the task ends or its branch is left."""
+    for approval in pending(ledger):
+        ledger.note("withdrawn", now=now, body={"id": approval.id, "tool": approval.tool})
+        _replace(ledger, approval.model_copy(update={"status": "closed", "at": now}))
+
+
+def _approve(ledger: Ledger, approval: Approval, arguments: Json) -> str:
+    if arguments is None:
+        _replace(ledger, approval.model_copy(update={"status": "approved"}))
+        if approval.kind == "limit":
+            ledger.allow_one_more()
+        return ""
+    if approval.kind == "limit":
+        return "A budget is approved without arguments: it allows one more model call."
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments)
+    if text == approval.arguments:
+        return _approve(ledger, approval, None)
+    _replace(ledger, approval.model_copy(update={"status": "checking", "effective": text}))
+    return ""
+
+
+def _reject(
+    ledger: Ledger, approval: Approval, *, status: Literal["rejected", "expired"] = "rejected"
+) -> str:
+    _replace(ledger, approval.model_copy(update={"status": status}))
+    who = f" by {approval.by}" if approval.by else ""
+    why = f": {approval.note}" if approval.note else "."
+    match approval.kind:
+        case "tool":
+            text = f"The call was not run: it was rejected{who}{why}"
+            ledger.outcome(
+                approval.i, Outcome(content=text, is_error=True, status="failed", attempts=0)
+            )
+        case "unknown":
+            text = f"It is not known whether the call took effect; it was given up{who}{why}"
+            ledger.outcome(approval.i, Outcome(content=text, is_error=True, status="unknown"))
+        case "limit":
+            ledger.finish_early()
+        case "undo":
+            pass
+    return ""
+
+
+def _respond(ledger: Ledger, approval: Approval, result: Json) -> str:
+    if approval.kind in ("limit", "undo"):
+        return "There is no result to respond with: approve or reject."
+    if result is None:
+        return "respond needs a result."
+    text = result if isinstance(result, str) else json.dumps(result)
+    _replace(ledger, approval.model_copy(update={"status": "responded"}))
+    attempts = 0 if approval.kind == "tool" else 1
+    ledger.outcome(approval.i, Outcome(content=text, attempts=attempts))
+    return ""
+
+
+def _replace(ledger: Ledger, approval: Approval) -> None:
+    ledger.change(
+        approvals=tuple(approval if a.id == approval.id else a for a in ledger.s.approvals)
+    )
+
+
+def _tell(ledger: Ledger, text: str) -> None:
+    ledger.change(notes=(*ledger.s.notes, system(text)))

@@ -1,0 +1,86 @@
+"""What commands do to a task's ledger. Pure, and never raising: a signal must not block a task."""
+
+from __future__ import annotations
+
+from holdfast import approvals
+from holdfast.commands import Command
+from holdfast.ledger import Ledger
+from holdfast.messages import user
+from holdfast.steps import TaskStep
+
+LONGEST_TEXT = 16 * 1024
+
+
+def obey(ledger: Ledger, command: Command, *, now: float) -> str:
+    """Apply a command; return why it is refused, or empty. `abandon` is the workflow's.
+
+    Args:
+        ledger: The task.
+        command: The command.
+        now: Time, seconds since the epoch.
+    """
+    if command.branch and command.branch != str(ledger.s.branch):
+        return f"The command is for branch {command.branch}; the task is on {ledger.s.branch}."
+    match command.verb:
+        case "pause":
+            who = command.by or "somebody"
+            ledger.change(paused=f"{who}: {command.reason}" if command.reason else who)
+            return ""
+        case "resume":
+            if not ledger.s.paused:
+                return "The task is not paused."
+            ledger.change(paused="")
+            return ""
+        case "approve" | "reject" | "respond":
+            return approvals.decide(ledger, command, now=now)
+        case "feedback":
+            return _feedback(ledger, command)
+        case "edit_step":
+            return _edit(ledger, command)
+        case "drop_step":
+            return _drop(ledger, command)
+        case "abandon":
+            return ""
+
+
+def _feedback(ledger: Ledger, command: Command) -> str:
+    text = command.body.get("text")
+    if not isinstance(text, str) or not text.strip():
+        return "Feedback needs a text."
+    if len(text) > LONGEST_TEXT:
+        return f"Feedback may have at most {LONGEST_TEXT} characters; this has {len(text)}."
+    if command.body.get("when", "next_model_call") == "queued":
+        ledger.change(followups=(*ledger.s.followups, text))
+        if ledger.s.answered:
+            ledger.follow_up()
+        return ""
+    ledger.change(notes=(*ledger.s.notes, user(text)))
+    return ""
+
+
+def _edit(ledger: Ledger, command: Command) -> str:
+    text = command.body.get("input")
+    if not isinstance(text, str) or not text.strip():
+        return "The new input of a step must be a text that says something."
+    at = _queued(ledger, command)
+    if at is None:
+        return f"Could not find step_id: {command.body.get('step')} among the upcoming steps."
+    queue = list(ledger.s.queue)
+    queue[at] = queue[at].model_copy(update={"input": text})
+    ledger.change(queue=tuple(queue))
+    return ""
+
+
+def _drop(ledger: Ledger, command: Command) -> str:
+    at = _queued(ledger, command)
+    if at is None:
+        return f"Could not find step_id: {command.body.get('step')} among the upcoming steps."
+    queue: list[TaskStep] = list(ledger.s.queue)
+    del queue[at]
+    ledger.change(queue=tuple(queue))
+    return ""
+
+
+def _queued(ledger: Ledger, command: Command) -> int | None:
+    wanted = command.body.get("step")
+    return next((k for k, step in enumerate(ledger.s.queue) if step.step_id == wanted), None)

@@ -1,0 +1,206 @@
+"""Undo on the ledger: what a step did, what stands in the way, and how the head moves back.
+
+Pure. The undone branch stays in the ledger; only the head moves, and state is restored from what was
+recorded, never computed anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from holdfast import merge_patch
+from holdfast.ledger import Ledger
+from holdfast.messages import Message, ToolCall, system
+from holdfast.tool_policy import ToolPolicy
+from holdfast.wire import (
+    EffectRef,
+    Entry,
+    OpenState,
+    Outcome,
+    StepRecord,
+    Undoable,
+    UndoState,
+)
+
+UNDONE = "undone"
+
+
+def active_steps(entries: Iterable[Entry]) -> list[StepRecord]:
+    """Fold a ledger: the completed steps of the present branch, oldest first."""
+    steps: list[StepRecord] = []
+    for entry in entries:
+        if entry.step is not None:
+            steps.append(entry.step)
+        elif entry.event is not None and entry.event.kind == UNDONE:
+            left = int(entry.event.body.get("n", 0))
+            steps = [step for step in steps if step.n < left]
+    return steps
+
+
+def active_messages(entries: Iterable[Entry]) -> list[Message]:
+    """Fold a ledger: the transcript of the present branch, oldest first."""
+    return [message for step in active_steps(entries) for message in step.adds]
+
+
+def undoable(record: StepRecord) -> Undoable:
+    """Reduce a completed step to what its undo needs."""
+    return Undoable(
+        n=record.n,
+        step=record.step,
+        added=len(record.adds),
+        inverse=record.inverse,
+        before=record.before,
+        effects=tuple(_effects_of_record(record)),
+        branch=record.branch,
+    )
+
+
+def _effects_of_record(record: StepRecord) -> list[EffectRef]:
+    said = {message.call_id: message for message in record.adds if message.role == "tool"}
+    batches = [(entry.calls, entry.outcomes) for entry in record.journal if entry.calls]
+    batches.append((record.calls, record.outcomes))
+    return [
+        _effect(call, outcome, said.get(call.id), batch, i)
+        for batch, (calls, outcomes) in enumerate(batches)
+        for i, (call, outcome) in enumerate(zip(calls, outcomes, strict=True))
+    ]
+
+
+def effects_of_open(current: OpenState, running: Iterable[int]) -> tuple[EffectRef, ...]:
+    """List what the step in progress has done; calls that were running count as unknown."""
+    done = [entry for entry in current.journal if entry.calls]
+    effects = [
+        _effect(call, outcome, None, batch, i)
+        for batch, entry in enumerate(done)
+        for i, (call, outcome) in enumerate(zip(entry.calls, entry.outcomes, strict=True))
+    ]
+    cut = set(running)
+    for i, call in enumerate(current.calls):
+        outcome = current.outcomes.get(i)
+        if outcome is not None:
+            effects.append(_effect(call, outcome, None, len(done), i))
+        elif i in cut:
+            effects.append(EffectRef(call=call, status="unknown", batch=len(done), i=i))
+    return tuple(effects)
+
+
+def _effect(
+    call: ToolCall, outcome: Outcome, said: Message | None, batch: int, i: int
+) -> EffectRef:
+    return EffectRef(
+        call=call,
+        content=outcome.content or (said.content if said is not None else ""),
+        status=outcome.status,
+        ran=outcome.attempts > 0 or outcome.status == "unknown",
+        batch=batch,
+        i=i,
+    )
+
+
+def obstacles(target: Undoable, policies: Mapping[str, ToolPolicy]) -> list[str]:
+    """Name the effects of a step that an undo cannot take back, in words."""
+    found: list[str] = []
+    for effect in target.effects:
+        policy = policies.get(effect.call.name)
+        if policy is None or policy.effect == "read" or not effect.ran:
+            continue
+        what = f"step {target.n}: {effect.call.name}({effect.call.arguments})"
+        if effect.status == "unknown":
+            found.append(f"{what} may have happened; nobody knows")
+        elif effect.status == "done" and not policy.has_undo:
+            found.append(f"{what} was done and has no undo=")
+    return found
+
+
+def to_undo(
+    target: Undoable, policies: Mapping[str, ToolPolicy], state: UndoState
+) -> list[tuple[int, EffectRef]]:
+    """List the effects of a step to be undone now, newest first, with their positions."""
+    found = [
+        (i, effect)
+        for i, effect in enumerate(target.effects)
+        if effect.status == "done"
+        and effect.ran
+        and (policy := policies.get(effect.call.name)) is not None
+        and policy.has_undo
+        and effect_key(target, i) not in state.done
+    ]
+    return found[::-1]
+
+
+def effect_key(target: Undoable, i: int) -> str:
+    """Name one effect of one step."""
+    return f"{target.n}.{i}"
+
+
+def leave_open_step(ledger: Ledger) -> None:
+    """Drop the step in progress: the queue has it first again."""
+    current = ledger.s.current
+    if current is None:
+        return
+    before = current.before
+    ledger.change(
+        current=None,
+        queue=before.queue,
+        notes=before.notes,
+        followups=before.followups,
+        serial=before.serial,
+        turns=before.turns,
+        usage=before.usage,
+        answered=before.answered,
+        approvals=(),
+        failure=None,
+    )
+
+
+def leave_step(ledger: Ledger, target: Undoable) -> None:
+    """Move the head to the parent of the last completed step."""
+    before = target.before
+    kept = max(len(ledger.messages) - target.added, 0)
+    del ledger.messages[kept:]
+    ledger.base = min(ledger.base, before.transcript.length)
+    ledger.change(
+        steps=target.n - 1,
+        queue=before.queue,
+        notes=before.notes,
+        followups=before.followups,
+        serial=before.serial,
+        turns=before.turns,
+        usage=before.usage,
+        answered=before.answered,
+        extra_state=merge_patch.apply(ledger.s.extra_state, target.inverse),
+        transcript=before.transcript,
+        approvals=(),
+        undelivered=0,
+        failure=None,
+    )
+
+
+def finish_undo(ledger: Ledger, *, now: float) -> None:
+    """Open a new branch, record the receipt, and leave a note for the model."""
+    state = ledger.s.undo
+    if state is None:
+        return
+    asked = state.asked
+    body = {
+        "n": asked.to + 1,
+        "steps": list(state.steps),
+        "undone": list(state.undone),
+        "remains": list(state.remains),
+        "check": list(state.check),
+        "branch": ledger.s.branch,
+    }
+    ledger.note(UNDONE, now=now, by=asked.by, text=asked.reason, body=body)
+    lines = [f"Steps after number {asked.to} were undone{f' by {asked.by}' if asked.by else ''}."]
+    if asked.reason:
+        lines.append(f"Reason: {asked.reason}")
+    lines += [f"Undone: {text}" for text in state.undone]
+    lines += [f"Still in the world: {text}" for text in state.remains]
+    note = system("\n".join(lines))
+    ledger.change(
+        undo=None,
+        undone_effects=(),
+        branch=ledger.s.branch + 1,
+        notes=(*ledger.s.notes, note),
+        automatic=False,
+    )

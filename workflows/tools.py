@@ -1,0 +1,177 @@
+"""Tool calls as the task runs them: approved, run, and asked about when a worker was lost in them."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import TypeVar
+
+from temporalio import workflow
+from temporalio.common import RetryPolicy
+from temporalio.exceptions import (
+    ActivityError,
+    ApplicationError,
+    TimeoutError as TemporalTimeout,
+    TimeoutType,
+)
+from temporalio.workflow import ActivityCancellationType
+
+from holdfast import approvals
+from holdfast.ledger import Ledger
+from holdfast.messages import ToolCall
+from holdfast.tool_policy import ToolPolicy
+from holdfast.wire import Failure, Outcome, Probed, ToolInput
+from holdfast.workflows.calls import LONGEST_TOOL, LOST, PATIENT, QUICK, failure_of
+from holdfast.workflows.outcomes import lost_text, unknown_tool
+
+T = TypeVar("T")
+
+
+async def run_tools(ledger: Ledger, running: set[int]) -> Failure | None:
+    """Take the open calls as far as they go without a person; return the first failure, if any.
+
+    Calls run all at once. Outcomes are recorded as they come, so that a call that is done is never
+    repeated because of a sibling that failed.
+
+    Args:
+        ledger: The task.
+        running: Filled with the positions of calls that are being run; an undo that cuts them off
+            must count them as unknown.
+    """
+    failures = await asyncio.gather(*(_take(ledger, i, running) for i in ready_calls(ledger)))
+    return next((failure for failure in failures if failure is not None), None)
+
+
+def ready_calls(ledger: Ledger) -> list[int]:
+    """List the open calls that can go on now: those that no person has to decide on first."""
+    if ledger.s.current is None:
+        return []
+    ready: list[int] = []
+    for i in ledger.missing_calls():
+        approval = approvals.latest(ledger, i)
+        if approval is None or approval.status != "open":
+            ready.append(i)
+    return ready
+
+
+async def _take(ledger: Ledger, i: int, running: set[int]) -> Failure | None:
+    """Take one call to its outcome, or to a person."""
+    current, described = ledger.s.current, ledger.s.described
+    if current is None or described is None:
+        return None
+    call = current.calls[i]
+    policy = described.policies.get(call.name)
+    if policy is None:
+        if ledger.given.head.dialect.unknown_tool == "raise":
+            text = f"Tool {call.name} not found in agent {ledger.given.head.agent}"
+            return Failure(type="ModelBehaviorError", message=text)
+        ledger.outcome(i, unknown_tool(call, list(described.policies)))
+        return None
+    try:
+        if not await _may_run(ledger, i, policy):
+            return None
+        approval = approvals.latest(ledger, i)
+        edited = approvals.effective_call(approval, call) if approval else call
+        running.add(i)
+        ledger.outcome(i, await _tool(ledger, i, None if edited == call else edited, policy))
+    except ActivityError as error:
+        if not _may_have_happened(error, policy):
+            return failure_of(error)
+        await _ask_about(ledger, i, call, policy)
+    finally:
+        running.discard(i)
+    return None
+
+
+async def _may_run(ledger: Ledger, i: int, policy: ToolPolicy) -> bool:
+    """Whether a call may run now; asks a person where the tool wants it."""
+    approval = approvals.latest(ledger, i)
+    if approval is not None:
+        if approval.status == "checking":
+            edited = approvals.effective_call(approval, _call(ledger, i))
+            refused = await _quick(ledger, "check", ledger.tool_input(i, edited), str)
+            approvals.checked(ledger, approval, refused, now=_now())
+            return not refused
+        return approval.status == "approved"
+    current = ledger.s.current
+    if policy.needs_approval == "no" or (current is not None and i in current.cleared):
+        return True
+    if policy.needs_approval == "ask" and not await _quick(
+        ledger, "gate", ledger.tool_input(i), bool
+    ):
+        ledger.clear(i)
+        return True
+    approvals.ask(ledger, i, "tool", now=_now(), seconds=policy.approval_seconds)
+    return False
+
+
+async def _ask_about(ledger: Ledger, i: int, call: ToolCall, policy: ToolPolicy) -> None:
+    """Find out about a call that may have happened: by its probe, else by a person."""
+    text = lost_text(call)
+    if policy.has_probe:
+        try:
+            probed = await _quick(ledger, "probe", ledger.tool_input(i), Probed)
+        except ActivityError as error:
+            text += f" Its probe failed: {failure_of(error).message}"
+        else:
+            ledger.note("probed", now=_now(), body={"tool": call.name, "happened": probed.happened})
+            if probed.happened:
+                ledger.outcome(i, Outcome(content=probed.content))
+            else:
+                ledger.clear(i)  # it did not happen, so it is run: it was approved before
+            return
+    approvals.ask(ledger, i, "unknown", now=_now(), text=text)
+
+
+async def _tool(
+    ledger: Ledger, i: int, edited: ToolCall | None, policy: ToolPolicy
+) -> Outcome:
+    outcome: Outcome = await workflow.execute_activity(
+        "tool",
+        ledger.tool_input(i, edited),
+        result_type=Outcome,
+        start_to_close_timeout=LONGEST_TOOL,
+        heartbeat_timeout=timedelta(seconds=ledger.given.heartbeat),
+        retry_policy=RetryPolicy(
+            maximum_attempts=0 if policy.repeatable else 1, maximum_interval=timedelta(seconds=60)
+        ),
+        cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+    )
+    return outcome
+
+
+async def _quick(ledger: Ledger, name: str, given: ToolInput, kind: type[T]) -> T:
+    """Run a short activity that changes nothing in the world."""
+    result: T = await workflow.execute_activity(
+        name,
+        given,
+        result_type=kind,
+        start_to_close_timeout=QUICK,
+        heartbeat_timeout=timedelta(seconds=ledger.given.heartbeat),
+        retry_policy=PATIENT,
+    )
+    return result
+
+
+def _call(ledger: Ledger, i: int) -> ToolCall:
+    if ledger.s.current is None:
+        msg = "no step is open"
+        raise RuntimeError(msg)
+    return ledger.s.current.calls[i]
+
+
+def _may_have_happened(error: ActivityError, policy: ToolPolicy) -> bool:
+    """Whether the tool was started and nobody knows how it ended."""
+    if policy.repeatable:
+        return False
+    match error.cause:
+        case TemporalTimeout(type=TimeoutType.HEARTBEAT | TimeoutType.START_TO_CLOSE):
+            return True
+        case ApplicationError(type=kind):
+            return kind == LOST
+        case _:
+            return False
+
+
+def _now() -> float:
+    return round(workflow.time(), 3)

@@ -1,0 +1,159 @@
+"""Undo as the task does it: first what stands in the way, then each effect, then the head."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from temporalio import workflow
+from temporalio.common import RetryPolicy
+from temporalio.exceptions import ActivityError
+
+from holdfast import approvals, undo
+from holdfast.ledger import Ledger
+from holdfast.wire import Failure, OpenState, Undoable, UndoInput, UndoState
+from holdfast.workflows.calls import LONGEST_TOOL, PATIENT, QUICK, failure_of
+
+NO_ATTEMPTS_LEFT = RetryPolicy(maximum_attempts=3, maximum_interval=timedelta(seconds=30))
+
+
+async def run_undo(ledger: Ledger, cut: set[int]) -> Failure | None:
+    """Take the undo in progress as far as it goes without a person.
+
+    Args:
+        ledger: The task; its step in progress, if any, is not being worked on any more.
+        cut: Positions of the open calls that were running when the step was stopped.
+
+    Returns:
+        Why the undo was refused or failed; None when it is done or waits for a person.
+    """
+    state = ledger.s.undo
+    if state is None or ledger.s.described is None:
+        return None
+    policies = ledger.s.described.policies
+    targets = await _targets(ledger, state, cut)
+    blocked = [text for target in targets for text in undo.obstacles(target, policies)]
+    if blocked and state.asked.residue == "refuse":
+        ledger.change(undo=None)
+        lines = "\n".join(f"- {text}" for text in blocked)
+        text = (
+            f"The undo was refused and nothing was changed. In the way:\n{lines}\n"
+            'residue="keep" undoes the rest and records that these remain.'
+        )
+        return Failure(type="UndoRefusedError", message=text)
+    for target in reversed(targets):
+        for i, _ in undo.to_undo(target, policies, state):
+            failure = await _undo_effect(ledger, target, i)
+            if failure is not None:
+                return failure
+            if approvals.pending(ledger):
+                return None
+    _leave(ledger, targets, tuple(blocked))
+    return None
+
+
+async def _targets(ledger: Ledger, state: UndoState, cut: set[int]) -> list[Undoable]:
+    """List the steps to be undone, oldest first; the step in progress is the last of them."""
+    wanted = range(state.asked.to + 1, ledger.s.steps + 1)
+    known = {
+        record.n: undo.undoable(record)
+        for record in undo.active_steps(ledger.entries)
+        if record.n in wanted
+    }
+    if len(known) < len(wanted):
+        missing = [n for n in wanted if n not in known]
+        recalled: list[Undoable] = await workflow.execute_activity(
+            "recall",
+            missing,
+            result_type=list[Undoable],
+            start_to_close_timeout=QUICK,
+            heartbeat_timeout=timedelta(seconds=ledger.given.heartbeat),
+            retry_policy=PATIENT,
+        )
+        known |= {target.n: target for target in recalled}
+    targets = [known[n] for n in wanted]
+    current = ledger.s.current
+    if current is not None:
+        targets.append(_of_open(current, cut, ledger.s.branch))
+    return targets
+
+
+def _of_open(current: OpenState, cut: set[int], branch: int) -> Undoable:
+    return Undoable(
+        n=current.n,
+        step=current.open.step,
+        before=current.before,
+        effects=undo.effects_of_open(current, cut),
+        branch=branch,
+    )
+
+
+async def _undo_effect(ledger: Ledger, target: Undoable, i: int) -> Failure | None:
+    """Undo one effect, after asking a person where the tool wants it; it is recorded when done."""
+    state, described = ledger.s.undo, ledger.s.described
+    if state is None or described is None:
+        return None
+    effect = target.effects[i]
+    policy = described.policies[effect.call.name]
+    if policy.undo_needs_approval:
+        asked = next(
+            (a for a in reversed(ledger.s.approvals) if (a.kind, a.n, a.i) == ("undo", target.n, i)),
+            None,
+        )
+        if asked is None:
+            text = f"Undo of {effect.call.name}({effect.call.arguments}) in step {target.n}"
+            approvals.ask(ledger, i, "undo", now=now(), text=text, call=effect.call, n=target.n)
+            return None
+        if asked.status != "approved":
+            ledger.change(undo=None, undone_effects=state.done)
+            text = f"The undo of {effect.call.name} was {asked.status} by {asked.by}: {asked.note}"
+            return Failure(type="UndoRefusedError", message=text)
+    what = f"{effect.call.name}({effect.call.arguments})"
+    try:
+        said: str = await workflow.execute_activity(
+            "undo",
+            UndoInput(n=target.n, i=i, effect=effect, branch=target.branch),
+            result_type=str,
+            start_to_close_timeout=LONGEST_TOOL,
+            heartbeat_timeout=timedelta(seconds=ledger.given.heartbeat),
+            retry_policy=NO_ATTEMPTS_LEFT,
+        )
+    except ActivityError as error:
+        ledger.change(undo=None, undone_effects=state.done)
+        failure = failure_of(error)
+        done = "; ".join(state.undone) or "nothing"
+        ledger.note("undo_failed", now=now(), text=failure.message, body={"effect": what})
+        text = f"The undo of {what} failed: {failure.message}. Undone before it: {done}. Ask again."
+        return Failure(type="UndoFailedError", message=text)
+    ledger.note("effect_undone", now=now(), by=state.asked.by, text=said, body={"effect": what})
+    ledger.change(
+        undo=state.model_copy(
+            update={
+                "done": (*state.done, undo.effect_key(target, i)),
+                "undone": (*state.undone, what),
+            }
+        )
+    )
+    return None
+
+
+def _leave(ledger: Ledger, targets: list[Undoable], remains: tuple[str, ...]) -> None:
+    """Move the head, and record what was done."""
+    state = ledger.s.undo
+    if state is None:
+        return
+    if ledger.s.current is not None:
+        undo.leave_open_step(ledger)
+    for target in reversed(targets):
+        if target.n <= ledger.s.steps:
+            undo.leave_step(ledger, target)
+    steps = tuple(target.step.step_id for target in targets)
+    check = tuple(text for text in remains if "nobody knows" in text)
+    ledger.change(
+        undo=state.model_copy(update={"remains": remains, "check": check, "steps": steps})
+    )
+    undo.finish_undo(ledger, now=now())
+
+
+def now() -> float:
+    """Time of the current workflow task, in seconds since the epoch."""
+    return round(workflow.time(), 3)
