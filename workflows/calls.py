@@ -10,7 +10,6 @@ from temporalio.common import RetryPolicy
 from temporalio.exceptions import (
     ActivityError,
     ApplicationError,
-    FailureError,
     TimeoutType,
 )
 from temporalio.exceptions import (
@@ -172,10 +171,10 @@ def _may_have_happened(error: ActivityError, policy: ToolPolicy) -> bool:
 
 
 def failure_of(error: BaseException) -> Failure:
-    """Name what stopped a step, by its innermost cause."""
+    """Name what stopped a step, as its activity said it."""
     cause: BaseException = error
-    while isinstance(cause, FailureError) and isinstance(cause.cause, FailureError):
-        cause = cause.cause
+    if isinstance(error, ActivityError) and error.cause is not None:
+        cause = error.cause
     match cause:
         case ApplicationError():
             return Failure(type=cause.type or "ApplicationError", message=cause.message)
