@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -15,7 +16,10 @@ from holdfast.errors import (
     DigestMismatchError,
     ModelUnavailableError,
 )
+from holdfast.messages import clean
 from holdfast.redact import redact
+
+log = logging.getLogger("holdfast")
 
 LONGEST_TEXT = 2000
 LASTING = frozenset(
@@ -36,8 +40,8 @@ def typed_failures() -> Generator[None]:
 
     What time can heal is retried, with the provider's Retry-After obeyed. An archive or a server
     that cannot be reached is retried too; damage is not. Everything else waits for a person. The
-    original is left as context, for logs, and is no cause: causes are stored in the history, and
-    nobody has cut the secrets out of theirs.
+    original goes to the log and is no cause: causes are stored in the history, and nobody has cut
+    the secrets out of their texts.
     """
     try:
         yield
@@ -52,9 +56,10 @@ def typed_failures() -> Generator[None]:
             category=ApplicationErrorCategory.BENIGN,
         ) from None
     except Exception as error:
-        raise ApplicationError(  # noqa: B904  see above
+        log.warning("An activity failed", exc_info=True)
+        raise ApplicationError(
             _text(error), type=type(error).__name__, non_retryable=not _heals_by_time(error)
-        )
+        ) from None
 
 
 def _heals_by_time(error: Exception) -> bool:
@@ -71,4 +76,4 @@ def _heals_by_time(error: Exception) -> bool:
 
 
 def _text(error: Exception) -> str:
-    return redact(str(error))[:LONGEST_TEXT]
+    return clean(redact(str(error)))[:LONGEST_TEXT]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 from temporalio import activity
@@ -12,7 +13,7 @@ from temporalio.client import WorkflowHandle
 from holdfast.activities.cache import Cache, TaskMemory
 from holdfast.archive import Archive
 from holdfast.chain import ChainRef, extend
-from holdfast.errors import DigestMismatchError
+from holdfast.errors import ArchiveError, DigestMismatchError
 from holdfast.messages import Blob, Content, Message, ToolCall, clean
 from holdfast.segments import read_segment
 from holdfast.steps import Task
@@ -34,6 +35,9 @@ from holdfast.wire import (
 
 INLINE_BYTES = 16 * 1024
 """Texts above this size go to the archive; history holds a reference."""
+
+PATIENCE_SECONDS = (0.1, 0.4, 1, 2, 4, 8, 15, 25)
+"""Waits between the attempts to store a value that must not be lost."""
 
 
 class Source:
@@ -206,9 +210,22 @@ class Source:
         data = text.encode("utf-8", "surrogatepass")
         if len(data) <= INLINE_BYTES:
             return None
-        blob = Blob(sha256=await self.archive.aput(data), size=len(data), is_json=is_json)
+        blob = Blob(sha256=await self._put(data), size=len(data), is_json=is_json)
         self.cache.keep_text(blob, text)
         return blob
+
+    async def _put(self, data: bytes) -> str:
+        """Store bytes with patience: what they say has been paid for, or has taken effect.
+
+        Raises:
+            ArchiveError: The archive could not be written for about a minute.
+        """
+        for wait in PATIENCE_SECONDS:
+            try:
+                return await self.archive.aput(data)
+            except ArchiveError:
+                await asyncio.sleep(wait)
+        return await self.archive.aput(data)
 
     # ---- the task
 

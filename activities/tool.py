@@ -11,12 +11,13 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from holdfast import merge_patch
-from holdfast.activities.failures import typed_failures
+from holdfast.activities.failures import LONGEST_TEXT, log, typed_failures
 from holdfast.activities.heartbeat import heartbeats
 from holdfast.activities.registry import Registry
 from holdfast.activities.source import Source, task_id
-from holdfast.errors import ToolTimeoutError
+from holdfast.errors import ArchiveError, InvalidArgumentError, ToolTimeoutError
 from holdfast.messages import ToolCall, clean
+from holdfast.redact import redact
 from holdfast.tool_context import ToolContext
 from holdfast.tools import Tool, ToolArgumentsError, ToolResultError, render_result
 from holdfast.values import Json, canonical, digest
@@ -71,14 +72,10 @@ class ToolActivities:
             heartbeat=activity.heartbeat,
         )
         outcome = await self._outcome(tool, ctx, head.dialect)
+        if outcome.status == "done":
+            outcome = _with_patch(outcome, tool, state, ctx.state)
         self._source.memory().results[given.n, given.i] = outcome.message(call)
-        done = outcome.status == "done"
-        return outcome.model_copy(
-            update={
-                "patch": merge_patch.diff(state, ctx.state) if done else {},
-                "attempts": activity.info().attempt,
-            }
-        )
+        return outcome.model_copy(update={"attempts": activity.info().attempt})
 
     async def _outcome(
         self, tool: Tool, ctx: ToolContext[dict[str, Json]], dialect: Dialect
@@ -93,9 +90,15 @@ class ToolActivities:
             if tool.timeout_behavior == "raise_exception":
                 raise
             return _failed(str(error))
-        except Exception as error:  # noqa: BLE001  a tool's failure is a result for the model
-            return _failed(await failure_text(tool, ctx, error, dialect))
-        return await self._done(tool, text)
+        except (Exception, SystemExit) as error:  # noqa: BLE001  a result for the model
+            text = clean(await failure_text(tool, ctx, error, dialect))
+            content = await self._source.store(text) or text
+            return Outcome(content=content, is_error=True, status="failed")
+        try:
+            return await self._done(tool, text)
+        except ArchiveError as error:
+            msg = f"Tool {tool.name!r} ran, but its result cannot be stored: {error}"
+            raise ApplicationError(msg, type="Interrupted") from None
 
     async def _done(self, tool: Tool, text: str) -> Outcome:
         text = clean(text)
@@ -108,6 +111,17 @@ class ToolActivities:
             f" archive as {blob.sha256}. Do not repeat the call as it is; ask for less.",
             is_error=True,
         )
+
+
+def _with_patch(
+    outcome: Outcome, tool: Tool, before: dict[str, Json], after: dict[str, Json]
+) -> Outcome:
+    """Add the tool's change of the state; one that cannot be recorded is told to the model."""
+    try:
+        return outcome.model_copy(update={"patch": merge_patch.diff(before, after)})
+    except (InvalidArgumentError, TypeError, ValueError, RecursionError) as error:
+        text = f"Tool {tool.name!r} ran, but its change of the state was not kept: {error}"
+        return Outcome(content=clean(text), is_error=True)
 
 
 async def run_with_retries(tool: Tool, ctx: ToolContext[dict[str, Json]]) -> Any:
@@ -148,23 +162,40 @@ async def run_once(tool: Tool, ctx: ToolContext[dict[str, Json]]) -> Any:
 
 
 async def failure_text(
-    tool: Tool, ctx: ToolContext[dict[str, Json]], error: Exception, dialect: Dialect
+    tool: Tool, ctx: ToolContext[dict[str, Json]], error: BaseException, dialect: Dialect
 ) -> str:
     """Say to the model what went wrong.
+
+    A formatter that fails itself is passed over: the call has been made, and an error here would
+    have it made again.
 
     Raises:
         ApplicationError: The tool wants its errors to end the task.
     """
     formatter = tool.failure_error_function
     if formatter is None:
-        msg = f"Error running tool {tool.name}: {error}"
-        raise ApplicationError(msg, type="UserError", non_retryable=True) from error
-    if callable(formatter):
-        text = formatter(ctx, error)
-        return str(await text if inspect.isawaitable(text) else text)
+        msg = f"Error running tool {tool.name}: {said(error)}"
+        raise ApplicationError(msg, type="UserError", non_retryable=True) from None
+    if callable(formatter) and isinstance(error, Exception):
+        try:
+            text = formatter(ctx, error)
+            return str(await text if inspect.isawaitable(text) else text)
+        except Exception:
+            log.exception("The failure_error_function of tool %r failed", tool.name)
     if dialect.tool_error == "fixed":
         return FIXED_ERROR
-    return f"Encountered error: {str(error) or type(error).__name__}"
+    return f"Encountered error: {said(error)}"
+
+
+def said(error: BaseException) -> str:
+    """Return the text of an error, without secrets and of readable length."""
+    if isinstance(error, SystemExit):
+        return f"the tool wanted to end the process (SystemExit: {error.code})"
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001  an error that cannot even say what it is
+        text = ""
+    return clean(redact(text))[:LONGEST_TEXT] or type(error).__name__
 
 
 def _failed(text: str) -> Outcome:

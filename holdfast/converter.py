@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, cast
 
+from pydantic_core import PydanticSerializationError, to_jsonable_python
 from temporalio.api.common.v1 import Payload
 from temporalio.contrib.pydantic import PydanticJSONPlainPayloadConverter
 from temporalio.converter import (
@@ -14,7 +15,8 @@ from temporalio.converter import (
     JSONPlainPayloadConverter,
 )
 
-from holdfast.values import Value
+from holdfast.messages import clean
+from holdfast.values import Json, Value
 
 
 class CompactJsonConverter(PydanticJSONPlainPayloadConverter):
@@ -24,11 +26,32 @@ class CompactJsonConverter(PydanticJSONPlainPayloadConverter):
     """
 
     def to_payload(self, value: Any) -> Payload | None:
-        """Encode one value."""
+        """Encode one value; lone surrogates, which UTF-8 cannot say, are replaced."""
+        try:
+            return self._encode(value)
+        except (PydanticSerializationError, UnicodeEncodeError):
+            data = value.wire() if isinstance(value, Value) else to_jsonable_python(value)
+            return super().to_payload(_cleaned(data))
+
+    def _encode(self, value: Any) -> Payload | None:
         if not isinstance(value, Value):
             return super().to_payload(value)
         data = value.model_dump_json(exclude_defaults=True).encode()
         return Payload(metadata={"encoding": b"json/plain"}, data=data)
+
+
+def _cleaned(data: Json) -> Json:
+    """Return a copy of JSON data without lone surrogates."""
+    match data:
+        case str(text):
+            return clean(text)
+        case list():
+            return [_cleaned(each) for each in cast("list[Json]", data)]
+        case dict():
+            items = cast("dict[str, Json]", data).items()
+            return {clean(key): _cleaned(value) for key, value in items}
+        case _:
+            return data
 
 
 _CONVERTERS = tuple(

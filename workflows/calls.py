@@ -10,7 +10,6 @@ from temporalio.common import RetryPolicy
 from temporalio.exceptions import (
     ActivityError,
     ApplicationError,
-    FailureError,
     TimeoutType,
 )
 from temporalio.exceptions import (
@@ -111,10 +110,10 @@ async def close(ledger: Ledger, sent: CloseInput) -> None:
 
 
 def failure_of(error: BaseException) -> Failure:
-    """Name what stopped a step, by its innermost cause."""
+    """Name what stopped a step, as its activity said it."""
     cause: BaseException = error
-    while isinstance(cause, FailureError) and isinstance(cause.cause, FailureError):
-        cause = cause.cause
+    if isinstance(error, ActivityError) and error.cause is not None:
+        cause = error.cause
     match cause:
         case ApplicationError():
             return Failure(type=cause.type or "ApplicationError", message=cause.message)

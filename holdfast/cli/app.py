@@ -128,6 +128,9 @@ async def run(
     detach: Annotated[
         bool, typer.Option("--detach", help="Create the task and leave it to the workers.")
     ] = False,
+    manual: Annotated[
+        bool, typer.Option("--manual", help="Create the task for `holdfast step`; run nothing.")
+    ] = False,
 ) -> ExitCode | None:
     """Create a task and run it to its end; Ctrl-C leaves it running."""
     from holdfast.cli.running import run_command
@@ -141,7 +144,7 @@ async def run(
         session=session,
         task_id=task_id,
         max_turns=max_turns,
-        detach=detach,
+        mode="manual" if manual else "detached" if detach else "watched",
     )
 
 

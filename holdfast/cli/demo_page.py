@@ -105,13 +105,11 @@ def join_calls(
             counted = counts.get(("model", str(answered)), _never("model", str(answered)))
             asked = ", ".join(f"{r.tool_name} {r.raw_input}" for r in results)
             said = f"asks for {asked}" if asked else shortened(str(step.output), 60)
-            calls.append(_call(counted, step.n, model, said, "1 answer"))
+            calls.append(_call(counted, step.n, model, said, "answered"))
         for result in results:
             counted = counts.get(("tool", result.call_id), _never("tool", result.call_id))
             text = f"{result.raw_input} -> {shortened(result.content, 40)}"
-            calls.append(
-                _call(counted, step.n, result.tool_name, text, f"1 result, {result.status}")
-            )
+            calls.append(_call(counted, step.n, result.tool_name, text, result.status))
     return tuple(calls)
 
 
@@ -136,9 +134,7 @@ def print_report(report: DemoReport, console: Console) -> None:
     """Print the page."""
     rows = [
         (
-            str(call.step),
-            call.kind,
-            call.name,
+            f"{call.step} {call.name if call.kind == 'tool' else 'model'}",
             call.text,
             str(call.starts),
             str(call.completions),
@@ -147,7 +143,7 @@ def print_report(report: DemoReport, console: Console) -> None:
         )
         for call in report.calls
     ]
-    columns = ("step", "call", "name", "what", "started", "completed", "by process", "ledger")
+    columns = ("call", "what", "started", "completed", "by process", "ledger")
     console.print("\nEach call: counted by the worker processes, and as the ledger has it")
     table(console, columns, rows)
     if report.kill is None:

@@ -6,6 +6,7 @@ import asyncio
 import functools
 import inspect
 import os
+import shlex
 import sys
 from collections.abc import Callable, Coroutine
 from dataclasses import asdict, dataclass
@@ -76,7 +77,7 @@ class Common:
             words += ["--namespace", self.namespace]
         if self.archive:
             words += ["--archive", self.archive]
-        return "".join(f" {word}" for word in words)
+        return f" {shlex.join(words)}" if words else ""
 
 
 def _shared(
@@ -177,7 +178,10 @@ def fail(error: Exception, text: str, code: ExitCode, *, as_json: bool) -> ExitC
     text = redact(text)
     output.say(f"error: {text}", style="red")
     if as_json:
-        output.emit({"error": {"type": type(error).__name__, "message": text}, "exit_code": code})
+        facts = {"type": type(error).__name__, "message": text}
+        if task_id := getattr(error, "task_id", None):
+            facts["task_id"] = task_id
+        output.emit({"error": facts, "exit_code": code})
     return code
 
 

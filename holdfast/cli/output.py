@@ -48,9 +48,11 @@ def say(text: str, style: str | None = None) -> None:
 def table(console: Console, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table: drawn on a terminal, aligned plain lines in a file or a pipe."""
     if console.is_terminal:
+        from rich import box
         from rich.table import Table
 
-        drawn = Table(*columns)
+        drawn = Table(*columns, box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
+        drawn.columns[0].no_wrap = True
         for row in rows:
             drawn.add_row(*row)
         console.print(drawn, soft_wrap=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
+from typing import Literal
 
 from holdfast.cli import output
 from holdfast.cli.connection import Engine, engine_of, load_agents, served, until_stopped
@@ -19,6 +20,9 @@ from holdfast.serve import App
 from holdfast.settings import Budget
 from holdfast.steps import AgentResponse, Task, TaskStepOutput
 
+Mode = Literal["watched", "detached", "manual"]
+"""What becomes of a new task: run to its end here, left to the workers, or run step by step."""
+
 
 async def run_command(
     common: Common,
@@ -30,7 +34,7 @@ async def run_command(
     session: str | None,
     task_id: str | None,
     max_turns: int | None,
-    detach: bool,
+    mode: Mode,
 ) -> ExitCode:
     """Create a task and run it to its end."""
     here = load_agents(agents, app) if agents else None
@@ -41,15 +45,19 @@ async def run_command(
     async with AsyncExitStack() as stack:
         engine = await stack.enter_async_context(engine_of(common))
         name = here.name if here else (app or agent)
-        if here is None and not detach:
+        if here is None and mode == "watched":
             await require_worker(engine, name)
         runner = engine.runner(agent, app=name)
         budget = None if max_turns is None else Budget(max_turns=max_turns)
         task = await runner.create_task(
-            question, task_id=task_id, session=session, budget=budget, step_mode="automatic"
+            question,
+            task_id=task_id,
+            session=session,
+            budget=budget,
+            step_mode="manual" if mode == "manual" else "automatic",
         )
-        if detach:
-            return _detached(common, task)
+        if mode != "watched":
+            return _created(common, task, mode)
         if here is not None:
             await stack.enter_async_context(served(engine, here))
         return await _to_the_end(common, engine, runner, task.task_id, agents)
@@ -87,12 +95,15 @@ async def require_worker(engine: Engine, app: str) -> None:
     raise error
 
 
-def _detached(common: Common, task: Task) -> ExitCode:
+def _created(common: Common, task: Task, mode: Mode) -> ExitCode:
     if common.json:
         output.emit(task.model_dump(mode="json"))
     else:
         output.answer(task.task_id)
-    output.say(f"The task runs by itself. See it: holdfast attach {task.task_id}")
+    if mode == "manual":
+        output.say(f"Run its first step: holdfast step {task.task_id}{common.arguments()}")
+    else:
+        output.say(f"It runs by itself. See it: holdfast attach {task.task_id}{common.arguments()}")
     return ExitCode.OK
 
 
@@ -153,7 +164,7 @@ def _left(common: Common, task_id: str, agents: str | None) -> None:
     """Say what becomes of a task that this command no longer watches."""
     if agents:
         output.say(f"Stopped. This command was the worker of task {task_id}: the task waits for")
-        output.say("one, and nothing is lost. Go on with it:")
+        output.say("one, and nothing is lost. Running calls get 10 seconds to end. Go on with it:")
         more = f" --agents {agents}"
     else:
         output.say(f"Left. Task {task_id} goes on without this command. See how it goes:")

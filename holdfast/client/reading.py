@@ -185,7 +185,7 @@ class Reader:
         """
         try:
             view = await self.query(task_id, "step", StepView, n)
-        except TaskClosedError:
+        except (TaskClosedError, TaskNotFoundError):
             view = StepView(segments=(await self.record(task_id)).segments)
         if view.record is not None:
             return await self.output(task_id, view.record)

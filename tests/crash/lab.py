@@ -33,7 +33,7 @@ numbers = itertools.count(1)
 
 
 def plan(request: FakeRequest) -> Reply | None:
-    """Answer as the first user message says: `run NAME look:a look:b,charge:c` is two turns.
+    """Answer as the last user message says: `run NAME look:a look:b,charge:c` is two turns.
 
     One turn is one answer with tool calls. After the last one comes the text `final` with all
     results, in the order of the conversation.
@@ -42,7 +42,7 @@ def plan(request: FakeRequest) -> Reply | None:
     if words[0] != "run":
         return reply(f"<{question(request)}>")
     turns = words[2:]
-    results = list(request.results.values())
+    results = answers(request)
     before = 0
     for turn in turns:
         wanted = [each.split(":") for each in turn.split(",")]
@@ -53,8 +53,19 @@ def plan(request: FakeRequest) -> Reply | None:
 
 
 def question(request: FakeRequest) -> str:
-    """Return the text of the first user message."""
-    return next(m.text for m in request.messages if m.role == "user")
+    """Return the text of the last user message."""
+    return request.last_user
+
+
+def answers(request: FakeRequest) -> list[str]:
+    """Return the tool results after the last user message."""
+    texts: list[str] = []
+    for message in reversed(request.messages):
+        if message.role == "user":
+            break
+        if message.role == "tool":
+            texts.insert(0, message.text)
+    return texts
 
 
 class Lab:
@@ -95,16 +106,6 @@ class Lab:
         os.kill(process.pid, number)
         await self.until_dead(process)
 
-    def freeze(self, process: BaseProcess) -> None:
-        """Stop a process without ending it, as a network that is cut does."""
-        assert process.pid is not None
-        os.kill(process.pid, signal.SIGSTOP)
-
-    def thaw(self, process: BaseProcess) -> None:
-        """Let a frozen process go on."""
-        assert process.pid is not None
-        os.kill(process.pid, signal.SIGCONT)
-
     async def until_dead(self, process: BaseProcess) -> None:
         """Wait until a process has ended."""
         await self.until(lambda: process.exitcode is not None, f"the end of process {process.pid}")
@@ -142,7 +143,7 @@ class Lab:
     def hold_model(self, asked: int, *, times: int = 1) -> None:
         """Hold the requests of this lab that carry this many tool results."""
         self.api.when(
-            lambda request: self.is_mine(request) and len(request.results) == asked,
+            lambda request: self.is_mine(request) and len(answers(request)) == asked,
             hang(),
             times=times,
         )
@@ -191,11 +192,11 @@ class Lab:
     @property
     def asked(self) -> list[int]:
         """The model requests in order, each as the number of tool results that it carried."""
-        return [len(r.results) for r in self.api.requests if self.is_mine(r)]
+        return [len(answers(r)) for r in self.api.requests if self.is_mine(r)]
 
     @property
     def questions(self) -> list[str]:
-        """The model requests in order, each as its first user message."""
+        """The model requests in order, each as its last user message."""
         return [question(r) for r in self.api.requests if self.is_mine(r)]
 
     @property
@@ -218,6 +219,10 @@ class Lab:
 
     # ---- tasks
 
+    async def client(self, *, heartbeat: float) -> AgentRunner:
+        """Make a client whose tasks count workers as lost after another time, in seconds."""
+        return await make_runner(self.job, heartbeat=heartbeat)
+
     def say(self, turns: str) -> str:
         """Write the input of a task that makes these turns."""
         return f"run {self.job.app} {turns}"
@@ -225,6 +230,25 @@ class Lab:
     async def create(self, turns: str, **options: Any) -> Task:
         """Create a task that makes these turns."""
         return await self.runner.create_task(self.say(turns), **options)
+
+    async def until_recorded(self, task: Task, kind: str, count: int) -> None:
+        """Wait until the server has recorded this many results of an activity."""
+        handle = self.runner.client.get_workflow_handle(task.task_id)
+        async with asyncio.timeout(SOON):
+            while True:
+                events = (await handle.fetch_history()).events
+                kinds = {
+                    each.event_id: each.activity_task_scheduled_event_attributes.activity_type.name
+                    for each in events
+                }
+                recorded = [
+                    kinds[each.activity_task_completed_event_attributes.scheduled_event_id]
+                    for each in events
+                    if each.HasField("activity_task_completed_event_attributes")
+                ]
+                if recorded.count(kind) >= count:
+                    return
+                await asyncio.sleep(5 * POLL_SECONDS)
 
     async def scheduled(self, task: Task | str, kind: str) -> int:
         """Count how often the task's history schedules an activity: once per call, if all is well.

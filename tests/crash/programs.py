@@ -19,6 +19,7 @@ from typing import Any
 from temporalio import activity, workflow
 from temporalio.worker import (
     ActivityInboundInterceptor,
+    ActivityOutboundInterceptor,
     ExecuteActivityInput,
     Interceptor,
     StartActivityInput,
@@ -57,6 +58,7 @@ class Job:
         agent: Which agent to serve: a name in `AGENTS`.
         version: Stands in the agent's code, prompt and tool descriptions.
         die: Points of the program at which it kills itself, each with how often it is passed.
+        mute: Whether its activities show no sign of life, as behind a network that is cut.
         grace: Seconds that running calls get after SIGTERM.
         options: More options of the Temporal worker.
         task_id: The task, for programs that create one.
@@ -70,6 +72,7 @@ class Job:
     agent: str = "plain"
     version: str = "v1"
     die: tuple[tuple[str, int], ...] = ()
+    mute: bool = False
     grace: float = 1.0
     options: dict[str, Any] = field(default_factory=dict[str, Any])
     task_id: str = ""
@@ -153,9 +156,7 @@ class TwoQuestions(AgentWorker):
     async def run_step(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
         first = await ctx.call_model([user(f"{step.input} first {self.version}")])
         second = await ctx.call_model([user(f"{step.input} second")])
-        return TaskStepOutput(
-            output=f"{first.text} + {second.text}", task_step=step, is_last=True
-        )
+        return TaskStepOutput(output=f"{first.text} + {second.text}", task_step=step, is_last=True)
 
 
 class AskActAsk(AgentWorker):
@@ -211,18 +212,22 @@ class Deadly(Interceptor):
     """
 
     def __init__(self, job: Job) -> None:
-        self._home = job.home
+        self.home = job.home
         self._left = dict(job.die)
+        self.is_mute = job.mute
 
     def passed(self, place: str, kind: str) -> None:
         for point in (f"{place}:{kind}", "any"):
             if point in self._left:
                 self._left[point] -= 1
                 if self._left[point] == 0:
-                    note(self._home, "die", point=f"{place}:{kind}")
+                    note(self.home, "die", point=f"{place}:{kind}")
                     os.kill(os.getpid(), signal.SIGKILL)
 
-    def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:
+    def intercept_activity(
+        self,
+        next: ActivityInboundInterceptor,  # noqa: A002  the engine's name
+    ) -> ActivityInboundInterceptor:
         return DeadlyActivity(next, self)
 
     def workflow_interceptor_class(
@@ -244,17 +249,30 @@ class Deadly(Interceptor):
 
 
 class DeadlyActivity(ActivityInboundInterceptor):
-    def __init__(self, next: ActivityInboundInterceptor, deadly: Deadly) -> None:
-        super().__init__(next)
+    def __init__(self, inner: ActivityInboundInterceptor, deadly: Deadly) -> None:
+        super().__init__(inner)
         self._deadly = deadly
+
+    def init(self, outbound: ActivityOutboundInterceptor) -> None:
+        super().init(Mute(outbound) if self._deadly.is_mute else outbound)
 
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:
         kind = activity.info().activity_type
+        hold = self._deadly.home / f"hold.begin.{kind}"
+        if hold.exists():
+            note(self._deadly.home, "held", kind=kind)
+        while hold.exists():
+            await asyncio.sleep(POLL_SECONDS)
         self._deadly.passed("begin", kind)
         try:
             return await super().execute_activity(input)
         finally:
             self._deadly.passed("end", kind)
+
+
+class Mute(ActivityOutboundInterceptor):
+    def heartbeat(self, *details: Any) -> None:
+        """Show no sign of life."""
 
 
 # Programs
@@ -313,11 +331,11 @@ async def _run(job: Job) -> None:
     note(job.home, "answered", text=str(output))
 
 
-async def make_runner(job: Job) -> AgentRunner:
+async def make_runner(job: Job, *, heartbeat: float = HEARTBEAT) -> AgentRunner:
     """Connect a client of its own to the app of a job."""
     client = await connect_embedded(job.server, plugins=[HoldfastPlugin(archive=job.archive)])
     return AgentRunner(
-        client=client, archive=job.archive, agent=AGENT, app=job.app, heartbeat=HEARTBEAT
+        client=client, archive=job.archive, agent=AGENT, app=job.app, heartbeat=heartbeat
     )
 
 

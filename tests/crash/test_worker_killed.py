@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-
+from holdfast.errors import StepFailedError
 from tests.crash.lab import Lab
 
 
@@ -47,7 +47,7 @@ async def test_killed_inside_a_repeatable_tool(lab: Lab, tool: str) -> None:
     running = asyncio.create_task(lab.runner.run_task(task))
     await lab.until_event("start", thing="b")
     await lab.until_event("end", thing="a")
-    await until_completed(lab, task.task_id, "tool", 1)
+    await lab.until_recorded(task, "tool", 1)
     await lab.kill(worker)
     lab.let_go(tool)
     lab.start()
@@ -70,7 +70,7 @@ async def test_killed_inside_a_tool_that_must_not_be_repeated(lab: Lab, by: str)
     ask = getattr(lab.runner, by)
     running = asyncio.create_task(ask(task))
     await lab.until_event("start", thing="b")
-    await until_completed(lab, task.task_id, "tool", 2)
+    await lab.until_recorded(task, "tool", 2)
     await lab.kill(worker)
     lab.let_go("charge")
     lab.start()
@@ -89,6 +89,34 @@ async def test_killed_inside_a_tool_that_must_not_be_repeated(lab: Lab, by: str)
     assert receipt.status == "applied"
     await lab.until_status(task, "abandoned")
     assert lab.starts == {"a": 1, "b": 1, "c": 1}
+
+
+async def test_a_tool_waits_for_facts_that_a_killed_worker_held(lab: Lab) -> None:
+    # One worker runs the workflow, the others run activities.
+    steady = lab.start(options={"no_remote_activities": True})
+    acting: dict[str, object] = {"workflows": []}
+    lab.hold_model(0)
+    first = lab.start(options=acting)
+    task = await lab.create("charge:a")
+    running = asyncio.create_task(lab.runner.run_step(task))
+    await lab.api.until_held()
+    await lab.kill(first)
+    poorer = lab.start(agent="without-charge", options=acting)
+    with pytest.raises(StepFailedError, match="charge"):
+        await running
+    await lab.kill(poorer)
+    # The next one knows nothing of the task, and the one it would ask is killed.
+    lab.hold("begin.tool")
+    lab.start(options=acting)
+    running = asyncio.create_task(lab.runner.run_step(task))
+    await lab.until_event("held")
+    await lab.kill(steady)
+    lab.start(options={"no_remote_activities": True})
+    lab.let_go("begin.tool")
+    assert (await running).status == "done"
+    assert (await lab.runner.run_step(task)).output == "final charge(a)"
+    assert lab.starts == {"a": 1}
+    assert lab.asked == [0, 0, 1]
 
 
 async def test_killed_between_steps(lab: Lab) -> None:
@@ -235,18 +263,13 @@ async def test_terminated_in_a_model_call(lab: Lab) -> None:
     assert lab.asked == [0, 1, 1]
 
 
-async def test_a_frozen_worker_that_wakes_up_changes_nothing(lab: Lab) -> None:
+async def test_the_late_answer_of_a_worker_that_counts_as_lost_is_dropped(lab: Lab) -> None:
     lab.hold_model(1)
-    frozen = await lab.serve()
+    lab.start(mute=True)
     task = await lab.create("look:a")
-    running = asyncio.create_task(lab.runner.run_task(task))
-    await lab.api.until_held()
-    assert frozen.pid is not None
-    lab.freeze(frozen)
-    lab.start()
-    assert (await running).output == "final look(a)"
+    assert (await lab.runner.run_task(task)).output == "final look(a)"
     lab.api.release()
-    lab.thaw(frozen)
+    await lab.api.until_held(0)
     response = await lab.runner.finalize_response(task)
     assert str(response) == "final look(a)"
     assert lab.asked == [0, 1, 1]
@@ -254,21 +277,13 @@ async def test_a_frozen_worker_that_wakes_up_changes_nothing(lab: Lab) -> None:
     assert response.usage.requests == 2
 
 
-async def until_completed(lab: Lab, task_id: str, kind: str, count: int) -> None:
-    """Wait until the server has recorded this many results of an activity."""
-    handle = lab.runner.client.get_workflow_handle(task_id)
-    async with asyncio.timeout(20):
-        while True:
-            history = await handle.fetch_history()
-            scheduled = {
-                each.event_id: each.activity_task_scheduled_event_attributes.activity_type.name
-                for each in history.events
-            }
-            done = [
-                each.activity_task_completed_event_attributes.scheduled_event_id
-                for each in history.events
-                if each.HasField("activity_task_completed_event_attributes")
-            ]
-            if sum(scheduled[event_id] == kind for event_id in done) >= count:
-                return
-            await asyncio.sleep(0.05)
+async def test_a_call_whose_worker_counts_as_lost_is_not_repeated(lab: Lab) -> None:
+    lab.hold("charge")
+    lab.start(mute=True)
+    task = await lab.create("charge:a")
+    assert (await lab.runner.run_task(task)).status == "waiting"
+    lab.let_go("charge")
+    await lab.until_event("end")
+    assert (await lab.runner.run_task(task)).status == "waiting"
+    assert lab.starts == lab.ends == {"a": 1}
+    assert lab.asked == [0]

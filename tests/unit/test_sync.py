@@ -14,8 +14,8 @@ OTHERWISE = {"session", "start"}
 def public_methods(kind: type) -> dict[str, object]:
     return {
         name: member
-        for name, member in vars(kind).items()
-        if inspect.isfunction(member) and not name.startswith("_")
+        for name, member in inspect.getmembers(kind, inspect.isfunction)
+        if not name.startswith("_")
     }
 
 

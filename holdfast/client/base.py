@@ -1,0 +1,236 @@
+"""What every AgentRunner is: a handle on an engine, an app and an agent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any, Self, cast
+
+from temporalio.client import Client
+
+from holdfast.agent import Agent
+from holdfast.archive import Archive
+from holdfast.client.local import LocalEngine
+from holdfast.client.names import check_archive, queue_of, session_id
+from holdfast.client.reading import Reader
+from holdfast.client.sessions import Session
+from holdfast.client.tasks import TaskClient
+from holdfast.engine.cluster import ensure_search_attributes
+from holdfast.engine.connect import connect_client
+from holdfast.errors import InvalidArgumentError
+from holdfast.messages import Blob
+from holdfast.plugin import HoldfastPlugin
+from holdfast.serve import default_archive
+from holdfast.steps import Task
+from holdfast.values import Json
+from holdfast.wire import SessionRef
+
+INLINE_BYTES = 16 * 1024
+
+TaskLike = Task | str
+
+
+class RunnerBase:
+    """A handle on an engine, an app and an agent; it holds no state of any task.
+
+    Attributes:
+        app: Name of the app; its queue is `hf.<app>`.
+        agent: Agent that new tasks get by default.
+    """
+
+    def __init__(
+        self,
+        *,
+        agent: str,
+        app: str | None = None,
+        queue: str | None = None,
+        engine: LocalEngine | None = None,
+        client: Client | None = None,
+        archive: Archive | None = None,
+        heartbeat: float = 20.0,
+        roll_events: int = 2000,
+        default_tool_choice: str = "auto",
+        default_extra_state: Mapping[str, Json] | None = None,
+    ) -> None:
+        """Use an engine to be started, or a client made with `HoldfastPlugin` and its archive.
+
+        Args:
+            agent: Agent of new tasks.
+            app: Name of the app; the agent's name by default.
+            queue: Task queue, when it is not `hf.<app>`.
+            engine: The embedded engine.
+            client: Temporal client.
+            archive: The namespace's archive.
+            heartbeat: Seconds without a sign of life after which a worker counts as lost.
+            roll_events: History length at which a task continues as new.
+            default_tool_choice: Tool choice of first steps when create_task gives none.
+            default_extra_state: extra_state of tasks when create_task gives none.
+        """
+        self.agent = agent
+        self.app = app or agent
+        self._queue = queue or queue_of(self.app)
+        self._engine = engine
+        self._heartbeat = heartbeat
+        self._roll_events = roll_events
+        self._tool_choice = default_tool_choice
+        self._extra_state = default_extra_state
+        self._resources = AsyncExitStack()
+        self._reader: Reader | None = None
+        if client is not None and archive is not None:
+            self._reader = Reader(client, archive)
+
+    @classmethod
+    def local(
+        cls,
+        *agents: Agent,
+        data_dir: str | Path | None = ".holdfast",
+        app: str | None = None,
+        **options: Any,
+    ) -> Self:
+        """Run everything on this machine: the Temporal dev server and a worker in this process.
+
+        Args:
+            agents: The agents; the first is the default one.
+            data_dir: Directory of the server's database and the archive, shared by all processes
+                that name it; None keeps everything in memory until this process ends.
+            app: Name of the app; the first agent's name by default.
+            options: As for `AgentRunner`.
+
+        Raises:
+            InvalidArgumentError: No agent was given.
+        """
+        if not agents:
+            msg = "AgentRunner.local needs at least one agent."
+            raise InvalidArgumentError(msg)
+        name = app or agents[0].name
+        engine = LocalEngine(None if data_dir is None else Path(data_dir))
+        engine.add(name, agents)
+        return cls(agent=agents[0].name, app=name, engine=engine, **options)
+
+    @classmethod
+    async def connect(
+        cls,
+        address: str | None = None,
+        *,
+        agent: str,
+        namespace: str | None = None,
+        archive: str | None = None,
+        app: str | None = None,
+        tls: Any = None,
+        api_key: str | None = None,
+        **options: Any,
+    ) -> Self:
+        """Use a cluster whose worker processes run elsewhere.
+
+        Args:
+            address: host:port; Temporal's environment variables by default, as for the rest.
+            agent: Agent of new tasks.
+            namespace: Temporal namespace.
+            archive: URL of the archive; `HOLDFAST_ARCHIVE` by default.
+            app: Name of the app; the agent's name by default.
+            tls: True, or a `temporalio.service.TLSConfig` for mTLS.
+            api_key: API key of Temporal Cloud.
+            options: As for `AgentRunner`.
+
+        Raises:
+            ConnectError: The cluster cannot be used.
+            ArchiveError: The archive cannot be used, or is not the namespace's.
+        """
+        store = Archive(archive or default_archive())
+        client = await connect_client(
+            address,
+            namespace=namespace,
+            tls=tls,
+            api_key=api_key,
+            plugins=[HoldfastPlugin(archive=store)],
+        )
+        await ensure_search_attributes(client)
+        await check_archive(client, store)
+        return cls(agent=agent, app=app, client=client, archive=store, **options)
+
+    async def start(self) -> Self:
+        """Start the embedded engine, if there is one.
+
+        Raises:
+            ServerStartError: The dev server did not start.
+        """
+        if self._engine is not None and self._reader is None:
+            client, archive = await self._resources.enter_async_context(self._engine)
+            self._reader = Reader(client, archive)
+        return self
+
+    async def close(self) -> None:
+        """Stop the embedded engine; tasks stay and go on when it is started again."""
+        await self._resources.aclose()
+        if self._engine is not None:
+            self._reader = None
+
+    async def __aenter__(self) -> Self:
+        """Start."""
+        return await self.start()
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close."""
+        await self.close()
+
+    @property
+    def client(self) -> Client:
+        """The Temporal client, for everything else; a task's id is its workflow id."""
+        return self._read.client
+
+    @property
+    def archive(self) -> Archive:
+        """The namespace's archive."""
+        return self._read.archive
+
+    @property
+    def _read(self) -> Reader:
+        if self._reader is None:
+            msg = "This AgentRunner is not started: use `async with runner:` or runner.start()."
+            raise InvalidArgumentError(msg)
+        return self._reader
+
+    @property
+    def _tasks(self) -> TaskClient:
+        return TaskClient(self.client, self._read)
+
+    async def ensure_agent(self, agent: Agent) -> None:
+        """Serve one more agent, when the engine is embedded.
+
+        Raises:
+            UserError: A different agent of this name is served.
+        """
+        if self._engine is not None:
+            await self._engine.ensure(self.app, agent)
+
+    def session(self, name: str | Session) -> Session:
+        """Name a session of this app."""
+        if isinstance(name, Session):
+            return name
+        return Session(name, app=self.app, client=self.client, archive=self.archive)
+
+    def _require_agent(self, agent: str) -> None:
+        if self._engine is not None:
+            self._engine.require(self.app, agent)
+
+    async def _input(self, text: str) -> tuple[str | None, Blob | None]:
+        """Keep a small input as it is and store a large one."""
+        if not isinstance(cast("object", text), str) or not text.strip():
+            msg = f"The input must be a text that says something; it was {text!r}."
+            raise InvalidArgumentError(msg)
+        data = text.encode()
+        if len(data) <= INLINE_BYTES:
+            return text, None
+        return None, Blob(sha256=await self.archive.aput(data), size=len(data))
+
+    def _session_ref(self, session: str | Session | None) -> SessionRef | None:
+        if session is None:
+            return None
+        name = session if isinstance(session, str) else session.name
+        return SessionRef(id=session_id(self.app, name), name=name)
+
+
+def id_of(task: TaskLike) -> str:
+    """Return the id of a task given as a Task or as an id."""
+    return task if isinstance(task, str) else task.task_id

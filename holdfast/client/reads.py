@@ -1,0 +1,145 @@
+"""Reading tasks: what they are, what they did, what they answered."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from holdfast.archive import record_name
+from holdfast.client.base import RunnerBase, TaskLike, id_of
+from holdfast.client.reading import total_usage
+from holdfast.client.tasks import HF_AGENT, HF_STATUS
+from holdfast.errors import StepNotFoundError, TaskClosedError, TaskNotFoundError
+from holdfast.messages import Message
+from holdfast.steps import AgentResponse, Task, TaskStatus, TaskStep, TaskStepOutput
+from holdfast.wire import Entry
+
+FINISHED: tuple[TaskStatus, ...] = ("answered", "finished")
+
+
+class TaskReading(RunnerBase):
+    """The reading part of AgentRunner."""
+
+    async def get_task(self, task: TaskLike) -> Task:
+        """Describe a task, open or closed.
+
+        Raises:
+            TaskNotFoundError: There is none of this id.
+            NoWorkerError: It is open and no worker process is up to answer.
+        """
+        return await self._read.task(id_of(task))
+
+    async def list_tasks(
+        self,
+        status: TaskStatus | None = None,
+        agent: str | None = None,
+        *,
+        limit: int | None = None,
+    ) -> list[Task]:
+        """List tasks from Temporal's visibility store, newest first; inputs are cut short.
+
+        Args:
+            status: Only tasks with this status.
+            agent: Only tasks of this agent.
+            limit: Most tasks; None for all.
+        """
+        # A run that continued as new is not the task any more, whatever its attribute says.
+        query = "WorkflowType = 'AgentTask' AND ExecutionStatus != 'ContinuedAsNew'"
+        if status is not None:
+            query += f" AND HfStatus = '{quoted(status)}'"
+        if agent is not None:
+            query += f" AND HfAgent = '{quoted(agent)}'"
+        tasks: dict[str, Task] = {}
+        async for found in self.client.list_workflows(query):
+            if limit is not None and len(tasks) >= limit:
+                break
+            memo = await found.memo()
+            tasks.setdefault(
+                found.id,
+                Task(
+                    task_id=found.id,
+                    input=memo.get("input", ""),
+                    agent=found.typed_search_attributes.get(HF_AGENT) or "",
+                    status=cast(
+                        "TaskStatus", found.typed_search_attributes.get(HF_STATUS) or "running"
+                    ),
+                    created=found.start_time.timestamp(),
+                ),
+            )
+        return list(tasks.values())
+
+    async def get_upcoming_steps(self, task: TaskLike) -> list[TaskStep]:
+        """List the step in progress and the queued ones, in order."""
+        try:
+            return await self._read.query(id_of(task), "upcoming", list[TaskStep])
+        except (TaskClosedError, TaskNotFoundError):
+            await self._read.record(id_of(task))
+            return []
+
+    async def get_completed_steps(self, task: TaskLike) -> list[TaskStepOutput]:
+        """List the completed steps' outputs, oldest first."""
+        return await self._read.steps(id_of(task))
+
+    async def get_completed_step(self, task: TaskLike, step: TaskStep | str) -> TaskStepOutput:
+        """Return one completed step's output.
+
+        Raises:
+            StepNotFoundError: There is no completed step of this id.
+        """
+        step_id = step.step_id if isinstance(step, TaskStep) else step
+        for output in await self.get_completed_steps(task):
+            if output.task_step.step_id == step_id:
+                return output
+        msg = f"Could not find step_id: {step_id}"
+        raise StepNotFoundError(msg)
+
+    async def get_task_output(self, task: TaskLike) -> TaskStepOutput:
+        """Return the last completed step's output.
+
+        Raises:
+            StepNotFoundError: No step is completed yet.
+        """
+        found = await self.get_task(task)
+        if not found.steps:
+            msg = f"No completed steps for task_id: {found.task_id}"
+            raise StepNotFoundError(msg)
+        return await self._read.step(found.task_id, found.steps)
+
+    async def get_completed_tasks(self) -> list[Task]:
+        """List the tasks that have their answer, finalized or not."""
+        return [task for status in FINISHED for task in await self.list_tasks(status)]
+
+    async def delete_task(self, task: TaskLike) -> None:
+        """Delete a task from Temporal and the archive; what its session got stays.
+
+        Raises:
+            TaskNotFoundError: There is none of this id.
+        """
+        task_id = id_of(task)
+        await self.get_task(task_id)
+        await self._tasks.delete(task_id)
+        await self.archive.adelete_record(record_name("tasks", task_id))
+
+    async def transcript(self, task: TaskLike) -> list[Message]:
+        """Return a task's messages, oldest first."""
+        return await self._read.transcript(id_of(task))
+
+    async def response(self, task: TaskLike) -> AgentResponse:
+        """Return the answer of a finalized task."""
+        outputs = await self._read.steps(id_of(task))
+        last = outputs[-1]
+        return AgentResponse(
+            response=str(last),
+            output=last.output,
+            sources=tuple(source for output in outputs for source in output.sources),
+            usage=total_usage(outputs),
+            task_id=id_of(task),
+        )
+
+    async def ledger(self, task: TaskLike) -> list[Entry]:
+        """Return every record of a task: steps, commands and failures, oldest first."""
+        return await self._read.entries(id_of(task))
+
+
+def quoted(text: str) -> str:
+    """Escape a text for a visibility query."""
+    return text.replace("\\", "\\\\").replace("'", "\\'")

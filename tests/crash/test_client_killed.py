@@ -1,0 +1,49 @@
+"""A client is only a handle: when its process dies, another one gets the answer."""
+
+from __future__ import annotations
+
+from tests.crash import programs
+from tests.crash.lab import Lab
+
+
+async def test_killed_right_after_create_task(lab: Lab) -> None:
+    given = {"task_id": f"{lab.job.app}-orphan", "input": lab.say("look:a charge:b")}
+    client = lab.start(programs.create, **given)
+    await lab.until_event("created")
+    await lab.kill(client)
+    lab.start()
+    output = await lab.runner.run_task(given["task_id"])
+    assert output.output == "final look(a) charge(b)"
+    assert lab.asked == [0, 1, 2]
+    assert lab.starts == {"a": 1, "b": 1}
+
+
+async def test_killed_in_the_middle_of_run_task(lab: Lab) -> None:
+    given = {"task_id": f"{lab.job.app}-orphan", "input": lab.say("look:a charge:b look:c")}
+    lab.hold("charge")
+    lab.start()
+    client = lab.start(programs.run, **given)
+    await lab.until_event("start", thing="b")
+    await lab.kill(client)
+    lab.let_go("charge")
+    # The task goes on without any client.
+    await lab.until_status(given["task_id"], "answered")
+    output = await lab.runner.run_task(given["task_id"])
+    assert output.output == "final look(a) charge(b) look(c)"
+    assert str(await lab.runner.finalize_response(given["task_id"])) == output.output
+    assert not lab.events("answered")
+    assert lab.asked == [0, 1, 2, 3]
+    assert lab.starts == {"a": 1, "b": 1, "c": 1}
+
+
+async def test_killed_between_a_step_and_its_output(lab: Lab) -> None:
+    task = await lab.create("charge:a charge:b")
+    request = "the-same-request"
+    lab.start()
+    first = await lab.runner.run_step(task, request_id=request)
+    # A client that did not live to see the output sends its request again.
+    other = await programs.make_runner(lab.job)
+    again = await other.run_step(task, request_id=request)
+    assert again == first
+    assert lab.asked == [0]
+    assert lab.starts == {"a": 1}

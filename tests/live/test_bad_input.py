@@ -1,0 +1,386 @@
+"""Values that are too large, or cannot be written down at all: clear texts, and nothing is lost."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from holdfast import ModelSettings, TaskStep, TaskStepOutput, ToolContext, tool
+from holdfast.errors import InvalidArgumentError
+from holdfast.messages import assistant, user
+from holdfast.testing import FakeOpenAI
+from holdfast.workers import StepContext
+from tests.support.rig import MakeAgent, MakeRunner, Rig, histories, until_status
+from tests.support.workers import Doing, ends, said
+
+MEGABYTE = 1024 * 1024
+LONE = "broken \ud800 text"
+WHOLE = "broken \ufffd text"
+
+
+async def history_bytes(runner: Any, task: Any) -> int:
+    runs = await histories(runner.client, task if isinstance(task, str) else task.task_id)
+    return sum(event.ByteSize() for run in runs for event in run.events)
+
+
+async def test_a_large_tool_result_is_referenced_in_history_and_read_in_full(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    @tool(effect="read")
+    def much() -> str:
+        """Say much."""
+        return "m" * 300_000
+
+    runner = await make_runner(much)
+    model.call("much")
+    model.reply("done")
+    response = await runner.chat("q")
+    assert response.sources[0].content == "m" * 300_000
+    assert model.requests[1].results["call_1"] == "m" * 300_000
+    assert await history_bytes(runner, response.task_id) < 20_000
+
+
+async def test_a_tool_result_of_5_mb_is_kept_whole_and_the_model_is_told(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    ran: list[int] = []
+    text = "m" * (5 * MEGABYTE)
+
+    @tool
+    def much() -> str:
+        """Say too much."""
+        ran.append(1)
+        return text
+
+    runner = await make_runner(much)
+    model.call("much")
+    model.reply("I see")
+    response = await runner.chat("q")
+    assert str(response) == "I see"
+    told = model.requests[1].results["call_1"]
+    assert "5242880 bytes is over the limit" in told
+    sha256 = next(word for word in told.replace(".", " ").split() if len(word) == 64)
+    assert await runner.archive.aget(sha256) == text.encode()
+    assert response.sources[0].status == "done"
+    assert ran == [1]
+    assert await history_bytes(runner, response.task_id) < 20_000
+
+
+async def test_a_tool_result_that_cannot_be_serialised_is_told_and_the_tool_runs_once(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    ran: list[int] = []
+
+    @tool
+    def strange() -> Any:
+        """Return something that is no data."""
+        ran.append(1)
+        return object()
+
+    runner = await make_runner(strange)
+    model.call("strange")
+    model.reply("I see")
+    response = await runner.chat("q")
+    assert "'strange' returned a value of type 'object'" in response.sources[0].content
+    assert response.sources[0].is_error
+    assert ran == [1]
+
+
+async def test_an_input_of_a_megabyte_reaches_the_model_and_is_read_in_full(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    text = "q" * MEGABYTE
+    runner = await make_runner()
+    model.reply("long")
+    task = await runner.create_task(text, session="s")
+    assert str(await runner.run_task(task)) == "long"
+    await runner.finalize_response(task)
+    assert model.requests[0].last_user == text
+    assert (await runner.get_task(task)).input == text
+    assert (await runner.session("s").chat_history())[0].text == text
+    assert await history_bytes(runner, task) < 20_000
+
+
+async def test_an_input_of_a_megabyte_for_a_step_reaches_the_model(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    text = "x" * MEGABYTE
+    runner = await make_runner()
+    model.reply("long")
+    task = await runner.create_task("q")
+    await runner.run_step(task, input=text)
+    assert model.requests[0].last_user == text
+    assert (await runner.get_task(task)).input == "q"
+
+
+async def test_a_large_state_reaches_steps_and_tools(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    state = {"big": "s" * 300_000, "n": 0}
+
+    @tool
+    def count(ctx: ToolContext) -> int:
+        """Count."""
+        ctx.state["n"] += 1
+        return len(ctx.state["big"])
+
+    runner = await make_runner(count, roll_events=30)
+    for _ in range(5):
+        model.call("count")
+    model.reply("done")
+    task = await runner.create_task("q", extra_state=state)
+    await runner.run_task(task)
+    found = await runner.get_task(task)
+    assert found.extra_state == {"big": "s" * 300_000, "n": 5}
+    outputs = await runner.get_completed_steps(task)
+    assert [str(s) for o in outputs for s in o.sources] == ["300000"] * 5
+    assert await history_bytes(runner, task) < 60_000
+
+
+async def test_a_model_answer_of_200_kb_is_referenced_and_read_in_full(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    text = "a" * 200_000
+    runner = await make_runner()
+    model.reply(text)
+    response = await runner.chat("q", session="s")
+    assert str(response) == text
+    assert (await runner.session("s").chat_history())[-1].text == text
+    assert await history_bytes(runner, response.task_id) < 20_000
+
+
+@pytest.mark.parametrize("size", [300_000, 3 * MEGABYTE])
+async def test_arguments_of_any_size_reach_the_tool(
+    make_runner: MakeRunner, model: FakeOpenAI, size: int
+) -> None:
+    @tool
+    def measure(text: str) -> int:
+        """Measure."""
+        return len(text)
+
+    runner = await make_runner(measure)
+    model.call("measure", {"text": "t" * size})
+    model.reply("done")
+    response = await runner.chat("q")
+    assert str(response.sources[0]) == str(size)
+    assert await history_bytes(runner, response.task_id) < 60_000
+
+
+async def test_an_output_of_a_megabyte_is_referenced_and_read_in_full(
+    make_runner: MakeRunner,
+) -> None:
+    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        return ends(step, {"rows": ["r" * 1000] * 1000})
+
+    runner = await make_runner(worker=Doing(body))
+    response = await runner.chat("q")
+    assert response.output == {"rows": ["r" * 1000] * 1000}
+    assert await history_bytes(runner, response.task_id) < 20_000
+
+
+async def test_a_large_step_state_is_handed_on(make_runner: MakeRunner) -> None:
+    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        if "big" in step.step_state:
+            return ends(step, len(step.step_state["big"]))
+        following = step.get_next_step(step_state={"big": "b" * 300_000})
+        return TaskStepOutput(output="first", task_step=step, next_steps=(following,))
+
+    runner = await make_runner(worker=Doing(body), roll_events=20)
+    task = await runner.create_task("q")
+    await runner.run_step(task)
+    assert (await runner.run_step(task)).output == 300_000
+
+
+async def test_many_large_messages_stay_far_below_every_limit(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    @tool(effect="read")
+    def page(n: int) -> str:
+        """Give a page just below the size that goes to the archive."""
+        return str(n) * 16_000
+
+    runner = await make_runner(page, roll_events=200)
+    for n in range(6):
+        model.calls([("page", {"n": k}) for k in range(10)])
+    model.reply("done")
+    response = await runner.chat("q")
+    assert len(response.sources) == 60
+    assert [len(s.content) for s in response.sources] == [16_000] * 60
+
+
+async def test_a_transcript_above_one_page_is_fetched_by_a_worker_that_has_nothing(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    @tool(effect="read")
+    def page(n: int) -> str:
+        """Give a page just below the size that goes to the archive."""
+        return str(n) * 16_000
+
+    await rig.serve(make_agent(page))
+    runner = rig.runner()
+    for _ in range(8):
+        model.calls([("page", {"n": k}) for k in range(10)])
+    model.reply("done")
+    task = await runner.create_task("q")
+    for _ in range(8):
+        await runner.run_step(task)
+    await rig.serve(make_agent(page))
+    assert str(await runner.run_step(task)) == "done"
+    assert len(model.requests[-1].results) == 80
+
+
+async def test_lone_surrogates_of_a_model_are_replaced(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    runner = await make_runner(roll_events=30)
+    model.reply(LONE)
+    response = await runner.chat("q", session="s")
+    assert str(response) == WHOLE
+    assert (await runner.session("s").chat_history())[-1].text == WHOLE
+
+
+async def test_lone_surrogates_of_a_tool_are_replaced_and_it_runs_once(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    ran: list[int] = []
+
+    @tool
+    def act(ctx: ToolContext) -> str:
+        """Return, keep and raise broken text."""
+        ran.append(1)
+        ctx.state["text"] = LONE
+        return LONE
+
+    @tool
+    def fail() -> str:
+        """Raise broken text."""
+        raise ValueError(LONE)
+
+    runner = await make_runner(act, fail)
+    model.calls([("act", {}), ("fail", {})])
+    model.reply("done")
+    response = await runner.chat("q")
+    assert response.sources[0].content == WHOLE
+    assert WHOLE in response.sources[1].content
+    assert ran == [1]
+    assert (await runner.get_task(response.task_id)).extra_state == {"text": WHOLE}
+
+
+async def test_lone_surrogates_in_arguments_do_not_stop_the_task(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    @tool
+    def echo(text: str) -> str:
+        """Echo."""
+        return text
+
+    runner = await make_runner(echo)
+    model.call("echo", json.dumps({"text": LONE}))
+    model.reply("done")
+    response = await runner.chat("q")
+    assert str(response) == "done"
+
+
+async def test_lone_surrogates_of_an_agent_worker_are_replaced(make_runner: MakeRunner) -> None:
+    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        ctx.state["text"] = LONE
+        ctx.add(user(LONE))
+        ctx.add(assistant(LONE))
+        if ctx.n == 3:
+            return ends(step, {"text": LONE, LONE: 1})
+        following = step.get_next_step(step_state={"text": LONE})
+        return TaskStepOutput(output=LONE, task_step=step, next_steps=(following,))
+
+    runner = await make_runner(worker=Doing(body), roll_events=25)
+    response = await runner.chat("q", session="s")
+    assert response.output == {"text": WHOLE, WHOLE: 1}
+    assert said(await runner.session("s").chat_history())[0] == ("user", WHOLE)
+
+
+async def test_lone_surrogates_in_an_error_do_not_stop_the_task(make_runner: MakeRunner) -> None:
+    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        raise RuntimeError(LONE)
+
+    runner = await make_runner(worker=Doing(body))
+    task = await runner.create_task("q")
+    with pytest.raises(Exception, match="broken"):
+        await runner.run_step(task)
+    await until_status(runner, task, "needs_attention")
+
+
+@pytest.mark.parametrize("verb", ["create", "step", "chat"])
+async def test_lone_surrogates_of_a_caller_are_refused_with_a_clear_text(
+    make_runner: MakeRunner, verb: str
+) -> None:
+    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        return ends(step, step.input)
+
+    runner = await make_runner(worker=Doing(body))
+    with pytest.raises(InvalidArgumentError, match="surrogate"):
+        match verb:
+            case "create":
+                await runner.create_task(LONE)
+            case "chat":
+                await runner.chat(LONE)
+            case _:
+                task = await runner.create_task("q")
+                await runner.run_step(task, input=LONE)
+
+
+@pytest.mark.parametrize(
+    "state",
+    [{"a": object()}, {"a": float("nan")}, {1: "a"}, {"a": {1, 2}}, {"a": b"bytes"}],
+    ids=["object", "nan", "key", "set", "bytes"],
+)
+async def test_a_state_that_is_not_json_is_refused_at_creation(
+    make_runner: MakeRunner, state: Any
+) -> None:
+    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        return ends(step)
+
+    runner = await make_runner(worker=Doing(body))
+    with pytest.raises(InvalidArgumentError, match="JSON"):
+        await runner.create_task("q", extra_state=state)
+
+
+async def test_a_state_that_a_step_spoils_parks_it_with_a_clear_text(
+    make_runner: MakeRunner,
+) -> None:
+    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        ctx.state["bad"] = object()
+        return ends(step)
+
+    runner = await make_runner(worker=Doing(body))
+    task = await runner.create_task("q")
+    with pytest.raises(Exception, match=r"state\.bad"):
+        await runner.run_step(task)
+    await until_status(runner, task, "needs_attention")
+
+
+@pytest.mark.parametrize("task_id", ["with/slash", "ünïcode", "a b", "..", "'quoted'", "%2e"])
+async def test_a_task_id_may_be_any_text(make_runner: MakeRunner, task_id: str) -> None:
+    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        return ends(step, "ok")
+
+    runner = await make_runner(worker=Doing(body))
+    task = await runner.create_task("q", task_id=task_id, session=task_id)
+    await runner.run_task(task)
+    assert str(await runner.finalize_response(task_id)) == "ok"
+    assert (await runner.get_task(task_id)).status == "finished"
+    await runner.delete_task(task_id)
+
+
+async def test_a_malformed_answer_is_recorded_nowhere(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    await rig.serve(make_agent(model_settings=ModelSettings(max_attempts=1)))
+    runner = rig.runner()
+    model.malformed()
+    task = await runner.create_task("q")
+    with pytest.raises(Exception, match="cannot be read"):
+        await runner.run_step(task)
+    assert await runner.transcript(task) == []
+    model.reply("fine")
+    assert str(await runner.run_step(task)) == "fine"

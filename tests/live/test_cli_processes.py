@@ -1,0 +1,145 @@
+"""Commands that run for long: how they start, how they end, and what becomes of the tasks."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Generator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.support.cli import Cli, make_cli
+
+SERVED_HERE = ("--agents", "my_agents:agents")
+QUESTION = "What is (2 * 3) + 4?"
+ANSWER = "The result of (2 * 3) + 4 is 10."
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Generator[Cli]:
+    cli = make_cli(tmp_path)
+    yield cli
+    cli("stop")
+
+
+def open_gate(cli: Cli) -> None:
+    (cli.home / "open").touch()
+
+
+def test_run_with_agents_needs_nothing_else(cli: Cli) -> None:
+    open_gate(cli)
+    assert cli("run", "calc", QUESTION, *SERVED_HERE).out == f"{ANSWER}\n"
+    assert cli("ui", expect=5).err  # the last one to leave has stopped the server
+    assert [task["status"] for task in cli("tasks", "--json").lines] == ["finished"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_dev_ends_on_a_signal_and_stops_its_server(cli: Cli, number: int) -> None:
+    with cli.running("dev", "my_agents:agents", "--json") as dev:
+        dev.first_json()
+        pid = cli("ui", "--json").json["pid"]
+        ended = dev.end(number)
+    assert ended.code == 0
+    assert "In another terminal" in ended.err
+    assert not psutil.pid_exists(pid)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_worker_joins_serves_and_ends_on_a_signal(cli: Cli, number: int) -> None:
+    open_gate(cli)
+    with cli.running("worker", "my_agents:agents", "--app", "sums", "--json") as worker:
+        assert worker.first_json() == {
+            "app": "sums",
+            "agents": ["calc", "sick", "slow"],
+            "queue": "hf.sums",
+        }
+        assert cli("run", "calc", QUESTION, "--app", "sums").out == f"{ANSWER}\n"
+        ended = worker.end(number)
+    assert ended.code == 0
+    assert "stopping" in ended.err
+
+
+def test_a_worker_of_a_cluster_is_named_by_address_and_archive(cli: Cli) -> None:
+    open_gate(cli)
+    with cli.running("dev", "my_agents:sick", "--json") as dev:
+        facts = dev.first_json()
+        cluster = ("--address", facts["address"], "--archive", facts["archive"])
+        with cli.running("worker", "my_agents:calc", *cluster, "--json") as worker:
+            worker.first_json()
+            assert cli("run", "calc", QUESTION, *cluster).out == f"{ANSWER}\n"
+            assert worker.end().code == 0
+        assert len(cli("tasks", *cluster, "--json").lines) == 1
+        other = cli("tasks", *cluster[:2], "--archive", "elsewhere", "--json", expect=5)
+        assert other.json["error"]["type"] == "ArchiveMismatchError"
+
+
+def test_ctrl_c_leaves_the_task_running_and_attach_goes_on(cli: Cli) -> None:
+    with cli.running("worker", "my_agents:agents", "--json") as worker:
+        worker.first_json()
+        with cli.running("run", "calc", QUESTION, "--task-id", "long", "--json") as run:
+            run.until_said('multiply {"a": 2, "b": 3}')
+            left = run.end(signal.SIGINT)
+        assert left.code == 130
+        assert left.json == {"task_id": "long", "status": "running", "interrupted": True}
+        assert "goes on without this command" in left.err
+        assert "holdfast attach long" in left.err
+        assert cli("show", "long", "--json").json["task"]["status"] == "running"
+        open_gate(cli)
+        assert cli("attach", "long").out == f"{ANSWER}\n"
+        assert cli("show", "long", "--json").json["task"]["usage"]["requests"] == 3
+
+
+def test_ctrl_c_of_a_run_that_serves_itself_keeps_the_task_for_later(cli: Cli) -> None:
+    with cli.running("run", "slow", "What is 1 + 1?", *SERVED_HERE, "--task-id", "own") as run:
+        run.until_said("model call")
+        left = run.end(signal.SIGINT)
+    assert left.code == 130
+    assert "holdfast attach own --agents my_agents:agents" in left.err
+    open_gate(cli)
+    assert cli("attach", "own", *SERVED_HERE).out == "The result of 1 + 1 is 2.\n"
+
+
+def test_a_task_without_a_worker_is_shown_from_the_history(cli: Cli) -> None:
+    with cli.running("worker", "my_agents:agents", "--json") as worker:
+        worker.first_json()
+        cli("run", "calc", QUESTION, "--manual", "--task-id", "alone")
+        open_gate(cli)
+        cli("step", "alone")
+        worker.end()
+    shown = cli("show", "alone", "--json").json
+    assert (shown["source"], shown["task"]["status"]) == ("history", "running")
+    assert [(each["kind"], each["name"]) for each in shown["happenings"]] == [
+        ("asking", "model"),
+        ("answered", "model"),
+        ("calling", "multiply"),
+        ("returned", "multiply"),
+    ]
+    assert "multiply gave 6" in cli("show", "alone").out
+
+
+def test_commands_are_recorded_with_no_worker_up(cli: Cli) -> None:
+    with cli.running("worker", "my_agents:agents", "--json") as worker:
+        worker.first_json()
+        cli("run", "calc", QUESTION, "--manual", "--task-id", "later")
+        worker.end()
+    recorded = cli("abandon", "later", "--by", "ann", "--reason", "late", "--json")
+    assert recorded.json["status"] == "recorded"
+    assert "takes effect when a worker is up" in recorded.err
+
+
+def test_a_task_created_with_no_worker_waits_for_one(cli: Cli) -> None:
+    open_gate(cli)
+    cli("run", "calc", QUESTION, "--detach", "--task-id", "early")
+    assert cli("attach", "early", *SERVED_HERE).out == f"{ANSWER}\n"
+
+
+def test_stop_ends_the_server_under_a_worker_and_loses_no_task(cli: Cli) -> None:
+    open_gate(cli)
+    with cli.running("worker", "my_agents:agents", "--json") as worker:
+        worker.first_json()
+        cli("run", "calc", QUESTION, "--manual", "--task-id", "kept")
+        assert cli("stop", "--json").json["stopped"] is True
+        assert cli("tasks", "--json").lines[0]["task_id"] == "kept"  # joins a new server
+        assert worker.end().code == 0
+    assert cli("attach", "kept", *SERVED_HERE).out == f"{ANSWER}\n"

@@ -1,0 +1,118 @@
+"""The demo: the worker process is killed in mid-call, the answer is right, nothing is repeated."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import psutil
+import pytest
+
+from holdfast.testing import FakeOpenAI
+from tests.support.cli import Cli
+
+KEY = "sk-of-the-tests-0123456789"
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Cli:
+    return Cli(tmp_path)
+
+
+def test_the_demo_survives_the_kill_and_repeats_nothing_that_was_done(cli: Cli) -> None:
+    report = cli("demo", "--data-dir", "here", "--json").json
+    assert report["answer"] == "The result of (121 * 3) + 42 is 405."
+    assert (report["expected"], report["correct"]) == (405.0, True)
+    first, second = report["workers"]
+    assert report["kill"] == {"pid": first, "during": "model call 2, attempt 1"}
+    calls = [(c["kind"], c["starts"], c["completions"], c["pids"]) for c in report["calls"]]
+    assert calls == [
+        ("model", 1, 1, [first]),
+        ("tool", 1, 1, [first]),
+        ("model", 2, 1, [first, second]),
+        ("tool", 1, 1, [second]),
+        ("model", 1, 1, [second]),
+    ]
+    assert report["repeated"] == []
+    assert not psutil.pid_exists(first)
+    assert not psutil.pid_exists(second)
+    # The same, as the ledger of the data directory has it.
+    shown = cli("show", report["task_id"], "--data-dir", "here", "--json").json
+    assert shown["task"]["status"] == "finished"
+    assert sum(step["model_calls"] for step in shown["steps"]) == 3
+    cli("stop", "--data-dir", "here")
+
+
+def test_the_demo_tells_its_story_in_plain_lines(cli: Cli) -> None:
+    told = cli("demo", "What is 10 / 4?").out
+    assert "the built-in offline model" in told
+    assert "effect='read'" in told
+    assert "kill -9" in told
+    assert "The result of 10 / 4 is 2.5." in told
+    assert "\x1b" not in told
+    assert list(cli.home.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("question", "said"),
+    [
+        ("How are you?", "no arithmetic"),
+        ("What is 1 / (2 - 2)?", "divides by zero"),
+        ("What is 9 ^ 9 ^ 9?", "too large"),
+    ],
+)
+def test_a_question_without_a_value_is_a_usage_error(cli: Cli, question: str, said: str) -> None:
+    assert said in cli("demo", question, expect=2).err
+
+
+def test_a_demo_that_is_stopped_leaves_no_process(cli: Cli) -> None:
+    with cli.running("demo", "--json") as demo:
+        demo.until_said("model call")
+        family = psutil.Process(demo.process.pid).children(recursive=True)
+        assert family
+        assert demo.end(signal.SIGINT).code == 130
+    _, alive = psutil.wait_procs(family, timeout=30)
+    assert alive == []
+
+
+def test_the_demo_uses_a_real_model_when_there_is_a_key(cli: Cli) -> None:
+    with FakeOpenAI() as fake:
+        fake.call("multiply", {"a": 121, "b": 3})
+        fake.hang()  # the call in which the worker process is killed
+        fake.call("add", {"a": 363, "b": 42})
+        fake.reply("The result is 405.")
+        ran = cli("demo", "--json", environment=real_model(fake))
+    report = ran.json
+    assert "gpt-of-the-tests" in ran.err
+    assert (report["model"], report["correct"]) == ("gpt-of-the-tests", True)
+    assert [(c["starts"], c["completions"]) for c in report["calls"] if c["kind"] == "model"] == [
+        (1, 1),
+        (2, 1),
+        (1, 1),
+    ]
+
+
+def test_a_wrong_answer_and_a_kill_that_came_too_late_are_told(cli: Cli) -> None:
+    with FakeOpenAI() as fake:
+        fake.reply("I think it is 7.")
+        told = cli("demo", expect=1, environment=real_model(fake)).out
+    assert "the answer is WRONG" in told
+    assert "No worker was killed" in told
+
+
+def test_a_refused_key_ends_the_demo_with_one_line(cli: Cli) -> None:
+    with FakeOpenAI() as fake:
+        fake.fail(401)
+        failed = cli("demo", "--json", expect=1, environment=real_model(fake))
+    assert failed.json["error"]["type"] == "StepFailedError"
+    assert "401" in failed.err
+    assert KEY not in failed.out + failed.err
+    assert "Traceback" not in failed.err
+
+
+def real_model(fake: FakeOpenAI) -> dict[str, str]:
+    return {
+        "OPENAI_API_KEY": KEY,
+        "OPENAI_BASE_URL": fake.base_url,
+        "HOLDFAST_MODEL": "gpt-of-the-tests",
+    }

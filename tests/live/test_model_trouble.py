@@ -1,0 +1,183 @@
+"""Model calls that fail: what a person must heal parks at once, what time heals is retried."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from holdfast import Agent, ModelSettings, tool
+from holdfast.errors import StepFailedError
+from holdfast.models.responses import ResponsesModel
+from holdfast.testing import FakeOpenAI
+from tests.support.rig import MakeAgent, MakeRunner, Rig
+
+
+@tool(effect="read")
+def look() -> str:
+    """Look."""
+    return "seen"
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 422])
+async def test_a_refused_request_parks_the_task_at_once(
+    make_runner: MakeRunner, model: FakeOpenAI, status: int
+) -> None:
+    runner = await make_runner()
+    model.fail(status, message="not like this")
+    task = await runner.create_task("q")
+    began = time.monotonic()
+    with pytest.raises(StepFailedError, match=f"{status}.*not like this") as caught:
+        await runner.run_step(task)
+    assert time.monotonic() - began < 3
+    assert caught.value.cause_type == "ModelRequestError"
+    assert len(model.requests) == 1
+    found = await runner.get_task(task)
+    assert found.status == "needs_attention"
+    assert str(status) in found.error
+    model.reply("healed")
+    assert str(await runner.run_step(task)) == "healed"
+
+
+async def test_a_wrong_key_is_in_no_error(rig: Rig, model: FakeOpenAI) -> None:
+    key = "sk-proj-abcdefghijklmnop"
+    made = ResponsesModel("gpt-5-mini", base_url=model.base_url, api_key=key)
+    await rig.serve(Agent(name="agent", model=made))
+    runner = rig.runner()
+    model.fail(401, message=f"Incorrect API key provided: {key}")
+    task = await runner.create_task("q")
+    with pytest.raises(StepFailedError, match="401") as caught:
+        await runner.run_step(task)
+    assert key not in str(caught.value)
+    history = await runner.client.get_workflow_handle(task.task_id).fetch_history()
+    assert key not in history.to_json()
+    await made.close()
+
+
+async def test_answered_calls_are_not_repeated_after_a_refused_one(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    runner = await make_runner(look)
+    model.call("look")
+    model.fail(401)
+    task = await runner.create_task("q")
+    await runner.run_step(task)
+    with pytest.raises(StepFailedError):
+        await runner.run_step(task)
+    model.reply("healed")
+    assert str(await runner.run_step(task)) == "healed"
+    assert len(model.requests) == 3
+    assert (await runner.get_task(task)).usage.requests == 2
+
+
+async def test_a_chat_that_failed_can_be_healed_and_run_on_by_its_id(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    runner = await make_runner()
+    model.fail(401)
+    with pytest.raises(StepFailedError) as caught:
+        await runner.chat("q", task_id="trouble-chat")
+    assert caught.value.task_id == "trouble-chat"
+    model.reply("healed")
+    assert str(await runner.run_task("trouble-chat")) == "healed"
+
+
+async def test_a_rate_limit_is_retried_after_the_time_it_asks_for(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    runner = await make_runner()
+    model.fail(429, retry_after=1.5)
+    model.reply("done")
+    task = await runner.create_task("q")
+    assert str(await runner.run_step(task)) == "done"
+    first, second = model.requests
+    assert 1.4 < second.at - first.at < 2.5
+
+
+@pytest.mark.parametrize("trouble", ["500", "503", "cut", "malformed"])
+async def test_what_time_heals_is_retried(
+    make_runner: MakeRunner, model: FakeOpenAI, trouble: str
+) -> None:
+    runner = await make_runner()
+    match trouble:
+        case "cut":
+            model.cut()
+        case "malformed":
+            model.malformed()
+        case status:
+            model.fail(int(status))
+    model.reply("done")
+    task = await runner.create_task("q")
+    output = await runner.run_step(task)
+    assert str(output) == "done"
+    assert output.usage.requests == 1
+    assert len(model.requests) == 2
+
+
+async def test_a_model_that_stays_away_parks_the_task_when_the_attempts_are_over(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    await rig.serve(make_agent(model_settings=ModelSettings(max_attempts=2)))
+    runner = rig.runner()
+    model.fail(500)
+    model.fail(500)
+    task = await runner.create_task("q")
+    with pytest.raises(StepFailedError, match="500") as caught:
+        await runner.run_step(task)
+    assert caught.value.cause_type == "ModelUnavailableError"
+    model.reply("back")
+    assert str(await runner.run_step(task)) == "back"
+
+
+async def test_a_model_that_is_too_slow_is_asked_again(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    await rig.serve(make_agent(model_settings=ModelSettings(timeout_seconds=0.3)))
+    runner = rig.runner()
+    model.hang("never")
+    model.reply("quick")
+    task = await runner.create_task("q")
+    assert str(await runner.run_step(task)) == "quick"
+
+
+async def test_a_closed_port_is_retried_and_then_parks_with_a_clear_text(rig: Rig) -> None:
+    from holdfast.engine.process import free_port
+
+    url = f"http://127.0.0.1:{free_port()}/v1"
+    made = ResponsesModel("gpt-5-mini", base_url=url, api_key="sk-any-key-at-all")
+    settings = ModelSettings(max_attempts=2)
+    await rig.serve(Agent(name="agent", model=made, model_settings=settings))
+    runner = rig.runner()
+    task = await runner.create_task("q")
+    with pytest.raises(StepFailedError, match="connection") as caught:
+        await runner.run_step(task)
+    assert caught.value.cause_type == "ModelUnavailableError"
+    await made.close()
+
+
+async def test_a_missing_key_parks_the_task_at_once(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    await rig.serve(Agent(name="agent", model=ResponsesModel("gpt-5-mini")))
+    runner = rig.runner()
+    task = await runner.create_task("q")
+    with pytest.raises(StepFailedError, match="OPENAI_API_KEY"):
+        await runner.run_step(task)
+
+
+async def test_a_worker_stopped_in_a_model_call_hands_it_to_the_next_one(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    from datetime import timedelta
+
+    await rig.serve(make_agent(), graceful_shutdown_timeout=timedelta(seconds=0))
+    runner = rig.runner()
+    model.hang("never")
+    task = await runner.create_task("q")
+    waiting = asyncio.create_task(runner.run_step(task))
+    await model.until_held()
+    model.reply("from the next worker")
+    await rig.serve(make_agent())
+    assert str(await waiting) == "from the next worker"

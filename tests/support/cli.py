@@ -1,0 +1,191 @@
+"""The command line as its users have it: processes of their own, in a directory of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import holdfast
+
+PATIENCE_SECONDS = 100
+HIDDEN = ("TEMPORAL_", "HOLDFAST_", "OPENAI_", "NO_COLOR", "FORCE_COLOR")
+
+AGENTS = '''
+"""Agents for tests of the command line."""
+import asyncio
+import time
+from pathlib import Path
+
+from holdfast import Agent, tool
+from holdfast.errors import ModelRequestError
+from holdfast.models import OfflineModel
+
+
+@tool(effect="read")
+def add(a: int, b: int) -> int:
+    """Add."""
+    return a + b
+
+
+@tool(effect="read")
+def multiply(a: int, b: int) -> int:
+    """Multiply once the file `open` is there; until then the file `inside` tells of the call."""
+    Path("inside").touch()
+    while not Path("open").exists():
+        time.sleep(0.02)
+    return a * b
+
+
+class Broken:
+    """A model that refuses until the file `healed` is there."""
+
+    name = "broken"
+
+    async def respond(self, request):
+        if not Path("healed").exists():
+            raise ModelRequestError("the key was refused", status=401)
+        return await OfflineModel().respond(request)
+
+
+class Slow:
+    """A model that answers once the file `open` is there."""
+
+    name = "slow"
+
+    async def respond(self, request):
+        Path("inside").touch()
+        while not Path("open").exists():
+            await asyncio.sleep(0.02)
+        return await OfflineModel().respond(request)
+
+
+calc = Agent(name="calc", model=OfflineModel(), tools=[add, multiply])
+sick = Agent(name="sick", model=Broken(), tools=[add])
+slow = Agent(name="slow", model=Slow(), tools=[add])
+agents = [calc, sick, slow]
+'''
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """The one JSON object on stdout."""
+        return json.loads(self.out)
+
+    @property
+    def lines(self) -> list[Any]:
+        """The JSON objects on stdout, one per line."""
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+@dataclass(frozen=True)
+class Cli:
+    """A directory with agents and, below it, the data directory."""
+
+    home: Path
+
+    @property
+    def data_dir(self) -> Path:
+        return self.home / "data"
+
+    def environment(self, **more: str) -> dict[str, str]:
+        """Leave out what would choose another engine or model."""
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(HIDDEN)}
+        return {
+            **kept,
+            "PYTHONPATH": str(Path(holdfast.__file__).parents[1]),
+            "HOLDFAST_DATA_DIR": str(self.data_dir),
+            **more,
+        }
+
+    def __call__(
+        self, *arguments: object, expect: int = 0, environment: Mapping[str, str] | None = None
+    ) -> Result:
+        """Run a command to its end and check its exit code."""
+        done = subprocess.run(
+            [sys.executable, "-m", "holdfast.cli", *map(str, arguments)],
+            cwd=self.home,
+            env=self.environment(**(environment or {})),
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_SECONDS,
+            check=False,
+        )
+        assert done.returncode == expect, f"{arguments}: {done.returncode}\n{done.stderr}"
+        return Result(done.returncode, done.stdout, done.stderr)
+
+    @contextmanager
+    def running(self, *arguments: object) -> Generator[Running]:
+        """Run a command in the background; it is killed when the block leaves it running."""
+        process = subprocess.Popen(
+            [sys.executable, "-m", "holdfast.cli", *map(str, arguments)],
+            cwd=self.home,
+            env=self.environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        with process:
+            try:
+                yield Running(process)
+            finally:
+                process.kill()
+
+
+@dataclass(frozen=True)
+class Running:
+    """A command in the background."""
+
+    process: subprocess.Popen[str]
+
+    @property
+    def out(self) -> IO[str]:
+        assert self.process.stdout is not None
+        return self.process.stdout
+
+    @property
+    def err(self) -> IO[str]:
+        assert self.process.stderr is not None
+        return self.process.stderr
+
+    def first_json(self) -> Any:
+        """Wait for the first line on stdout."""
+        line = self.out.readline()
+        assert line, self.err.read()
+        return json.loads(line)
+
+    def until_said(self, text: str) -> str:
+        """Wait until a line with this text is on stderr; return the line."""
+        said: list[str] = []
+        while line := self.err.readline():
+            said.append(line)
+            if text in line:
+                return line
+        raise AssertionError(f"{text!r} was never said:\n{''.join(said)}")
+
+    def end(self, number: int = signal.SIGTERM) -> Result:
+        """Send a signal and wait for the end."""
+        self.process.send_signal(number)
+        out, err = self.process.communicate(timeout=PATIENCE_SECONDS)
+        return Result(self.process.returncode, out, err)
+
+
+def make_cli(home: Path) -> Cli:
+    """Write the agents into a directory."""
+    (home / "my_agents.py").write_text(AGENTS, encoding="utf-8")
+    return Cli(home)

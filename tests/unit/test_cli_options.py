@@ -1,0 +1,92 @@
+"""Which engine the options mean, and which exit code an error gives."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from holdfast.cli.app import Status
+from holdfast.cli.exits import MEANINGS, ExitCode, exit_code_of
+from holdfast.cli.options import Common
+from holdfast.errors import (
+    AgentNotFoundError,
+    ArchiveMismatchError,
+    CommandRefusedError,
+    ConnectError,
+    HoldfastError,
+    InvalidArgumentError,
+    MaxTurnsExceeded,
+    NoWorkerError,
+    StepFailedError,
+    TaskClosedError,
+    TaskExistsError,
+    TaskNotFoundError,
+    UserError,
+)
+from holdfast.steps import TaskStatus
+
+
+def common(**given: Any) -> Common:
+    none: dict[str, Any] = dict.fromkeys(("data_dir", "address", "namespace", "api_key", "archive"))
+    return Common(**{**none, **given}, json=False)
+
+
+@pytest.fixture(autouse=True)
+def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("TEMPORAL_ADDRESS", "HOLDFAST_DATA_DIR"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_the_engine_is_embedded_unless_an_address_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert common().embedded == Path(".holdfast")
+    monkeypatch.setenv("HOLDFAST_DATA_DIR", "elsewhere")
+    assert common().embedded == Path("elsewhere")
+    assert common(data_dir=Path("here")).embedded == Path("here")
+    assert common(address="host:7233").embedded is None
+    monkeypatch.setenv("TEMPORAL_ADDRESS", "host:7233")
+    assert common().embedded is None
+    assert common(data_dir=Path("here")).embedded == Path("here")
+
+
+def test_options_of_both_engines_contradict_each_other() -> None:
+    with pytest.raises(InvalidArgumentError, match="give one of them"):
+        _ = common(data_dir=Path("here"), address="host:7233").embedded
+    with pytest.raises(InvalidArgumentError, match="--api-key is for a cluster"):
+        _ = common(api_key="secret").embedded
+
+
+def test_a_command_to_copy_names_the_engine_but_never_the_key() -> None:
+    given = common(address="host:7233", namespace="n", api_key="secret", archive="s3://a b")
+    assert given.arguments() == " --address host:7233 --namespace n --archive 's3://a b'"
+    assert common(data_dir=Path("here")).arguments() == " --data-dir here"
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (InvalidArgumentError("x"), 2),
+        (UserError("x"), 2),
+        (TaskExistsError("t"), 2),
+        (TaskNotFoundError("t"), 4),
+        (AgentNotFoundError("x"), 4),
+        (ConnectError("x"), 5),
+        (NoWorkerError("hf.x"), 5),
+        (ArchiveMismatchError("x"), 5),
+        (StepFailedError("x", task_id="t", step_id="s1"), 1),
+        (MaxTurnsExceeded("x"), 1),
+        (TaskClosedError("x"), 1),
+        (CommandRefusedError("x"), 1),
+    ],
+)
+def test_the_exit_code_tells_whose_turn_it_is(error: HoldfastError, code: int) -> None:
+    assert exit_code_of(error) == code
+
+
+def test_every_exit_code_is_explained() -> None:
+    assert set(MEANINGS) == set(ExitCode)
+
+
+def test_status_takes_every_status_of_a_task() -> None:
+    assert tuple(Status) == get_args(TaskStatus)
