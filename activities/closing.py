@@ -15,6 +15,7 @@ from holdfast.chain import ChainRef
 from holdfast.messages import Message
 from holdfast.segments import read_segment, write_messages, write_record, write_segment
 from holdfast.steps import Task
+from holdfast.undo import UNDONE, active_steps
 from holdfast.values import canonical
 from holdfast.wire import (
     CloseInput,
@@ -81,14 +82,15 @@ class ClosingActivities:
     async def _last_step(
         self, segments: tuple[SegmentRef, ...], entries: list[Entry]
     ) -> StepRecord | None:
-        for entry in reversed(entries):
-            if entry.step is not None:
-                return entry.step
-        for segment in reversed(segments):
-            for entry in reversed(await read_segment(self._source.archive, segment)):
-                if entry.step is not None:
-                    return entry.step
-        return None
+        steps = active_steps(entries)
+        if not steps or any(e.event is not None and e.event.kind == UNDONE for e in entries):
+            archived = [
+                entry
+                for segment in segments
+                for entry in await read_segment(self._source.archive, segment)
+            ]
+            steps = active_steps(archived)
+        return steps[-1] if steps else None
 
     async def _commit(self, head: TaskHead, task: Task, at: ChainRef) -> None:
         """Let the AgentWorker choose what to keep, and append that to the session, once."""

@@ -18,6 +18,8 @@ async def history_before(source: Source, head: TaskHead) -> tuple[Message, ...]:
         messages: list[Message] = []
         if head.session is not None and head.session.commits:
             messages.extend(await _session(source, head.session))
+        if head.reads is not None and head.reads.commits:
+            messages.extend(await _session(source, head.reads))
         if head.history:
             messages.extend(await read_messages(source.archive, head.history))
         memory.history = tuple([await source.resolve(message) for message in messages])

@@ -21,6 +21,7 @@ from holdfast.messages import ToolCall, system
 from holdfast.values import Json
 from holdfast.wire import Approval, ApprovalKind, Outcome, call_digest
 
+CARD_TEXT = 500
 NOT_IN_TIME = "nobody decided in time"
 
 
@@ -136,7 +137,14 @@ def checked(ledger: Ledger, approval: Approval, refused: str, *, now: float) -> 
     if refused:
         body: dict[str, Json] = {"id": approval.id, "arguments": approval.effective}
         ledger.note("refused", now=now, by=approval.by, text=refused, body=body)
-        again = {"status": "open", "effective": "", "by": "", "at": 0.0, "note": ""}
+        again = {
+            "status": "open",
+            "effective": "",
+            "by": "",
+            "at": 0.0,
+            "note": "",
+            "text": f"Edited arguments were refused: {refused}",
+        }
         _replace(ledger, approval.model_copy(update=again))
         return
     _replace(ledger, approval.model_copy(update={"status": "approved"}))
@@ -145,6 +153,14 @@ def checked(ledger: Ledger, approval: Approval, refused: str, *, now: float) -> 
         f"{approval.by} changed the arguments of {approval.tool} (call {approval.call_id}) from"
         f" {approval.arguments} to {approval.effective} before it ran.",
     )
+
+
+def card(approval: Approval) -> dict[str, Json]:
+    """Return what a list shows of an open approval; long texts are cut."""
+    shown = approval.model_copy(
+        update={"arguments": approval.arguments[:CARD_TEXT], "text": approval.text[:CARD_TEXT]}
+    )
+    return shown.wire()
 
 
 def effective_call(approval: Approval, call: ToolCall) -> ToolCall:

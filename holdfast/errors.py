@@ -14,6 +14,8 @@ lost, *ends* with this error, or is *untouched* because the request was refused 
     ├── NoUpcomingStepsError            untouched   also an IndexError
     ├── StalledTaskError                waits
     ├── CommandRefusedError             untouched
+    │   ├── UndoRefusedError            untouched
+    │   └── UndoFailedError             waits
     ├── StepFailedError                 waits
     │   └── StepCodeChangedError
     ├── EngineError                     untouched
@@ -107,6 +109,14 @@ class StalledTaskError(HoldfastError):
 
 class CommandRefusedError(HoldfastError):
     """A command reached the task and was refused; the text is the recorded reason."""
+
+
+class UndoRefusedError(CommandRefusedError):
+    """Effects stand in the way of an undo; the text lists them. Nothing was changed."""
+
+
+class UndoFailedError(CommandRefusedError):
+    """The undo of an effect failed; effects undone before it stay undone. Ask again."""
 
 
 class StepFailedError(HoldfastError):

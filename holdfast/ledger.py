@@ -43,6 +43,7 @@ from holdfast.wire import (
 INLINE_BYTES = 512
 """Up to this size a step's input travels with the activity; beyond, the activity asks for it."""
 
+CREATED = "created"
 SAID_IN_ADDS = Message(role="tool")
 """Stands in a step record for a message that its `adds` hold."""
 
@@ -80,6 +81,8 @@ class Ledger:
         self.entries: list[Entry] = []
         self.messages: list[Message] = []
         self.base = self.s.transcript.length
+        if carried is None:
+            self.note(CREATED, now=now, body={"extra_state": given.extra_state})
 
     def change(self, **fields: object) -> None:
         """Replace fields of the carried state."""

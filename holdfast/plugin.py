@@ -10,6 +10,7 @@ from temporalio.plugin import SimplePlugin
 
 from holdfast.activities.cache import Cache
 from holdfast.activities.closing import ClosingActivities
+from holdfast.activities.judging import JudgingActivities
 from holdfast.activities.registry import Registry
 from holdfast.activities.source import Source
 from holdfast.activities.step import StepActivities
@@ -38,6 +39,7 @@ class Activities:
         source = Source(archive, Cache())
         steps = StepActivities(self.registry, source)
         closing = ClosingActivities(self.registry, source)
+        judging = JudgingActivities(self.registry, source)
         self.all: list[Callable[..., Any]] = [
             steps.describe,
             steps.step,
@@ -45,6 +47,11 @@ class Activities:
             closing.archive,
             closing.close,
             closing.index,
+            judging.gate,
+            judging.check,
+            judging.probe,
+            judging.undo,
+            judging.recall,
         ]
 
 

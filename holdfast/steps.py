@@ -130,7 +130,8 @@ class TaskStepOutput(Value):
         next_steps: Steps that it queues, in order.
         is_last: Whether the task has its answer.
         calls: Tool calls that end the step: the task runs them, then the step is over.
-        status: "done", or "waiting" while a person must decide.
+        status: "done", "waiting" while a person must decide, or "undone".
+        branch: Branch of the ledger on which it ran; each undo begins a new one.
         sources: The step's tool results, in call order.
         usage: What the step's model calls cost.
         waiting_for: While waiting: what for, one text per open point.
@@ -141,7 +142,8 @@ class TaskStepOutput(Value):
     next_steps: tuple[TaskStep, ...] = ()
     is_last: bool = False
     calls: tuple[ToolCall, ...] = ()
-    status: Literal["done", "waiting"] = "done"
+    status: Literal["done", "waiting", "undone"] = "done"
+    branch: int = 0
     sources: tuple[ToolOutput, ...] = ()
     usage: Usage = Usage()
     waiting_for: tuple[str, ...] = ()
@@ -149,6 +151,24 @@ class TaskStepOutput(Value):
     def __str__(self) -> str:
         """Return the output as text."""
         return self.output if isinstance(self.output, str) else str(self.output)
+
+
+class UndoReceipt(Value):
+    """What an undo did.
+
+    Attributes:
+        status: "waiting" while a person must decide on the undo of an effect.
+        steps: Ids of the steps that were left, oldest first.
+        undone: Effects that were undone, newest first, in words.
+        remains: What stays in the world.
+        check: What somebody should look at, because nobody knows if it happened.
+    """
+
+    status: Literal["done", "waiting"] = "done"
+    steps: tuple[str, ...] = ()
+    undone: tuple[str, ...] = ()
+    remains: tuple[str, ...] = ()
+    check: tuple[str, ...] = ()
 
 
 class AgentResponse(Value):

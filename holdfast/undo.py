@@ -1,7 +1,7 @@
 """Undo on the ledger: what a step did, what stands in the way, and how the head moves back.
 
-Pure. The undone branch stays in the ledger; only the head moves, and state is restored from what was
-recorded, never computed anew.
+Pure. The undone branch stays in the ledger; only the head moves, and state is restored from what
+was recorded, never computed anew.
 """
 
 from __future__ import annotations
@@ -9,14 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from holdfast import merge_patch
+from holdfast.chain import ChainRef
 from holdfast.ledger import Ledger
-from holdfast.messages import Message, ToolCall, system
+from holdfast.messages import Message, ToolCall, system, user
+from holdfast.steps import TaskStep
 from holdfast.tool_policy import ToolPolicy
+from holdfast.values import Json
 from holdfast.wire import (
+    Carried,
     EffectRef,
     Entry,
+    ForkOf,
     OpenState,
     Outcome,
+    SegmentRef,
     StepRecord,
     Undoable,
     UndoState,
@@ -35,6 +41,55 @@ def active_steps(entries: Iterable[Entry]) -> list[StepRecord]:
             left = int(entry.event.body.get("n", 0))
             steps = [step for step in steps if step.n < left]
     return steps
+
+
+def path_to(entries: Iterable[Entry], wanted: StepRecord) -> list[StepRecord]:
+    """Fold a ledger up to one step: the branch that ends in it, oldest first."""
+    seen: list[Entry] = []
+    for entry in entries:
+        seen.append(entry)
+        if entry.step is wanted:
+            break
+    return active_steps(seen)
+
+
+def departure(
+    record: StepRecord,
+    state: dict[str, Json],
+    segment: SegmentRef,
+    *,
+    fork: ForkOf,
+    text: str | None,
+    feedback: str | None,
+) -> Carried:
+    """Return the state in which a fork begins: as it was right after a step.
+
+    Args:
+        record: The last step that both tasks share.
+        state: The extra_state after it.
+        segment: The archived ledger up to it.
+        fork: Where it comes from.
+        text: New user input in place of the steps that were queued, or None.
+        feedback: Said to the model before its next call, or None.
+    """
+    before = record.before
+    queue = (*(step for step in before.queue if step.step_id != record.step.step_id), *record.next)
+    serial = before.serial + len(record.next)
+    if text is not None:
+        serial += 1
+        queue = (TaskStep(step_id=f"s{serial}", input=text),)
+    return Carried(
+        created=record.ended,
+        queue=queue,
+        extra_state=state,
+        transcript=ChainRef(before.transcript.length + len(record.adds), record.digest),
+        steps=record.n,
+        segments=(segment,),
+        answered=record.last and text is None,
+        notes=(user(feedback),) if feedback else (),
+        serial=serial,
+        fork=fork,
+    )
 
 
 def active_messages(entries: Iterable[Entry]) -> list[Message]:
@@ -88,7 +143,7 @@ def _effect(
     call: ToolCall, outcome: Outcome, said: Message | None, batch: int, i: int
 ) -> EffectRef:
     return EffectRef(
-        call=call,
+        call=call.model_copy(update={"arguments": outcome.edited}) if outcome.edited else call,
         content=outcome.content or (said.content if said is not None else ""),
         status=outcome.status,
         ran=outcome.attempts > 0 or outcome.status == "unknown",
@@ -195,11 +250,13 @@ def finish_undo(ledger: Ledger, *, now: float) -> None:
     if asked.reason:
         lines.append(f"Reason: {asked.reason}")
     lines += [f"Undone: {text}" for text in state.undone]
-    lines += [f"Still in the world: {text}" for text in state.remains]
+    residue = (*ledger.s.residue, *state.remains)  # also what earlier undos left
+    lines += [f"Still in the world: {text}" for text in residue]
     note = system("\n".join(lines))
     ledger.change(
         undo=None,
         undone_effects=(),
+        residue=residue,
         branch=ledger.s.branch + 1,
         notes=(*ledger.s.notes, note),
         automatic=False,

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
+from holdfast.approvals import pending
 from holdfast.ledger import Ledger
 from holdfast.steps import TaskStep
 from holdfast.values import Value, canonical
 from holdfast.wire import (
+    Approval,
     Entry,
     OpenState,
     SegmentRef,
@@ -121,6 +123,11 @@ def step_view(ledger: Ledger, n: int) -> StepView:
     current = ledger.s.current
     if current is None or current.n != n:
         return StepView(segments=ledger.s.segments)
-    unknown = [i for i, o in sorted(current.outcomes.items()) if o.status == "unknown"]
-    texts = [f"{current.calls[i].name}: {current.outcomes[i].content}" for i in unknown]
+    texts = [_point(approval) for approval in pending(ledger)]
     return StepView(waiting_for=tuple(texts), step=current.open.step)
+
+
+def _point(approval: Approval) -> str:
+    what = f"{approval.tool}({approval.arguments})" if approval.tool else approval.text
+    why = f": {approval.text}" if approval.tool and approval.text else ""
+    return f"{approval.id} {approval.kind} {what}{why}"

@@ -58,6 +58,7 @@ class TaskHead(Value):
         agent: Name of the agent.
         snapshot: Digest of the agent's snapshot; empty until `describe` has run.
         session: The session, if any.
+        reads: A session whose history precedes the task, but that it does not commit to.
         history: Digest in the archive of a conversation that precedes the task, or empty.
         tool_choice: Tool choice of the first step, or empty.
         dialect: Which API's rules apply.
@@ -68,6 +69,7 @@ class TaskHead(Value):
     agent: str
     snapshot: str = ""
     session: SessionRef | None = None
+    reads: SessionRef | None = None
     history: str = ""
     tool_choice: str = ""
     dialect: Dialect = STEPS
@@ -262,6 +264,7 @@ class Outcome(Value):
         patch: Change of the task's extra_state, a merge patch.
         status: "unknown" when the worker was lost inside the call.
         attempts: How often the call was started.
+        edited: The arguments with which it ran, when a person changed them.
     """
 
     content: Content = ""
@@ -269,6 +272,7 @@ class Outcome(Value):
     patch: dict[str, Json] = Field(default_factory=dict)
     status: Literal["done", "failed", "unknown"] = "done"
     attempts: int = 1
+    edited: str = ""
 
     def message(self, call: ToolCall) -> Message:
         """Return the message that tells the model."""
@@ -313,8 +317,8 @@ class StepResult(Value):
         echo: Whether the output is the text of the newest answer, which history holds already.
         stored: Where the archive keeps an output too large for history.
         adds: Messages that join the transcript. A string names one that history holds already:
-            "input" (the step's input), "n<note>" (a note of the open step), "j<entry>" (the answer of a journal entry) or
-            "j<entry>.<call>" (one of its tool results).
+            "input" (the step's input), "n<note>" (a note of the open step), "j<entry>" (the answer
+            of a journal entry) or "j<entry>.<call>" (one of its tool results).
         calls: Tool calls that end the step; "j<entry>" stands for all calls of that answer.
         next: Following steps; task id left out.
         last: Whether the task has its answer.
@@ -663,6 +667,7 @@ class Carried(Value):
     seen: dict[str, RunReply] = Field(default_factory=dict)
     receipts: tuple[Receipt, ...] = ()
     published: str = "running"
+    published_approvals: str = ""
     serial: int = 0
     undelivered: int = 0
     branch: int = 0
@@ -672,6 +677,7 @@ class Carried(Value):
     followups: tuple[str, ...] = ()
     undo: UndoState | None = None
     undone_effects: tuple[str, ...] = ()
+    residue: tuple[str, ...] = ()
     fork: ForkOf | None = None
 
 

@@ -7,19 +7,23 @@ breaks a task in flight.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Sequence
+from datetime import timedelta
 
 from temporalio import workflow
-from temporalio.common import RawValue, SearchAttributeKey
+from temporalio.common import RawValue
 from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
 
+from holdfast import approvals
 from holdfast.commands import Command, decode
 from holdfast.ledger import Ledger
+from holdfast.obey import obey
 from holdfast.steps import Task, TaskStatus, TaskStep
+from holdfast.values import Json
 from holdfast.views import EntriesPage, EntriesRequest, StepView, entries_page, step_view, view
 from holdfast.wire import (
     Advanced,
+    Approval,
     CloseInput,
     Failure,
     Receipt,
@@ -27,13 +31,18 @@ from holdfast.wire import (
     RunRequest,
     TaskInput,
     TaskResult,
+    UndoRequest,
+    UndoState,
     View,
     ViewRequest,
 )
 from holdfast.workflows import calls
 from holdfast.workflows.pending import Pending, refusal
+from holdfast.workflows.requests import Requests
+from holdfast.workflows.tools import ready_calls, run_tools
+from holdfast.workflows.undoing import now, run_undo
+from holdfast.workflows.visible import publish
 
-HF_STATUS = SearchAttributeKey.for_keyword("HfStatus")
 UPDATES_PER_RUN = 1500
 CANCEL_GRACE_SECONDS = 10
 
@@ -47,13 +56,14 @@ class AgentTask:
         """Set up the state before any signal or update is handled."""
         self.given = given
         self.ledger = Ledger(given, task_id=workflow.info().workflow_id, now=now())
-        self.requests: deque[Pending] = deque()
+        self.requests = Requests()
         self.closing: TaskStatus | None = None
         self.closed = False
         self.verdict: Failure | None = None
+        self.undo_failure: Failure | None = None
         self.draining = False
         self.updates = 0
-        self.work: asyncio.Task[None] | None = None
+        self.running: set[int] = set()
         self.why = ""
 
     @workflow.run
@@ -62,14 +72,15 @@ class AgentTask:
         del given
         while not self.closed:
             try:
-                await workflow.wait_condition(self._has_work)
+                await self._wait()
                 if self.closing is not None:
                     await self._close()
-                elif self._rolls():
+                elif self._rolls() and self.ledger.s.undo is None:
                     await self._roll()
                 else:
                     await self._work()
-                self._publish()
+                if not self.closed:
+                    publish(self.ledger, self.ledger.status)
             except asyncio.CancelledError:
                 self._abandon(Command(id="temporal", verb="abandon", by="temporal", body={}))
         await workflow.wait_condition(workflow.all_handlers_finished)
@@ -78,6 +89,17 @@ class AgentTask:
         return TaskResult(status=self.closing or "finished")
 
     # ---- what to do next
+
+    async def _wait(self) -> None:
+        """Wait for work; approvals that nobody decides in time expire meanwhile."""
+        while not self._has_work():
+            deadline = approvals.deadline(self.ledger)
+            left = timedelta(seconds=max(deadline - now(), 0)) if deadline else None
+            try:
+                await workflow.wait_condition(self._has_work, timeout=left)
+            except TimeoutError:
+                approvals.expire(self.ledger, now=now())
+                publish(self.ledger, self.ledger.status)
 
     def _has_work(self) -> bool:
         return self.closing is not None or self._rolls() or self._runnable()
@@ -92,12 +114,14 @@ class AgentTask:
 
     def _runnable(self) -> bool:
         s = self.ledger.s
-        if self.ledger.status == "waiting":
-            return False
+        if s.undo is not None:
+            return not approvals.pending(self.ledger)
         if self.ledger.failure is not None:
             return bool(self.requests)
         if s.described is None:
             return True
+        if self.ledger.status == "waiting":
+            return bool(ready_calls(self.ledger))
         if s.current is not None:
             return True
         if s.paused or not s.queue:
@@ -105,14 +129,31 @@ class AgentTask:
         return bool(self.requests) or (s.automatic and not s.answered)
 
     async def _work(self) -> None:
-        """Do one unit of work; an abandon cancels it, a failure parks the task."""
-        work = self.work = asyncio.create_task(self._unit())
-        await workflow.wait_condition(lambda: work.done() or self.closing is not None)
+        """Do one unit of work; an abandon or undo cancels it, a failure parks the task."""
+        undoing = self.ledger.s.undo is not None
+        work = asyncio.create_task(self._undo_unit() if undoing else self._unit())
+        await workflow.wait_condition(lambda: work.done() or self._interrupted(undoing))
         if not work.done():
             work.cancel()
             await workflow.wait([work], timeout=CANCEL_GRACE_SECONDS)
-        self.work = None
-        self._settle()
+        if self.closing is None and self.ledger.s.undo is None:
+            self.requests.settle(self.ledger)
+
+    def _interrupted(self, undoing: bool) -> bool:  # noqa: FBT001
+        return self.closing is not None or (self.ledger.s.undo is not None and not undoing)
+
+    async def _undo_unit(self) -> None:
+        """Take the undo in progress to its end, or to a person."""
+        try:
+            if self.ledger.s.described is None:
+                self.ledger.described(await calls.describe(self.ledger))
+            self.undo_failure = await run_undo(self.ledger, self.running)
+            if self.ledger.s.undo is None and self.undo_failure is None:
+                self.running.clear()
+        except Exception as error:  # noqa: BLE001  a bug must not retry for ever
+            self.ledger.change(undo=None)
+            self.undo_failure = calls.failure_of(error)
+            self.ledger.note("undo_failed", now=now(), text=self.undo_failure.message)
 
     async def _unit(self) -> None:
         """Advance the task until its step is done, parked, or the history must roll."""
@@ -129,7 +170,7 @@ class AgentTask:
                 if self.ledger.parked or self.verdict is not None:
                     return
         except Exception as error:  # noqa: BLE001  a bug must park the task, not retry for ever
-            if is_cancelled_exception(error) and self.closing is not None:
+            if is_cancelled_exception(error) and self._interrupted(undoing=False):
                 return
             self._park(calls.failure_of(error))
 
@@ -137,26 +178,16 @@ class AgentTask:
         """Open the next step, or take up the one that is open."""
         ledger, current = self.ledger, self.ledger.s.current
         ledger.change(failure=None)
-        if current is not None and current.failure is None:  # it goes on after a rollover
+        if current is not None and current.failure is None:  # it goes on where it was
             return
-        pending = self._next_request()
+        steps = ledger.s.queue if current is None else (current.open.step,)
+        pending = self.requests.next_for(steps)
         asked = RunRequest() if pending is None else pending.asked
         owner = "" if pending is None else pending.id
         if current is not None:
             ledger.retry(asked, now=now(), owner=owner)
         elif pending is not None or ledger.s.automatic:
             ledger.begin(asked, now=now(), owner=owner)
-
-    def _next_request(self) -> Pending | None:
-        """Return the next request for one step; refuse those whose step has been run meanwhile."""
-        current = self.ledger.s.current
-        steps = self.ledger.s.queue if current is None else (current.open.step,)
-        for pending in [p for p in self.requests if not p.asked.all]:
-            if pending.asked.step in {"", *(step.step_id for step in steps)}:
-                return pending
-            self.requests.remove(pending)
-            pending.fail(calls.no_such_step(pending.asked.step))
-        return None
 
     async def _advance(self) -> None:
         """Take the open step one activity further."""
@@ -165,13 +196,13 @@ class AgentTask:
         if current is None:
             return
         if ledger.missing_calls():
-            self._judge(await calls.run_tools(ledger))
+            self._judge(await run_tools(ledger, self.running))
         elif current.result is not None:
             self._finish_step()
         elif current.calls:
             ledger.answer_calls()
         else:
-            got = await calls.advance(ledger)
+            got = await calls.advance(ledger, now=now())
             ledger.advanced(got)
             if got.failure is not None:
                 self._park(got.failure)
@@ -194,20 +225,18 @@ class AgentTask:
         """The step wants a model call beyond the budget."""
         budget = self.given.budget
         policy = budget.on_exceeded if budget is not None else "ask"
-        turns = budget.max_turns if budget is not None else None
-        self.ledger.note("limit", now=now(), text=f"max_turns={turns}", body={"policy": policy})
+        what = self.ledger.exceeded(now=now())
+        self.ledger.note("limit", now=now(), text=what, body={"policy": policy})
         match policy:
             case "finish":
                 self.ledger.finish_early()
             case "fail":
-                text = f"Max turns ({turns}) exceeded"
+                turns = budget.max_turns if budget is not None else None
+                text = f"Max turns ({turns}) exceeded" if "turns" in what else f"Budget: {what}"
                 self._judge(Failure(type="MaxTurnsExceeded", message=text))
             case "ask":
-                text = (
-                    f"The budget of {turns} model calls is used up. Nothing is lost:"
-                    " run the step again to allow one more call, or abandon the task."
-                )
-                self._park(Failure(type="BudgetExceeded", message=text))
+                text = f"The budget is used up ({what}). approve: one more call; reject: finish now"
+                approvals.ask(self.ledger, -1, "limit", now=now(), text=text)
 
     def _finish_step(self) -> None:
         """Close the open step and answer whoever waits for it."""
@@ -215,62 +244,30 @@ class AgentTask:
         owner = ledger.s.current.owner if ledger.s.current else ""
         record = ledger.finish(now=now())
         reply = RunReply(n=record.n)
-        pending = self._waiting_for(owner)
-        if pending is not None:
-            self.requests.remove(pending)
-            pending.answer(reply)
-        if pending is not None or owner:  # an owner that is away asks again after a rollover
-            ledger.remember(owner or (pending.id if pending else ""), reply)
+        answered = self.requests.deliver(owner, reply)
+        if answered:
+            ledger.remember(answered, reply)
         elif not ledger.s.automatic:
             ledger.change(undelivered=record.n)
-        if record.last:
+        if ledger.s.answered:
             ledger.change(automatic=False)
             if self.given.finalize:
                 self.closing = "finished"
         elif ledger.s.automatic and not ledger.s.queue:
             self._park(calls.stalled(record.step.step_id))
 
-    def _waiting_for(self, owner: str) -> Pending | None:
-        """Return the request that an open step's output belongs to."""
-        if owner:
-            return next((p for p in self.requests if p.id == owner), None)
-        return next((p for p in self.requests if p.asked.attaches), None)
-
     def _park(self, failure: Failure) -> None:
         """Leave the step first in the queue with its error; whoever waits is told."""
         self.ledger.change(automatic=False)
         self.ledger.fail(failure, now=now())
-        while self.requests:
-            self.requests.popleft().fail(failure, parked=True)
-
-    def _settle(self) -> None:
-        """Answer requests that would otherwise wait for a person, or have nothing to wait for."""
-        ledger = self.ledger
-        n = ledger.s.current.n if ledger.s.current is not None else ledger.s.steps
-        if self.closing is not None:
-            return
-        if ledger.status == "waiting":
-            ledger.disown()
-            self._answer_all(RunReply(n=n, status="waiting"))
-        elif ledger.s.paused and ledger.s.current is None:
-            self._answer_all(RunReply(n=n, status="paused"))
-        elif ledger.s.answered:
-            self._answer_all(RunReply(n=n), only_all=True)
-            if not ledger.s.queue:
-                while self.requests:
-                    self.requests.popleft().fail(calls.NO_STEPS)
-
-    def _answer_all(self, reply: RunReply, *, only_all: bool = False) -> None:
-        for pending in [p for p in self.requests if p.asked.all or not only_all]:
-            self.requests.remove(pending)
-            pending.answer(reply)
+        self.requests.fail_all(failure, parked=True)
 
     # ---- the end of a run, the end of the task
 
     async def _roll(self) -> None:
         """Continue as new with the ledger archived; nobody notices but the auditor."""
         self.draining = True
-        self._answer_all(RunReply(status="moved"))
+        self.requests.answer_all(RunReply(status="moved"))
         while self.ledger.entries or not workflow.all_handlers_finished():
             if self.ledger.entries:  # a signal may add one while the others are archived
                 self.ledger.archived(await calls.archive(self.ledger))
@@ -284,6 +281,7 @@ class AgentTask:
     async def _close(self) -> None:
         """Finalize or abandon: the archive first, then the session, then the end."""
         status = self.closing or "finished"
+        approvals.close_open(self.ledger, now=now())
         self.ledger.note("closed", now=now(), text=self.why, body={"status": status})
         commit = status == "finished" and self.given.head.session is not None
         sent = CloseInput(
@@ -296,23 +294,15 @@ class AgentTask:
             self._park(calls.failure_of(error))
             return
         self.closed = True
-        while sent.failure is not None and self.requests:
-            self.requests.popleft().fail(sent.failure)
-        self._answer_all(RunReply(n=self.ledger.s.steps))
-        self.ledger.change(published=status)
-        _show(status)
+        if sent.failure is not None:
+            self.requests.fail_all(sent.failure)
+        self.requests.answer_all(RunReply(n=self.ledger.s.steps))
+        publish(self.ledger, status)
 
     def _ending(self) -> Failure | None:
         if self.closing == "abandoned":
             return calls.abandoned(self.why)
         return self.verdict
-
-    def _publish(self) -> None:
-        """Tell visibility of a change of status: one event, so on changes only."""
-        status = self.ledger.status
-        if self.closing is None and status != self.ledger.s.published:
-            self.ledger.change(published=status)
-            _show(status)
 
     # ---- updates
 
@@ -332,8 +322,9 @@ class AgentTask:
             return reply
         if asked.all and not s.answered:
             self.ledger.change(automatic=True, undelivered=0)
-        self.requests.append(pending)
-        self._settle()
+        self.requests.add(pending)
+        if not self._runnable():
+            self.requests.settle(self.ledger)
         await workflow.wait_condition(lambda: pending.done)
         return pending.result()
 
@@ -374,6 +365,7 @@ class AgentTask:
         failure = self.ledger.failure
         if not self.closed and failure is not None:
             raise refusal(failure, parked=True)
+        return True
 
     @finalize_update.validator
     def _check_finalize(self) -> None:
@@ -382,6 +374,43 @@ class AgentTask:
         self._refuse_when_leaving()
         if not self.ledger.s.answered:
             raise refusal(calls.NOT_LAST)
+
+    @workflow.update(name="undo")
+    async def undo_update(self, asked: UndoRequest) -> RunReply:
+        """Move the head back, effects and all; answers when done, or when a person must decide."""
+        self.updates += 1
+        info = workflow.current_update_info()
+        s = self.ledger.s
+        if info is not None and info.id in s.seen:
+            return s.seen[info.id]
+        to = asked.to if asked.to >= 0 else s.steps - (0 if s.current is not None else 1)
+        explicit = asked.model_copy(update={"to": to})
+        self.ledger.change(undo=UndoState(asked=explicit, done=s.undone_effects))
+        await workflow.wait_condition(
+            lambda: self.ledger.s.undo is None or bool(approvals.pending(self.ledger))
+        )
+        if self.ledger.s.undo is not None:
+            return RunReply(n=self.ledger.s.steps, status="waiting")
+        if self.undo_failure is not None:
+            raise refusal(self.undo_failure)
+        reply = RunReply(n=self.ledger.s.steps)
+        if info is not None:
+            self.ledger.remember(info.id, reply)
+        return reply
+
+    @undo_update.validator
+    def _check_undo(self, asked: UndoRequest) -> None:
+        self._refuse_when_leaving()
+        s = self.ledger.s
+        info = workflow.current_update_info()
+        if info is not None and info.id in s.seen:
+            return
+        if s.undo is not None:
+            raise refusal(calls.UNDO_RUNS)
+        if s.current is None and not s.steps:
+            raise refusal(calls.NOTHING_DONE)
+        if asked.to > s.steps or (asked.to == s.steps and s.current is None):
+            raise refusal(calls.NOTHING_AFTER)
 
     def _refuse_when_leaving(self) -> None:
         if self.draining:
@@ -403,7 +432,9 @@ class AgentTask:
             kind, by, text = "command", got.by, got.reason
         else:
             reason, kind, by, text = got.reason, "refused", "", got.reason
-        body = {"id": got.id, "verb": got.verb}
+        body: dict[str, Json] = {"id": got.id, "verb": got.verb}
+        if isinstance(got, Command):
+            body |= {"arguments": got.body}
         if reason:
             kind, text = "refused", reason
         self.ledger.note(kind, now=now(), by=by, text=text, body=body)
@@ -412,23 +443,17 @@ class AgentTask:
                 id=got.id, verb=got.verb, status="refused" if reason else "applied", reason=reason
             )
         )
-        self._settle()
+        if self.closing is None and not self._runnable():
+            self.requests.settle(self.ledger)
 
     def _obey(self, command: Command) -> str:
         """Do what a command says; return why not, or empty."""
         if self.closing is not None:
             return f"The task is {self.closing} already."
-        match command.verb:
-            case "pause":
-                who = command.by or "somebody"
-                self.ledger.change(paused=f"{who}: {command.reason}" if command.reason else who)
-            case "resume":
-                if not self.ledger.s.paused:
-                    return "The task is not paused."
-                self.ledger.change(paused="")
-            case "abandon":
-                self._abandon(command)
-        return ""
+        if command.verb == "abandon":
+            self._abandon(command)
+            return ""
+        return obey(self.ledger, command, now=now())
 
     def _abandon(self, command: Command) -> None:
         self.closing = "abandoned"
@@ -462,17 +487,12 @@ class AgentTask:
         """Show one step."""
         return step_view(self.ledger, n)
 
+    @workflow.query(name="approvals")
+    def approvals_query(self) -> list[Approval]:
+        """Show what waits for a person, and what was decided for the step in progress."""
+        return list(self.ledger.s.approvals)
+
     @workflow.query(name="receipt")
     def receipt_query(self, command_id: str) -> Receipt | None:
         """Show what became of a command."""
         return next((r for r in reversed(self.ledger.s.receipts) if r.id == command_id), None)
-
-
-def _show(status: str) -> None:
-    """Set the status by which lists find the task."""
-    workflow.upsert_search_attributes([HF_STATUS.value_set(status)])  # pyright: ignore[reportUnknownMemberType]  temporalio's types
-
-
-def now() -> float:
-    """Time of the current workflow task, in seconds since the epoch."""
-    return round(workflow.time(), 3)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import timedelta
 
 from temporalio import workflow
@@ -10,7 +9,6 @@ from temporalio.common import RetryPolicy
 from temporalio.exceptions import (
     ActivityError,
     ApplicationError,
-    TimeoutType,
 )
 from temporalio.exceptions import (
     TimeoutError as TemporalTimeout,
@@ -18,16 +16,13 @@ from temporalio.exceptions import (
 from temporalio.workflow import ActivityCancellationType
 
 from holdfast.ledger import Ledger
-from holdfast.tool_policy import ToolPolicy
 from holdfast.wire import (
     Advanced,
     CloseInput,
     Described,
     Failure,
-    Outcome,
     SegmentRef,
 )
-from holdfast.workflows.outcomes import lost_call, unknown_tool
 
 VERDICTS = frozenset(
     {"MaxTurnsExceeded", "ModelBehaviorError", "ModelRefusalError", "UserError", "ToolTimeoutError"}
@@ -47,6 +42,11 @@ NOT_FAILED = Failure(
 )
 NO_PROGRESS = Failure(
     type="StalledTaskError", message="The step neither called anything nor ended. Run it again."
+)
+UNDO_RUNS = Failure(type="CommandRefusedError", message="Another undo is in progress.")
+NOTHING_DONE = Failure(type="InvalidArgumentError", message="The task has no step to undo.")
+NOTHING_AFTER = Failure(
+    type="InvalidArgumentError", message="There is no step after the one to be kept."
 )
 DRAINING = Failure(type="Draining", message="The task continues as new; ask again.")
 CLOSED = Failure(type="TaskClosedError", message="The task is closed or closing.")
@@ -69,12 +69,12 @@ async def describe(ledger: Ledger) -> Described:
     return described
 
 
-async def advance(ledger: Ledger) -> Advanced:
+async def advance(ledger: Ledger, *, now: float) -> Advanced:
     """Run the open step up to its next call that needs the task."""
     described = ledger.s.described or Described(snapshot="")
     advanced: Advanced = await workflow.execute_activity(
         "step",
-        ledger.advance_input(),
+        ledger.advance_input(now=now),
         result_type=Advanced,
         start_to_close_timeout=timedelta(seconds=described.timeout + 60),
         heartbeat_timeout=timedelta(seconds=ledger.given.heartbeat),

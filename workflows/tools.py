@@ -1,4 +1,4 @@
-"""Tool calls as the task runs them: approved, run, and asked about when a worker was lost in them."""
+"""Tool calls as the task runs them: approved, run, and asked about when a worker was lost."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from temporalio.common import RetryPolicy
 from temporalio.exceptions import (
     ActivityError,
     ApplicationError,
-    TimeoutError as TemporalTimeout,
     TimeoutType,
+    is_cancelled_exception,
+)
+from temporalio.exceptions import (
+    TimeoutError as TemporalTimeout,
 )
 from temporalio.workflow import ActivityCancellationType
 
@@ -72,14 +75,19 @@ async def _take(ledger: Ledger, i: int, running: set[int]) -> Failure | None:
             return None
         approval = approvals.latest(ledger, i)
         edited = approvals.effective_call(approval, call) if approval else call
-        running.add(i)
-        ledger.outcome(i, await _tool(ledger, i, None if edited == call else edited, policy))
+        running.add(i)  # and it stays there when the call is cut off
+        outcome = await _tool(ledger, i, None if edited == call else edited, policy)
+        if edited != call:
+            outcome = outcome.model_copy(update={"edited": edited.arguments})
+        ledger.outcome(i, outcome)
+        running.discard(i)
     except ActivityError as error:
+        if is_cancelled_exception(error):
+            raise
+        running.discard(i)
         if not _may_have_happened(error, policy):
             return failure_of(error)
         await _ask_about(ledger, i, call, policy)
-    finally:
-        running.discard(i)
     return None
 
 
@@ -123,9 +131,7 @@ async def _ask_about(ledger: Ledger, i: int, call: ToolCall, policy: ToolPolicy)
     approvals.ask(ledger, i, "unknown", now=_now(), text=text)
 
 
-async def _tool(
-    ledger: Ledger, i: int, edited: ToolCall | None, policy: ToolPolicy
-) -> Outcome:
+async def _tool(ledger: Ledger, i: int, edited: ToolCall | None, policy: ToolPolicy) -> Outcome:
     outcome: Outcome = await workflow.execute_activity(
         "tool",
         ledger.tool_input(i, edited),

@@ -96,7 +96,11 @@ async def _undo_effect(ledger: Ledger, target: Undoable, i: int) -> Failure | No
     policy = described.policies[effect.call.name]
     if policy.undo_needs_approval:
         asked = next(
-            (a for a in reversed(ledger.s.approvals) if (a.kind, a.n, a.i) == ("undo", target.n, i)),
+            (
+                a
+                for a in reversed(ledger.s.approvals)
+                if (a.kind, a.n, a.i) == ("undo", target.n, i)
+            ),
             None,
         )
         if asked is None:

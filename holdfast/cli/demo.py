@@ -23,7 +23,8 @@ from holdfast.cli.demo_page import DemoReport, Kill, join_calls, print_report
 from holdfast.cli.exits import ExitCode
 from holdfast.cli.live import LiveView
 from holdfast.cli.options import Common
-from holdfast.client.runner import AgentRunner, new_id
+from holdfast.client.base import new_id
+from holdfast.client.runner import AgentRunner
 from holdfast.errors import EngineError, InvalidArgumentError
 from holdfast.settings import Budget
 from holdfast.steps import AgentResponse

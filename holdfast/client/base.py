@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -234,3 +235,8 @@ class RunnerBase:
 def id_of(task: TaskLike) -> str:
     """Return the id of a task given as a Task or as an id."""
     return task if isinstance(task, str) else task.task_id
+
+
+def new_id(agent: str) -> str:
+    """Make up a task id."""
+    return f"{agent}-{uuid.uuid4().hex[:12]}"

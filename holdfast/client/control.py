@@ -1,13 +1,27 @@
-"""Steering tasks: pause, resume, abandon. Durable also while no worker process is up."""
+"""Steering tasks. Every command is durable once sent, also while no worker process is up."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Mapping
+from typing import Literal
+
 from holdfast.client.base import RunnerBase, TaskLike, id_of
-from holdfast.wire import Receipt
+from holdfast.client.tasks import AGAIN_SECONDS
+from holdfast.errors import CommandRefusedError, InvalidArgumentError, NoWorkerError
+from holdfast.steps import TaskStep
+from holdfast.values import Json
+from holdfast.wire import Approval, Receipt
+
+ApprovalLike = Approval | str
+CHECKS = 100
 
 
 class TaskControl(RunnerBase):
-    """The steering part of AgentRunner."""
+    """The steering part of AgentRunner.
+
+    `by` names who acts; it is recorded. An approval is given as an Approval or by its id.
+    """
 
     async def pause(self, task: TaskLike, reason: str = "", by: str = "") -> Receipt:
         """Let no further step begin.
@@ -33,3 +47,161 @@ class TaskControl(RunnerBase):
             TaskClosedError: The task is closed.
         """
         return await self._tasks.command(id_of(task), "abandon", by=by, body={"reason": reason})
+
+    async def give_feedback(
+        self,
+        task: TaskLike,
+        text: str,
+        when: Literal["next_model_call", "queued"] = "next_model_call",
+        by: str = "",
+    ) -> Receipt:
+        """Say something to the model.
+
+        Args:
+            task: The task.
+            text: What to say, at most 16,384 characters.
+            when: "next_model_call": seen by the next step that begins; nothing is interrupted.
+                "queued": becomes the next input once the task has its answer.
+            by: Who says it.
+
+        Raises:
+            CommandRefusedError: The text is empty or too long.
+        """
+        body: dict[str, Json] = {"text": text, "when": when}
+        return await self._tasks.command(id_of(task), "feedback", by=by, body=body)
+
+    async def edit_step(
+        self,
+        task: TaskLike,
+        step: TaskStep | str,
+        input: str,
+        by: str = "",
+    ) -> Receipt:
+        """Change the input of an upcoming step.
+
+        Raises:
+            CommandRefusedError: No such step is queued.
+        """
+        body: dict[str, Json] = {"step": _step_id(step), "input": input}
+        return await self._tasks.command(id_of(task), "edit_step", by=by, body=body)
+
+    async def drop_step(self, task: TaskLike, step: TaskStep | str, by: str = "") -> Receipt:
+        """Take an upcoming step out of the queue.
+
+        Raises:
+            CommandRefusedError: No such step is queued.
+        """
+        body: dict[str, Json] = {"step": _step_id(step)}
+        return await self._tasks.command(id_of(task), "drop_step", by=by, body=body)
+
+    async def pending_approvals(self, task: TaskLike | None = None) -> list[Approval]:
+        """List what waits for a person, of one task or of all.
+
+        For all tasks this is one question to Temporal's visibility store, which is up to a second
+        behind; long arguments are cut to 500 characters there.
+        """
+        if task is not None:
+            return [a for a in await self._read.approvals(id_of(task)) if a.status == "open"]
+        found: list[Approval] = []
+        query = "WorkflowType = 'AgentTask' AND ExecutionStatus = 'Running' AND HfApprovals > 0"
+        async for execution in self.client.list_workflows(query, page_size=1000):
+            cards = (await execution.memo()).get("approvals", [])
+            found.extend(Approval.model_validate(card) for card in cards)
+        return sorted(found, key=lambda approval: approval.asked)
+
+    async def approve(
+        self,
+        approval: ApprovalLike,
+        by: str,
+        arguments: Mapping[str, Json] | str | None = None,
+        note: str | None = None,
+    ) -> Receipt:
+        """Let a call run, as proposed or with edited arguments; the model is told of an edit.
+
+        For a call that may have happened: it did not, run it. For a budget: one more model call.
+
+        Args:
+            approval: The approval.
+            by: Who decides.
+            arguments: Arguments that replace the proposed ones; checked against the tool's schema.
+            note: A note for the auditor.
+
+        Raises:
+            CommandRefusedError: It was decided already, is of an undone branch, or the arguments do
+                not fit; then it stays open.
+        """
+        body: dict[str, Json] = {"note": note or ""}
+        if arguments is not None:
+            body["arguments"] = arguments if isinstance(arguments, str) else dict(arguments)
+        receipt = await self._decide(approval, "approve", by, body)
+        if arguments is not None and receipt.status == "applied":
+            await self._await_check(approval)
+        return receipt
+
+    async def reject(self, approval: ApprovalLike, by: str, reason: str) -> Receipt:
+        """Do not let a call run; the model is told the reason.
+
+        For a call that may have happened: give it up. For a budget: finish now.
+
+        Raises:
+            CommandRefusedError: It was decided already, or is of an undone branch.
+        """
+        return await self._decide(approval, "reject", by, {"reason": reason})
+
+    async def respond(self, approval: ApprovalLike, by: str, result: Json) -> Receipt:
+        """Give a result in place of the tool. For a call that may have happened: it did, with this.
+
+        Raises:
+            CommandRefusedError: It was decided already, or is of an undone branch.
+        """
+        return await self._decide(approval, "respond", by, {"result": result})
+
+    async def _decide(
+        self,
+        approval: ApprovalLike,
+        verb: Literal["approve", "reject", "respond"],
+        by: str,
+        body: dict[str, Json],
+    ) -> Receipt:
+        task_id, wanted = _parts(approval)
+        if not by:
+            msg = "A decision needs the name of who decides: by=..."
+            raise InvalidArgumentError(msg)
+        sent: dict[str, Json] = {**body, "approval": wanted}
+        if isinstance(approval, Approval) and approval.digest:
+            sent["digest"] = approval.digest
+        return await self._tasks.command(task_id, verb, by=by, body=sent)
+
+    async def _await_check(self, approval: ApprovalLike) -> None:
+        """Wait until edited arguments were checked.
+
+        Raises:
+            CommandRefusedError: They do not fit.
+        """
+        task_id, wanted = _parts(approval)
+        for _ in range(CHECKS):
+            try:
+                known = {each.id: each for each in await self._read.approvals(task_id)}
+            except NoWorkerError:
+                return
+            found = known.get(wanted)
+            if found is None or found.status not in ("checking", "open"):
+                return
+            if found.status == "open":
+                msg = f"The arguments for {wanted!r} do not fit: {found.text} It stays open."
+                raise CommandRefusedError(msg)
+            await asyncio.sleep(AGAIN_SECONDS)
+
+
+def _parts(approval: ApprovalLike) -> tuple[str, str]:
+    """Return the task's id and the approval's."""
+    wanted = approval if isinstance(approval, str) else approval.id
+    task_id, _, serial = wanted.rpartition(":")
+    if not task_id or not serial.isdigit():
+        msg = f"An approval's id is <task id>:<number>; this is {wanted!r}."
+        raise InvalidArgumentError(msg)
+    return task_id, wanted
+
+
+def _step_id(step: TaskStep | str) -> str:
+    return step if isinstance(step, str) else step.step_id

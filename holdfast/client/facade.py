@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from holdfast.agent import Agent
+from holdfast.client.base import new_id
 from holdfast.client.engines import configure, engines
 from holdfast.client.results import RunData, RunResult, run_items
-from holdfast.client.runner import AgentRunner, new_id
+from holdfast.client.runner import AgentRunner
 from holdfast.client.sessions import Session
 from holdfast.engine.loop import shared_loop
 from holdfast.errors import AgentsException, UserError

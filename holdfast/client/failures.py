@@ -15,6 +15,9 @@ REFUSALS = frozenset(
         "TaskClosedError",
         "StepNotFoundError",
         "StalledTaskError",
+        "CommandRefusedError",
+        "UndoRefusedError",
+        "UndoFailedError",
     }
 )
 

@@ -17,9 +17,19 @@ from holdfast.errors import NoWorkerError, StepNotFoundError, TaskClosedError, T
 from holdfast.messages import Blob, Message, Usage
 from holdfast.segments import read_record, read_segment
 from holdfast.steps import Task, TaskStep, TaskStepOutput, ToolOutput
+from holdfast.undo import active_messages, active_steps
 from holdfast.values import Json
 from holdfast.views import EntriesPage, EntriesRequest, StepView
-from holdfast.wire import Entry, SegmentRef, StepRecord, TaskRecord
+from holdfast.wire import (
+    Approval,
+    Entry,
+    SegmentRef,
+    StepRecord,
+    TaskHead,
+    TaskRecord,
+    View,
+    ViewRequest,
+)
 
 T = TypeVar("T")
 PATIENCE_SECONDS = 5.0
@@ -172,10 +182,34 @@ class Reader:
             entry for segment in segments for entry in await read_segment(self.archive, segment)
         ]
 
-    async def steps(self, task_id: str) -> list[TaskStepOutput]:
-        """Read the completed steps, oldest first."""
-        records = [e.step for e in await self.entries(task_id) if e.step is not None]
-        return [await self.output(task_id, record) for record in records]
+    async def steps(self, task_id: str, *, undone: bool = False) -> list[TaskStepOutput]:
+        """Read the completed steps of the present branch, or all, oldest first."""
+        entries = await self.entries(task_id)
+        active = active_steps(entries)
+        if not undone:
+            return [await self.output(task_id, record) for record in active]
+        kept = {id(record) for record in active}
+        outputs: list[TaskStepOutput] = []
+        for record in (entry.step for entry in entries if entry.step is not None):
+            output = await self.output(task_id, record)
+            left = id(record) not in kept
+            outputs.append(output.model_copy(update={"status": "undone"}) if left else output)
+        return outputs
+
+    async def head(self, task_id: str) -> TaskHead:
+        """Read a task's head."""
+        try:
+            head = (await self.query(task_id, "view", View, ViewRequest(head=True))).head
+        except (TaskClosedError, TaskNotFoundError):
+            return (await self.record(task_id)).head
+        return head or TaskHead(agent="")
+
+    async def approvals(self, task_id: str) -> list[Approval]:
+        """Read what an open task asks, and what was decided for its step in progress."""
+        try:
+            return await self.query(task_id, "approvals", list[Approval])
+        except TaskClosedError:
+            return []
 
     async def step(self, task_id: str, n: int) -> TaskStepOutput:
         """Read one step by its ordinal; a step that waits says what for.
@@ -192,13 +226,10 @@ class Reader:
         if view.waiting_for:
             step = view.step.model_copy(update={"task_id": task_id})
             return TaskStepOutput(status="waiting", task_step=step, waiting_for=view.waiting_for)
-        before = 0
-        for segment in view.segments:
-            if n <= before + segment.steps:
-                for entry in await read_segment(self.archive, segment):
-                    if entry.step is not None and entry.step.n == n:
-                        return await self.output(task_id, entry.step)
-            before += segment.steps
+        for segment in reversed(view.segments):  # the newest of this number is not undone
+            for entry in reversed(await read_segment(self.archive, segment)):
+                if entry.step is not None and entry.step.n == n:
+                    return await self.output(task_id, entry.step)
         msg = f"Could not find step number {n} of task {task_id!r}"
         raise StepNotFoundError(msg)
 
@@ -216,6 +247,7 @@ class Reader:
             calls=record.calls,
             sources=await self.sources(record),
             usage=record.usage,
+            branch=record.branch,
         )
 
     async def sources(self, record: StepRecord) -> tuple[ToolOutput, ...]:
@@ -232,7 +264,7 @@ class Reader:
                 ToolOutput(
                     tool_name=call.name,
                     call_id=call.id,
-                    raw_input=call.arguments,
+                    raw_input=outcome.edited or call.arguments,
                     content=(await self.resolve(message)).text,
                     is_error=message.is_error,
                     status=outcome.status,
@@ -243,7 +275,7 @@ class Reader:
 
     async def transcript(self, task_id: str) -> list[Message]:
         """Read a task's messages, oldest first."""
-        found = [m for e in await self.entries(task_id) if e.step for m in e.step.adds]
+        found = active_messages(await self.entries(task_id))
         return [await self.resolve(message) for message in found]
 
     async def resolve(self, message: Message) -> Message:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import cast
 
 from holdfast.archive import record_name
+from holdfast.audit import AuditEvent, Finding, audit_events, verify
 from holdfast.client.base import RunnerBase, TaskLike, id_of
 from holdfast.client.reading import total_usage
 from holdfast.client.tasks import HF_AGENT, HF_STATUS
@@ -75,9 +77,16 @@ class TaskReading(RunnerBase):
             await self._read.record(id_of(task))
             return []
 
-    async def get_completed_steps(self, task: TaskLike) -> list[TaskStepOutput]:
-        """List the completed steps' outputs, oldest first."""
-        return await self._read.steps(id_of(task))
+    async def get_completed_steps(
+        self, task: TaskLike, *, undone: bool = False
+    ) -> list[TaskStepOutput]:
+        """List the completed steps' outputs, oldest first.
+
+        Args:
+            task: The task.
+            undone: Whether to list undone steps too; their status is "undone".
+        """
+        return await self._read.steps(id_of(task), undone=undone)
 
     async def get_completed_step(self, task: TaskLike, step: TaskStep | str) -> TaskStepOutput:
         """Return one completed step's output.
@@ -134,6 +143,19 @@ class TaskReading(RunnerBase):
             usage=total_usage(outputs),
             task_id=id_of(task),
         )
+
+    async def audit(self, task: TaskLike, *, secrets: Sequence[str] = ()) -> list[AuditEvent]:
+        """Return every event of a task, oldest first, whatever became of the task.
+
+        Args:
+            task: The task.
+            secrets: Texts to be replaced wherever they occur.
+        """
+        return audit_events(await self._read.entries(id_of(task)), secrets)
+
+    async def verify(self, task: TaskLike) -> list[Finding]:
+        """Compute the task's digest chain anew; return where it does not fit, or nothing."""
+        return verify(await self._read.entries(id_of(task)))
 
     async def ledger(self, task: TaskLike) -> list[Entry]:
         """Return every record of a task: steps, commands and failures, oldest first."""

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Mapping, Sequence
 from typing import Literal, cast
 
 from holdfast import merge_patch
-from holdfast.client.base import TaskLike, id_of
+from holdfast.client.base import TaskLike, id_of, new_id
 from holdfast.client.control import TaskControl
 from holdfast.client.reads import TaskReading
 from holdfast.client.sessions import Session
+from holdfast.client.timetravel import TimeTravel
 from holdfast.errors import InvalidArgumentError, TaskClosedError
 from holdfast.messages import Message
 from holdfast.segments import write_messages
@@ -22,7 +22,7 @@ from holdfast.wire import AGENTS_SDK, RunRequest, TaskHead, TaskInput
 StepMode = Literal["manual", "automatic"]
 
 
-class AgentRunner(TaskReading, TaskControl):
+class AgentRunner(TaskReading, TaskControl, TimeTravel):
     """Creates tasks, runs their steps, and steers them.
 
     Make one with `AgentRunner.local(...)` or `await AgentRunner.connect(...)`, and use it in an
@@ -284,11 +284,6 @@ class AgentRunner(TaskReading, TaskControl):
                 waiting_for=(f"paused by {task.paused}; resume the task first",),
             )
         return await self._read.step(task_id, n)
-
-
-def new_id(agent: str) -> str:
-    """Make up a task id."""
-    return f"{agent}-{uuid.uuid4().hex[:12]}"
 
 
 def json_state(state: Mapping[str, Json]) -> dict[str, Json]:

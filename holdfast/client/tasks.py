@@ -38,7 +38,7 @@ from holdfast.errors import (
 )
 from holdfast.segments import read_record
 from holdfast.values import Json
-from holdfast.wire import Failure, Receipt, RunReply, RunRequest, TaskInput
+from holdfast.wire import Failure, Receipt, RunReply, RunRequest, TaskInput, UndoRequest
 
 HF_STATUS = SearchAttributeKey.for_keyword("HfStatus")
 HF_AGENT = SearchAttributeKey.for_keyword("HfAgent")
@@ -122,6 +122,21 @@ class TaskClient:
         while True:
             reply = await self._update(task_id, "run", request_id, RunReply, asked)
             if reply is not None and reply.status != "moved":
+                return reply
+            await asyncio.sleep(AGAIN_SECONDS)
+
+    async def undo(self, task_id: str, asked: UndoRequest) -> RunReply:
+        """Send an `undo` update and wait for its reply.
+
+        Raises:
+            UndoRefusedError: Effects stand in the way; nothing was changed.
+            UndoFailedError: The undo of an effect failed.
+            TaskClosedError: The task is closed.
+        """
+        request_id = _unique()
+        while True:
+            reply = await self._update(task_id, "undo", request_id, RunReply, asked)
+            if reply is not None:
                 return reply
             await asyncio.sleep(AGAIN_SECONDS)
 

@@ -120,7 +120,7 @@ class StepContext:
     @property
     def limit_reached(self) -> bool:
         """Whether the next model call is the last one, made without tools."""
-        return self._limit == "finish"
+        return self._finishes()
 
     @property
     def journal(self) -> tuple[JournalEntry, ...]:

@@ -323,9 +323,7 @@ async def test_a_run_sees_its_session_and_adds_to_it(run: Run, model: FakeOpenAI
     ]
 
 
-async def test_the_final_output_can_be_asked_for_with_its_type(
-    run: Run, model: FakeOpenAI
-) -> None:
+async def test_the_final_output_can_be_asked_for_with_its_type(run: Run, model: FakeOpenAI) -> None:
     model.reply("text")
     result = await run("q")
     assert result.final_output_as(str, raise_if_incorrect_type=True) == "text"

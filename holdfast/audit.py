@@ -1,0 +1,215 @@
+"""The audit of a task: every event in order, who caused it, what it cost, is it intact."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+
+from pydantic import Field
+
+from holdfast.chain import extend
+from holdfast.messages import Blob, Content, Message
+from holdfast.redact import REDACTED
+from holdfast.undo import active_steps
+from holdfast.values import Json, Value
+from holdfast.wire import Entry, EventRecord, JournalEntry, Outcome, StepRecord
+
+
+class AuditEvent(Value):
+    """One thing that happened.
+
+    Attributes:
+        time: Seconds since the epoch; of a call, the time at which its step was recorded.
+        kind: "created", "step", "model_call", "tool_call", "asked", "command", "refused",
+            "expired", "probed", "failed", "restarted", "limit", "undone", "effect_undone",
+            "undo_failed", "forked", "withdrawn", "closed".
+        actor: Who caused it: a person's name, "model", "task".
+        reason: Why, in words.
+        step: Id of the step.
+        branch: Branch of the ledger.
+        tool: Tool name.
+        call_id: The model's id of the call.
+        arguments: The arguments as they ran, JSON text.
+        result: The result, cut to 2,000 characters; longer ones are in the archive.
+        status: How it ended.
+        attempts: How often it was started.
+        tokens: Input and output tokens.
+        digest: Digest of the transcript after a step.
+        body: More facts.
+    """
+
+    time: float
+    kind: str
+    actor: str = "task"
+    reason: str = ""
+    step: str = ""
+    branch: int = 0
+    tool: str = ""
+    call_id: str = ""
+    arguments: str = ""
+    result: str = ""
+    status: str = ""
+    attempts: int = 0
+    tokens: int = 0
+    digest: str = ""
+    body: dict[str, Json] = Field(default_factory=dict)
+
+
+class Finding(Value):
+    """A place where the record is not intact.
+
+    Attributes:
+        step: Id of the step.
+        branch: Its branch.
+        text: What is wrong.
+    """
+
+    step: str
+    branch: int
+    text: str
+
+
+LONGEST_RESULT = 2000
+
+
+def audit_events(entries: Iterable[Entry], secrets: Sequence[str] = ()) -> list[AuditEvent]:
+    """Tell a ledger as events, oldest first.
+
+    Args:
+        entries: The ledger.
+        secrets: Texts that are replaced wherever they occur.
+    """
+    events: list[AuditEvent] = []
+    for entry in entries:
+        if entry.step is not None:
+            events.extend(_step_events(entry.step))
+        elif entry.event is not None:
+            events.append(_event(entry.event))
+    return [_redacted(event, secrets) for event in events] if secrets else events
+
+
+def verify(entries: Iterable[Entry]) -> list[Finding]:
+    """Compute the digest chain anew; return where it does not fit, oldest first.
+
+    Each step is checked against what the one before it on its branch left, so that a change shows
+    at the first step that it touches.
+    """
+    findings: list[Finding] = []
+    seen: list[Entry] = []
+    for entry in entries:
+        record = entry.step
+        if record is not None:
+            found = _check(record, active_steps(seen))
+            if found:
+                findings.append(Finding(step=record.step.step_id, branch=record.branch, text=found))
+        seen.append(entry)
+    return findings
+
+
+def _check(record: StepRecord, path: Sequence[StepRecord]) -> str:
+    before = path[-1].digest if path else ""
+    if record.n != len(path) + 1:
+        return f"it is number {record.n}, but {len(path)} steps precede it"
+    if record.before.transcript.digest != before:
+        return "it did not begin where the step before it ended"
+    if extend(before, record.adds) != record.digest:
+        return "its messages do not give its digest"
+    return ""
+
+
+def _step_events(record: StepRecord) -> Iterator[AuditEvent]:
+    common = {"time": record.ended, "step": record.step.step_id, "branch": record.branch}
+    said = {message.call_id: message for message in record.adds if message.role == "tool"}
+    for entry in record.journal:
+        yield from _journal_events(entry, common, said)
+    for call, outcome in zip(record.calls, record.outcomes, strict=True):
+        yield _call_event(call.name, call.id, call.arguments, outcome, common, said)
+    yield AuditEvent.model_validate(
+        {
+            **common,
+            "kind": "step",
+            "status": "last" if record.last else "done",
+            "tokens": record.usage.total_tokens,
+            "digest": record.digest,
+            "body": {"n": record.n, "started": record.started, "conflicts": record.conflicts},
+        }
+    )
+
+
+def _journal_events(
+    entry: JournalEntry, common: dict[str, Json], said: dict[str, Message]
+) -> Iterator[AuditEvent]:
+    if entry.answer is not None:
+        yield AuditEvent.model_validate(
+            {
+                **common,
+                "kind": "model_call",
+                "actor": "model",
+                "tokens": entry.answer.usage.total_tokens,
+                "result": _short(entry.answer.message.content),
+                "status": entry.answer.finish,
+                "body": {"model": entry.answer.model, "response_id": entry.answer.response_id},
+            }
+        )
+    for call, outcome in zip(entry.calls, entry.outcomes, strict=True):
+        yield _call_event(call.name, call.id, call.arguments, outcome, common, said)
+
+
+def _call_event(
+    tool: str,
+    call_id: str,
+    arguments: str,
+    outcome: Outcome,
+    common: dict[str, Json],
+    said: dict[str, Message],
+) -> AuditEvent:
+    message = said.get(call_id)
+    content = outcome.content or (message.content if message is not None else "")
+    return AuditEvent.model_validate(
+        {
+            **common,
+            "kind": "tool_call",
+            "actor": "model",
+            "tool": tool,
+            "call_id": call_id,
+            "arguments": outcome.edited or arguments,
+            "result": _short(content),
+            "status": outcome.status,
+            "attempts": outcome.attempts,
+        }
+    )
+
+
+def _event(event: EventRecord) -> AuditEvent:
+    return AuditEvent(
+        time=event.at,
+        kind=event.kind,
+        actor=event.by or "task",
+        reason=event.text,
+        tool=str(event.body.get("tool", "")),
+        arguments=_text(event.body.get("arguments", "")),
+        branch=int(event.body.get("branch", 0)),
+        body=event.body,
+    )
+
+
+def _text(value: Json) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _short(content: Content) -> str:
+    match content:
+        case Blob():
+            return f"[{content.size} bytes in the archive as {content.sha256}]"
+        case str():
+            return content[:LONGEST_RESULT]
+        case _:
+            return Message(role="user", content=content).text[:LONGEST_RESULT]
+
+
+def _redacted(event: AuditEvent, secrets: Sequence[str]) -> AuditEvent:
+    text = event.model_dump_json(exclude_defaults=True)
+    for secret in secrets:
+        if secret:
+            text = text.replace(json.dumps(secret)[1:-1], REDACTED)
+    return AuditEvent.model_validate_json(text)

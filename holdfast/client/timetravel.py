@@ -1,0 +1,219 @@
+"""Undo, rewind, fork: going back in a task, and off from it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from holdfast import merge_patch
+from holdfast.client.base import RunnerBase, TaskLike, id_of, new_id
+from holdfast.client.sessions import Session
+from holdfast.errors import InvalidArgumentError, StepNotFoundError
+from holdfast.ledger import CREATED
+from holdfast.segments import write_segment
+from holdfast.steps import Task, TaskStep, TaskStepOutput, UndoReceipt
+from holdfast.undo import UNDONE, active_steps, departure, path_to
+from holdfast.values import Json
+from holdfast.wire import (
+    Carried,
+    Entry,
+    EventRecord,
+    ForkOf,
+    StepRecord,
+    TaskHead,
+    TaskInput,
+    UndoRequest,
+)
+
+StepLike = TaskStepOutput | TaskStep | str
+Residue = Literal["refuse", "keep"]
+
+
+class TimeTravel(RunnerBase):
+    """The part of AgentRunner that changes the past, or departs from it."""
+
+    async def undo_step(
+        self, task: TaskLike, residue: Residue = "refuse", *, by: str = "", reason: str = ""
+    ) -> UndoReceipt:
+        """Undo the step in progress, else the last completed one.
+
+        Queue, state, transcript and budget are as they were before it. Effects are undone newest
+        first by their tools' `undo=`; the undone branch stays in the ledger.
+
+        Args:
+            task: The task, not finalized.
+            residue: "refuse": refuse when an effect cannot be undone. "keep": undo the rest and
+                record what remains in the world.
+            by: Who asks.
+            reason: Why; the model is told.
+
+        Raises:
+            UndoRefusedError: Effects stand in the way; the text lists them. Nothing was changed.
+            UndoFailedError: An `undo=` failed. What was undone before stays undone; ask again.
+            TaskClosedError: The task is closed; fork it.
+        """
+        return await self._undo(task, UndoRequest(residue=residue, by=by, reason=reason))
+
+    async def rewind(
+        self,
+        task: TaskLike,
+        to: StepLike,
+        residue: Residue = "refuse",
+        *,
+        by: str = "",
+        reason: str = "",
+    ) -> UndoReceipt:
+        """Undo all steps after one.
+
+        Args:
+            task: The task, not finalized.
+            to: The last step to keep: its output, the step, or its id.
+            residue: As for undo_step.
+            by: Who asks.
+            reason: Why; the model is told.
+
+        Raises:
+            StepNotFoundError: No such step is completed on the present branch.
+            UndoRefusedError: As for undo_step.
+            UndoFailedError: As for undo_step.
+        """
+        entries = await self._read.entries(id_of(task))
+        n = _find(active_steps(entries), to).n
+        return await self._undo(task, UndoRequest(to=n, residue=residue, by=by, reason=reason))
+
+    async def fork(
+        self,
+        task: TaskLike,
+        at: StepLike,
+        input: str | None = None,
+        *,
+        agent: str | None = None,
+        feedback: str | None = None,
+        task_id: str | None = None,
+        session: str | Session | None = None,
+        by: str = "",
+    ) -> Task:
+        """Start a new task from a step of this one, open or closed, on any branch.
+
+        The new task has the steps up to and including that one in its ledger. Nothing of them is
+        run again, and the old task is not touched.
+
+        Args:
+            task: The task to depart from.
+            at: The last step that both share: its output (which knows its branch), the step or its
+                id on the present branch.
+            input: New user input; without it the fork goes on with the steps queued there.
+            agent: Another agent, for the rest.
+            feedback: Said to the model before its next call.
+            task_id: Id of the new task.
+            session: Session of the new task; none by default.
+            by: Who asks.
+
+        Raises:
+            TaskNotFoundError: There is no such task.
+            StepNotFoundError: There is no such step.
+            TaskExistsError: There is a task of the new id.
+        """
+        old = await self._read.task(id_of(task))
+        entries = await self._read.entries(old.task_id)
+        path = path_to(entries, _find_anywhere(entries, at))
+        known = await self._read.head(old.task_id)
+        head = TaskHead(
+            agent=agent or old.agent,
+            session=self._session_ref(session),
+            reads=known.session or known.reads if session is None else None,
+            history=known.history,
+            dialect=known.dialect,
+        )
+        text, stored = (None, None) if input is None else await self._input(input)
+        given = TaskInput(
+            head=head,
+            input=old.input,
+            heartbeat=self._heartbeat,
+            roll_events=self._roll_events,
+            carried=await self._departure(old.task_id, entries, path, text, feedback, by),
+        )
+        if stored is not None:
+            msg = "The input of a fork may have at most 16 KB; give more with run_step(input=...)."
+            raise InvalidArgumentError(msg)
+        self._require_agent(head.agent)
+        new = task_id or new_id(head.agent)
+        await self._tasks.start(new, given, self._queue)
+        return Task(
+            task_id=new,
+            input=old.input,
+            agent=head.agent,
+            extra_state=given.carried.extra_state if given.carried else {},
+            steps=len(path),
+        )
+
+    async def _departure(
+        self,
+        task_id: str,
+        entries: list[Entry],
+        path: list[StepRecord],
+        text: str | None,
+        feedback: str | None,
+        by: str,
+    ) -> Carried:
+        """Make the state in which a fork begins; its ledger is the path, in the archive."""
+        origin = next((e for e in entries if e.event is not None and e.event.kind == CREATED), None)
+        kept = [*((origin,) if origin else ()), *(Entry(step=record) for record in path)]
+        mark = EventRecord(
+            kind="forked", at=path[-1].ended, by=by, body={"from": task_id, "at": path[-1].n}
+        )
+        segment = await write_segment(self.archive, [*kept, Entry(event=mark)])
+        body = origin.event.body if origin and origin.event else {}
+        state: dict[str, Json] = dict(body.get("extra_state", {}))
+        for record in path:
+            state = merge_patch.apply(state, record.patch)
+        return departure(
+            path[-1],
+            state,
+            segment,
+            fork=ForkOf(task=task_id, n=path[-1].n),
+            text=text,
+            feedback=feedback,
+        )
+
+    async def _undo(self, task: TaskLike, asked: UndoRequest) -> UndoReceipt:
+        reply = await self._tasks.undo(id_of(task), asked)
+        if reply.status == "waiting":
+            return UndoReceipt(status="waiting")
+        entries = await self._read.entries(id_of(task))
+        event = next(
+            e.event for e in reversed(entries) if e.event is not None and e.event.kind == UNDONE
+        )
+        body = event.body
+        return UndoReceipt(
+            steps=tuple(body.get("steps", ())),
+            undone=tuple(body.get("undone", ())),
+            remains=tuple(body.get("remains", ())),
+            check=tuple(body.get("check", ())),
+        )
+
+
+def _find(steps: list[StepRecord], wanted: StepLike) -> StepRecord:
+    step_id = _id(wanted)
+    for record in reversed(steps):
+        if record.step.step_id == step_id:
+            return record
+    msg = f"Could not find step_id: {step_id}"
+    raise StepNotFoundError(msg)
+
+
+def _find_anywhere(entries: list[Entry], wanted: StepLike) -> StepRecord:
+    """Find a step by its output, which knows its branch, or on the present branch by its id."""
+    if not isinstance(wanted, TaskStepOutput):
+        return _find(active_steps(entries), wanted)
+    records = [entry.step for entry in entries if entry.step is not None]
+    return _find([record for record in records if record.branch == wanted.branch], wanted)
+
+
+def _id(wanted: StepLike) -> str:
+    match wanted:
+        case TaskStepOutput():
+            return wanted.task_step.step_id
+        case TaskStep():
+            return wanted.step_id
+        case str():
+            return wanted
