@@ -54,7 +54,8 @@ class TaskMemory:
 
     def holds(self, at: ChainRef) -> bool:
         """Whether the transcript named by `at` is here, unchanged."""
-        return self.digest_at(at.length) == at.digest
+        known = self.digest_at(at.length)
+        return known is not None and known[: len(at.digest)] == at.digest
 
     def guess(self, at: ChainRef) -> list[Message] | None:
         """Return the messages that would complete the transcript, if they give its digest."""
@@ -69,7 +70,7 @@ class TaskMemory:
                 return None
             messages.append(message)
         start = self.digest_at(have) or ""
-        return messages if extend(start, messages) == at.digest else None
+        return messages if extend(start, messages)[: len(at.digest)] == at.digest else None
 
     def append(self, recorded: Sequence[Message], resolved: Sequence[Message]) -> None:
         """Add messages that are known to come next."""

@@ -251,3 +251,8 @@ class Source:
 def task_id() -> str:
     """Return the id of the task that the current activity works for."""
     return activity.info().workflow_id or ""
+
+
+def worker_identity() -> str:
+    """Return the identity by which histories and audits name this worker."""
+    return activity.client().identity

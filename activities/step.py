@@ -10,7 +10,7 @@ from holdfast.activities.failures import typed_failures
 from holdfast.activities.heartbeat import heartbeats
 from holdfast.activities.history import count_commits, history_before
 from holdfast.activities.registry import Registry
-from holdfast.activities.source import Source, task_id
+from holdfast.activities.source import Source, task_id, worker_identity
 from holdfast.ledger import resolve_adds, resolve_calls
 from holdfast.messages import Message
 from holdfast.models.base import Model, ModelAnswer, ModelRequest
@@ -99,6 +99,10 @@ class StepActivities:
         )
         advanced = await advance(agent.worker, ctx, whole)
         advanced = await self._compact(advanced)
+        stamp: dict[str, object] = {"attempts": activity.info().attempt}
+        if advanced.answer is not None:
+            stamp["worker"] = worker_identity()
+        advanced = advanced.model_copy(update=stamp)
         self._expect(given, opened, recorded, advanced)
         return advanced
 
@@ -163,7 +167,13 @@ class StepActivities:
         journal = recorded
         if advanced.answer is not None:
             last = given.limit == "finish"
-            entry = JournalEntry(request=advanced.request, answer=advanced.answer, last=last)
+            entry = JournalEntry(
+                request=advanced.request,
+                answer=advanced.answer,
+                last=last,
+                attempts=advanced.attempts,
+                worker=advanced.worker,
+            )
             journal = (*recorded, entry)
         memory.journal, memory.journal_step = journal, given.n
         if advanced.result is None:

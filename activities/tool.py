@@ -14,7 +14,7 @@ from holdfast import merge_patch
 from holdfast.activities.failures import LONGEST_TEXT, log, typed_failures
 from holdfast.activities.heartbeat import heartbeats
 from holdfast.activities.registry import Registry
-from holdfast.activities.source import Source, task_id
+from holdfast.activities.source import Source, task_id, worker_identity
 from holdfast.errors import ArchiveError, InvalidArgumentError, ToolTimeoutError
 from holdfast.messages import ToolCall, clean
 from holdfast.redact import redact
@@ -75,7 +75,8 @@ class ToolActivities:
         if outcome.status == "done":
             outcome = _with_patch(outcome, tool, state, ctx.state)
         self._source.memory().results[given.n, given.i] = outcome.message(call)
-        return outcome.model_copy(update={"attempts": activity.info().attempt})
+        stamp = {"attempts": activity.info().attempt, "worker": worker_identity()}
+        return outcome.model_copy(update=stamp)
 
     async def _outcome(
         self, tool: Tool, ctx: ToolContext[dict[str, Json]], dialect: Dialect

@@ -33,6 +33,7 @@ class AuditEvent(Value):
         result: The result, cut to 2,000 characters; longer ones are in the archive.
         status: How it ended.
         attempts: How often it was started.
+        worker: Identity of the worker that did it.
         tokens: Input and output tokens.
         digest: Digest of the transcript after a step.
         body: More facts.
@@ -50,6 +51,7 @@ class AuditEvent(Value):
     result: str = ""
     status: str = ""
     attempts: int = 0
+    worker: str = ""
     tokens: int = 0
     digest: str = ""
     body: dict[str, Json] = Field(default_factory=dict)
@@ -148,6 +150,8 @@ def _journal_events(
                 "tokens": entry.answer.usage.total_tokens,
                 "result": _short(entry.answer.message.content),
                 "status": entry.answer.finish,
+                "attempts": entry.attempts,
+                "worker": entry.worker,
                 "body": {"model": entry.answer.model, "response_id": entry.answer.response_id},
             }
         )
@@ -176,6 +180,7 @@ def _call_event(
             "result": _short(content),
             "status": outcome.status,
             "attempts": outcome.attempts,
+            "worker": outcome.worker,
         }
     )
 

@@ -43,6 +43,10 @@ from holdfast.wire import (
 INLINE_BYTES = 512
 """Up to this size a step's input travels with the activity; beyond, the activity asks for it."""
 
+AT_DIGITS = 16
+"""Digits of the transcript's digest that an activity gets: 64 bits tell one transcript from another;
+the ledger keeps them all."""
+
 CREATED = "created"
 SAID_IN_ADDS = Message(role="tool")
 """Stands in a step record for a message that its `adds` hold."""
@@ -223,7 +227,7 @@ class Ledger:
         journal = ChainRef(length=len(current.journal), digest=current.chain)
         return AdvanceInput(
             n=current.n,
-            at=self.s.transcript,
+            at=self.s.transcript._replace(digest=self.s.transcript.digest[:AT_DIGITS]),
             journal=journal,
             open=current.open if small and not usual else None,
             digest="" if small else digest(data),
@@ -240,7 +244,13 @@ class Ledger:
             usage = got.answer.usage.model_copy(update={"requests": 1})
             self.change(turns=self.s.turns + 1, usage=self.s.usage + usage)
             last = current.limit == "finish"
-            entry = JournalEntry(request=got.request, answer=got.answer, last=last)
+            entry = JournalEntry(
+                request=got.request,
+                answer=got.answer,
+                last=last,
+                attempts=got.attempts,
+                worker=got.worker,
+            )
             current = _journal(current, entry)
         if got.result is not None:
             calls = resolve_calls(got.result, current)

@@ -236,7 +236,7 @@ class AdvanceInput(Value):
 
     Attributes:
         n: Ordinal of the step, from 1.
-        at: The transcript before the step.
+        at: The transcript before the step; the digest is cut to 16 digits.
         journal: The step's answered calls.
         open: What the AgentWorker reads, when small; None with no digest is the usual step: the
             one numbered like its ordinal, without input or state.
@@ -265,6 +265,7 @@ class Outcome(Value):
         status: "unknown" when the worker was lost inside the call.
         attempts: How often the call was started.
         edited: The arguments with which it ran, when a person changed them.
+        worker: Identity of the worker that ran it.
     """
 
     content: Content = ""
@@ -273,6 +274,7 @@ class Outcome(Value):
     status: Literal["done", "failed", "unknown"] = "done"
     attempts: int = 1
     edited: str = ""
+    worker: str = ""
 
     def message(self, call: ToolCall) -> Message:
         """Return the message that tells the model."""
@@ -300,6 +302,8 @@ class JournalEntry(Value):
         calls: The calls, for tool calls.
         outcomes: Their results in the same order.
         last: Whether the budget made the model call the last one, without tools.
+        attempts: How often the model call was started.
+        worker: Identity of the worker that got the answer.
     """
 
     request: str
@@ -307,6 +311,8 @@ class JournalEntry(Value):
     calls: tuple[ToolCall, ...] = ()
     outcomes: tuple[Outcome, ...] = ()
     last: bool = False
+    attempts: int = 1
+    worker: str = ""
 
 
 class StepResult(Value):
@@ -347,6 +353,8 @@ class Advanced(Value):
         patch: Change of extra_state made before those calls.
         limit: The step wants a model call that the limit forbids.
         failure: Why the step stopped after its model call, whose answer is paid and kept.
+        attempts: How often the activity was started.
+        worker: Identity of the worker.
     """
 
     request: str = ""
@@ -357,6 +365,8 @@ class Advanced(Value):
     patch: dict[str, Json] = Field(default_factory=dict)
     limit: bool = False
     failure: Failure | None = None
+    attempts: int = 1
+    worker: str = ""
 
 
 class ToolInput(Value):
