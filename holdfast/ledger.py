@@ -44,8 +44,8 @@ INLINE_BYTES = 512
 """Up to this size a step's input travels with the activity; beyond, the activity asks for it."""
 
 AT_DIGITS = 16
-"""Digits of the transcript's digest that an activity gets: 64 bits tell one transcript from another;
-the ledger keeps them all."""
+"""Digits of the transcript digest that an activity gets; 64 bits tell transcripts apart and
+the ledger keeps all of them."""
 
 CREATED = "created"
 SAID_IN_ADDS = Message(role="tool")
@@ -112,16 +112,6 @@ class Ledger:
             return self.s.current.failure
         return self.s.failure
 
-    @property
-    def parked(self) -> bool:
-        """Whether nothing happens before somebody acts."""
-        return self.status in ("waiting", "needs_attention")
-
-    @property
-    def last(self) -> StepRecord | None:
-        """The last completed step, unless it is in the archive."""
-        return next((e.step for e in reversed(self.entries) if e.step is not None), None)
-
     def task(self) -> Task:
         """Describe the task."""
         head = self.given.head
@@ -169,7 +159,7 @@ class Ledger:
             step=step,
             state=self.s.extra_state,
             tool_choice=asked.tool_choice,
-            stored=asked.stored or (self.given.stored if step.step_id == "s1" else None),
+            stored=asked.stored or (self.given.stored if self._is_original(step) else None),
             notes=self.s.notes,
         )
         before = self.before()
@@ -182,6 +172,10 @@ class Ledger:
                 open=opened, n=self.s.steps + 1, started=now, owner=owner, before=before
             ),
         )
+
+    def _is_original(self, step: TaskStep) -> bool:
+        """Whether a step has the task's own input, which the archive keeps when it is large."""
+        return step.step_id == "s1" and step.input == "" and self.s.steps == 0
 
     def before(self) -> Before:
         """Keep what a step finds and an undo brings back."""
@@ -204,6 +198,8 @@ class Ledger:
         if asked.input is not None or asked.stored is not None:
             step = opened.step.model_copy(update={"input": asked.input})
             opened = opened.model_copy(update={"step": step, "stored": asked.stored})
+        if asked.tool_choice:
+            opened = opened.model_copy(update={"tool_choice": asked.tool_choice})
         if asked.restart:
             dropped = [f"{current.calls[i].name}: {o.status}" for i, o in current.outcomes.items()]
             body: dict[str, Json] = {"answers": len(current.journal), "calls": dropped}
@@ -281,6 +277,7 @@ class Ledger:
             call=edited,
             branch=self.s.branch,
             batch=sum(bool(entry.calls) for entry in current.journal),
+            step="" if current.open.step.step_id == f"s{current.n}" else current.open.step.step_id,
             state={} if big else current.state,
             big=big,
         )

@@ -381,6 +381,7 @@ class ToolInput(Value):
         call: The call, when a person changed it.
         branch: Branch of the ledger; part of the idempotency key, like the next.
         batch: Number of batches of calls that the step has made before this one.
+        step: Id of the step, when it is not "s" and its ordinal.
     """
 
     n: int
@@ -391,6 +392,7 @@ class ToolInput(Value):
     call: ToolCall | None = None
     branch: int = 0
     batch: int = 0
+    step: str = ""
 
 
 def call_digest(call: ToolCall) -> str:
@@ -714,6 +716,11 @@ class RunRequest(Value):
     def attaches(self) -> bool:
         """Whether this asks only for the output of the step in progress."""
         return self == RunRequest()
+
+    @property
+    def changes(self) -> bool:
+        """Whether this wants the step to be another one than it was."""
+        return self.input is not None or self.stored is not None or bool(self.tool_choice)
 
 
 class RunReply(Value):

@@ -45,6 +45,12 @@ from holdfast.workflows.visible import publish
 
 UPDATES_PER_RUN = 1500
 CANCEL_GRACE_SECONDS = 10
+FEWEST_EVENTS = 50
+"""A run that rolled sooner would do nothing but roll."""
+
+CANCELLED = Command(
+    id="temporal", verb="abandon", by="temporal", body={"reason": "cancelled through Temporal"}
+)
 
 
 @workflow.defn(name="AgentTask", sandboxed=False)
@@ -62,6 +68,7 @@ class AgentTask:
         self.verdict: Failure | None = None
         self.undo_failure: Failure | None = None
         self.draining = False
+        self.unrollable = False
         self.updates = 0
         self.running: set[int] = set()
         self.why = ""
@@ -82,7 +89,7 @@ class AgentTask:
                 if not self.closed:
                     publish(self.ledger, self.ledger.status)
             except asyncio.CancelledError:
-                self._abandon(Command(id="temporal", verb="abandon", by="temporal", body={}))
+                self._abandon(CANCELLED)
         await workflow.wait_condition(workflow.all_handlers_finished)
         if self.verdict is not None:
             raise ApplicationError(self.verdict.message, type=self.verdict.type, non_retryable=True)
@@ -105,9 +112,11 @@ class AgentTask:
         return self.closing is not None or self._rolls() or self._runnable()
 
     def _rolls(self) -> bool:
+        if self.unrollable:
+            return False
         info = workflow.info()
         return (
-            info.get_current_history_length() >= self.given.roll_events
+            info.get_current_history_length() >= max(self.given.roll_events, FEWEST_EVENTS)
             or info.is_continue_as_new_suggested()
             or self.updates >= UPDATES_PER_RUN
         )
@@ -117,7 +126,7 @@ class AgentTask:
         if s.undo is not None:
             return not approvals.pending(self.ledger)
         if self.ledger.failure is not None:
-            return bool(self.requests)
+            return bool(self.requests) and not s.paused
         if s.described is None:
             return True
         if self.ledger.status == "waiting":
@@ -132,7 +141,10 @@ class AgentTask:
         """Do one unit of work; an abandon or undo cancels it, a failure parks the task."""
         undoing = self.ledger.s.undo is not None
         work = asyncio.create_task(self._undo_unit() if undoing else self._unit())
-        await workflow.wait_condition(lambda: work.done() or self._interrupted(undoing))
+        try:
+            await workflow.wait_condition(lambda: work.done() or self._interrupted(undoing))
+        except asyncio.CancelledError:
+            self._abandon(CANCELLED)
         if not work.done():
             work.cancel()
             await workflow.wait([work], timeout=CANCEL_GRACE_SECONDS)
@@ -160,19 +172,31 @@ class AgentTask:
         try:
             if self.ledger.s.described is None:
                 self.ledger.described(await calls.describe(self.ledger))
-            if self.given.finalize and self.ledger.s.answered:  # closing had failed; try again
-                self.closing = "finished"
+            if self.verdict is not None:  # closing had failed; try again
+                self._end("failed")
+            if self.given.finalize and self.ledger.s.answered:
+                self._end("finished")
             if self.closing is not None or not self._runnable():
                 return
             self._take_step()
-            while self.ledger.s.current is not None and not self._rolls():
+            while self.ledger.s.current is not None and not self._stops():
                 await self._advance()
-                if self.ledger.parked or self.verdict is not None:
-                    return
         except Exception as error:  # noqa: BLE001  a bug must park the task, not retry for ever
-            if is_cancelled_exception(error) and self._interrupted(undoing=False):
-                return
-            self._park(calls.failure_of(error))
+            if not self._interrupted(undoing=False):
+                self._judge(calls.failure_of(error))
+
+    def _stops(self) -> bool:
+        """Whether the open step may not be taken further now."""
+        if self._interrupted(undoing=False) or self._rolls():
+            return True
+        return self.ledger.failure is not None or (
+            self.ledger.status == "waiting" and not ready_calls(self.ledger)
+        )
+
+    def _end(self, status: TaskStatus) -> None:
+        """Begin to close the task; what came first stays."""
+        if self.closing is None:
+            self.closing = status
 
     def _take_step(self) -> None:
         """Open the next step, or take up the one that is open."""
@@ -205,7 +229,7 @@ class AgentTask:
             got = await calls.advance(ledger, now=now())
             ledger.advanced(got)
             if got.failure is not None:
-                self._park(got.failure)
+                self._judge(got.failure)
             elif got.limit:
                 self._limit()
             elif got == Advanced():
@@ -217,7 +241,7 @@ class AgentTask:
             return
         if failure.type in calls.VERDICTS:
             self.verdict = failure
-            self.closing = "failed"
+            self._end("failed")
         else:
             self._park(failure)
 
@@ -252,7 +276,7 @@ class AgentTask:
         if ledger.s.answered:
             ledger.change(automatic=False)
             if self.given.finalize:
-                self.closing = "finished"
+                self._end("finished")
         elif ledger.s.automatic and not ledger.s.queue:
             self._park(calls.stalled(record.step.step_id))
 
@@ -270,13 +294,26 @@ class AgentTask:
         self.requests.answer_all(RunReply(status="moved"))
         while self.ledger.entries or not workflow.all_handlers_finished():
             if self.ledger.entries:  # a signal may add one while the others are archived
-                self.ledger.archived(await calls.archive(self.ledger))
+                try:
+                    self.ledger.archived(await calls.archive(self.ledger))
+                except ActivityError as error:
+                    self._roll_failed(error)
+                    return
             await workflow.wait_condition(workflow.all_handlers_finished)
         if self.closing is not None:
             return
         workflow.continue_as_new(
             self.given.model_copy(update={"carried": self.ledger.s, "extra_state": {}})
         )
+
+    def _roll_failed(self, error: ActivityError) -> None:
+        """Park the task; the next request tries to roll again."""
+        self.draining = False
+        if is_cancelled_exception(error):
+            self._abandon(CANCELLED)
+            return
+        self.unrollable = True
+        self._park(calls.failure_of(error))
 
     async def _close(self) -> None:
         """Finalize or abandon: the archive first, then the session, then the end."""
@@ -287,16 +324,22 @@ class AgentTask:
         sent = CloseInput(
             status=status, at=self.ledger.s.transcript, commit=commit, failure=self._ending()
         )
-        try:
-            await calls.close(self.ledger, sent)
-        except ActivityError as error:
+        work = asyncio.create_task(calls.close(self.ledger, sent))
+        while not work.done():
+            try:
+                await workflow.wait_condition(work.done)
+            except asyncio.CancelledError:  # it is ending already
+                continue
+        error = work.exception()
+        if error is not None:
             self.closing = None
             self._park(calls.failure_of(error))
             return
         self.closed = True
         if sent.failure is not None:
             self.requests.fail_all(sent.failure)
-        self.requests.answer_all(RunReply(n=self.ledger.s.steps))
+        self.requests.answer_all(RunReply(n=self.ledger.s.steps), only_all=True)
+        self.requests.fail_all(calls.CLOSED)
         publish(self.ledger, status)
 
     def _ending(self) -> Failure | None:
@@ -315,13 +358,14 @@ class AgentTask:
         s = self.ledger.s
         if pending.id in s.seen:
             return s.seen[pending.id]
-        if not asked.all and s.undelivered:
+        if asked.attaches and s.undelivered:
             reply = RunReply(n=s.undelivered)
             self.ledger.change(undelivered=0)
             self.ledger.remember(pending.id, reply)
             return reply
         if asked.all and not s.answered:
             self.ledger.change(automatic=True, undelivered=0)
+        self.unrollable = False
         self.requests.add(pending)
         if not self._runnable():
             self.requests.settle(self.ledger)
@@ -330,13 +374,17 @@ class AgentTask:
 
     @run_update.validator
     def _check_run(self, asked: RunRequest) -> None:
-        self._refuse_when_leaving()
         info = workflow.current_update_info()
         s = self.ledger.s
         if info is not None and info.id in s.seen:
             return
-        if asked.restart and (s.current is None or s.current.failure is None):
+        self._refuse_when_leaving()
+        failed = s.current if s.current is not None and s.current.failure is not None else None
+        if asked.restart and (failed is None or approvals.pending(self.ledger)):
             raise refusal(calls.NOT_FAILED)
+        begun = failed is not None and (failed.journal or failed.result is not None)
+        if begun and not asked.restart and asked.changes:
+            raise refusal(calls.BEGUN)
         if asked.step:
             self._check_step(asked.step)
         if s.current is None and not s.queue and not s.undelivered:
@@ -360,7 +408,7 @@ class AgentTask:
         """Commit to the session, once, and close the task."""
         if self.closing is None:
             self.ledger.change(failure=None)
-            self.closing = "finished"
+        self._end("finished")
         await workflow.wait_condition(lambda: self.closed or self.closing is None)
         failure = self.ledger.failure
         if not self.closed and failure is not None:
@@ -445,6 +493,8 @@ class AgentTask:
         )
         if self.closing is None and not self._runnable():
             self.requests.settle(self.ledger)
+        if self.closing is None and not self.draining:
+            publish(self.ledger, self.ledger.status)
 
     def _obey(self, command: Command) -> str:
         """Do what a command says; return why not, or empty."""
@@ -456,7 +506,9 @@ class AgentTask:
         return obey(self.ledger, command, now=now())
 
     def _abandon(self, command: Command) -> None:
-        self.closing = "abandoned"
+        if self.closing is not None:
+            return
+        self._end("abandoned")
         who = command.by or "somebody"
         self.why = f"{who}: {command.reason}" if command.reason else who
 

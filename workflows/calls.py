@@ -38,7 +38,13 @@ NOT_LAST = Failure(
     message="finalize_response can only be called on the last step output",
 )
 NOT_FAILED = Failure(
-    type="InvalidArgumentError", message='restart="step" is for a step that has failed.'
+    type="InvalidArgumentError",
+    message='restart="step" is for a step that has failed and waits for nobody.',
+)
+BEGUN = Failure(
+    type="InvalidArgumentError",
+    message="The failed step has begun: the model has seen its input. Run it again as it is, or"
+    ' with restart="step" to give it another input.',
 )
 NO_PROGRESS = Failure(
     type="StalledTaskError", message="The step neither called anything nor ended. Run it again."

@@ -67,9 +67,9 @@ class Requests:
         if ledger.status == "waiting":
             ledger.disown()
             self.answer_all(RunReply(n=n, status="waiting"))
-        elif ledger.s.paused and ledger.s.current is None:
+        elif ledger.s.paused and (ledger.s.current is None or ledger.failure is not None):
             self.answer_all(RunReply(n=n, status="paused"))
-        elif ledger.s.answered:
+        elif ledger.s.answered and ledger.failure is None:
             self.answer_all(RunReply(n=n), only_all=True)
             if not ledger.s.queue:
                 self.fail_all(calls.NO_STEPS)

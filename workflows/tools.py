@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from datetime import timedelta
 from typing import TypeVar
 
@@ -28,6 +29,11 @@ from holdfast.workflows.calls import LONGEST_TOOL, LOST, PATIENT, QUICK, failure
 from holdfast.workflows.outcomes import lost_text, unknown_tool
 
 T = TypeVar("T")
+
+NOT_STARTED = "NotStarted"
+"""Type of the failure by which a tool activity says that the tool was not begun."""
+
+MOST_STARTS = 8
 
 
 async def run_tools(ledger: Ledger, running: set[int]) -> Failure | None:
@@ -132,6 +138,20 @@ async def _ask_about(ledger: Ledger, i: int, call: ToolCall, policy: ToolPolicy)
 
 
 async def _tool(ledger: Ledger, i: int, edited: ToolCall | None, policy: ToolPolicy) -> Outcome:
+    """Run one call; one that is known not to have started is scheduled again."""
+    for attempt in itertools.count():
+        try:
+            return await _tool_once(ledger, i, edited, policy)
+        except ActivityError as error:
+            if attempt >= MOST_STARTS or failure_of(error).type != NOT_STARTED:
+                raise
+        await workflow.sleep(min(2.0**attempt, 60.0))
+    raise RuntimeError  # unreachable: the loop returns or raises
+
+
+async def _tool_once(
+    ledger: Ledger, i: int, edited: ToolCall | None, policy: ToolPolicy
+) -> Outcome:
     outcome: Outcome = await workflow.execute_activity(
         "tool",
         ledger.tool_input(i, edited),
