@@ -374,6 +374,7 @@ class AgentTask:
         failure = self.ledger.failure
         if not self.closed and failure is not None:
             raise refusal(failure, parked=True)
+        return True
 
     @finalize_update.validator
     def _check_finalize(self) -> None:

@@ -227,7 +227,10 @@ GARBAGE: dict[str, tuple[str, list[Any]]] = {
         "command",
         [raw(b'{"id":"a","verb":"pause","body":{"reason":"' + b"x" * 1_000_000 + b'"}}')],
     ),
-    "a megabyte of sender": ("command", [raw(b'{"id":"a","verb":"pause","by":"' + b"x" * 10**6 + b'"}')]),
+    "a megabyte of sender": (
+        "command",
+        [raw(b'{"id":"a","verb":"pause","by":"' + b"x" * 10**6 + b'"}')],
+    ),
     "a megabyte of id": ("command", [raw(b'{"verb":"pause","id":"' + b"x" * 1_000_000 + b'"}')]),
 }
 

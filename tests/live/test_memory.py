@@ -46,7 +46,10 @@ async def test_an_abandoned_task_leaves_no_trace_in_a_later_prompt(
     await runner.chat("hi", session="s")
     assert not model.requests[1].holds("abandoned")
     assert not model.requests[1].holds("secretly")
-    assert said(await runner.session("s").chat_history()) == [("user", "hi"), ("assistant", "hello")]
+    assert said(await runner.session("s").chat_history()) == [
+        ("user", "hi"),
+        ("assistant", "hello"),
+    ]
 
 
 async def test_a_finalized_task_adds_its_turn_in_order(
