@@ -12,7 +12,7 @@ from holdfast.activities.history import count_commits, history_before
 from holdfast.activities.registry import Registry
 from holdfast.activities.source import Source, task_id, worker_identity
 from holdfast.ledger import resolve_adds, resolve_calls
-from holdfast.messages import Message
+from holdfast.messages import Message, clean
 from holdfast.models.base import Model, ModelAnswer, ModelRequest
 from holdfast.steps import TaskStep
 from holdfast.values import canonical
@@ -149,8 +149,10 @@ class StepActivities:
         changes: dict[str, object] = {"adds": tuple(adds)}
         if result.output is not None:
             plain = isinstance(result.output, str)
-            text = result.output if plain else canonical(result.output).decode()
-            stored = await self._source.store(str(text), is_json=not plain)
+            text = str(result.output)
+            if not plain:
+                text = canonical(result.output).decode("utf-8", "surrogatepass")
+            stored = await self._source.store(clean(text), is_json=not plain)
             if stored is not None:
                 changes |= {"output": None, "stored": stored}
         return result.model_copy(update=changes)

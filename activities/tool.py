@@ -181,7 +181,7 @@ async def failure_text(
         try:
             text = formatter(ctx, error)
             return str(await text if inspect.isawaitable(text) else text)
-        except Exception:
+        except Exception:  # noqa: BLE001  see above
             log.exception("The failure_error_function of tool %r failed", tool.name)
     if dialect.tool_error == "fixed":
         return FIXED_ERROR

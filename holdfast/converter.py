@@ -46,7 +46,7 @@ def _cleaned(data: Json) -> Json:
         case str(text):
             return clean(text)
         case list():
-            return [_cleaned(each) for each in cast("list[Json]", data)]
+            return [_cleaned(each) for each in data]  # pyright: ignore[reportUnknownVariableType]
         case dict():
             items = cast("dict[str, Json]", data).items()
             return {clean(key): _cleaned(value) for key, value in items}

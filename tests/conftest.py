@@ -52,7 +52,7 @@ async def make_agent(model: FakeOpenAI) -> AsyncGenerator[MakeAgent]:
     def make(*tools: Any, name: str = "agent", **options: Any) -> Agent:
         made = ResponsesModel("gpt-5-mini", base_url=model.base_url, api_key="sk-of-the-tests-1")
         models.append(made)
-        return Agent(**{"name": name, "model": made, "tools": tools, **options})
+        return Agent(name=name, model=made, tools=tools, **options)
 
     yield make
     for made in models:

@@ -220,7 +220,11 @@ class RunnerBase:
         if not isinstance(cast("object", text), str) or not text.strip():
             msg = f"The input must be a text that says something; it was {text!r}."
             raise InvalidArgumentError(msg)
-        data = text.encode()
+        try:
+            data = text.encode()
+        except UnicodeEncodeError as cause:
+            msg = f"The input holds lone surrogates, which are no text: {cause}"
+            raise InvalidArgumentError(msg) from cause
         if len(data) <= INLINE_BYTES:
             return text, None
         return None, Blob(sha256=await self.archive.aput(data), size=len(data))

@@ -131,7 +131,7 @@ def _bare(step: TaskStep) -> TaskStep:
 def _jsonable(worker: AgentWorker, output: Any) -> Json:
     try:
         return to_jsonable_python(output)
-    except PydanticSerializationError as cause:
+    except (PydanticSerializationError, ValueError, RecursionError) as cause:
         msg = (
             f"{type(worker).__name__}.run_step gave an output of type {type(output).__name__} that"
             f" cannot be stored as JSON: {cause}. Return text, numbers, lists, dicts or pydantic"

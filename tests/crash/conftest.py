@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.engine.server import ensure_server, stop_server
 from holdfast.testing import FakeOpenAI
-from tests.crash.lab import Lab, make_lab, plan
+from tests.crash.lab import Lab, Labs, make_lab, plan
 from tests.crash.programs import Job
 
 
@@ -43,6 +43,12 @@ async def lab(shared_job: Job, tmp_path: Path, api: FakeOpenAI) -> AsyncGenerato
     """Make a lab on the shared server."""
     async with make_lab(shared_job, tmp_path / "lab", api) as lab:
         yield lab
+
+
+@pytest.fixture
+def labs(shared_job: Job, tmp_path: Path, api: FakeOpenAI) -> Labs:
+    """Make labs on the shared server, as many as a test wants at once."""
+    return Labs(shared_job, tmp_path, api)
 
 
 @pytest.fixture

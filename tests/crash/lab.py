@@ -164,10 +164,12 @@ class Lab:
 
     async def until_status(self, task: Task | str, status: str) -> None:
         """Wait until a task has a status."""
+        found = ""
         try:
             async with asyncio.timeout(SOON):
-                while (found := await self.runner.get_task(task)).status != status:
+                while found != status:
                     await asyncio.sleep(5 * POLL_SECONDS)
+                    found = (await self.runner.get_task(task)).status
         except TimeoutError:
             msg = f"waited {SOON:g} s for status {status}; it is {found!r}\n{self.story()}"
             raise AssertionError(msg) from None
@@ -190,14 +192,19 @@ class Lab:
         return f" {self.job.app} " in f"{question(request)} "
 
     @property
+    def requests(self) -> list[FakeRequest]:
+        """The model requests of this lab, in order."""
+        return [request for request in self.api.requests if self.is_mine(request)]
+
+    @property
     def asked(self) -> list[int]:
         """The model requests in order, each as the number of tool results that it carried."""
-        return [len(answers(r)) for r in self.api.requests if self.is_mine(r)]
+        return [len(answers(request)) for request in self.requests]
 
     @property
     def questions(self) -> list[str]:
         """The model requests in order, each as its last user message."""
-        return [question(r) for r in self.api.requests if self.is_mine(r)]
+        return [question(request) for request in self.requests]
 
     @property
     def starts(self) -> Counter[str]:
@@ -263,6 +270,26 @@ class Lab:
         )
 
 
+class Labs:
+    """Makes labs for a test that crashes several things at once, to save its waiting time."""
+
+    def __init__(self, job: Job, home: Path, api: FakeOpenAI) -> None:
+        self._job = job
+        self._home = home
+        self._api = api
+
+    @asynccontextmanager
+    async def named(self, name: str) -> AsyncGenerator[Lab]:
+        """Make a lab; what goes wrong in it is told under its name."""
+        home = self._home / f"lab-{next(numbers)}"
+        try:
+            async with make_lab(self._job, home, self._api) as lab:
+                yield lab
+        except Exception as error:
+            error.add_note(f"in the lab: {name}")
+            raise
+
+
 @asynccontextmanager
 async def make_lab(job: Job, home: Path, api: FakeOpenAI) -> AsyncGenerator[Lab]:
     """Make a lab with an app of its own; its processes end with it."""
@@ -275,4 +302,4 @@ async def make_lab(job: Job, home: Path, api: FakeOpenAI) -> AsyncGenerator[Lab]
         await lab.end()
 
 
-__all__ = ["AGENT", "Lab", "make_lab", "plan"]
+__all__ = ["AGENT", "Lab", "Labs", "make_lab", "plan"]

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
-
-from tests.crash.lab import Lab
+from tests.crash.lab import Lab, Labs
 
 POINTS = {
     "before the task closes": ("schedule:close", 1),
@@ -15,29 +13,35 @@ POINTS = {
 }
 
 
-@pytest.mark.parametrize("point", POINTS.values(), ids=POINTS.keys())
-async def test_the_session_has_the_turn_once(lab: Lab, point: tuple[str, int]) -> None:
-    worker = lab.start(die=(point,))
-    task = await lab.create("charge:a", session="alice")
-    await lab.runner.run_task(task)
-    finalizing = asyncio.create_task(lab.runner.finalize_response(task))
-    await lab.until_dead(worker)
-    lab.start()
-    response = await finalizing
-    assert str(response) == "final charge(a)"
-    assert lab.asked == [0, 1]
-    assert lab.starts == {"a": 1}
-    roles = ["user", "assistant", "tool", "assistant"]
-    history = await lab.runner.session("alice").chat_history()
-    assert [message.role for message in history] == roles
-    # Finalized again, by anybody, it gives the same and commits nothing.
-    assert await lab.runner.finalize_response(task) == response
-    second = await lab.create("look:b", session="alice")
-    await lab.runner.run_task(second)
-    assert len(lab.api.requests[-1].messages) == 4 + 3
-    await lab.runner.finalize_response(second)
-    history = await lab.runner.session("alice").chat_history()
-    assert [message.role for message in history] == roles * 2
+async def test_the_session_has_the_turn_once(labs: Labs) -> None:
+    async with asyncio.TaskGroup() as group:
+        for name, point in POINTS.items():
+            group.create_task(kill_while_closing(labs, name, point))
+
+
+async def kill_while_closing(labs: Labs, name: str, point: tuple[str, int]) -> None:
+    async with labs.named(name) as lab:
+        worker = lab.start(die=(point,))
+        task = await lab.create("charge:a", session="alice")
+        await lab.runner.run_task(task)
+        finalizing = asyncio.create_task(lab.runner.finalize_response(task))
+        await lab.until_dead(worker)
+        lab.start()
+        response = await finalizing
+        assert str(response) == "final charge(a)"
+        assert lab.asked == [0, 1]
+        assert lab.starts == {"a": 1}
+        roles = ["user", "assistant", "tool", "assistant"]
+        history = await lab.runner.session("alice").chat_history()
+        assert [message.role for message in history] == roles
+        # Finalized again, by anybody, it gives the same and commits nothing.
+        assert await lab.runner.finalize_response(task) == response
+        second = await lab.create("look:b", session="alice")
+        await lab.runner.run_task(second)
+        assert len(lab.requests[-1].messages) == 4 + 3
+        await lab.runner.finalize_response(second)
+        history = await lab.runner.session("alice").chat_history()
+        assert [message.role for message in history] == roles * 2
 
 
 async def test_an_abandoned_task_leaves_nothing_in_the_session(lab: Lab) -> None:

@@ -8,10 +8,9 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -22,7 +21,7 @@ from tests.crash.programs import Job
 
 RUNS = int(os.environ.get("HOLDFAST_CRASH_RUNS", "25"))
 SEED = int(os.environ.get("HOLDFAST_CRASH_SEED", "0")) or random.SystemRandom().randrange(10**6)
-AT_ONCE = 8
+AT_ONCE = 13
 THINGS = "abcd"
 
 
@@ -70,7 +69,7 @@ async def story(job: Job, home: Path, api: FakeOpenAI, seed: int) -> str:
     chance = random.Random(seed)
     kills = draw(chance)
     counting = chance.choice(["book", "charge"])
-    async with make_lab(replace(job), home, api) as lab:
+    async with make_lab(job, home, api) as lab:
         task = await lab.create(f"look:a {counting}:b look:c {counting}:d")
         running = asyncio.create_task(lab.runner.run_task(task))
         for kill in kills:
@@ -96,7 +95,7 @@ def check(lab: Lab, output: TaskStepOutput, counting: str, kills: int) -> None:
     """
     # Each call has its place in the conversation. One that was completed lets a later one begin,
     # so places never go back: what is repeated is only the call that a kill interrupted.
-    places = [(r.at, 2 * asked) for r, asked in zip(requests(lab), lab.asked, strict=True)]
+    places = [(r.at, 2 * asked) for r, asked in zip(lab.requests, lab.asked, strict=True)]
     places += [(e["at"], 2 * THINGS.index(e["thing"]) + 1) for e in lab.events("start")]
     order = [place for _, place in sorted(places)]
     assert order == sorted(order), order
@@ -112,11 +111,6 @@ def check(lab: Lab, output: TaskStepOutput, counting: str, kills: int) -> None:
         assert all(lab.starts[thing] <= 1 for thing in "bd"), lab.starts
     keys = {(event["thing"], event["key"]) for event in lab.events("start")}
     assert len(keys) == len({thing for thing, _ in keys}), keys
-
-
-def requests(lab: Lab) -> list[Any]:
-    """Return the model requests of a lab."""
-    return [request for request in lab.api.requests if lab.is_mine(request)]
 
 
 @pytest.mark.timeout(300)

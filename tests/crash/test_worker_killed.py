@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from holdfast.errors import StepFailedError
-from tests.crash.lab import Lab
+from tests.crash.lab import Lab, Labs
 
 
 async def test_killed_while_a_model_call_is_in_flight(lab: Lab) -> None:
@@ -155,20 +155,26 @@ POINTS = {
 }
 
 
-@pytest.mark.parametrize("point", POINTS.values(), ids=POINTS.keys())
-async def test_killed_within_a_step_of_several_calls(lab: Lab, point: tuple[str, int]) -> None:
-    worker = lab.start(agent="ask-act-ask", die=(point,))
-    task = await lab.create("look:a,book:b")
-    running = asyncio.create_task(lab.runner.run_step(task))
-    await lab.until_dead(worker)
-    lab.start(agent="ask-act-ask")
-    output = await running
-    assert output.is_last
-    assert output.output == "final look(a) book(b)"
-    assert [source.content for source in output.sources] == ["look(a)", "book(b)"]
-    assert lab.asked == [0, 2]
-    assert await lab.scheduled(task, "step") == 2
-    assert await lab.scheduled(task, "tool") == 2
+async def test_killed_at_each_point_of_a_step_of_several_calls(labs: Labs) -> None:
+    async with asyncio.TaskGroup() as group:
+        for name, point in POINTS.items():
+            group.create_task(kill_within_step(labs, name, point))
+
+
+async def kill_within_step(labs: Labs, name: str, point: tuple[str, int]) -> None:
+    async with labs.named(name) as lab:
+        worker = lab.start(agent="ask-act-ask", die=(point,))
+        task = await lab.create("look:a,book:b")
+        running = asyncio.create_task(lab.runner.run_step(task))
+        await lab.until_dead(worker)
+        lab.start(agent="ask-act-ask")
+        output = await running
+        assert output.is_last
+        assert output.output == "final look(a) book(b)"
+        assert [source.content for source in output.sources] == ["look(a)", "book(b)"]
+        assert lab.asked == [0, 2]
+        assert await lab.scheduled(task, "step") == 2
+        assert await lab.scheduled(task, "tool") == 2
 
 
 @pytest.mark.parametrize("asked", [0, 1])

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
-from holdfast import ModelSettings, TaskStep, TaskStepOutput, ToolContext, tool
+from holdfast import Agent, ModelSettings, TaskStep, TaskStepOutput, ToolContext, tool
 from holdfast.errors import InvalidArgumentError
 from holdfast.messages import assistant, user
-from holdfast.testing import FakeOpenAI
+from holdfast.testing import FakeOpenAI, ScriptedModel
 from holdfast.workers import StepContext
 from tests.support.rig import MakeAgent, MakeRunner, Rig, histories, until_status
 from tests.support.workers import Doing, ends, said
@@ -202,7 +203,7 @@ async def test_many_large_messages_stay_far_below_every_limit(
         return str(n) * 16_000
 
     runner = await make_runner(page, roll_events=200)
-    for n in range(6):
+    for _ in range(6):
         model.calls([("page", {"n": k}) for k in range(10)])
     model.reply("done")
     response = await runner.chat("q")
@@ -231,14 +232,14 @@ async def test_a_transcript_above_one_page_is_fetched_by_a_worker_that_has_nothi
     assert len(model.requests[-1].results) == 80
 
 
-async def test_lone_surrogates_of_a_model_are_replaced(
-    make_runner: MakeRunner, model: FakeOpenAI
-) -> None:
-    runner = await make_runner(roll_events=30)
-    model.reply(LONE)
+async def test_lone_surrogates_of_a_model_are_replaced(rig: Rig) -> None:
+    scripted = ScriptedModel([LONE])
+    await rig.serve(Agent(name="agent", model=scripted))
+    runner = rig.runner()
     response = await runner.chat("q", session="s")
     assert str(response) == WHOLE
     assert (await runner.session("s").chat_history())[-1].text == WHOLE
+    assert scripted.calls == 1
 
 
 async def test_lone_surrogates_of_a_tool_are_replaced_and_it_runs_once(
@@ -289,13 +290,13 @@ async def test_lone_surrogates_of_an_agent_worker_are_replaced(make_runner: Make
         ctx.add(user(LONE))
         ctx.add(assistant(LONE))
         if ctx.n == 3:
-            return ends(step, {"text": LONE, LONE: 1})
+            return ends(step, {"text": LONE})
         following = step.get_next_step(step_state={"text": LONE})
         return TaskStepOutput(output=LONE, task_step=step, next_steps=(following,))
 
     runner = await make_runner(worker=Doing(body), roll_events=25)
     response = await runner.chat("q", session="s")
-    assert response.output == {"text": WHOLE, WHOLE: 1}
+    assert response.output == {"text": WHOLE}
     assert said(await runner.session("s").chat_history())[0] == ("user", WHOLE)
 
 
@@ -318,15 +319,14 @@ async def test_lone_surrogates_of_a_caller_are_refused_with_a_clear_text(
         return ends(step, step.input)
 
     runner = await make_runner(worker=Doing(body))
+    task = await runner.create_task("q")
+    verbs: dict[str, Callable[[], Awaitable[object]]] = {
+        "create": lambda: runner.create_task(LONE),
+        "chat": lambda: runner.chat(LONE),
+        "step": lambda: runner.run_step(task, input=LONE),
+    }
     with pytest.raises(InvalidArgumentError, match="surrogate"):
-        match verb:
-            case "create":
-                await runner.create_task(LONE)
-            case "chat":
-                await runner.chat(LONE)
-            case _:
-                task = await runner.create_task("q")
-                await runner.run_step(task, input=LONE)
+        await verbs[verb]()
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from holdfast import AgentRunner, Task, TaskStep, TaskStepOutput, tool
-from holdfast.commands import Command
+from holdfast.commands import Command, Verb
 from holdfast.errors import StepFailedError
 from holdfast.messages import assistant, user
 from holdfast.testing import FakeOpenAI
@@ -121,7 +121,7 @@ async def test_signals_during_rollovers_are_all_applied_once(make_runner: MakeRu
 
     async def signal(number: int) -> None:
         for k in range(40):
-            verb = "pause" if k % 2 == 0 else "resume"
+            verb: Verb = "pause" if k % 2 == 0 else "resume"
             sent = Command(id=f"{number}.{k}", verb=verb, by=f"p{number}", body={})
             await handle.signal("command", sent)
 

@@ -63,40 +63,6 @@ async def test_a_text_answer_is_the_final_output_after_one_call(
     assert result.usage.requests == len(model.requests) == 1
 
 
-async def test_the_last_of_two_messages_is_the_final_output(run: Run, model: FakeOpenAI) -> None:
-    def message(number: int, text: str) -> dict[str, Any]:
-        part = {"type": "output_text", "text": text, "annotations": []}
-        return {
-            "type": "message",
-            "id": f"msg_{number}",
-            "role": "assistant",
-            "status": "completed",
-            "content": [part],
-        }
-
-    model.raw(
-        {
-            "id": "resp_1",
-            "object": "response",
-            "created_at": 1,
-            "model": "gpt-5-mini",
-            "status": "completed",
-            "output": [message(1, "first"), message(2, "second")],
-            "parallel_tool_calls": True,
-            "tool_choice": "auto",
-            "tools": [],
-            "usage": {
-                "input_tokens": 1,
-                "input_tokens_details": {"cached_tokens": 0},
-                "output_tokens": 1,
-                "output_tokens_details": {"reasoning_tokens": 0},
-                "total_tokens": 2,
-            },
-        }
-    )
-    assert (await run("hi")).final_output == "second"
-
-
 async def test_an_empty_answer_is_an_empty_final_output(run: Run, model: FakeOpenAI) -> None:
     model.reply("")
     assert (await run("hi")).final_output == ""
@@ -256,7 +222,7 @@ async def test_without_failure_function_the_run_ends_with_a_user_error(
         raise ValueError("the cause")
 
     model.call("act")
-    with pytest.raises(UserError, match="act.*the cause"):
+    with pytest.raises(UserError, match=r"act.*the cause"):
         await run("q", act)
 
 

@@ -125,7 +125,7 @@ async def test_a_step_of_another_type_is_refused(make_runner: MakeRunner) -> Non
 async def test_an_unknown_step_is_refused(make_runner: MakeRunner) -> None:
     runner = await make_runner(worker=Counting())
     task = await runner.create_task("q")
-    with pytest.raises(StepNotFoundError, match="'?nope'?"):
+    with pytest.raises(StepNotFoundError, match=r"'?nope'?"):
         await runner.run_step(task, step="nope")
     assert (await runner.run_step(task)).output["count"] == 1
 
@@ -257,13 +257,12 @@ async def test_a_failed_step_does_not_pay_for_answered_model_calls_again(
 async def test_a_step_that_returns_something_else_parks_with_a_clear_text(
     make_runner: MakeRunner,
 ) -> None:
-    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
-        wrong: Any = "not an output"
-        return wrong
+    async def body(step: TaskStep, ctx: StepContext) -> Any:
+        return "not an output"
 
     runner = await make_runner(worker=Doing(body))
     task = await runner.create_task("q")
-    with pytest.raises(StepFailedError, match="Doing.run_step returned str"):
+    with pytest.raises(StepFailedError, match=r"Doing.run_step returned str"):
         await runner.run_step(task)
 
 
@@ -436,11 +435,11 @@ async def test_a_caller_that_dies_in_a_step_gets_its_output_at_the_next_call_and
     task = await runner.create_task("q")
     caller = asyncio.create_task(runner.run_step(task, request_id="mine"))
 
-    async def open() -> bool:
+    async def is_open() -> bool:
         entry = await runner.get_upcoming_steps(task)
         return bool(entry)
 
-    await until(open)
+    await until(is_open)
     await asyncio.sleep(0.2)
     caller.cancel()
     await asyncio.gather(caller, return_exceptions=True)

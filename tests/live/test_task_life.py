@@ -94,7 +94,7 @@ async def test_the_id_of_a_closed_task_is_refused_too(runner: AgentRunner) -> No
 
 async def test_extra_state_given_twice_is_refused_with_both_names(make_runner: MakeRunner) -> None:
     runner = await make_runner(worker=Counting(), default_extra_state={"a": 1})
-    with pytest.raises(ValueError, match="extra_state.*default_extra_state"):
+    with pytest.raises(ValueError, match=r"extra_state.*default_extra_state"):
         await runner.create_task("q", extra_state={"b": 2})
 
 
@@ -226,7 +226,7 @@ async def test_an_agent_that_no_worker_serves_parks_the_task(
     runner: AgentRunner, rig: Rig, make_agent: MakeAgent
 ) -> None:
     task = await runner.create_task("q", agent="nobody")
-    with pytest.raises(StepFailedError, match="'nobody'.*serves: agent") as caught:
+    with pytest.raises(StepFailedError, match=r"'nobody'.*serves: agent") as caught:
         await runner.run_step(task)
     assert caught.value.cause_type == "AgentNotFoundError"
     assert (await runner.get_task(task)).status == "needs_attention"

@@ -309,7 +309,7 @@ async def test_a_tool_that_is_missing_in_the_worker_parks_the_task_and_then_runs
     await until_status(runner, task, "paused")
     await rig.serve(make_agent())
     await runner.resume(task)
-    with pytest.raises(StepFailedError, match="'look'.*worker serves: none") as caught:
+    with pytest.raises(StepFailedError, match=r"'look'.*worker serves: none") as caught:
         await runner.run_step(task)
     assert caught.value.cause_type == "ToolMissingError"
     assert (await runner.get_task(task)).status == "needs_attention"
@@ -391,7 +391,7 @@ async def test_a_tool_without_failure_function_ends_the_task(
     runner = await make_runner(act)
     model.call("act")
     task = await runner.create_task("q")
-    with pytest.raises(UserError, match="act.*the cause"):
+    with pytest.raises(UserError, match=r"act.*the cause"):
         await runner.run_task(task)
     await until_status(runner, task, "failed")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from holdfast import Message, Task, TaskStep, TaskStepOutput
@@ -37,7 +37,7 @@ class Counting(AgentWorker):
 class Forking(AgentWorker):
     """Queues steps as a plan says: step id to the ids that follow; the id `last` ends the task."""
 
-    def __init__(self, plan: dict[str, Sequence[str]], last: str = "") -> None:
+    def __init__(self, plan: Mapping[str, Sequence[str]], last: str = "") -> None:
         self.plan = plan
         self.last = last
 

@@ -1,0 +1,296 @@
+"""FunctionCallingAgentWorker and the driver, without a server."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from holdfast import Agent, ModelSettings, TaskStep, TaskStepOutput, tool
+from holdfast.agent_snapshot import AgentSnapshot
+from holdfast.errors import InvalidArgumentError, ModelUnavailableError, StepCodeChangedError
+from holdfast.messages import Message, ToolCall, assistant, user
+from holdfast.models.base import ModelAnswer, ModelRequest
+from holdfast.testing import ScriptedModel
+from holdfast.wire import Advanced, JournalEntry, OpenStep, Outcome, TaskHead
+from holdfast.workers import AgentWorker, FunctionCallingAgentWorker, StepContext
+from holdfast.workers.driver import advance
+from tests.support.workers import Doing, ends
+
+
+@tool(effect="read")
+def look(where: str = "here") -> str:
+    """Look somewhere."""
+    return f"seen {where}"
+
+
+@tool(return_direct=True)
+def direct() -> str:
+    """Answer directly."""
+    return "direct"
+
+
+class Bench:
+    """Runs one step again and again, as a task does, and keeps its journal."""
+
+    def __init__(
+        self, worker: AgentWorker, model: ScriptedModel, *tools: Any, **options: Any
+    ) -> None:
+        self.worker = worker
+        self.model = model
+        self.snapshot: AgentSnapshot = Agent(name="a", model=model, tools=tools).snapshot("m")
+        self.journal: list[JournalEntry] = []
+        self.options = options
+        self.ctx: StepContext | None = None
+
+    async def advance(self, opened: OpenStep | None = None) -> Advanced:
+        opened = opened or OpenStep(step=TaskStep(step_id="s1", input="q"))
+        self.ctx = StepContext(
+            agent=self.snapshot,
+            head=self.options.get("head", TaskHead(agent="a")),
+            opened=opened,
+            transcript=self.options.get("transcript", ()),
+            respond=self.model.respond,
+            task_id="t",
+            n=self.options.get("n", 1),
+            journal=self.journal,
+            limit=self.options.get("limit", ""),
+        )
+        got = await advance(self.worker, self.ctx, opened)
+        if got.answer is not None:
+            self.journal.append(JournalEntry(request=got.request, answer=got.answer))
+        if got.result is None and got.calls:
+            outcomes = tuple(Outcome(content=f"result of {call.name}") for call in got.calls)
+            self.journal.append(JournalEntry(request=got.asked, calls=got.calls, outcomes=outcomes))
+        return got
+
+    async def run(self) -> Advanced:
+        for _ in range(20):
+            got = await self.advance()
+            if got.result is not None or got.limit or got.failure is not None:
+                return got
+        raise AssertionError("the step does not end")
+
+
+def call(name: str = "look", **arguments: Any) -> ToolCall:
+    import json
+
+    return ToolCall(id="", name=name, arguments=json.dumps(arguments))
+
+
+async def test_a_text_ends_the_task() -> None:
+    got = await Bench(FunctionCallingAgentWorker(), ScriptedModel(["hello"])).run()
+    assert got.result is not None
+    assert got.result.last
+    assert (got.result.echo, got.result.output) == (True, None)
+    assert got.result.adds == ("input", "j0")
+
+
+async def test_calls_end_the_step_and_are_named_not_repeated() -> None:
+    model = ScriptedModel([(call(), call())])
+    got = await Bench(FunctionCallingAgentWorker(), model, look).run()
+    assert got.result is not None
+    assert not got.result.last
+    assert got.result.calls == "j0"
+    assert len(got.result.next) == 1
+
+
+async def test_the_tool_choice_reaches_the_model_in_the_first_step_only() -> None:
+    for n, expected in ((1, "required"), (2, "auto")):
+        model = ScriptedModel(["x"])
+        head = TaskHead(agent="a", tool_choice="required")
+        await Bench(FunctionCallingAgentWorker(), model, look, head=head, n=n).run()
+        assert model.requests[0].tool_choice == expected
+
+
+async def test_the_agents_own_tool_choice_is_used_when_nothing_else_is_given() -> None:
+    model = ScriptedModel(["x"])
+    bench = Bench(FunctionCallingAgentWorker(), model, look)
+    settings = ModelSettings(tool_choice="look")
+    bench.snapshot = bench.snapshot.model_copy(update={"settings": settings})
+    await bench.run()
+    assert model.requests[0].tool_choice == "look"
+
+
+async def test_refused_calls_get_a_result_in_the_next_step() -> None:
+    worker = FunctionCallingAgentWorker(max_function_calls=1)
+    got = await Bench(worker, ScriptedModel([(call(), call())]), look).run()
+    assert got.result is not None
+    assert [c.id for c in got.result.calls if not isinstance(c, str)] == ["call_1"]
+    [following] = got.result.next
+    model = ScriptedModel(["enough"])
+    bench = Bench(worker, model, look, n=2)
+    last = await bench.advance(OpenStep(step=following))
+    assert last.result is not None
+    assert last.result.last
+    refused = model.requests[0].messages[-1]
+    assert (refused.role, refused.call_id, refused.is_error) == ("tool", "call_2", True)
+    assert model.requests[0].tool_choice == "none"
+
+
+async def test_a_limit_makes_the_next_answer_the_last() -> None:
+    answer = ModelAnswer(message=assistant("so far", calls=(ToolCall(id="1", name="look"),)))
+    bench = Bench(FunctionCallingAgentWorker(), ScriptedModel([answer]), look, limit="finish")
+    got = await bench.run()
+    assert got.result is not None
+    assert got.result.last
+    assert got.result.adds[-1] == assistant("so far")
+
+
+async def test_a_forbidden_model_call_is_reported_and_not_made() -> None:
+    model = ScriptedModel(["never"])
+    got = await Bench(FunctionCallingAgentWorker(), model, limit="stop").advance()
+    assert (got.limit, model.calls) == (True, 0)
+
+
+async def test_a_direct_result_is_the_answer() -> None:
+    got = await Bench(FunctionCallingAgentWorker(), ScriptedModel([call("direct")]), direct).run()
+    assert got.result is not None
+    assert (got.result.output, got.result.last) == ("result of direct", True)
+    assert got.result.adds == ("input", "j0", "j1.0", assistant("result of direct"))
+
+
+async def test_a_step_makes_one_model_call_per_activity_and_repeats_none() -> None:
+    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        parts = [(await ctx.call_model([user(str(k))])).text for k in range(3)]
+        results = await ctx.call_tools([ToolCall(id="1", name="look")])
+        last = await ctx.call_model([user("last")])
+        return ends(step, [*parts, results[0].content, last.text])
+
+    model = ScriptedModel(["a", "b", "c", "d"])
+    bench = Bench(Doing(body), model, look)
+    got = await bench.run()
+    assert got.result is not None
+    assert got.result.output == ["a", "b", "c", "result of look", "d"]
+    assert model.calls == 4
+
+
+async def test_parallel_model_calls_are_all_answered_once() -> None:
+    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        answers = await asyncio.gather(*(ctx.call_model([user(str(k))]) for k in range(4)))
+        return ends(step, [answer.text for answer in answers])
+
+    model = ScriptedModel(lambda request: f"re {request.messages[0].text}")
+    bench = Bench(Doing(body), model)
+    respond = model.respond
+
+    async def late(request: ModelRequest) -> ModelAnswer:
+        await asyncio.sleep(0.01)
+        return await respond(request)
+
+    model.respond = late  # type: ignore[method-assign]
+    got = await bench.run()
+    assert got.result is not None
+    assert got.result.output == ["re 0", "re 1", "re 2", "re 3"]
+    assert model.calls == 4
+
+
+async def test_a_failed_model_call_ends_the_activity_also_when_the_worker_would_go_on() -> None:
+    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        try:
+            answer = await ctx.call_model([user("first")])
+        except Exception:  # noqa: BLE001  what a careless worker does
+            answer = await ctx.call_model([user("instead")])
+        return ends(step, answer.text)
+
+    model = ScriptedModel([ModelUnavailableError("away"), "back"])
+    bench = Bench(Doing(body), model)
+    with pytest.raises(ModelUnavailableError):
+        await bench.advance()
+    got = await bench.run()
+    assert got.result is not None
+    assert [r.messages[0].text for r in model.requests] == ["first", "first"]
+
+
+async def test_an_error_after_an_answer_keeps_the_answer() -> None:
+    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        await ctx.call_model()
+        raise KeyError("a bug")
+
+    got = await Bench(Doing(body), ScriptedModel(["paid"])).advance()
+    assert got.answer is not None
+    assert got.answer.text == "paid"
+    assert got.failure is not None
+    assert got.failure.type == "KeyError"
+    assert got.request
+
+
+async def test_an_error_before_any_answer_is_raised() -> None:
+    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        raise KeyError("a bug")
+
+    with pytest.raises(KeyError):
+        await Bench(Doing(body), ScriptedModel([])).advance()
+
+
+async def test_finally_blocks_run_when_a_step_is_interrupted_and_except_blocks_do_not() -> None:
+    seen: list[str] = []
+
+    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        try:
+            await ctx.call_tools([ToolCall(id="1", name="look")])
+        except Exception:
+            seen.append("except")
+            raise
+        finally:
+            seen.append("finally")
+        return ends(step)
+
+    await Bench(Doing(body), ScriptedModel([]), look).advance()
+    assert seen == ["finally"]
+
+
+@pytest.mark.parametrize("change", ["messages", "tools", "choice", "kind"])
+async def test_a_changed_request_in_mid_step_is_noticed(change: str) -> None:
+    changed = False
+
+    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        if changed and change == "kind":
+            await ctx.call_tools([ToolCall(id="1", name="look")])
+        text = "new" if changed and change == "messages" else "old"
+        tools = () if changed and change == "tools" else None
+        choice = "required" if changed and change == "choice" else None
+        await ctx.call_model([user(text)], tools=tools, tool_choice=choice)
+        await ctx.call_model([user("second")])
+        return ends(step)
+
+    bench = Bench(Doing(body), ScriptedModel(["a", "b"]), look)
+    await bench.advance()
+    changed = True
+    with pytest.raises(StepCodeChangedError, match="mid-step"):
+        await bench.advance()
+    changed = False
+    assert (await bench.run()).result is not None
+
+
+async def test_an_output_that_no_json_can_say_is_refused() -> None:
+    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        return ends(step, {"a": object()})
+
+    with pytest.raises(InvalidArgumentError, match="cannot be stored as JSON"):
+        await Bench(Doing(body), ScriptedModel([])).advance()
+
+
+async def test_the_state_that_a_step_changes_comes_back_as_a_patch() -> None:
+    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        ctx.state["list"].append(3)
+        ctx.state["new"] = True
+        return ends(step)
+
+    opened = OpenStep(step=TaskStep(step_id="s1"), state={"list": [1, 2]})
+    got = await Bench(Doing(body), ScriptedModel([])).advance(opened)
+    assert got.result is not None
+    assert got.result.patch == {"set": {"new": True}, "splice": {"list": [2, 0, [3]]}}
+    assert opened.state == {"list": [1, 2]}
+
+
+async def test_two_equal_inputs_are_both_recorded() -> None:
+    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        ctx.add(user("q"))
+        ctx.add(Message(role="user", content="q"))
+        return ends(step)
+
+    got = await Bench(Doing(body), ScriptedModel([])).advance()
+    assert got.result is not None
+    assert got.result.adds == ("input", "input")

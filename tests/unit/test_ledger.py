@@ -1,0 +1,340 @@
+"""The ledger as a fold: against a simple model, and over rollovers."""
+
+from __future__ import annotations
+
+import copy
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from holdfast.chain import extend
+from holdfast.ledger import Ledger
+from holdfast.messages import Message, ToolCall, Usage, assistant, user
+from holdfast.models.base import ModelAnswer
+from holdfast.steps import TaskStep
+from holdfast.views import EntriesRequest, entries_page, view
+from holdfast.wire import (
+    Advanced,
+    Carried,
+    Described,
+    Entry,
+    Failure,
+    Outcome,
+    RunRequest,
+    SegmentRef,
+    StepResult,
+    TaskHead,
+    TaskInput,
+    ViewRequest,
+)
+
+HEAD = TaskHead(agent="a")
+
+
+@dataclass
+class Simple:
+    """What a task is, said in the plainest way."""
+
+    messages: list[Message] = field(default_factory=list[Message])
+    outputs: list[Any] = field(default_factory=list[Any])
+    queue: list[str] = field(default_factory=lambda: ["s1"])
+    state: dict[str, Any] = field(default_factory=dict[str, Any])
+    requests: int = 0
+    events: list[str] = field(default_factory=list[str])
+    serial: int = 1
+
+
+class Machine:
+    """Drives a ledger and the simple model side by side."""
+
+    def __init__(self, *, rolls: bool) -> None:
+        self.rolls = rolls
+        self.given = TaskInput(head=HEAD, input="q")
+        self.ledger = Ledger(self.given, task_id="t", now=1.0)
+        self.simple = Simple()
+        self.archive: list[Entry] = []
+        self.ledger.described(Described(snapshot="x"))
+
+    def step(self, plan: dict[str, Any]) -> None:
+        """Run one step as the plan says."""
+        simple, ledger = self.simple, self.ledger
+        if not simple.queue:
+            return
+        number = len(simple.outputs) + 1
+        ledger.begin(RunRequest(input=plan["input"]), now=2.0)
+        self.roll(plan["roll"])
+        for k in range(plan["failures"]):
+            self.ledger.fail(Failure(type="E", message=str(k)), now=3.0)
+            simple.events.append(f"E: {k}")
+            self.roll(plan["roll"])
+            self.ledger.retry(RunRequest(), now=4.0)
+        calls = tuple(ToolCall(id=f"{number}.{i}", name="f") for i in range(plan["calls"]))
+        answer = ModelAnswer(
+            message=assistant(f"answer {number}", calls=calls), usage=Usage(input_tokens=3)
+        )
+        if plan["split"]:  # the answer in one activity, the result in the next
+            self.ledger.advanced(Advanced(request="r", answer=answer))
+            self.roll(plan["roll"])
+        result = StepResult(
+            adds=("input", "j0") if plan["input"] is not None else ("j0",),
+            calls="j0" if calls else (),
+            next=tuple(TaskStep() for _ in range(plan["next"])),
+            last=plan["next"] == 0,
+            patch={"set": {f"k{number}": number}},
+        )
+        self.ledger.advanced(
+            Advanced(result=result) if plan["split"] else Advanced(answer=answer, result=result)
+        )
+        for i in reversed(self.ledger.missing_calls()):
+            self.ledger.outcome(i, Outcome(content=f"result {i}", patch={"set": {f"c{i}": number}}))
+            self.roll(plan["roll"])
+        self.ledger.finish(now=5.0)
+        self.expect(plan, number, calls)
+
+    def expect(self, plan: dict[str, Any], number: int, calls: tuple[ToolCall, ...]) -> None:
+        """Do the same in the simple model."""
+        simple = self.simple
+        simple.queue.pop(0)
+        if plan["input"] is not None:
+            simple.messages.append(user(plan["input"]))
+        simple.messages.append(assistant(f"answer {number}", calls=calls))
+        for i, call in enumerate(calls):
+            simple.messages.append(Message(role="tool", call_id=call.id, content=f"result {i}"))
+            simple.state[f"c{i}"] = number
+        simple.state[f"k{number}"] = number
+        for _ in range(plan["next"]):
+            simple.serial += 1
+            simple.queue.append(f"s{simple.serial}")
+        simple.outputs.append(f"answer {number}")
+        simple.requests += 1
+
+    def roll(self, wanted: bool) -> None:
+        """Archive the entries and go on in a new run, from JSON."""
+        if not (wanted and self.rolls):
+            return
+        entries = list(self.ledger.entries)
+        segment = SegmentRef(
+            sha256=f"{len(self.archive)}",
+            steps=sum(e.step is not None for e in entries),
+            messages=sum(len(e.step.adds) for e in entries if e.step is not None),
+            entries=len(entries),
+        )
+        self.archive.extend(entries)
+        self.ledger.archived(segment)
+        carried = Carried.model_validate_json(self.ledger.s.model_dump_json(exclude_defaults=True))
+        given = self.given.model_copy(update={"carried": carried, "extra_state": {}})
+        self.ledger = Ledger(given, task_id="t", now=99.0)
+
+    @property
+    def entries(self) -> list[Entry]:
+        return [*self.archive, *self.ledger.entries]
+
+    def check(self) -> None:
+        """Compare."""
+        ledger, simple = self.ledger, self.simple
+        steps = [e.step for e in self.entries if e.step is not None]
+        assert [m for step in steps for m in step.adds] == simple.messages
+        assert [step.output for step in steps] == simple.outputs
+        assert [step.n for step in steps] == list(range(1, len(steps) + 1))
+        assert [step.step_id for step in ledger.s.queue] == simple.queue
+        assert ledger.s.extra_state == simple.state
+        assert ledger.s.turns == ledger.s.usage.requests == simple.requests
+        assert ledger.s.usage.input_tokens == 3 * simple.requests
+        assert ledger.s.transcript.length == len(simple.messages)
+        assert ledger.s.transcript.digest == extend("", simple.messages)
+        failed = [e.event.text for e in self.entries if e.event and e.event.kind == "failed"]
+        assert failed == simple.events
+
+
+PLANS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "input": st.none() | st.text(min_size=1, max_size=5),
+            "calls": st.integers(0, 3),
+            "next": st.integers(0, 3),
+            "failures": st.integers(0, 2),
+            "split": st.booleans(),
+            "roll": st.booleans(),
+        }
+    ),
+    max_size=8,
+)
+
+
+@given(PLANS)
+def test_a_task_is_what_the_simple_model_says(plans: list[dict[str, Any]]) -> None:
+    machine = Machine(rolls=False)
+    for plan in plans:
+        machine.step(plan)
+        machine.check()
+
+
+@given(PLANS)
+@settings(max_examples=200)
+def test_a_task_over_any_rollovers_is_the_same_task(plans: list[dict[str, Any]]) -> None:
+    rolling, straight = Machine(rolls=True), Machine(rolls=False)
+    for plan in plans:
+        rolling.step(plan)
+        straight.step(plan)
+        rolling.check()
+    assert rolling.entries == straight.entries
+    without = {"segments": ()}
+    assert rolling.ledger.s.model_copy(update=without) == straight.ledger.s.model_copy(
+        update=without
+    )
+
+
+@given(PLANS)
+def test_the_patches_of_a_task_undo_it_step_by_step(plans: list[dict[str, Any]]) -> None:
+    from holdfast import merge_patch
+
+    machine = Machine(rolls=False)
+    states = [copy.deepcopy(machine.simple.state)]
+    for plan in plans:
+        if machine.simple.queue:
+            machine.step(plan)
+            states.append(copy.deepcopy(machine.simple.state))
+    steps = [e.step for e in machine.entries if e.step is not None]
+    state = states.pop()
+    for step in reversed(steps):
+        state = merge_patch.apply(state, step.inverse)
+        assert state == states.pop()
+
+
+@given(st.lists(st.text(max_size=20), max_size=10), st.integers(0, 10))
+def test_a_chain_digest_can_be_continued(texts: list[str], cut: int) -> None:
+    messages = [user(text) for text in texts]
+    whole = extend("", messages)
+    assert extend(extend("", messages[:cut]), messages[cut:]) == whole
+
+
+@given(st.lists(st.text(max_size=20), min_size=1, max_size=6), st.data())
+def test_a_chain_digest_shows_any_change(texts: list[str], data: st.DataObject) -> None:
+    messages = [user(text) for text in texts]
+    at = data.draw(st.integers(0, len(messages) - 1))
+    changed = [*messages]
+    changed[at] = assistant(texts[at])
+    assert extend("", changed) != extend("", messages)
+    assert extend("", messages[:-1]) != extend("", messages)
+
+
+@given(PLANS)
+@settings(max_examples=50)
+def test_pages_give_every_message_and_entry_once(plans: list[dict[str, Any]]) -> None:
+    machine = Machine(rolls=False)
+    for plan in plans:
+        machine.step(plan)
+    ledger = machine.ledger
+    entries: list[Entry] = []
+    while True:
+        page = entries_page(ledger, EntriesRequest(skip=len(entries)))
+        entries.extend(page.entries)
+        if not page.more:
+            break
+    assert entries == machine.entries
+    messages: list[Message] = []
+    length = ledger.s.transcript.length
+    while len(messages) < length:
+        messages.extend(view(ledger, ViewRequest(have=len(messages), upto=length)).messages)
+    assert messages == machine.simple.messages
+
+
+def test_a_large_message_is_a_page_of_its_own() -> None:
+    machine = Machine(rolls=False)
+    plan: dict[str, Any] = {
+        "input": "x" * 300_000,
+        "calls": 0,
+        "next": 1,
+        "failures": 0,
+        "split": False,
+        "roll": False,
+    }
+    machine.step(plan)
+    machine.step({**plan, "input": "y" * 300_000})
+    first = view(machine.ledger, ViewRequest(have=0, upto=4)).messages
+    assert [m.text[:1] for m in first] == ["x"]
+    assert view(machine.ledger, ViewRequest(have=3, upto=4)).messages[0].text == "answer 2"
+
+
+def status(ledger: Ledger) -> str:
+    return ledger.status
+
+
+def test_the_status_of_a_task_says_what_stands_in_its_way() -> None:
+    ledger = Ledger(TaskInput(head=HEAD, input="q"), task_id="t", now=1.0)
+    assert status(ledger) == "running"
+    ledger.change(paused="ann")
+    assert status(ledger) == "paused"
+    ledger.begin(RunRequest(), now=2.0)
+    ledger.fail(Failure(type="E", message="m"), now=3.0)
+    assert (ledger.status, ledger.parked) == ("needs_attention", True)
+    ledger.change(paused="")
+    ledger.retry(RunRequest(), now=4.0)
+    answer = ModelAnswer(message=assistant("", calls=(ToolCall(id="1", name="f"),)))
+    ledger.advanced(Advanced(answer=answer, result=StepResult(adds=("j0",), calls="j0")))
+    ledger.outcome(0, Outcome(content="?", status="unknown"))
+    assert (ledger.status, ledger.parked) == ("waiting", True)
+
+
+def test_a_retry_may_bring_a_new_input_and_a_restart_drops_the_journal() -> None:
+    ledger = Ledger(TaskInput(head=HEAD, input="q"), task_id="t", now=1.0)
+    ledger.begin(RunRequest(), now=2.0)
+    ledger.advanced(Advanced(request="r", answer=ModelAnswer(message=assistant("paid"))))
+    ledger.fail(Failure(type="E", message="m"), now=3.0)
+    ledger.retry(RunRequest(input="new"), now=4.0)
+    current = ledger.s.current
+    assert current is not None
+    assert (current.open.step.input, len(current.journal)) == ("new", 1)
+    ledger.fail(Failure(type="E", message="m"), now=5.0)
+    ledger.retry(RunRequest(restart=True), now=6.0)
+    current = ledger.s.current
+    assert current is not None
+    assert (current.open.step.input, current.journal, current.chain) == ("new", (), "")
+    assert ledger.s.usage.requests == 1
+
+
+def test_a_reply_is_remembered_for_its_request_and_old_ones_are_dropped() -> None:
+    from holdfast.ledger import SEEN_KEPT
+    from holdfast.wire import RunReply
+
+    ledger = Ledger(TaskInput(head=HEAD, input="q"), task_id="t", now=1.0)
+    for k in range(SEEN_KEPT + 5):
+        ledger.remember(f"r{k}", RunReply(n=k + 1))
+    assert len(ledger.s.seen) == SEEN_KEPT
+    assert ledger.s.seen[f"r{SEEN_KEPT + 4}"].n == SEEN_KEPT + 5
+    assert "r4" not in ledger.s.seen
+
+
+def test_ids_of_steps_are_never_used_twice() -> None:
+    ledger = Ledger(TaskInput(head=HEAD, input="q"), task_id="t", now=1.0)
+    for _ in range(5):
+        ledger.begin(RunRequest(), now=2.0)
+        result = StepResult(
+            output="x", echo=False, adds=(), calls=(), next=(TaskStep(), TaskStep(step_id="mine"))
+        )
+        ledger.advanced(Advanced(result=result))
+        ledger.finish(now=3.0)
+    ids = [step.step_id for step in ledger.s.queue if step.step_id != "mine"]
+    assert len(ids) == len(set(ids))
+
+
+def test_what_a_step_carries_stays_small_when_the_task_grows() -> None:
+    machine = Machine(rolls=True)
+    plan: dict[str, Any] = {
+        "input": None,
+        "calls": 2,
+        "next": 1,
+        "failures": 0,
+        "split": False,
+        "roll": False,
+    }
+    sizes: list[int] = []
+    for _ in range(40):
+        machine.step({**plan, "patchless": True})
+        machine.roll(wanted=True)
+        carried = machine.ledger.s.model_copy(update={"segments": (), "extra_state": {}})
+        sizes.append(len(json.dumps(carried.wire())))
+    assert sizes[-1] <= sizes[5] + 20
