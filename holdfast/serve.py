@@ -76,6 +76,8 @@ def serving_worker(client: Client, activities: Activities, *, app: str, **option
         "build_id": BUILD_ID,
         "graceful_shutdown_timeout": GRACE,
         "max_heartbeat_throttle_interval": timedelta(seconds=2),
+        # How long a task waits for a worker that may be dead before another takes it over.
+        "sticky_queue_schedule_to_start_timeout": timedelta(seconds=3),
         **options,
     }
     return Worker(client, **settings)

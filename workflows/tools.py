@@ -93,7 +93,9 @@ async def _take(ledger: Ledger, i: int, running: set[int]) -> Failure | None:
         running.discard(i)
         if not _may_have_happened(error, policy):
             return failure_of(error)
-        await _ask_about(ledger, i, call, policy)
+        failure = failure_of(error)
+        text = failure.message if failure.type == LOST else lost_text(call)
+        await _ask_about(ledger, i, policy, text)
     return None
 
 
@@ -119,16 +121,16 @@ async def _may_run(ledger: Ledger, i: int, policy: ToolPolicy) -> bool:
     return False
 
 
-async def _ask_about(ledger: Ledger, i: int, call: ToolCall, policy: ToolPolicy) -> None:
+async def _ask_about(ledger: Ledger, i: int, policy: ToolPolicy, text: str) -> None:
     """Find out about a call that may have happened: by its probe, else by a person."""
-    text = lost_text(call)
     if policy.has_probe:
         try:
             probed = await _quick(ledger, "probe", ledger.tool_input(i), Probed)
         except ActivityError as error:
             text += f" Its probe failed: {failure_of(error).message}"
         else:
-            ledger.note("probed", now=_now(), body={"tool": call.name, "happened": probed.happened})
+            body = {"tool": _call(ledger, i).name, "happened": probed.happened}
+            ledger.note("probed", now=_now(), body=body)
             if probed.happened:
                 ledger.outcome(i, Outcome(content=probed.content))
             else:

@@ -31,12 +31,13 @@ class Interrupt(Value):
 
     Attributes:
         kind: "tools": the task must run tools. "more": a second model call belongs to the next
-            activity. "limit": the task's limit forbids the call.
+            activity. "limit": the task's limit forbids the call. "over": the last call that the
+            budget allowed has been made, so its answer ends the step.
         request: Digest of the request.
         calls: The calls, for "tools".
     """
 
-    kind: Literal["tools", "more", "limit"]
+    kind: Literal["tools", "more", "limit", "over"]
     request: str = ""
     calls: tuple[ToolCall, ...] = ()
 
@@ -73,6 +74,8 @@ class StepContext:
         journal: Sequence[JournalEntry] = (),
         limit: Literal["", "stop", "finish"] = "",
         tokens: int = 0,
+        unrecorded: JournalEntry | None = None,
+        keep: Callable[[JournalEntry], None] | None = None,
     ) -> None:
         """Set up one run of a step.
 
@@ -89,6 +92,9 @@ class StepContext:
             journal: Calls answered by earlier runs of this step.
             limit: See AdvanceInput.
             tokens: Output tokens that are left; 0 for no limit.
+            unrecorded: An answer that was paid for, but never reached the task: the same request
+                gets it without a call.
+            keep: Told of each answer at once, before anything that may fail.
         """
         self.agent = agent
         self.task_id = task_id
@@ -108,9 +114,12 @@ class StepContext:
         self._journal = journal
         self._limit = limit
         self._tokens = tokens
+        self._unrecorded = unrecorded
+        self._keep = keep
         self._position = 0
-        self._idle = asyncio.Event()
+        self._idle = asyncio.Event()  # no model call is in flight
         self._idle.set()
+        self._closed = asyncio.Event()
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -126,6 +135,11 @@ class StepContext:
     def journal(self) -> tuple[JournalEntry, ...]:
         """All answered calls of this step, the newest one included."""
         return (*self._journal, *((self.answered,) if self.answered else ()))
+
+    @property
+    def finished(self) -> bool:
+        """Whether the last model call that the budget allows has its answer."""
+        return any(entry.last for entry in self.journal)
 
     def add(self, message: Message) -> None:
         """Append a message to the transcript; it is recorded when the step is done."""
@@ -151,37 +165,37 @@ class StepContext:
 
         Raises:
             StepCodeChangedError: The journal holds the answer to a different request here.
+            asyncio.CancelledError: The step is interrupted already.
         """
+        self._go_on()
         finishing = self._finishes()
         if finishing and LAST_CALL not in self.adds:
             self.add(LAST_CALL)
-        settings = self._settings()
+        asked = tuple(self.messages if messages is None else messages)
+        if finishing and LAST_CALL not in asked:
+            asked = (*asked, LAST_CALL)
         request = ModelRequest(
             model=self._head.model or self.agent.model,
             instructions=self.agent.instructions,
-            messages=tuple(self.messages if messages is None else messages),
+            messages=asked,
             tools=self.agent.tools if tools is None else tuple(tools),
             tool_choice="none" if finishing else (tool_choice or "auto"),
-            settings=settings,
+            settings=self._settings(),
             output=output_type,
         )
         key = self._digest(request, whole=messages is not None)
         recorded = self._recorded(key, "a model call")
         if recorded is not None and recorded.answer is not None:
             return recorded.answer
+        await self.settled()
+        self._go_on()
+        if self.finished:
+            await self._interrupt(Interrupt(kind="over"))
         if self._limit == "stop":
             await self._interrupt(Interrupt(kind="limit"))
-        if self.answered is not None or self.interrupted.done():
+        if self.answered is not None:
             await self._interrupt(Interrupt(kind="more"))
-        self.answered = JournalEntry(request=key)
-        self._idle.clear()
-        try:
-            answer = await self._respond(request)
-        except Exception as error:  # noqa: BLE001  handed to the driver, which raises it
-            await self._fail(error)
-        self.answered = JournalEntry(request=key, answer=answer)
-        self._idle.set()
-        return answer
+        return await self._ask(request, key, last=finishing)
 
     async def call_tools(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
         """Have the task run tools in the middle of the step.
@@ -191,18 +205,72 @@ class StepContext:
 
         Raises:
             StepCodeChangedError: The journal holds the answer to a different request here.
+            asyncio.CancelledError: The step is interrupted already.
         """
+        self._go_on()
         if not calls:
             return []
         key = digest(canonical([call.wire() for call in calls]))[:16]
         recorded = self._recorded(key, "tool calls")
         if recorded is None:
+            await self.settled()
+            if self.finished:
+                await self._interrupt(Interrupt(kind="over"))
             await self._interrupt(Interrupt(kind="tools", request=key, calls=tuple(calls)))
         patches = [outcome.patch for outcome in recorded.outcomes]
         merged, _ = merge_patch.merge(self.state, patches)
         self.state.clear()
         self.state.update(merged)
         return [tool_result(c, o) for c, o in zip(calls, recorded.outcomes, strict=True)]
+
+    async def settled(self) -> None:
+        """Wait for the model call in flight, if there is one: its answer is paid for."""
+        while not self._idle.is_set():
+            await self._idle.wait()
+
+    def close(self) -> None:
+        """End the use of this context: calls that wait, and calls to come, are cancelled."""
+        if not self.interrupted.done():
+            self.interrupted.cancel()
+        self._closed.set()
+
+    def _go_on(self) -> None:
+        """Refuse a call after the step was interrupted, as from a `finally` on its way out.
+
+        Nothing could answer it in this activity, and a run that waited for it would never end.
+
+        Raises:
+            asyncio.CancelledError: The step is interrupted.
+        """
+        if self.interrupted.done():
+            raise asyncio.CancelledError
+
+    async def _ask(self, request: ModelRequest, key: str, *, last: bool) -> ModelAnswer:
+        """Make the one model call of this activity.
+
+        A call that the AgentWorker cancels, as by its own timeout, has no answer and counts as not
+        made: the next one may be made in its place.
+        """
+        failure: Exception | None = None
+        self._idle.clear()
+        try:
+            answer = await self._answer(request, key)
+        except Exception as error:  # noqa: BLE001  handed to the driver, which raises it
+            failure = error
+        else:
+            self.answered = JournalEntry(request=key, answer=answer, last=last)
+            if self._keep is not None:
+                self._keep(self.answered)
+            return answer
+        finally:
+            self._idle.set()
+        await self._fail(failure)
+
+    async def _answer(self, request: ModelRequest, key: str) -> ModelAnswer:
+        known = self._unrecorded
+        if known is not None and known.answer is not None and known.request == key:
+            return known.answer
+        return await self._respond(request)
 
     def _finishes(self) -> bool:
         """Whether the next call is the last that the budget allows; recorded calls stay as made."""
@@ -261,19 +329,18 @@ class StepContext:
         """
         if not self.interrupted.done():
             self.interrupted.set_exception(error)
-        await asyncio.get_running_loop().create_future()
-        raise RuntimeError  # unreachable: the driver cancels the step
+        await self._halt()
 
     async def _interrupt(self, why: Interrupt) -> Never:
-        """Stop here: the activity ends, and a later one runs the step from its top.
+        """Stop here: the activity ends, and a later one runs the step from its top."""
+        self._go_on()
+        self.interrupted.set_result(why)
+        await self._halt()
 
-        A model call that was made beside this one is paid, so its answer is waited for.
-        """
-        await self._idle.wait()
-        if not self.interrupted.done():
-            self.interrupted.set_result(why)
-        await asyncio.get_running_loop().create_future()
-        raise RuntimeError  # unreachable: the driver cancels the step
+    async def _halt(self) -> Never:
+        """Wait for the driver, which cancels the step."""
+        await self._closed.wait()
+        raise asyncio.CancelledError
 
 
 def tool_result(call: ToolCall, outcome: Outcome) -> ToolResult:

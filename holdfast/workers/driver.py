@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from typing import Any, cast
 
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from holdfast import merge_patch
-from holdfast.errors import InvalidArgumentError
+from holdfast.errors import InvalidArgumentError, StalledTaskError
 from holdfast.messages import Message, ToolCall, clean
+from holdfast.models.base import ModelAnswer
 from holdfast.redact import redact
 from holdfast.steps import TaskStep, TaskStepOutput
 from holdfast.values import Json
@@ -19,6 +21,8 @@ from holdfast.workers.base import AgentWorker
 from holdfast.workers.context import StepContext
 
 LONGEST_TEXT = 2000
+STOP_SECONDS = 5.0
+"""How long a cancelled step may take for its `finally` blocks."""
 
 log = logging.getLogger("holdfast")
 
@@ -29,6 +33,9 @@ async def advance(worker: AgentWorker, ctx: StepContext, opened: OpenStep) -> Ad
     At most one model call is made. The AgentWorker is not told that it is interrupted: its
     coroutine waits at the call and is then cancelled, so `finally` blocks run and `except
     Exception` does not.
+
+    The budget's last model call ends the task, whatever the AgentWorker makes of its answer: calls
+    and next steps that it returns then are dropped.
 
     Args:
         worker: The step logic.
@@ -46,40 +53,92 @@ async def advance(worker: AgentWorker, ctx: StepContext, opened: OpenStep) -> Ad
             (run, cast("asyncio.Future[Any]", ctx.interrupted)),
             return_when=asyncio.FIRST_COMPLETED,
         )
-        if run.done():
-            return _paid(ctx, _ended(run, worker, ctx, opened))
+        await ctx.settled()  # a sibling may have ended the step while a paid call is in flight
+        return _came_to(run, worker, ctx, opened)
     finally:
-        if not run.done():
-            run.cancel()
-            await asyncio.gather(run, return_exceptions=True)
-    why = ctx.interrupted.result()
-    patch = merge_patch.diff(opened.state, ctx.state)
-    return _paid(
-        ctx,
-        Advanced(calls=why.calls, asked=why.request, patch=patch, limit=why.kind == "limit"),
-    )
+        ctx.close()
+        await _stop(run, ctx)
 
 
-def _ended(
+async def _stop(run: asyncio.Task[TaskStepOutput], ctx: StepContext) -> None:
+    """Cancel what is left of the step; a `finally` that takes too long is left to itself."""
+    run.add_done_callback(_heard)
+    if run.done():
+        return
+    run.cancel()
+    await asyncio.wait((run,), timeout=STOP_SECONDS)
+    if not run.done():
+        log.warning(
+            "Step %s of task %s did not stop within %g seconds of its interruption. It is left"
+            " behind: look for a finally block or an except CancelledError that waits.",
+            ctx.n,
+            ctx.task_id,
+            STOP_SECONDS,
+        )
+
+
+def _heard(run: asyncio.Task[TaskStepOutput]) -> None:
+    """Look at how a cancelled run ended, which asyncio would complain of otherwise."""
+    if not run.cancelled():
+        run.exception()
+
+
+def _came_to(
     run: asyncio.Task[TaskStepOutput], worker: AgentWorker, ctx: StepContext, opened: OpenStep
 ) -> Advanced:
-    """Read what the step gave. An error after a paid answer does not lose that answer."""
+    """Read what the step came to. An error after a paid answer does not lose that answer.
+
+    An interruption counts before the run's own end: a sibling that was cancelled by it may have
+    ended the run as well, and the calls that the step asked for would be lost.
+    """
+    answered = ctx.answered
     try:
-        return Advanced(result=_result(worker, ctx, opened, run.result()))
+        if ctx.interrupted.done():
+            advanced = _interrupted(ctx, opened)
+        else:
+            advanced = Advanced(result=_result(worker, ctx, opened, _returned(run, worker)))
     except Exception as error:
-        if ctx.answered is None or ctx.answered.answer is None:
+        if answered is None:
             raise
         log.warning("A step of task %s failed after its model call", ctx.task_id, exc_info=True)
-        text = clean(redact(str(error)))[:LONGEST_TEXT]
-        return Advanced(failure=Failure(type=type(error).__name__, message=text))
-
-
-def _paid(ctx: StepContext, advanced: Advanced) -> Advanced:
-    """Add the answer that this run has paid for."""
-    if ctx.answered is None or ctx.answered.answer is None:
+        advanced = Advanced(failure=failure_after(error))
+    if answered is None:
         return advanced
-    request = "" if advanced.result is not None else ctx.answered.request
-    return advanced.model_copy(update={"answer": ctx.answered.answer, "request": request})
+    request = "" if advanced.result is not None else answered.request
+    return advanced.model_copy(update={"answer": answered.answer, "request": request})
+
+
+def failure_after(error: Exception) -> Failure:
+    """Say why a step stopped after its model call, whose answer is kept."""
+    text = clean(redact(str(error)))[:LONGEST_TEXT]
+    return Failure(type=type(error).__name__, message=text)
+
+
+def _interrupted(ctx: StepContext, opened: OpenStep) -> Advanced:
+    """Say what the step needs of the task.
+
+    Raises:
+        Exception: The model call failed.
+        InvalidArgumentError: The state cannot be recorded.
+    """
+    why = ctx.interrupted.result()
+    if why.kind == "over":
+        return Advanced(result=_forced(ctx, opened))
+    patch = merge_patch.diff(opened.state, ctx.state)
+    return Advanced(calls=why.calls, asked=why.request, patch=patch, limit=why.kind == "limit")
+
+
+def _returned(run: asyncio.Task[TaskStepOutput], worker: AgentWorker) -> object:
+    """Return what the AgentWorker returned.
+
+    Raises:
+        StalledTaskError: Its own code cancelled it.
+        Exception: Whatever it raised.
+    """
+    if run.cancelled():  # not by us, and Temporal would take it for a cancelled activity
+        msg = f"{type(worker).__name__}.run_step was cancelled by its own code. Run the step again."
+        raise StalledTaskError(msg)
+    return run.result()
 
 
 def _result(worker: AgentWorker, ctx: StepContext, opened: OpenStep, output: object) -> StepResult:
@@ -89,17 +148,49 @@ def _result(worker: AgentWorker, ctx: StepContext, opened: OpenStep, output: obj
             " TaskStepOutput."
         )
         raise InvalidArgumentError(msg)
-    newest = next((e.answer for e in reversed(ctx.journal) if e.answer is not None), None)
-    echo = newest is not None and output.output == newest.text
+    newest = _newest(ctx)
+    echo = newest is not None and isinstance(output.output, str) and output.output == newest.text
+    over = ctx.finished
     return StepResult(
-        output=None if echo else _jsonable(worker, output.output),
+        output=None if echo else _json(worker, output.output, "output"),
         echo=echo,
-        adds=tuple(_reference(message, ctx, opened) for message in ctx.adds),
-        calls=_call_reference(output.calls, ctx),
-        next=tuple(_bare(step) for step in output.next_steps),
-        last=output.is_last,
+        adds=_adds(ctx, opened),
+        calls=() if over else _call_reference(output.calls, ctx),
+        next=() if over else _following(worker, output.next_steps),
+        last=over or output.is_last,
         patch=merge_patch.diff(opened.state, ctx.state),
     )
+
+
+def _forced(ctx: StepContext, opened: OpenStep) -> StepResult:
+    """End a step that wanted more after the last call of its budget: that call's answer is it."""
+    newest = _newest(ctx)
+    if newest is not None and newest.message not in ctx.adds:
+        ctx.add(newest.message)
+    return StepResult(
+        echo=True,
+        adds=_adds(ctx, opened),
+        calls=(),
+        next=(),
+        last=True,
+        patch=merge_patch.diff(opened.state, ctx.state),
+    )
+
+
+def _newest(ctx: StepContext) -> ModelAnswer | None:
+    return next((e.answer for e in reversed(ctx.journal) if e.answer is not None), None)
+
+
+def _adds(ctx: StepContext, opened: OpenStep) -> tuple[Message | str, ...]:
+    """Name what joins the transcript; a last answer's calls are not run, so they stay out of it."""
+    newest = _newest(ctx) if ctx.finished else None
+    adds: list[Message | str] = []
+    for message in ctx.adds:
+        if newest is not None and message.calls and message == newest.message:
+            adds.append(message.model_copy(update={"calls": ()}))
+        else:
+            adds.append(_reference(message, ctx, opened))
+    return tuple(adds)
 
 
 def _reference(message: Message, ctx: StepContext, opened: OpenStep) -> Message | str:
@@ -124,17 +215,31 @@ def _call_reference(calls: tuple[ToolCall, ...], ctx: StepContext) -> tuple[Tool
     return calls
 
 
-def _bare(step: TaskStep) -> TaskStep:
-    return step.model_copy(update={"task_id": ""})
+def _following(worker: AgentWorker, steps: Sequence[TaskStep]) -> tuple[TaskStep, ...]:
+    return tuple(
+        step.model_copy(
+            update={
+                "task_id": "",
+                "step_state": _json(worker, step.step_state, f"next_steps[{k}].step_state"),
+            }
+        )
+        for k, step in enumerate(steps)
+    )
 
 
-def _jsonable(worker: AgentWorker, output: Any) -> Json:
+def _json(worker: AgentWorker, data: Any, what: str) -> Json:
+    """Return what an AgentWorker gave as JSON data.
+
+    Raises:
+        InvalidArgumentError: JSON cannot say it exactly (an object, NaN): found here, where the
+            answer that was paid for can still be kept.
+    """
     try:
-        return to_jsonable_python(output)
-    except (PydanticSerializationError, ValueError, RecursionError) as cause:
+        return merge_patch.plain(to_jsonable_python(data), what)
+    except (PydanticSerializationError, InvalidArgumentError) as cause:
         msg = (
-            f"{type(worker).__name__}.run_step gave an output of type {type(output).__name__} that"
-            f" cannot be stored as JSON: {cause}. Return text, numbers, lists, dicts or pydantic"
-            " models."
+            f"{type(worker).__name__}.run_step gave {what} of type {type(data).__name__} that"
+            f" cannot be stored as JSON: {cause}. Return text, finite numbers, lists, dicts or"
+            " pydantic models."
         )
         raise InvalidArgumentError(msg) from cause
