@@ -2,25 +2,56 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from holdfast.chain import ChainRef, extend
-from holdfast.messages import Blob, Message, ToolCall
+from holdfast.messages import Blob, Message, TextPart, ToolCall
+from holdfast.values import canonical
 from holdfast.wire import JournalEntry, TaskHead
 
 LIMIT_BYTES = 64 * 1024 * 1024
+TASK_BYTES = 2000
+"""Rough size of a task of which nothing is known yet."""
 
 Slot = Message | tuple[int, int]
 """A message that is expected next, or the (step, call) whose result is."""
 
 
 @dataclass
-class TaskMemory:
-    """One task, as far as this process knows it. It is only a cache: digests decide.
+class Tally:
+    """Rough size in bytes of all memories of a cache, kept as a running total."""
+
+    total: int = 0
+
+
+@dataclass
+class Paid:
+    """A model answer, from the moment it is known.
 
     Attributes:
+        n: Ordinal of the step.
+        entry: Digest of the request, and the answer.
+        activity: Id of the activity that gave it to the task; empty while none has.
+    """
+
+    n: int
+    entry: JournalEntry
+    activity: str = ""
+
+
+@dataclass
+class TaskMemory:
+    """One run of one task, as far as this process knows it.
+
+    It is only a cache. Transcript, journal and calls are used only when they give the digest that
+    the task sent along. Head and history have no digest: they are read once from the task itself,
+    and belong to one run of the workflow, so that a task id that is used again starts from nothing.
+
+    Attributes:
+        run: Run id of the workflow.
         head: The task's head.
         history: The conversation before the task; None until it was read.
         recorded: Messages of the transcript as history holds them, oldest first.
@@ -31,9 +62,12 @@ class TaskMemory:
         results: (step, call) to the recorded tool message.
         journal: Answered calls of the newest step, as recorded.
         journal_step: Ordinal of that step.
+        paid: The newest model answer.
+        lock: Held while transcript or journal are completed: two attempts of a step may be here.
         size: Rough size in bytes.
     """
 
+    run: str = ""
     head: TaskHead | None = None
     history: tuple[Message, ...] | None = None
     recorded: list[Message] = field(default_factory=list[Message])
@@ -44,7 +78,13 @@ class TaskMemory:
     results: dict[tuple[int, int], Message] = field(default_factory=dict[tuple[int, int], Message])
     journal: tuple[JournalEntry, ...] = ()
     journal_step: int = 0
-    size: int = 0
+    paid: Paid | None = None
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    size: int = TASK_BYTES
+    _tally: Tally = field(default_factory=Tally)
+    _parts: dict[str, int] = field(default_factory=dict[str, int])
+
+    # ---- the transcript
 
     def digest_at(self, length: int) -> str | None:
         """Return the digest of the first `length` messages, or None when fewer are known."""
@@ -78,23 +118,139 @@ class TaskMemory:
             self.recorded.append(message)
             self.resolved.append(whole)
             self.digests.append(extend(self.digests[-1] if self.digests else "", (message,)))
-            self.size += 200 + len(whole.text) + sum(len(call.arguments) for call in whole.calls)
-        self.expected.clear()
+            self._grow("transcript", weight(whole))
+        self.expect(())
         self.results.clear()
+        self._count("results", 0)
 
     def cut(self, length: int) -> None:
         """Keep only the first `length` messages."""
+        self._grow("transcript", -sum(weight(message) for message in self.resolved[length:]))
         del self.recorded[length:]
         del self.resolved[length:]
         del self.digests[length:]
-        self.expected.clear()
+        self.expect(())
 
     def forget(self) -> None:
         """Drop the transcript: it was another branch's, or it was changed."""
-        self.recorded.clear()
-        self.resolved.clear()
-        self.digests.clear()
-        self.expected.clear()
+        self.cut(0)
+
+    def take_over(self, older: TaskMemory) -> None:
+        """Begin with the transcript of the task's run before: its digest is checked at each use."""
+        self.recorded = list(older.recorded)
+        self.resolved = list(older.resolved)
+        self.digests = list(older.digests)
+        self._count("transcript", older.part("transcript"))
+
+    # ---- what comes next
+
+    def expect(self, slots: Iterable[Slot]) -> None:
+        """Remember what this process believes comes next in the transcript."""
+        self.expected = list(slots)
+        self._count("expected", sum(weight(s) for s in self.expected if isinstance(s, Message)))
+
+    def open_calls(self, n: int, calls: tuple[ToolCall, ...]) -> None:
+        """Remember the newest open calls of a step."""
+        self.calls = {n: calls}
+        self._count("calls", sum(call_weight(call) for call in calls))
+
+    def put_result(self, n: int, i: int, message: Message) -> None:
+        """Remember a tool's message."""
+        self.drop_result(n, i)
+        self.results[n, i] = message
+        self._grow("results", weight(message))
+
+    def drop_result(self, n: int, i: int) -> None:
+        """Forget a tool's message: the task has another one."""
+        known = self.results.pop((n, i), None)
+        if known is not None:
+            self._grow("results", -weight(known))
+
+    def clear_results(self) -> None:
+        """Forget the tools' messages of the step before."""
+        self.results.clear()
+        self._count("results", 0)
+
+    def put_journal(self, n: int, journal: tuple[JournalEntry, ...]) -> None:
+        """Remember the answered calls of a step, as recorded."""
+        self.journal, self.journal_step = journal, n
+        self._count("journal", sum(entry_weight(entry) for entry in journal))
+
+    def put_history(self, history: tuple[Message, ...]) -> None:
+        """Remember the conversation before the task."""
+        self.history = history
+        self._count("history", sum(weight(message) for message in history))
+
+    # ---- the answer that was paid for
+
+    def keep(self, n: int, entry: JournalEntry) -> None:
+        """Remember an answer before anything that may fail: the archive may be down."""
+        self.paid = Paid(n, entry)
+        self._count("paid", entry_weight(entry))
+
+    def unrecorded(self, n: int, activity_id: str) -> JournalEntry | None:
+        """Return the answer that a step's earlier attempt paid for and did not hand over.
+
+        One that was handed over is given again only to further attempts of the same activity: the
+        server may not have heard of it. A step that is started anew makes its own calls.
+        """
+        paid = self.paid
+        known = paid is not None and paid.n == n and paid.activity in ("", activity_id)
+        return paid.entry if paid is not None and known else None
+
+    def handed_over(self, activity_id: str) -> None:
+        """Note that the newest answer is in the result of this activity."""
+        if self.paid is not None and not self.paid.activity:
+            self.paid.activity = activity_id
+
+    # ---- size
+
+    def part(self, name: str) -> int:
+        """Return the rough size of one part in bytes."""
+        return self._parts.get(name, 0)
+
+    def counted_by(self, tally: Tally) -> None:
+        """Count this memory in another total, and no longer in the one before."""
+        self._tally.total -= self.size
+        self._tally = tally
+        tally.total += self.size
+
+    def _grow(self, name: str, by: int) -> None:
+        self._count(name, self.part(name) + by)
+
+    def _count(self, name: str, size: int) -> None:
+        change = size - self.part(name)
+        self._parts[name] = size
+        self.size += change
+        self._tally.total += change
+
+
+def weight(message: Message) -> int:
+    """Return the rough size of a message in bytes: texts, images, calls and provider items."""
+    match message.content:
+        case str(text):
+            content = len(text)
+        case Blob():
+            content = 100
+        case parts:
+            content = sum(len(p.text if isinstance(p, TextPart) else p.url) for p in parts)
+    items = len(canonical(list(message.items))) if message.items else 0
+    return 200 + content + items + sum(call_weight(call) for call in message.calls)
+
+
+def call_weight(call: ToolCall) -> int:
+    """Return the rough size of a call in bytes."""
+    return 100 + len(call.arguments)
+
+
+def entry_weight(entry: JournalEntry) -> int:
+    """Return the rough size of an answered call in bytes."""
+    size = 200 + sum(call_weight(call) for call in entry.calls)
+    if entry.answer is not None:
+        size += weight(entry.answer.message)
+    for call, outcome in zip(entry.calls, entry.outcomes, strict=False):
+        size += weight(outcome.message(call)) + len(canonical(outcome.patch))
+    return size
 
 
 class Cache:
@@ -104,31 +260,55 @@ class Cache:
         """Set the bound; one entry may pass it."""
         self._limit = limit_bytes
         self._tasks: OrderedDict[str, TaskMemory] = OrderedDict()
+        self._tally = Tally()
         self._texts: OrderedDict[str, str] = OrderedDict()
         self._text_size = 0
 
-    def task(self, task_id: str) -> TaskMemory:
-        """Return what is known of a task; drop the oldest memories when there are too many."""
-        memory = self._tasks.setdefault(task_id, TaskMemory())
+    @property
+    def size(self) -> int:
+        """Rough size of all memories in bytes."""
+        return self._tally.total
+
+    def task(self, task_id: str, run: str) -> TaskMemory:
+        """Return what is known of a task; drop the oldest memories when there are too many.
+
+        The run id tells a task from another one that had its id before. Nothing else does without
+        a price: a digest in the input of each activity would be in history for every call. A task
+        that continues as new has a new run id as well; it keeps the transcript, whose digest is
+        checked anyhow, and reads its head and its history once more: two queries in 2,000 events.
+        """
+        memory = self._tasks.get(task_id)
+        if memory is None or memory.run != run:
+            older, memory = memory, TaskMemory(run=run)
+            if older is not None:
+                memory.take_over(older)
+                self.drop(task_id)
+            memory.counted_by(self._tally)
+            self._tasks[task_id] = memory
         self._tasks.move_to_end(task_id)
-        total = sum(other.size + 2000 for other in self._tasks.values())
-        while total > self._limit and len(self._tasks) > 1:
+        while self._tally.total > self._limit and len(self._tasks) > 1:
             _, dropped = self._tasks.popitem(last=False)
-            total -= dropped.size + 2000
+            dropped.counted_by(Tally())  # an activity may still hold and change it
         return memory
 
     def drop(self, task_id: str) -> None:
-        """Forget a task that is closed."""
-        self._tasks.pop(task_id, None)
+        """Forget a task: it is closed, or it begins."""
+        dropped = self._tasks.pop(task_id, None)
+        if dropped is not None:
+            dropped.counted_by(Tally())
 
     def text(self, blob: Blob) -> str | None:
         """Return a text of the archive, if it is here."""
-        return self._texts.get(blob.sha256)
+        text = self._texts.get(blob.sha256)
+        if text is not None:
+            self._texts.move_to_end(blob.sha256)
+        return text
 
     def keep_text(self, blob: Blob, text: str) -> None:
         """Remember a text of the archive."""
+        self._text_size += len(text) - len(self._texts.get(blob.sha256, ""))
         self._texts[blob.sha256] = text
-        self._text_size += len(text)
+        self._texts.move_to_end(blob.sha256)
         while self._text_size > self._limit and len(self._texts) > 1:
             _, dropped = self._texts.popitem(last=False)
             self._text_size -= len(dropped)

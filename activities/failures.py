@@ -50,7 +50,7 @@ def typed_failures() -> Generator[None]:
     except ModelUnavailableError as error:
         delay = None if error.retry_after is None else timedelta(seconds=error.retry_after)
         raise ApplicationError(
-            _text(error),
+            text_of(error),
             type=type(error).__name__,
             next_retry_delay=delay,
             category=ApplicationErrorCategory.BENIGN,
@@ -58,11 +58,11 @@ def typed_failures() -> Generator[None]:
     except Exception as error:
         log.warning("An activity failed", exc_info=True)
         raise ApplicationError(
-            _text(error), type=type(error).__name__, non_retryable=not _heals_by_time(error)
+            text_of(error), type=type(error).__name__, non_retryable=not heals_by_time(error)
         ) from None
 
 
-def _heals_by_time(error: Exception) -> bool:
+def heals_by_time(error: Exception) -> bool:
     """Whether the archive or the server may answer at the next attempt."""
     match error:
         case BlobMissingError() | DigestMismatchError():
@@ -75,5 +75,6 @@ def _heals_by_time(error: Exception) -> bool:
             return False
 
 
-def _text(error: Exception) -> str:
+def text_of(error: Exception) -> str:
+    """Return the text of an error, without secrets and of readable length."""
     return clean(redact(str(error)))[:LONGEST_TEXT]

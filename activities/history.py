@@ -22,8 +22,9 @@ async def history_before(source: Source, head: TaskHead) -> tuple[Message, ...]:
             messages.extend(await _session(source, head.reads))
         if head.history:
             messages.extend(await read_messages(source.archive, head.history))
-        memory.history = tuple([await source.resolve(message) for message in messages])
-        memory.size += sum(len(message.text) for message in memory.history)
+        history = tuple([await source.resolve(message) for message in messages])
+        memory.put_history(history)
+        return history
     return memory.history
 
 

@@ -65,7 +65,7 @@ class JudgingActivities:
                     return Probed()
                 text = clean(render_result(found, tool=tool.name))
                 content: Content = await self._source.store(text) or text
-                self._source.memory().results.pop((given.n, given.i), None)
+                self._source.memory().drop_result(given.n, given.i)
                 return Probed(happened=True, content=content)
 
     @activity.defn(name="undo")

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from holdfast.agent import Agent
 from holdfast.agent_snapshot import AgentSnapshot
 from holdfast.archive import Archive
-from holdfast.errors import AgentNotFoundError, UserError
+from holdfast.errors import AgentNotFoundError, NotFoundError, UserError
 from holdfast.models import resolve_model
 from holdfast.models.base import Model
 
@@ -79,9 +79,38 @@ class Registry:
             self._snapshots[sha256] = known
         return known
 
-    def model(self, agent: Agent, override: str) -> Model:
-        """Return the model that answers for this agent."""
-        return resolve_model(override or agent.model)
+    def model(self, agent: Agent, snapshot: AgentSnapshot, override: str) -> Model:
+        """Return the model that answers for this agent in a task: the one it began with.
+
+        Args:
+            agent: The agent as it is now.
+            snapshot: The agent as the task knows it.
+            override: Model name that the task was created with, or empty.
+
+        Raises:
+            NotFoundError: The agent has another Model object now, and nobody can make the earlier
+                one of its name alone.
+        """
+        if override:
+            return resolve_model(override)
+        now = resolve_model(agent.model)
+        if now.name == snapshot.model:
+            return now
+        if agent.model is None or isinstance(agent.model, str):
+            return resolve_model(_like(agent.model, snapshot.model))
+        msg = (
+            f"The task began with model {snapshot.model!r} of agent {agent.name!r}, but this worker"
+            f" process has model {now.name!r} for it. The task waits, nothing is lost. Give agent"
+            f" {agent.name!r} a model named {snapshot.model!r} again, restart the worker process"
+            " and run the step again; or fork the task, which begins with the agent as it is now."
+        )
+        raise NotFoundError(msg)
+
+
+def _like(setting: str | None, name: str) -> str:
+    """Name a model for the API that a setting names: a snapshot keeps the provider's name only."""
+    api, colon, _ = (setting or "").partition(":")
+    return f"{api}:{name}" if colon and api in ("chat", "responses") else name
 
 
 def live(agent: Agent) -> AgentSnapshot:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextvars import ContextVar
 
 from temporalio import activity
 from temporalio.api.common.v1 import WorkflowExecution
@@ -34,10 +35,19 @@ from holdfast.wire import (
 )
 
 INLINE_BYTES = 16 * 1024
-"""Texts above this size go to the archive; history holds a reference."""
+"""Texts above this size go to the archive; history holds a reference.
+
+These are the texts of messages, the results of tools, and outputs. What a task must read to go on
+stays in history whatever its size: arguments of calls, `step_state`, inputs of next steps, patches
+of the state. Above 256 KB Temporal's external storage takes the whole value that holds them.
+"""
 
 PATIENCE_SECONDS = (0.1, 0.4, 1, 2, 4, 8, 15, 25)
 """Waits between the attempts to store a value that must not be lost."""
+
+
+_left_queue: ContextVar[bytes] = ContextVar("holdfast_left_queue", default=b"")
+"""Task token of the activity attempt that has left the queue of a worker that may be dead."""
 
 
 class Source:
@@ -50,7 +60,7 @@ class Source:
 
     def memory(self) -> TaskMemory:
         """Return what is known of the task that the current activity works for."""
-        return self.cache.task(task_id())
+        return self.cache.task(task_id(), activity.info().workflow_run_id or "")
 
     async def head(self) -> TaskHead:
         """Return the task's head."""
@@ -69,15 +79,16 @@ class Source:
             DigestMismatchError: What is recorded does not give the digest.
         """
         memory = self.memory()
-        if memory.holds(at) and at.length < len(memory.recorded):
-            memory.cut(at.length)  # an undo has moved the head back
-        if not memory.holds(at):
-            guess = memory.guess(at)
-            if guess is None:
-                await self._fetch(memory, at)
-            else:
-                memory.append(guess, [await self.resolve(message) for message in guess])
-        return memory.resolved[: at.length]
+        async with memory.lock:  # two attempts of one step would append the same messages twice
+            if memory.holds(at) and at.length < len(memory.recorded):
+                memory.cut(at.length)  # an undo has moved the head back
+            if not memory.holds(at):
+                guess = memory.guess(at)
+                if guess is None:
+                    await self._fetch(memory, at)
+                else:
+                    memory.append(guess, [await self.resolve(message) for message in guess])
+            return memory.resolved[: at.length]
 
     async def _fetch(self, memory: TaskMemory, at: ChainRef) -> None:
         """Ask for what is missing; once more for everything when the digest does not fit."""
@@ -123,8 +134,12 @@ class Source:
     async def journal(self, given: AdvanceInput) -> tuple[JournalEntry, ...]:
         """Return the step's answered calls, as recorded."""
         memory = self.memory()
+        async with memory.lock:
+            return await self._journal(memory, given)
+
+    async def _journal(self, memory: TaskMemory, given: AdvanceInput) -> tuple[JournalEntry, ...]:
         if given.journal.length == 0:
-            memory.journal, memory.journal_step = (), given.n
+            memory.put_journal(given.n, ())
         known = memory.journal[: given.journal.length]
         if memory.journal_step == given.n and extend("", known) == given.journal.digest:
             return known
@@ -134,7 +149,7 @@ class Source:
             if not got.journal:
                 break
             entries.extend(got.journal)
-        memory.journal, memory.journal_step = tuple(entries[: given.journal.length]), given.n
+        memory.put_journal(given.n, tuple(entries[: given.journal.length]))
         if extend("", memory.journal) != given.journal.digest:
             msg = f"The journal of step {given.n} of task {task_id()!r} does not give its digest."
             raise DigestMismatchError(msg)
@@ -236,7 +251,8 @@ class Source:
     async def _reach(self) -> WorkflowHandle[object, object]:
         """Return the task's handle, after leaving the queue of a worker that may be dead."""
         info = activity.info()
-        if info.attempt > 1:
+        if info.attempt > 1 and _left_queue.get() != info.task_token:
+            _left_queue.set(info.task_token)  # once: each reset costs the task its sticky cache
             await activity.client().workflow_service.reset_sticky_task_queue(
                 ResetStickyTaskQueueRequest(
                     namespace=info.namespace,

@@ -6,7 +6,7 @@ import functools
 
 from temporalio import activity
 
-from holdfast.activities.failures import typed_failures
+from holdfast.activities.failures import heals_by_time, log, typed_failures
 from holdfast.activities.heartbeat import heartbeats
 from holdfast.activities.history import count_commits, history_before
 from holdfast.activities.registry import Registry
@@ -23,13 +23,11 @@ from holdfast.wire import (
     JournalEntry,
     OpenState,
     OpenStep,
-    StepResult,
     TaskHead,
-    known_head,
 )
 from holdfast.workers.base import AgentWorker
 from holdfast.workers.context import StepContext
-from holdfast.workers.driver import advance
+from holdfast.workers.driver import advance, failure_after
 
 
 class StepActivities:
@@ -48,10 +46,13 @@ class StepActivities:
                 return await self._describe(head)
 
     async def _describe(self, head: TaskHead) -> Described:
+        # An attempt whose result is lost may have described the agent differently, so what this one
+        # finds is not kept either: the task says which description it took, at the first step.
+        self._source.cache.drop(task_id())
         agent = self._registry.agent(head.agent)
         snapshot = await self._registry.publish(head.agent)
         settings = snapshot.settings.resolve(head.settings)
-        described = Described(
+        return Described(
             snapshot=snapshot.digest,
             policies=snapshot.policies,
             timeout=settings.timeout_seconds,
@@ -59,8 +60,6 @@ class StepActivities:
             step=await self._first_step(agent.worker),
             commits=await count_commits(head),
         )
-        self._source.memory().head = known_head(head, described)
-        return described
 
     async def _first_step(self, worker: AgentWorker) -> TaskStep:
         """Let a worker that has its own first step make it; the task makes the usual one itself."""
@@ -77,18 +76,21 @@ class StepActivities:
                 return await self._step(given)
 
     async def _step(self, given: AdvanceInput) -> Advanced:
-        source = self._source
+        source, activity_id = self._source, activity.info().activity_id
         head = await source.head()
         agent = self._registry.agent(head.agent)
+        snapshot = await self._registry.snapshot(head.snapshot)
+        model = self._registry.model(agent, snapshot, head.model)
         opened = await source.opened(given)
         recorded = await source.journal(given)
         whole = await self._whole(opened)
+        memory = source.memory()
         ctx = StepContext(
-            agent=await self._registry.snapshot(head.snapshot),
+            agent=snapshot,
             head=head,
             opened=whole,
             transcript=await source.transcript(given.at),
-            respond=functools.partial(_respond, self._registry.model(agent, head.model)),
+            respond=functools.partial(_respond, model),
             at=given.at,
             task_id=task_id(),
             n=given.n,
@@ -96,14 +98,23 @@ class StepActivities:
             journal=[await self._resolve(entry) for entry in recorded],
             limit=given.limit,
             tokens=given.tokens,
+            unrecorded=memory.unrecorded(given.n, activity_id),
+            keep=functools.partial(memory.keep, given.n),
         )
-        advanced = await advance(agent.worker, ctx, whole)
-        advanced = await self._compact(advanced)
-        stamp: dict[str, object] = {"attempts": activity.info().attempt}
+        advanced = _stamped(await advance(agent.worker, ctx, whole))
+        advanced = advanced.model_copy(update=await self._compact_answer(advanced))
+        try:
+            whole_result = advanced.model_copy(update=await self._compact_result(advanced))
+            self._expect(given, opened, recorded, whole_result)
+            advanced = whole_result
+        except Exception as error:
+            if ctx.answered is None:
+                raise
+            log.warning("The end of a step could not be recorded", exc_info=True)
+            memory.put_journal(0, ())
+            advanced = _answer_alone(advanced, ctx.answered.request, error)
         if advanced.answer is not None:
-            stamp["worker"] = worker_identity()
-        advanced = advanced.model_copy(update=stamp)
-        self._expect(given, opened, recorded, advanced)
+            memory.handed_over(activity_id)
         return advanced
 
     async def _whole(self, opened: OpenStep) -> OpenStep:
@@ -127,21 +138,20 @@ class StepActivities:
         ]
         return entry.model_copy(update={"outcomes": tuple(outcomes)})
 
-    async def _compact(self, advanced: Advanced) -> Advanced:
-        """Move large texts of a result to the archive, before history gets to see them."""
-        source = self._source
-        changes: dict[str, object] = {}
-        if advanced.answer is not None:
-            message = await source.offload(advanced.answer.message)
-            usage = advanced.answer.usage.model_copy(update={"requests": 0})  # the ledger counts
-            changes["answer"] = advanced.answer.model_copy(
-                update={"message": message, "usage": usage}
-            )
-        if advanced.result is not None:
-            changes["result"] = await self._compact_result(advanced.result)
-        return advanced.model_copy(update=changes)
+    async def _compact_answer(self, advanced: Advanced) -> dict[str, object]:
+        """Move a large answer to the archive, before history gets to see it."""
+        if advanced.answer is None:
+            return {}
+        message = await self._source.offload(advanced.answer.message)
+        usage = advanced.answer.usage.model_copy(update={"requests": 0})  # the ledger counts
+        changes: dict[str, object] = {"message": message, "usage": usage}
+        return {"answer": advanced.answer.model_copy(update=changes)}
 
-    async def _compact_result(self, result: StepResult) -> StepResult:
+    async def _compact_result(self, advanced: Advanced) -> dict[str, object]:
+        """Move large texts of a result to the archive."""
+        result = advanced.result
+        if result is None:
+            return {}
         adds = [
             await self._source.offload(add) if isinstance(add, Message) else add
             for add in result.adds
@@ -155,7 +165,7 @@ class StepActivities:
             stored = await self._source.store(clean(text), is_json=not plain)
             if stored is not None:
                 changes |= {"output": None, "stored": stored}
-        return result.model_copy(update=changes)
+        return {"result": result.model_copy(update=changes)}
 
     def _expect(
         self,
@@ -177,16 +187,39 @@ class StepActivities:
                 worker=advanced.worker,
             )
             journal = (*recorded, entry)
-        memory.journal, memory.journal_step = journal, given.n
+        memory.put_journal(given.n, journal)
         if advanced.result is None:
-            memory.calls = {given.n: advanced.calls}
+            memory.open_calls(given.n, advanced.calls)
             return
         state = OpenState(open=opened, n=given.n, started=0.0, journal=journal)
         calls = resolve_calls(advanced.result, state)
-        memory.calls = {given.n: calls}
-        memory.results.clear()
+        memory.open_calls(given.n, calls)
+        memory.clear_results()
         adds = resolve_adds(advanced.result, state)
-        memory.expected = [*adds, *((given.n, i) for i in range(len(calls)))]
+        memory.expect([*adds, *((given.n, i) for i in range(len(calls)))])
+
+
+def _stamped(advanced: Advanced) -> Advanced:
+    """Say how often the activity was started and, for a model call, who made it."""
+    stamp: dict[str, object] = {"attempts": activity.info().attempt}
+    if advanced.answer is not None:
+        stamp["worker"] = worker_identity()
+    return advanced.model_copy(update=stamp)
+
+
+def _answer_alone(advanced: Advanced, request: str, error: Exception) -> Advanced:
+    """Hand over the answer that was paid for, without what came after it and cannot be recorded.
+
+    What time can heal is left to the next activity, which has the answer in its journal; what it
+    cannot heal stops the step.
+    """
+    return Advanced(
+        request=request,
+        answer=advanced.answer,
+        failure=None if heals_by_time(error) else failure_after(error),
+        attempts=advanced.attempts,
+        worker=advanced.worker,
+    )
 
 
 async def _respond(model: Model, request: ModelRequest) -> ModelAnswer:

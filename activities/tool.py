@@ -5,13 +5,20 @@ from __future__ import annotations
 import asyncio
 import inspect
 import itertools
-from typing import Any
+from typing import Any, NamedTuple
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError
 
 from holdfast import merge_patch
-from holdfast.activities.failures import LONGEST_TEXT, log, typed_failures
+from holdfast.activities.failures import (
+    LONGEST_TEXT,
+    heals_by_time,
+    log,
+    text_of,
+    typed_failures,
+)
 from holdfast.activities.heartbeat import heartbeats
 from holdfast.activities.registry import Registry
 from holdfast.activities.source import Source, task_id, worker_identity
@@ -23,7 +30,23 @@ from holdfast.tools import Tool, ToolArgumentsError, ToolResultError, render_res
 from holdfast.values import Json, canonical, digest
 from holdfast.wire import Dialect, Outcome, ToolInput
 
+NOT_STARTED = "NotStarted"
+"""Type of the failure of a call that was certainly not made."""
+
+INTERRUPTED = "Interrupted"
+"""Type of the failure of a call that was started and whose outcome nobody knows."""
+
 FIXED_ERROR = "An error occurred while running the tool. Please try again."
+
+
+class Ready(NamedTuple):
+    """A call that can be run, with all that it needs."""
+
+    tool: Tool
+    call: ToolCall
+    state: dict[str, Json]
+    ctx: ToolContext[dict[str, Json]]
+    dialect: Dialect
 
 
 class ToolActivities:
@@ -38,16 +61,32 @@ class ToolActivities:
     async def tool(self, given: ToolInput) -> Outcome:
         """Run one call. What the model can act on is a result, also when it is an error."""
         with typed_failures():
-            try:
-                async with heartbeats():
-                    return await self._tool(given)
-            except asyncio.CancelledError:
-                if activity.is_worker_shutdown():
-                    msg = "The worker process was stopped while the tool ran."
-                    raise ApplicationError(msg, type="Interrupted") from None
-                raise
+            async with heartbeats():
+                ready = await self._ready(given)
+                return await self._started(given, ready)
 
-    async def _tool(self, given: ToolInput) -> Outcome:
+    async def _ready(self, given: ToolInput) -> Ready:
+        """Find out what to run.
+
+        Raises:
+            ApplicationError: "NotStarted" when time can heal it: the call has not been made, so it
+                may be scheduled again whatever the tool does to the world.
+            AgentNotFoundError: This process lacks the agent.
+        """
+        try:
+            return await self._find(given)
+        except asyncio.CancelledError:
+            if activity.is_worker_shutdown():
+                msg = "The worker process was stopped before the tool started."
+                raise ApplicationError(msg, type=NOT_STARTED) from None
+            raise
+        except (RPCError, ArchiveError) as error:
+            if not heals_by_time(error):
+                raise
+            msg = f"The tool was not started: {text_of(error)}"
+            raise ApplicationError(msg, type=NOT_STARTED) from None
+
+    async def _find(self, given: ToolInput) -> Ready:
         head = await self._source.head()
         call, state = await self._source.call(given)
         tool = self._registry.agent(head.agent).tool(call.name)
@@ -71,10 +110,36 @@ class ToolActivities:
             state=merge_patch.plain(state),
             heartbeat=activity.heartbeat,
         )
-        outcome = await self._outcome(tool, ctx, head.dialect)
+        return Ready(tool, call, state, ctx, head.dialect)
+
+    async def _started(self, given: ToolInput, ready: Ready) -> Outcome:
+        """Run the tool.
+
+        Raises:
+            ApplicationError: "Interrupted" when the tool was started and what came of it is lost;
+                anything else is the tool's own wish.
+        """
+        try:
+            return await self._run(given, ready)
+        except asyncio.CancelledError:
+            if activity.is_worker_shutdown():
+                msg = "The worker process was stopped while the tool ran."
+                raise ApplicationError(msg, type=INTERRUPTED) from None
+            raise
+        except (ApplicationError, ToolTimeoutError):
+            raise
+        except Exception as error:
+            log.warning("The outcome of tool %r is lost", ready.tool.name, exc_info=True)
+            msg = f"Tool {ready.tool.name!r} was run, but what came of it is lost: {text_of(error)}"
+            raise ApplicationError(
+                msg, type=INTERRUPTED, non_retryable=not heals_by_time(error)
+            ) from None
+
+    async def _run(self, given: ToolInput, ready: Ready) -> Outcome:
+        outcome = await self._outcome(ready.tool, ready.ctx, ready.dialect)
         if outcome.status == "done":
-            outcome = _with_patch(outcome, tool, state, ctx.state)
-        self._source.memory().results[given.n, given.i] = outcome.message(call)
+            outcome = _with_patch(outcome, ready.tool, ready.state, ready.ctx.state)
+        self._source.memory().put_result(given.n, given.i, outcome.message(ready.call))
         stamp = {"attempts": activity.info().attempt, "worker": worker_identity()}
         return outcome.model_copy(update=stamp)
 
@@ -84,22 +149,18 @@ class ToolActivities:
         try:
             text = render_result(await run_with_retries(tool, ctx), tool=tool.name)
         except ToolResultError as error:  # it ran; only its result is of no use
-            return Outcome(content=str(error), is_error=True)
+            return Outcome(content=_short(error), is_error=True)
         except ToolArgumentsError as error:
-            return _failed(str(error))
+            return Outcome(content=_short(error), is_error=True, status="failed")
         except ToolTimeoutError as error:
             if tool.timeout_behavior == "raise_exception":
                 raise
-            return _failed(str(error))
+            return Outcome(content=_short(error), is_error=True, status="failed")
         except (Exception, SystemExit) as error:  # noqa: BLE001  a result for the model
             text = clean(await failure_text(tool, ctx, error, dialect))
             content = await self._source.store(text) or text
             return Outcome(content=content, is_error=True, status="failed")
-        try:
-            return await self._done(tool, text)
-        except ArchiveError as error:
-            msg = f"Tool {tool.name!r} ran, but its result cannot be stored: {error}"
-            raise ApplicationError(msg, type="Interrupted") from None
+        return await self._done(tool, text)
 
     async def _done(self, tool: Tool, text: str) -> Outcome:
         text = clean(text)
@@ -121,8 +182,8 @@ def _with_patch(
     try:
         return outcome.model_copy(update={"patch": merge_patch.diff(before, after)})
     except (InvalidArgumentError, TypeError, ValueError, RecursionError) as error:
-        text = f"Tool {tool.name!r} ran, but its change of the state was not kept: {error}"
-        return Outcome(content=clean(text), is_error=True)
+        text = f"Tool {tool.name!r} ran, but its change of the state was not kept: {_short(error)}"
+        return Outcome(content=text, is_error=True)
 
 
 async def run_with_retries(tool: Tool, ctx: ToolContext[dict[str, Json]]) -> Any:
@@ -199,14 +260,18 @@ def said(error: BaseException) -> str:
     return clean(redact(text))[:LONGEST_TEXT] or type(error).__name__
 
 
-def _failed(text: str) -> Outcome:
-    return Outcome(content=clean(text), is_error=True, status="failed")
+def _short(error: BaseException) -> str:
+    """Return the text of one of our own errors, which quotes what the model or the tool gave."""
+    return clean(str(error))[:LONGEST_TEXT]
 
 
 def idempotency_key(task: str, given: ToolInput, call: ToolCall) -> str:
-    """Name the action: task, step, tool and arguments, and which of several equal calls it is.
+    """Name the action: what is called with which arguments, and at which place in the task.
 
-    A repeated attempt, and a step that is run anew and wants the same, have the same key.
+    Two equal calls of one step have two keys, because they have two places: branch, step, batch
+    and position. All attempts of a call have one key, as has the call of a step that is run anew
+    and makes it at the same place. A step that is undone and run again is on a new branch, so its
+    calls are new actions; so are those of a fork, which is another task.
     """
     place = [given.branch, given.n, given.batch, given.i]
     return digest(canonical([task, place, call.name, call.arguments]))[:32]

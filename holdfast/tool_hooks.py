@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import functools
 import inspect
 from collections.abc import Awaitable, Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Any, Literal, cast
 
 from holdfast.errors import InvalidArgumentError
@@ -31,13 +33,28 @@ FailureFormatter = Callable[[ToolContext[Any], Exception], str | Awaitable[str]]
 """What the model is told of a failed call."""
 
 
+MOST_THREADS = 1000
+"""Far above the number of activities that a worker runs at once (100, unless it is told otherwise),
+so that no call waits for a thread, not even beside calls that were cut off and run on."""
+
+
+@functools.cache
+def tool_threads() -> Executor:
+    """Return the threads of sync tools; one is started only when none is idle.
+
+    They are not the loop's own, of which there are few: six on two processors, and the archive
+    needs them, so that some slow tools would stop every task of the process.
+    """
+    return ThreadPoolExecutor(MOST_THREADS, thread_name_prefix="holdfast-tool")
+
+
 async def invoke(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """Call an async function on this loop, any other in a thread with the context variables.
 
     A cancelled thread goes on to its end: `ToolContext.is_cancelled` is how it learns of it.
     """
     call = functools.partial(function, *args, **kwargs)
-    result = call() if _is_async(function) else await asyncio.to_thread(_shielded, call)
+    result = call() if _is_async(function) else await _in_thread(call)
     return await result if inspect.isawaitable(result) else result
 
 
@@ -87,6 +104,13 @@ def _is_async(function: Any) -> bool:
     if inspect.iscoroutinefunction(function):
         return True
     return inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004  the method itself is wanted
+
+
+async def _in_thread(call: Callable[[], Any]) -> Any:
+    """Call in a thread, which sees the context variables."""
+    seen = contextvars.copy_context()
+    loop = asyncio.get_running_loop()
+    return await loop.run_in_executor(tool_threads(), seen.run, _shielded, call)
 
 
 def _shielded(call: Callable[[], Any]) -> Any:

@@ -23,7 +23,11 @@ from holdfast.wire import (
 V = TypeVar("V", bound=Value)
 
 PAGE_BYTES = 256 * 1024
-"""Size at which a page ends; one value may pass it, and values are at most 16 KB inline."""
+"""Size at which a page ends; one value may pass it.
+
+Texts of messages, tool results and outputs are at most 16 KB inline, the rest is in the archive.
+Arguments of calls, step_state, inputs of next steps and patches of the state are whole at any size.
+"""
 
 
 class EntriesRequest(Value):

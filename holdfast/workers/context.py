@@ -154,6 +154,10 @@ class StepContext:
     ) -> ModelAnswer:
         """Ask the agent's model.
 
+        Limit its time by `ModelSettings.timeout_seconds`: a timeout around this call gives up an
+        answer that may have been paid for, and is not recorded, so another run of the step may get
+        the answer in time.
+
         Args:
             messages: The conversation; None for `ctx.messages`.
             tools: Tools on offer; None for the agent's own.
@@ -251,20 +255,18 @@ class StepContext:
         A call that the AgentWorker cancels, as by its own timeout, has no answer and counts as not
         made: the next one may be made in its place.
         """
-        failure: Exception | None = None
         self._idle.clear()
         try:
             answer = await self._answer(request, key)
-        except Exception as error:  # noqa: BLE001  handed to the driver, which raises it
-            failure = error
-        else:
             self.answered = JournalEntry(request=key, answer=answer, last=last)
             if self._keep is not None:
                 self._keep(self.answered)
             return answer
+        except Exception as error:  # noqa: BLE001  handed to the driver, which raises it
+            self._idle.set()
+            await self._fail(error)
         finally:
             self._idle.set()
-        await self._fail(failure)
 
     async def _answer(self, request: ModelRequest, key: str) -> ModelAnswer:
         known = self._unrecorded
