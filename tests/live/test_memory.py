@@ -11,6 +11,7 @@ from holdfast import Budget, Message, Task, TaskStep, TaskStepOutput, tool
 from holdfast.errors import InvalidArgumentError, TaskClosedError
 from holdfast.messages import assistant, user
 from holdfast.testing import FakeOpenAI, ScriptedModel
+from holdfast.wire import SessionState
 from holdfast.workers import StepContext
 from tests.support.rig import MakeAgent, MakeRunner, Rig, roles, until_status
 from tests.support.workers import Counting, Doing, ends, said
@@ -90,6 +91,15 @@ async def test_finalize_twice_at_once_commits_once(
     await runner.run_task(task)
     answers = await asyncio.gather(*(runner.finalize_response(task) for _ in range(4)))
     assert [str(answer) for answer in answers] == ["done"] * 4
+    assert roles(await runner.session("s").chat_history()) == ["user", "assistant"]
+
+
+async def test_a_commit_that_arrives_twice_is_kept_once(make_runner: MakeRunner) -> None:
+    runner = await make_runner(worker=Counting(1))
+    await runner.chat("q", session="s", task_id="memory-commit-twice")
+    handle = runner.client.get_workflow_handle(runner.session("s").id)
+    state: SessionState = await handle.query("state", result_type=SessionState)
+    await handle.signal("commit", state.commits[0])
     assert roles(await runner.session("s").chat_history()) == ["user", "assistant"]
 
 
@@ -175,20 +185,23 @@ async def test_messages_can_be_appended_to_a_session_by_hand(
 
 
 async def test_a_task_keeps_the_history_it_began_with(
-    make_runner: MakeRunner, model: FakeOpenAI
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
 ) -> None:
-    runner = await make_runner(look)
+    await rig.serve(make_agent(look))
+    runner = rig.runner()
+    await runner.session("s").append([user("fact"), assistant("noted")])
     model.call("look")
     model.reply("from b")
     model.reply("from a")
     a = await runner.create_task("a", session="s")
     await runner.run_step(a)
     await runner.chat("b", session="s")
+    await rig.serve(make_agent(look))  # a worker that remembers nothing
     await runner.run_step(a)
     assert not model.requests[2].holds("from b")
     await runner.finalize_response(a)
     texts = [m.text for m in await runner.session("s").chat_history()]
-    assert texts == ["b", "from b", "a", "", "seen here", "from a"]
+    assert texts == ["fact", "noted", "b", "from b", "a", "", "seen here", "from a"]
 
 
 async def test_a_task_keeps_its_history_when_the_session_is_reset_meanwhile(

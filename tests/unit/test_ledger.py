@@ -296,6 +296,19 @@ def test_a_retry_may_bring_a_new_input_and_a_restart_drops_the_journal() -> None
     assert ledger.s.usage.requests == 1
 
 
+def test_results_of_calls_in_mid_step_are_in_call_order_whatever_ends_first() -> None:
+    ledger = Ledger(TaskInput(head=HEAD, input="q"), task_id="t", now=1.0)
+    ledger.begin(RunRequest(), now=2.0)
+    calls = tuple(ToolCall(id=str(i), name="f") for i in range(3))
+    ledger.advanced(Advanced(calls=calls, asked="r"))
+    for i in (2, 0, 1):
+        ledger.outcome(i, Outcome(content=f"result {i}"))
+    ledger.answer_calls()
+    current = ledger.s.current
+    assert current is not None
+    assert [o.content for o in current.journal[0].outcomes] == ["result 0", "result 1", "result 2"]
+
+
 def test_a_reply_is_remembered_for_its_request_and_old_ones_are_dropped() -> None:
     from holdfast.ledger import SEEN_KEPT
     from holdfast.wire import RunReply
