@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 from temporalio import activity
-from temporalio.common import WorkflowIDConflictPolicy
 
 from holdfast.activities.failures import typed_failures
 from holdfast.activities.heartbeat import heartbeats
@@ -14,6 +11,7 @@ from holdfast.activities.source import Source, task_id
 from holdfast.chain import ChainRef
 from holdfast.messages import Message
 from holdfast.segments import read_segment, write_messages, write_record, write_segment
+from holdfast.sessions import commit_turn
 from holdfast.steps import Task
 from holdfast.undo import UNDONE, active_steps
 from holdfast.values import canonical
@@ -23,7 +21,6 @@ from holdfast.wire import (
     Entry,
     Failure,
     SegmentRef,
-    SessionState,
     StepRecord,
     TaskHead,
     TaskRecord,
@@ -107,16 +104,7 @@ class ClosingActivities:
             sha256=await write_messages(source.archive, kept),
             count=len(kept),
         )
-        await activity.client().start_workflow(
-            "Session",
-            SessionState(),
-            id=session.id,
-            task_queue=activity.info().task_queue,
-            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-            start_signal="commit",
-            start_signal_args=[turn],
-            rpc_timeout=timedelta(seconds=30),
-        )
+        await commit_turn(activity.client(), session.id, activity.info().task_queue, turn)
 
     @activity.defn(name="index")
     async def index(self, commits: list[CommitRef]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, cast
 
 from pydantic_core import to_jsonable_python
 from temporalio import activity
@@ -145,7 +145,7 @@ def _effect(
         tool=tool.name,
         call_id=call.id,
         key=ctx.idempotency_key,
-        arguments=arguments if isinstance(arguments, dict) else {},
+        arguments=cast("dict[str, Json]", arguments) if isinstance(arguments, dict) else {},
         result=result,
         status=status,
     )

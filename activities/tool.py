@@ -128,7 +128,7 @@ class ToolActivities:
             raise
         except (ApplicationError, ToolTimeoutError):
             raise
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  raised anew as what it means
             log.warning("The outcome of tool %r is lost", ready.tool.name, exc_info=True)
             msg = f"Tool {ready.tool.name!r} was run, but what came of it is lost: {text_of(error)}"
             raise ApplicationError(

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from holdfast.engine.archivenames import ID_FILE, blob_path, record_name, record_path
-from holdfast.engine.bytestore import open_store
+from holdfast.engine.bytestore import LocalStore, open_store
 from holdfast.errors import (
     ArchiveError,
     BlobMissingError,
@@ -57,6 +57,7 @@ class Archive:
         name = digest(data)
         path = blob_path(name)
         with self._failures("written", path):
+            self._require_place()
             # By size, not by existence: it heals what another program cut short.
             if self._store.size(path) != len(data):
                 self._store.write(path, data)
@@ -104,6 +105,7 @@ class Archive:
         """
         path = record_path(name)
         with self._failures("written", path):
+            self._require_place()
             self._store.write(path, canonical(data))
 
     def get_record(self, name: str) -> Json:
@@ -132,11 +134,12 @@ class Archive:
             ArchiveError: The archive cannot be written.
         """
         path = record_path(name)
-        try:
-            with self._failures("written", path):
+        with self._failures("deleted", path):
+            try:
                 self._store.delete(path)
-        except BlobMissingError:
-            return False
+            except FileNotFoundError:
+                self._require_place()
+                return False
         return True
 
     def list_records(self, folder: str) -> list[str]:
@@ -190,16 +193,38 @@ class Archive:
         where = self._store.where(path)
         try:
             yield
-        except FileNotFoundError as error:
-            raise BlobMissingError(
-                f"The archive {self.url!r} has no {path!r} (looked at {where!r}). Check that this"
-                " is the archive the task was stored in, and that nothing was deleted there."
-            ) from error
         except Exception as error:
+            # A write that finds no place, and an archive that is gone altogether (a lost mount, a
+            # missing bucket), may heal: only a value that is not there is missing.
+            missing = isinstance(error, FileNotFoundError) and verb == "read"
+            if missing and not self._is_gone():
+                raise BlobMissingError(
+                    f"The archive {self.url!r} has no {path!r} (looked at {where!r}). Check that"
+                    " this is the archive the task was stored in, and that nothing was deleted"
+                    " there."
+                ) from error
             raise ArchiveError(
                 f"{where!r} cannot be {verb}: {type(error).__name__}: {error}. Check the archive's"
                 " address, its permissions and the free space."
             ) from error
+
+    def _require_place(self) -> None:
+        """Check before a write that a directory is still the archive: else it would be made anew.
+
+        Raises:
+            FileNotFoundError: The directory was lost, as when its disk is not mounted.
+        """
+        if isinstance(self._store, LocalStore) and self._is_gone():
+            raise FileNotFoundError(self._store.where(ID_FILE))
+
+    def _is_gone(self) -> bool:
+        """Whether the archive that this process has used before is not there any more."""
+        if self._id is None:
+            return False
+        try:
+            return self._store.size(ID_FILE) is None
+        except Exception:  # noqa: BLE001  each kind of store has its own classes
+            return True
 
     async def aput(self, data: bytes) -> str:
         """Run `put` in a thread."""

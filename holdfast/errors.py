@@ -16,12 +16,14 @@ lost, *ends* with this error, or is *untouched* because the request was refused 
     ├── CommandRefusedError             untouched
     │   ├── UndoRefusedError            untouched
     │   └── UndoFailedError             waits
+    ├── SessionClosedError              waits       somebody ended the session through Temporal
     ├── StepFailedError                 waits
     │   └── StepCodeChangedError
     ├── EngineError                     untouched
     │   ├── ServerStartError
     │   ├── ConnectError
     │   ├── NoWorkerError               waits for a worker
+    │   ├── QueryFailedError
     │   └── ArchiveError
     │       ├── ArchiveMismatchError
     │       ├── BlobMissingError
@@ -119,6 +121,25 @@ class UndoFailedError(CommandRefusedError):
     """The undo of an effect failed; effects undone before it stay undone. Ask again."""
 
 
+class SessionClosedError(HoldfastError):
+    """A session's workflow was ended from outside, so that nothing can be added to its memory.
+
+    Attributes:
+        session_id: The session's workflow id.
+    """
+
+    def __init__(self, session_id: str) -> None:
+        """Name the session and the two ways to go on."""
+        self.session_id = session_id
+        super().__init__(
+            f"Session {session_id!r} was ended with Temporal's own tools; its memory is still"
+            " there, and nothing was added to it. To go on with that memory, run `temporal workflow"
+            f" reset --type LastWorkflowTask --workflow-id {session_id} --reason resumed`; to"
+            f" forget it, run `temporal workflow delete --workflow-id {session_id}`. Then ask"
+            " again."
+        )
+
+
 class StepFailedError(HoldfastError):
     """A step failed and stays first in the queue; nothing it had done is lost.
 
@@ -162,15 +183,34 @@ class NoWorkerError(EngineError):
 
     Attributes:
         queue: The Temporal task queue that nobody polls.
+        task_id: The task, when it is known.
+        request_id: Id of the request that was made: asking again with it does nothing twice.
+        is_sent: Whether the request reached the server, which hands it to the next worker process.
     """
 
-    def __init__(self, queue: str) -> None:
+    def __init__(
+        self, queue: str, *, task_id: str = "", request_id: str = "", is_sent: bool = False
+    ) -> None:
         """Name the queue and the command that serves it."""
         self.queue = queue
-        super().__init__(
-            f"No worker process serves the queue {queue!r}. The task waits and nothing is lost."
-            " Start one with `holdfast worker my_module:agents`, then ask again."
+        self.task_id = task_id
+        self.request_id = request_id
+        self.is_sent = is_sent
+        which = f" {task_id!r}" if task_id else ""
+        then = (
+            f" The request was sent and may be carried out then: ask again with"
+            f" request_id={request_id!r}, so that it is not done twice."
+            if is_sent
+            else ""
         )
+        super().__init__(
+            f"No worker process serves the queue {queue!r}. The task{which} waits and nothing is"
+            " lost. Start one with `holdfast worker my_module:agents`, then ask again." + then
+        )
+
+
+class QueryFailedError(EngineError):
+    """A task or session could not answer a question; it was not touched by it. Ask again."""
 
 
 class ArchiveError(EngineError):

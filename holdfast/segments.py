@@ -64,9 +64,16 @@ async def turns(archive: Archive, state: SessionState, upto: int | None = None) 
         state: The session's state.
         upto: Number of commits to look at, counted from the first; None for all.
     """
-    commits: list[CommitRef] = []
-    for sha256 in state.older:
-        commits.extend(CommitRef.model_validate(data) for data in await read_json(archive, sha256))
-    commits = [*commits, *state.commits][:upto]
-    resets = [k for k, commit in enumerate(commits) if not commit.sha256]
-    return commits[resets[-1] + 1 :] if resets else commits
+    found: list[CommitRef] = []
+    start = state.base
+    page: Sequence[CommitRef] = state.commits
+    older = list(state.older)
+    while True:  # the newest first: what precedes a reset need not be read
+        seen = page if upto is None else page[: max(upto - start, 0)]
+        resets = [k for k, commit in enumerate(seen) if not commit.sha256]
+        found[:0] = seen[resets[-1] + 1 :] if resets else seen
+        if resets or not older:
+            return found
+        data: list[Json] = await read_json(archive, older.pop())
+        page = [CommitRef.model_validate(each) for each in data]
+        start -= len(page)

@@ -110,7 +110,7 @@ async def _in_thread(call: Callable[[], Any]) -> Any:
     """Call in a thread, which sees the context variables."""
     seen = contextvars.copy_context()
     loop = asyncio.get_running_loop()
-    return await loop.run_in_executor(tool_threads(), seen.run, _shielded, call)
+    return await loop.run_in_executor(tool_threads(), lambda: seen.run(lambda: _shielded(call)))
 
 
 def _shielded(call: Callable[[], Any]) -> Any:

@@ -30,6 +30,9 @@ class Dialect(Value):
     tool_error: Literal["text", "fixed"] = "text"
 
 
+INLINE_BYTES = 16 * 1024
+"""Texts above this size go to the archive; history holds a reference."""
+
 STEPS = Dialect()
 PARKED = "parked"
 """Detail of an error by which an update says that the task waits with it."""
@@ -824,11 +827,9 @@ class TaskResult(Value):
 
     Attributes:
         status: How it closed.
-        text: The answer's text when it is small; else the archive has it.
     """
 
     status: TaskStatus = "finished"
-    text: str | None = None
 
 
 class CommitRef(Value):
@@ -849,16 +850,20 @@ class SessionState(Value):
     """What a session's continue-as-new hands on.
 
     Attributes:
-        commits: Turns, oldest first, since the last reset.
-        older: Digests in the archive of lists of 500 commits each, before `commits`.
+        commits: The newest turns, oldest first; a reset is one of them.
+        older: Digests in the archive of full lists of commits, before `commits`.
         base: Number of commits in `older`.
         recent: Ids of the tasks that committed last, so that a repeated commit is dropped.
+        roll_events: History length at which the session continues as new.
+        index_size: Number of commits in a full list.
     """
 
     commits: tuple[CommitRef, ...] = ()
     older: tuple[str, ...] = ()
     base: int = 0
     recent: tuple[str, ...] = ()
+    roll_events: int = 2000
+    index_size: int = Field(default=500, ge=1)
 
 
 TaskInput.model_rebuild()

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
+from collections.abc import Sequence
 from datetime import timedelta
 
 from temporalio import workflow
-from temporalio.common import RawValue
+from temporalio.common import RawValue, RetryPolicy
+from temporalio.exceptions import ActivityError
 
 from holdfast.wire import CommitRef, SessionState
 
-ROLL_EVENTS = 2000
-INDEX_SIZE = 500
+COMMIT = "commit"
+FEWEST_EVENTS = 10
+"""A run that rolled sooner would do nothing but roll."""
+
 RECENT_KEPT = 1000
+INDEX_TIMEOUT = timedelta(minutes=2)
+INDEX_ATTEMPTS = 5
+_SHA256 = re.compile(r"([0-9a-f]{64})?")
 
 
 @workflow.defn(name="Session", sandboxed=False)
@@ -27,36 +36,53 @@ class Session:
     async def run(self, state: SessionState) -> None:
         """Live for ever; commits arrive as signals."""
         del state
-        await workflow.wait_condition(self._rolls)
-        while len(self.s.commits) > INDEX_SIZE:
-            full = self.s.commits[:INDEX_SIZE]
-            sha256 = await workflow.execute_activity(
-                "index", list(full), result_type=str, start_to_close_timeout=timedelta(minutes=2)
-            )
-            self._change(
-                commits=self.s.commits[INDEX_SIZE:],
-                older=(*self.s.older, sha256),
-                base=self.s.base + INDEX_SIZE,
-            )
+        while True:
+            try:
+                await workflow.wait_condition(self._rolls)
+                await self._index()
+                break
+            except asyncio.CancelledError:
+                workflow.logger.warning("A session is memory and cannot be cancelled; delete it.")
         workflow.continue_as_new(self.s)
+
+    async def _index(self) -> None:
+        """Move full lists of turns to the archive; without it the next run tries again."""
+        while len(self.s.commits) > self.s.index_size:
+            full = self.s.commits[: self.s.index_size]
+            try:
+                sha256 = await workflow.execute_activity(
+                    "index",
+                    list(full),
+                    result_type=str,
+                    start_to_close_timeout=INDEX_TIMEOUT,
+                    schedule_to_close_timeout=INDEX_ATTEMPTS * INDEX_TIMEOUT,
+                    retry_policy=RetryPolicy(maximum_attempts=INDEX_ATTEMPTS),
+                )
+            except ActivityError as error:
+                workflow.logger.warning("A session's old turns stay where they are: %s", error)
+                return
+            self._change(
+                commits=self.s.commits[len(full) :],
+                older=(*self.s.older, sha256),
+                base=self.s.base + len(full),
+            )
 
     def _rolls(self) -> bool:
         info = workflow.info()
-        long = info.get_current_history_length() >= ROLL_EVENTS
+        long = info.get_current_history_length() >= max(self.s.roll_events, FEWEST_EVENTS)
         return long or info.is_continue_as_new_suggested()
 
     def _change(self, **fields: object) -> None:
         self.s = self.s.model_copy(update=fields)
 
-    @workflow.signal
-    def commit(self, raw: RawValue) -> None:
-        """Append a task's turn; a task that has committed already is dropped."""
-        try:
-            turn = CommitRef.model_validate_json(raw.payload.data)
-        except ValueError as error:  # an error here would block the session for ever
-            workflow.logger.warning("A commit that cannot be read was dropped: %s", error)
+    @workflow.signal(dynamic=True)
+    def signal(self, name: str, args: Sequence[RawValue]) -> None:
+        """Append a task's turn; never raises, whatever was sent: that would block the session."""
+        turn = read_commit(name, [arg.payload.data for arg in args])
+        if turn is None:
+            workflow.logger.warning("A signal %r that is no commit was dropped", name[:80])
             return
-        if turn.task and turn.task in self.s.recent:
+        if turn.task and turn.task in self.s.recent:  # it has committed already
             return
         recent = (*self.s.recent, turn.task)[-RECENT_KEPT:] if turn.task else self.s.recent
         self._change(commits=(*self.s.commits, turn), recent=recent)
@@ -65,3 +91,14 @@ class Session:
     def state(self) -> SessionState:
         """Show the turns."""
         return self.s.model_copy(update={"recent": ()})
+
+
+def read_commit(name: str, payloads: Sequence[bytes]) -> CommitRef | None:
+    """Read a signal as a turn, or return None for anything else; never raises."""
+    if name != COMMIT or len(payloads) != 1:
+        return None
+    try:
+        turn = CommitRef.model_validate_json(payloads[0])
+    except (ValueError, RecursionError):
+        return None
+    return turn if _SHA256.fullmatch(turn.sha256) else None

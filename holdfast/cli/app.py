@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from holdfast.cli.app_people import people
+from holdfast.cli.arguments import AgentsOption, AppOption, TargetArgument, TaskArgument
 from holdfast.cli.exits import EPILOG, ExitCode
 from holdfast.cli.options import Common, shared
 
@@ -32,28 +34,6 @@ class Status(StrEnum):
     FINISHED = "finished"
     FAILED = "failed"
     ABANDONED = "abandoned"
-
-
-TaskArgument = Annotated[
-    str, typer.Argument(metavar="TASK", help="Id of a task, or the beginning of one.")
-]
-TargetArgument = Annotated[
-    str, typer.Argument(metavar="MODULE:AGENTS", help="An Agent or a list of them.")
-]
-AgentsOption = Annotated[
-    str | None,
-    typer.Option("--agents", metavar="MODULE:AGENTS", help="Serve these agents here, meanwhile."),
-]
-AppOption = Annotated[
-    str | None,
-    typer.Option(
-        "--app", envvar="HOLDFAST_APP", help="Name of the app; the first agent's by default."
-    ),
-]
-ByOption = Annotated[
-    str, typer.Option("--by", help="Who asks; you by default.", show_default=False)
-]
-ReasonOption = Annotated[str, typer.Option("--reason", help="Why; kept with the task.")]
 
 
 def _version(given: bool) -> None:
@@ -177,8 +157,8 @@ async def tasks(
 @app.command(epilog=EPILOG)
 @shared
 async def show(common: Common, task: TaskArgument) -> ExitCode | None:
-    """Show a task: steps, calls, results, failures, commands and cost."""
-    from holdfast.cli.listing import show_command
+    """Show a task: steps, undone ones too, calls, approvals, commands, branches and cost."""
+    from holdfast.cli.showing import show_command
 
     return await show_command(common, task)
 
@@ -210,38 +190,7 @@ async def finalize(common: Common, task: TaskArgument) -> ExitCode | None:
     return await finalize_command(common, task)
 
 
-@app.command(epilog=EPILOG)
-@shared
-async def pause(
-    common: Common, task: TaskArgument, by: ByOption = "", reason: ReasonOption = ""
-) -> ExitCode | None:
-    """Let no further step of a task begin."""
-    from holdfast.cli.steering import steer_command
-
-    return await steer_command(common, "pause", task, by=by or _me(), reason=reason)
-
-
-@app.command(epilog=EPILOG)
-@shared
-async def resume(common: Common, task: TaskArgument, by: ByOption = "") -> ExitCode | None:
-    """Let the steps of a paused task begin again."""
-    from holdfast.cli.steering import steer_command
-
-    return await steer_command(common, "resume", task, by=by or _me(), reason="")
-
-
-@app.command(epilog=EPILOG)
-@shared
-async def abandon(
-    common: Common,
-    task: TaskArgument,
-    reason: Annotated[str, typer.Option("--reason", help="Why; kept with the task.")],
-    by: ByOption = "",
-) -> ExitCode | None:
-    """End a task without an answer; nothing reaches its session."""
-    from holdfast.cli.steering import steer_command
-
-    return await steer_command(common, "abandon", task, by=by or _me(), reason=reason)
+app.add_typer(people)
 
 
 @app.command(epilog=EPILOG)
@@ -260,13 +209,3 @@ async def ui(common: Common) -> ExitCode | None:
     from holdfast.cli.serving import ui_command
 
     return await ui_command(common)
-
-
-def _me() -> str:
-    """Return the name of the user of this computer."""
-    import getpass
-
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):  # a container without names
-        return "somebody"

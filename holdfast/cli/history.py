@@ -80,8 +80,6 @@ class TaskHistory:
         self._scheduled: dict[int, Happening] = {}
         self._journal: list[JournalEntry] = []
         self._calls: tuple[ToolCall, ...] = ()
-        self._outcomes: dict[int, Outcome] = {}
-        self._asked = ""
         self._step = 0
 
     async def read(self, *, wait: bool) -> AsyncGenerator[Happening]:
@@ -142,7 +140,7 @@ class TaskHistory:
         if name == "step":
             step = await self._decode(sent.input.payloads, AdvanceInput)
             self._step = step.n
-            del self._journal[step.journal.length :]
+            self._fit_journal(step.journal.length)
             shown = shown.model_copy(update={"step": step.n, "name": "model"})
         elif name == "tool":
             given = await self._decode(sent.input.payloads, ToolInput)
@@ -167,7 +165,6 @@ class TaskHistory:
             return None
         if scheduled.kind == "calling":
             outcome = await self._decode(done.result.payloads, Outcome)
-            self._returned(scheduled, outcome)
             return scheduled.model_copy(
                 update={
                     "kind": "returned",
@@ -183,10 +180,9 @@ class TaskHistory:
         if got.answer is not None:
             self._journal.append(JournalEntry(request=got.request, answer=got.answer))
         if got.result is not None:
-            self._calls, self._asked = self._ending_calls(got.result), ""
+            self._calls = self._ending_calls(got.result)
         elif got.calls:
-            self._calls, self._asked = got.calls, got.asked
-        self._outcomes = {}
+            self._calls = got.calls
         if got.answer is None:
             return None
         message = got.answer.message
@@ -195,15 +191,14 @@ class TaskHistory:
             update={"kind": "answered", "at": at, "text": text, "calls": message.calls}
         )
 
-    def _returned(self, scheduled: Happening, outcome: Outcome) -> None:
-        """Keep the journal in step, so that later references into it are understood."""
-        place = next((i for i, c in enumerate(self._calls) if c in scheduled.calls), 0)
-        self._outcomes[place] = outcome
-        if self._asked and len(self._outcomes) == len(self._calls):
-            outcomes = tuple(self._outcomes[i] for i in sorted(self._outcomes))
-            entry = JournalEntry(request=self._asked, calls=self._calls, outcomes=outcomes)
-            self._journal.append(entry)
-            self._asked = ""
+    def _fit_journal(self, length: int) -> None:
+        """Keep the journal as long as the task's, so that references into it are understood.
+
+        What is missing are calls made in mid-step, which no reference here is about.
+        """
+        del self._journal[length:]
+        missing = length - len(self._journal)
+        self._journal.extend([JournalEntry(request="")] * missing)
 
     def _ending_calls(self, result: StepResult) -> tuple[ToolCall, ...]:
         step = OpenStep(step=TaskStep())

@@ -71,6 +71,14 @@ def clock(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
+def span(seconds: float) -> str:
+    """Return a length of time, as people say it."""
+    for size, name in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds / size:.0f} {name}"
+    return f"{max(seconds, 0):.0f} s"
+
+
 def shortened(text: str, limit: int = 160) -> str:
     """Cut a text for one line."""
     line = _one_line(text)

@@ -12,6 +12,7 @@ from holdfast.cli.exits import ExitCode, InterruptedByUserError
 from holdfast.cli.finding import find_task
 from holdfast.cli.live import LiveView
 from holdfast.cli.options import Common
+from holdfast.cli.steering import tell_waiting
 from holdfast.client.names import queue_of
 from holdfast.client.runner import AgentRunner
 from holdfast.engine.cluster import has_workers
@@ -60,7 +61,7 @@ async def run_command(
             return _created(common, task, mode)
         if here is not None:
             await stack.enter_async_context(served(engine, here))
-        return await _to_the_end(common, engine, runner, task.task_id, agents)
+        return await run_to_the_end(common, engine, runner, task.task_id, agents)
 
 
 async def attach_command(
@@ -73,7 +74,7 @@ async def attach_command(
         task_id = await find_task(engine, typed)
         if here is not None:
             await stack.enter_async_context(served(engine, here))
-        return await _to_the_end(common, engine, engine.runner(), task_id, agents)
+        return await run_to_the_end(common, engine, engine.runner(), task_id, agents)
 
 
 async def require_worker(engine: Engine, app: str) -> None:
@@ -107,9 +108,10 @@ def _created(common: Common, task: Task, mode: Mode) -> ExitCode:
     return ExitCode.OK
 
 
-async def _to_the_end(
+async def run_to_the_end(
     common: Common, engine: Engine, runner: AgentRunner, task_id: str, agents: str | None
 ) -> ExitCode:
+    """Run a task to its end and finalize it, with a live view; Ctrl-C leaves it running."""
     output.say(f"task {task_id}", style="bold")
     try:
         last = await until_stopped(_watched(engine, runner, task_id))
@@ -155,8 +157,7 @@ def _waiting(common: Common, task_id: str, last: TaskStepOutput) -> ExitCode:
     if common.json:
         data = {"task_id": task_id, "status": "waiting", "waiting_for": last.waiting_for}
         output.emit(data)
-    for text in last.waiting_for:
-        output.say(f"The task waits for a person: {text}", style="yellow")
+    tell_waiting(common, task_id, last)
     return ExitCode.WAITING
 
 

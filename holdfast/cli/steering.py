@@ -1,16 +1,18 @@
-"""`step`, `finalize`, `pause`, `resume` and `abandon`."""
+"""`step`, `finalize`, and the commands that change what a task does next."""
 
 from __future__ import annotations
 
-from typing import Literal, assert_never
+from collections.abc import Awaitable, Callable
+from typing import Literal
 
 from holdfast.cli import output
 from holdfast.cli.connection import engine_of, until_stopped
 from holdfast.cli.exits import ExitCode
 from holdfast.cli.finding import find_task
 from holdfast.cli.options import Common
-
-SteeringVerb = Literal["pause", "resume", "abandon"]
+from holdfast.client.runner import AgentRunner
+from holdfast.steps import TaskStepOutput
+from holdfast.wire import Receipt
 
 
 async def step_command(common: Common, typed: str, *, input: str | None, restart: bool) -> ExitCode:
@@ -23,18 +25,31 @@ async def step_command(common: Common, typed: str, *, input: str | None, restart
         got = await until_stopped(running)
     if common.json:
         output.emit(got.model_dump(mode="json"))
-    for source in got.sources:
-        shown = output.shortened(source.content)
-        output.say(f"{source.tool_name} {source.raw_input} -> {shown}")
-    if got.status == "waiting":
-        for text in got.waiting_for:
-            output.say(f"The task waits for a person: {text}", style="yellow")
-        return ExitCode.WAITING
-    if not common.json:
+    code = tell_output(common, task_id, got)
+    if code is ExitCode.OK and not common.json:
         output.answer(str(got) if got.output is not None else "")
     if got.is_last:
         output.say(f"That was the last step. holdfast finalize {task_id}{common.arguments()}")
-    return ExitCode.OK
+    return code
+
+
+def tell_output(common: Common, task_id: str, got: TaskStepOutput) -> ExitCode:
+    """Say what a step did, and what it waits for."""
+    for source in got.sources:
+        shown = output.shortened(source.content)
+        output.say(f"{source.tool_name} {source.raw_input} -> {shown}")
+    if got.status != "waiting":
+        return ExitCode.OK
+    tell_waiting(common, task_id, got)
+    return ExitCode.WAITING
+
+
+def tell_waiting(common: Common, task_id: str, got: TaskStepOutput) -> None:
+    """Say what a task waits for, and how to decide it."""
+    for text in got.waiting_for:
+        output.say(f"The task waits for a person: {text}", style="yellow")
+    if any(text.startswith(f"{task_id}:") for text in got.waiting_for):
+        output.say(f"Decide: holdfast inbox{common.arguments()}")
 
 
 async def finalize_command(common: Common, typed: str) -> ExitCode:
@@ -49,24 +64,58 @@ async def finalize_command(common: Common, typed: str) -> ExitCode:
     return ExitCode.OK
 
 
-async def steer_command(
-    common: Common, verb: SteeringVerb, typed: str, *, by: str, reason: str
+async def pause_command(common: Common, typed: str, *, by: str, reason: str) -> ExitCode:
+    """Let no further step begin."""
+    return await _command(common, typed, by, lambda r, task: r.pause(task, reason=reason, by=by))
+
+
+async def resume_command(common: Common, typed: str, *, by: str) -> ExitCode:
+    """Let steps begin again."""
+    return await _command(common, typed, by, lambda r, task: r.resume(task, by=by))
+
+
+async def abandon_command(common: Common, typed: str, *, by: str, reason: str) -> ExitCode:
+    """End a task without an answer."""
+    return await _command(common, typed, by, lambda r, task: r.abandon(task, reason=reason, by=by))
+
+
+async def feedback_command(
+    common: Common, typed: str, text: str, *, queued: bool, by: str
+) -> ExitCode:
+    """Say something to the model: before its next call, or as the next input."""
+    when: Literal["next_model_call", "queued"] = "queued" if queued else "next_model_call"
+    return await _command(
+        common, typed, by, lambda r, task: r.give_feedback(task, text, when=when, by=by)
+    )
+
+
+async def edit_step_command(
+    common: Common, typed: str, step: str, input: str, *, by: str
+) -> ExitCode:
+    """Change the input of an upcoming step."""
+    return await _command(
+        common, typed, by, lambda r, task: r.edit_step(task, step, input=input, by=by)
+    )
+
+
+async def drop_step_command(common: Common, typed: str, step: str, *, by: str) -> ExitCode:
+    """Take an upcoming step out of the queue."""
+    return await _command(common, typed, by, lambda r, task: r.drop_step(task, step, by=by))
+
+
+async def _command(
+    common: Common,
+    typed: str,
+    by: str,
+    send: Callable[[AgentRunner, str], Awaitable[Receipt]],
 ) -> ExitCode:
     """Send a command to a task; it is durable, also with no worker up."""
     async with engine_of(common) as engine:
         task_id = await find_task(engine, typed)
-        runner = engine.runner()
-        match verb:
-            case "pause":
-                receipt = await runner.pause(task_id, reason=reason, by=by)
-            case "resume":
-                receipt = await runner.resume(task_id, by=by)
-            case "abandon":
-                receipt = await runner.abandon(task_id, reason=reason, by=by)
-            case _:
-                assert_never(verb)
+        receipt = await send(engine.runner(), task_id)
     if common.json:
         output.emit({"task_id": task_id, "by": by, **receipt.model_dump(mode="json")})
+    verb = receipt.verb.replace("_", "-")
     if receipt.status == "recorded":
         output.say(f"{verb} is recorded; it takes effect when a worker is up.")
     else:

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from temporalio.client import RPCTimeoutOrCancelledError
 from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast import errors
-from holdfast.errors import AgentsException, HoldfastError, StepFailedError, TaskClosedError
+from holdfast.errors import (
+    AgentsException,
+    ConnectError,
+    HoldfastError,
+    InvalidArgumentError,
+    StepFailedError,
+    TaskClosedError,
+)
 from holdfast.wire import PARKED, Failure
 
 REFUSALS = frozenset(
@@ -20,6 +32,43 @@ REFUSALS = frozenset(
         "UndoFailedError",
     }
 )
+
+
+@contextmanager
+def server_errors() -> Generator[None]:
+    """Turn what a call to the Temporal server raises into our errors.
+
+    Passes on what each caller understands best: an RPCError with the status NOT_FOUND.
+
+    Raises:
+        InvalidArgumentError: The server refused a value, such as an id that is too long.
+        ConnectError: The server could not be reached, or did not do it.
+    """
+    try:
+        yield
+    except RPCError as error:
+        match error.status:
+            case RPCStatusCode.NOT_FOUND:
+                raise
+            case RPCStatusCode.INVALID_ARGUMENT:
+                raise InvalidArgumentError(
+                    f"The Temporal server refused the request: {error.message}"
+                ) from error
+            case status:
+                raise ConnectError(
+                    f"The Temporal server did not answer: {status.name}: {error.message}. Check"
+                    " that it runs and can be reached, and that you have the rights; then ask"
+                    " again."
+                ) from error
+    except RPCTimeoutOrCancelledError as error:
+        raise ConnectError(
+            f"The Temporal server did not answer in time: {error}. Ask again."
+        ) from error
+
+
+def is_not_found(error: RPCError) -> bool:
+    """Whether the server knows no workflow of this id."""
+    return error.status is RPCStatusCode.NOT_FOUND
 
 
 def failure_in(error: BaseException | None) -> Failure | None:

@@ -14,6 +14,7 @@ from holdfast import Agent, AgentRunner, TaskStep, TaskStepOutput, tool
 from holdfast.commands import Command
 from holdfast.errors import CommandRefusedError, StepFailedError, TaskAbandonedError
 from holdfast.testing import FakeOpenAI
+from holdfast.wire import Entry, EventRecord
 from holdfast.workers import StepContext
 from tests.support.rig import MakeAgent, MakeRunner, Rig, until, until_status
 from tests.support.workers import Counting, Doing, ends
@@ -21,6 +22,11 @@ from tests.support.workers import Counting, Doing, ends
 
 def raw(data: bytes, encoding: bytes = b"json/plain") -> RawValue:
     return RawValue(Payload(metadata={"encoding": encoding}, data=data))
+
+
+def told(entries: list[Entry]) -> list[EventRecord]:
+    """List the events of a ledger after the task's creation."""
+    return [e.event for e in entries if e.event is not None and e.event.kind != "created"]
 
 
 async def test_a_paused_task_begins_no_step_until_it_is_resumed(make_runner: MakeRunner) -> None:
@@ -83,7 +89,7 @@ async def test_abandon_ends_a_task_with_its_reason(make_runner: MakeRunner) -> N
     found = await until_status(runner, task, "abandoned")
     assert "ann: wrong question" in found.error
     assert await runner.session("s").chat_history() == []
-    events = [e.event for e in await runner.ledger(task) if e.event is not None]
+    events = told(await runner.ledger(task))
     assert [(e.kind, e.by, e.text) for e in events if e.kind == "command"] == [
         ("command", "ann", "wrong question")
     ]
@@ -246,7 +252,7 @@ async def test_whatever_signal_comes_the_task_goes_on(make_runner: MakeRunner, n
         await runner.resume(task)
     for _ in range(8):  # over a rollover, which writes out all that the task keeps
         assert (await runner.run_step(task)).status == "done"
-    events = [e.event for e in await runner.ledger(task) if e.event is not None]
+    events = told(await runner.ledger(task))
     [first] = [e for e in events if e.kind in ("command", "refused")][:1]
     assert len(first.text) <= 2000
     assert first.kind == "command" or first.text
@@ -258,7 +264,7 @@ async def test_a_command_with_a_repeated_id_is_dropped(make_runner: MakeRunner) 
     handle = runner.client.get_workflow_handle(task.task_id)
     for _ in range(3):
         await handle.signal("command", Command(id="same", verb="pause", by="ann", body={}))
-    events = [e.event for e in await runner.ledger(task) if e.event is not None]
+    events = told(await runner.ledger(task))
     assert [e.kind for e in events] == ["command"]
 
 
@@ -267,7 +273,7 @@ async def test_a_refused_command_is_recorded_with_its_reason(make_runner: MakeRu
     task = await runner.create_task("q")
     with pytest.raises(CommandRefusedError):
         await runner.resume(task, by="ann")
-    [event] = [e.event for e in await runner.ledger(task) if e.event is not None]
+    [event] = told(await runner.ledger(task))
     assert (event.kind, event.by) == ("refused", "ann")
     assert "not paused" in event.text
 

@@ -51,7 +51,7 @@ async def test_arguments_win_over_the_environment(
     monkeypatch.setenv("TEMPORAL_NAMESPACE", "nowhere")
     client = await connect_client(server.address, namespace="default")
     assert client.namespace == "default"
-    assert len(client.identity) == 8
+    assert len(client.identity) == 4
 
 
 async def test_the_environment_is_enough(

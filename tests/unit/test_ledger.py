@@ -10,6 +10,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from holdfast import approvals
 from holdfast.chain import extend
 from holdfast.ledger import Ledger
 from holdfast.messages import Message, ToolCall, Usage, assistant, user
@@ -270,13 +271,13 @@ def test_the_status_of_a_task_says_what_stands_in_its_way() -> None:
     assert status(ledger) == "paused"
     ledger.begin(RunRequest(), now=2.0)
     ledger.fail(Failure(type="E", message="m"), now=3.0)
-    assert (ledger.status, ledger.parked) == ("needs_attention", True)
+    assert status(ledger) == "needs_attention"
     ledger.change(paused="")
     ledger.retry(RunRequest(), now=4.0)
     answer = ModelAnswer(message=assistant("", calls=(ToolCall(id="1", name="f"),)))
     ledger.advanced(Advanced(answer=answer, result=StepResult(adds=("j0",), calls="j0")))
-    ledger.outcome(0, Outcome(content="?", status="unknown"))
-    assert (ledger.status, ledger.parked) == ("waiting", True)
+    approvals.ask(ledger, 0, "unknown", now=5.0, text="?")
+    assert status(ledger) == "waiting"
 
 
 def test_a_retry_may_bring_a_new_input_and_a_restart_drops_the_journal() -> None:

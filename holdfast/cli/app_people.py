@@ -1,0 +1,298 @@
+"""The commands by which people steer tasks, as they are typed."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from holdfast.cli.arguments import (
+    AgentsOption,
+    AppOption,
+    ApprovalArgument,
+    ByOption,
+    KeepOption,
+    ReasonOption,
+    TaskArgument,
+    WaitOption,
+    login_name,
+)
+from holdfast.cli.exits import EPILOG, ExitCode
+from holdfast.cli.options import Common, shared
+
+people = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+
+@people.command(epilog=EPILOG)
+@shared
+async def inbox(common: Common, by: ByOption = "") -> ExitCode | None:
+    """Go through everything that waits for a person, one keystroke each.
+
+    Without a terminal, keys are the first letters of the lines of stdin: `a`, `r too expensive`.
+    Ends with exit code 3 when something was left undecided.
+    """
+    from holdfast.cli.inbox import inbox_command
+
+    return await inbox_command(common, by=by or login_name())
+
+
+@people.command(epilog=EPILOG)
+@shared
+async def approvals(
+    common: Common,
+    task: Annotated[
+        str | None, typer.Argument(metavar="TASK", help="Only of this task.", show_default=False)
+    ] = None,
+) -> ExitCode | None:
+    """List what waits for a person."""
+    from holdfast.cli.deciding import approvals_command
+
+    return await approvals_command(common, task)
+
+
+@people.command(epilog=EPILOG)
+@shared
+async def approve(
+    common: Common,
+    *,
+    approval: ApprovalArgument,
+    arguments: Annotated[
+        str | None,
+        typer.Option("--arguments", metavar="JSON", help="Run it with these instead."),
+    ] = None,
+    note: Annotated[str, typer.Option("--note", help="For the auditor.")] = "",
+    by: ByOption = "",
+    wait: WaitOption = False,
+) -> ExitCode | None:
+    """Let a call run; or: it did not happen, run it; or: one more model call."""
+    from holdfast.cli.deciding import Decision, decide_command, parse_arguments
+
+    given = None if arguments is None else parse_arguments(arguments)
+    decision = Decision(verb="approve", by=by or login_name(), arguments=given, text=note)
+    return await decide_command(common, approval, decision, wait=wait)
+
+
+@people.command(epilog=EPILOG)
+@shared
+async def reject(
+    common: Common,
+    *,
+    approval: ApprovalArgument,
+    reason: Annotated[str, typer.Option("--reason", help="Why; the model is told.")],
+    by: ByOption = "",
+    wait: WaitOption = False,
+) -> ExitCode | None:
+    """Do not let a call run; or: give it up; or: finish now."""
+    from holdfast.cli.deciding import Decision, decide_command
+
+    decision = Decision(verb="reject", by=by or login_name(), text=reason)
+    return await decide_command(common, approval, decision, wait=wait)
+
+
+@people.command(epilog=EPILOG)
+@shared
+async def respond(
+    common: Common,
+    *,
+    approval: ApprovalArgument,
+    result: Annotated[str, typer.Argument(metavar="RESULT", help="What the model reads.")],
+    by: ByOption = "",
+    wait: WaitOption = False,
+) -> ExitCode | None:
+    """Give a result in place of the tool; or: it happened, with this result."""
+    from holdfast.cli.deciding import Decision, decide_command
+
+    decision = Decision(verb="respond", by=by or login_name(), text=result)
+    return await decide_command(common, approval, decision, wait=wait)
+
+
+@people.command(epilog=EPILOG)
+@shared
+async def feedback(
+    common: Common,
+    *,
+    task: TaskArgument,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="What the model is told.")],
+    queued: Annotated[
+        bool, typer.Option("--queued", help="As the next input, once the task has its answer.")
+    ] = False,
+    by: ByOption = "",
+) -> ExitCode | None:
+    """Say something to the model; nothing is interrupted."""
+    from holdfast.cli.steering import feedback_command
+
+    return await feedback_command(common, task, text, queued=queued, by=by or login_name())
+
+
+@people.command("edit-step", epilog=EPILOG)
+@shared
+async def edit_step(
+    common: Common,
+    *,
+    task: TaskArgument,
+    step: Annotated[str, typer.Argument(metavar="STEP", help="Id of a step that is to come.")],
+    input: Annotated[str, typer.Argument(metavar="INPUT", help="Its new input.")],
+    by: ByOption = "",
+) -> ExitCode | None:
+    """Change the input of an upcoming step."""
+    from holdfast.cli.steering import edit_step_command
+
+    return await edit_step_command(common, task, step, input, by=by or login_name())
+
+
+@people.command("drop-step", epilog=EPILOG)
+@shared
+async def drop_step(
+    common: Common,
+    *,
+    task: TaskArgument,
+    step: Annotated[str, typer.Argument(metavar="STEP", help="Id of a step that is to come.")],
+    by: ByOption = "",
+) -> ExitCode | None:
+    """Take an upcoming step out of the queue."""
+    from holdfast.cli.steering import drop_step_command
+
+    return await drop_step_command(common, task, step, by=by or login_name())
+
+
+@people.command(epilog=EPILOG)
+@shared
+async def pause(
+    common: Common, task: TaskArgument, by: ByOption = "", reason: ReasonOption = ""
+) -> ExitCode | None:
+    """Let no further step of a task begin."""
+    from holdfast.cli.steering import pause_command
+
+    return await pause_command(common, task, by=by or login_name(), reason=reason)
+
+
+@people.command(epilog=EPILOG)
+@shared
+async def resume(common: Common, task: TaskArgument, by: ByOption = "") -> ExitCode | None:
+    """Let the steps of a paused task begin again."""
+    from holdfast.cli.steering import resume_command
+
+    return await resume_command(common, task, by=by or login_name())
+
+
+@people.command(epilog=EPILOG)
+@shared
+async def abandon(
+    common: Common,
+    task: TaskArgument,
+    reason: Annotated[str, typer.Option("--reason", help="Why; kept with the task.")],
+    by: ByOption = "",
+) -> ExitCode | None:
+    """End a task without an answer; nothing reaches its session."""
+    from holdfast.cli.steering import abandon_command
+
+    return await abandon_command(common, task, by=by or login_name(), reason=reason)
+
+
+@people.command(epilog=EPILOG)
+@shared
+async def undo(
+    common: Common,
+    *,
+    task: TaskArgument,
+    keep_residue: KeepOption = False,
+    by: ByOption = "",
+    reason: ReasonOption = "",
+) -> ExitCode | None:
+    """Undo the step in progress, else the last completed one, effects and all."""
+    from holdfast.cli.departing import undo_command
+
+    return await undo_command(common, task, keep=keep_residue, by=by or login_name(), reason=reason)
+
+
+@people.command(epilog=EPILOG)
+@shared
+async def rewind(
+    common: Common,
+    *,
+    task: TaskArgument,
+    to: Annotated[str, typer.Option("--to", metavar="STEP", help="Last step to keep.")],
+    keep_residue: KeepOption = False,
+    by: ByOption = "",
+    reason: ReasonOption = "",
+) -> ExitCode | None:
+    """Undo all steps after one."""
+    from holdfast.cli.departing import rewind_command
+
+    return await rewind_command(
+        common, task, to, keep=keep_residue, by=by or login_name(), reason=reason
+    )
+
+
+@people.command(epilog=EPILOG)
+@shared
+async def fork(
+    common: Common,
+    *,
+    task: TaskArgument,
+    at: Annotated[
+        str,
+        typer.Option(
+            "--at",
+            metavar="STEP",
+            help="Last step that both share: its id, its number, or ID@BRANCH for an undone one.",
+        ),
+    ],
+    input: Annotated[
+        str | None, typer.Option("--input", help="New user input, instead of what was queued.")
+    ] = None,
+    agent: Annotated[str | None, typer.Option("--agent", help="Another agent goes on.")] = None,
+    feedback: Annotated[
+        str | None, typer.Option("--feedback", help="Said before the next model call.")
+    ] = None,
+    task_id: Annotated[
+        str | None, typer.Option("--task-id", help="Id of the new task; made up by default.")
+    ] = None,
+    session: Annotated[
+        str | None, typer.Option("--session", help="Session of the new task; none by default.")
+    ] = None,
+    by: ByOption = "",
+    app: AppOption = None,
+    agents: AgentsOption = None,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Run it to its end, as `attach` does.")
+    ] = False,
+) -> ExitCode | None:
+    """Start a new task from a step of this one, open or closed; nothing is run again."""
+    from holdfast.cli.departing import Departure, fork_command
+
+    departure = Departure(
+        at=at,
+        input=input,
+        agent=agent,
+        feedback=feedback,
+        task_id=task_id,
+        session=session,
+        by=by or login_name(),
+        app=app,
+    )
+    return await fork_command(common, task, departure, agents=agents, wait=wait)
+
+
+@people.command(epilog=EPILOG)
+@shared
+async def audit(
+    common: Common,
+    task: TaskArgument,
+    secret: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--secret", metavar="TEXT", help="Replace this text wherever it occurs; repeatable."
+        ),
+    ] = None,
+    verify: Annotated[
+        bool,
+        typer.Option("--verify", help="Compute the digest chain anew; exit code 1 if it breaks."),
+    ] = False,
+) -> ExitCode | None:
+    """Print every event of a task as JSON lines, oldest first."""
+    from holdfast.cli.auditing import audit_command, verify_command
+
+    if verify:
+        return await verify_command(common, task)
+    return await audit_command(common, task, secret or [])

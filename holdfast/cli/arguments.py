@@ -1,0 +1,55 @@
+"""Arguments and options that several commands take, each written once."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+TaskArgument = Annotated[
+    str, typer.Argument(metavar="TASK", help="Id of a task, or the beginning of one.")
+]
+TargetArgument = Annotated[
+    str, typer.Argument(metavar="MODULE:AGENTS", help="An Agent or a list of them.")
+]
+ApprovalArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="APPROVAL",
+        help="Id as `holdfast approvals` lists it, TASK:NUMBER; TASK may be cut short, and is"
+        " enough when one thing waits there.",
+    ),
+]
+AgentsOption = Annotated[
+    str | None,
+    typer.Option("--agents", metavar="MODULE:AGENTS", help="Serve these agents here, meanwhile."),
+]
+AppOption = Annotated[
+    str | None,
+    typer.Option(
+        "--app", envvar="HOLDFAST_APP", help="Name of the app; the first agent's by default."
+    ),
+]
+ByOption = Annotated[
+    str, typer.Option("--by", help="Who asks; you by default.", show_default=False)
+]
+ReasonOption = Annotated[str, typer.Option("--reason", help="Why; kept with the task.")]
+WaitOption = Annotated[
+    bool, typer.Option("--wait", help="Wait for what the decided step gives, then print it.")
+]
+KeepOption = Annotated[
+    bool,
+    typer.Option(
+        "--keep-residue", help="Leave in the world what cannot be undone; it is recorded."
+    ),
+]
+
+
+def login_name() -> str:
+    """Return the name of the user of this computer."""
+    import getpass
+
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a container without names
+        return "somebody"

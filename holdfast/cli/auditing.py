@@ -1,0 +1,40 @@
+"""`audit`: every event of a task as JSON lines, and whether the record is intact."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from holdfast.cli import output
+from holdfast.cli.connection import engine_of
+from holdfast.cli.exits import ExitCode
+from holdfast.cli.finding import find_task
+from holdfast.cli.options import Common
+
+
+async def audit_command(common: Common, typed: str, secrets: Sequence[str]) -> ExitCode:
+    """Print the events of a task, oldest first."""
+    async with engine_of(common) as engine:
+        task_id = await find_task(engine, typed)
+        events = await engine.runner().audit(task_id, secrets=secrets)
+    for event in events:
+        output.emit(event.model_dump(mode="json"))
+    return ExitCode.OK
+
+
+async def verify_command(common: Common, typed: str) -> ExitCode:
+    """Compute the digest chain of a task anew, and say where it breaks."""
+    async with engine_of(common) as engine:
+        task_id = await find_task(engine, typed)
+        findings = await engine.runner().verify(task_id)
+    if common.json:
+        found = [finding.model_dump(mode="json") for finding in findings]
+        output.emit({"task_id": task_id, "intact": not findings, "findings": found})
+    elif not findings:
+        output.answer(f"The record of {task_id} is intact.")
+    else:
+        for each in findings:
+            output.answer(f"step {each.step} on branch {each.branch}: {each.text}")
+    if findings:
+        text = f"The record of {task_id} is broken at {len(findings)} of its steps."
+        output.say(f"error: {text}", style="red")
+    return ExitCode.FAILED if findings else ExitCode.OK

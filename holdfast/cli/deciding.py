@@ -1,0 +1,194 @@
+"""`approvals`, `approve`, `reject` and `respond`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from dataclasses import dataclass
+from typing import Literal, NoReturn, assert_never
+
+from holdfast.cli import output
+from holdfast.cli.connection import engine_of, until_stopped
+from holdfast.cli.exits import ExitCode
+from holdfast.cli.finding import find_task
+from holdfast.cli.options import Common
+from holdfast.cli.steering import tell_output
+from holdfast.cli.waiting import find_approval, task_of, waiting_in
+from holdfast.client.control import ApprovalLike
+from holdfast.client.runner import AgentRunner
+from holdfast.errors import InvalidArgumentError, NoWorkerError
+from holdfast.steps import CLOSED, Task, TaskStepOutput
+from holdfast.undo import UNDONE
+from holdfast.values import Json
+from holdfast.wire import Approval, Receipt
+
+AGAIN_SECONDS = 0.2
+WORKER_SECONDS = 2.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decision:
+    """What somebody decided.
+
+    Attributes:
+        verb: What to do.
+        by: Who decided.
+        arguments: Edited arguments, of approve.
+        text: The note of approve, the reason of reject, the result of respond.
+    """
+
+    verb: Literal["approve", "reject", "respond"]
+    by: str
+    arguments: dict[str, Json] | None = None
+    text: str = ""
+
+    async def send(self, runner: AgentRunner, approval: ApprovalLike) -> Receipt:
+        """Send it to the task.
+
+        Raises:
+            CommandRefusedError: It was decided already, or the arguments do not fit.
+        """
+        match self.verb:
+            case "approve":
+                return await runner.approve(
+                    approval, self.by, arguments=self.arguments, note=self.text or None
+                )
+            case "reject":
+                return await runner.reject(approval, self.by, self.text)
+            case "respond":
+                return await runner.respond(approval, self.by, self.text)
+            case _:
+                assert_never(self.verb)
+
+
+def parse_arguments(text: str) -> dict[str, Json]:
+    """Read the arguments of a call; the tool's schema is checked by the worker.
+
+    Raises:
+        InvalidArgumentError: They are not a JSON object.
+    """
+    try:
+        data: Json = json.loads(text, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as cause:
+        msg = f"The arguments must be a JSON object: {cause}"
+        raise InvalidArgumentError(msg) from cause
+    if not isinstance(data, dict):
+        msg = f"The arguments must be a JSON object, not {type(data).__name__}."
+        raise InvalidArgumentError(msg)
+    return data
+
+
+def _no_constant(name: str) -> NoReturn:
+    msg = f"{name} is not JSON"
+    raise ValueError(msg)
+
+
+async def approvals_command(common: Common, typed: str | None) -> ExitCode:
+    """List what waits for a person, oldest first."""
+    async with engine_of(common) as engine:
+        if typed is None:
+            found = await engine.runner().pending_approvals()
+        else:
+            waiting = await waiting_in(engine, await find_task(engine, typed))
+            found = [each.approval for each in waiting]
+    if common.json:
+        for approval in found:
+            output.emit({"task_id": task_of(approval.id), **approval.model_dump(mode="json")})
+        return ExitCode.OK
+    if not found:
+        output.say("Nothing waits for a person.")
+        return ExitCode.OK
+    now = time.time()
+    rows = [
+        (
+            a.id,
+            a.kind,
+            output.shortened(f"{a.tool} {a.arguments}".strip() or a.text, 80),
+            output.span(now - a.asked),
+            output.span(a.expires - now) if a.expires else "never",
+        )
+        for a in found
+    ]
+    output.table(output.out(), ("approval", "kind", "what", "waits for", "expires in"), rows)
+    output.say(f"Decide: holdfast inbox{common.arguments()}")
+    return ExitCode.OK
+
+
+async def decide_command(common: Common, typed: str, decision: Decision, *, wait: bool) -> ExitCode:
+    """Decide one approval; the decision is durable, also with no worker up."""
+    async with engine_of(common) as engine:
+        approval_id, known = await find_approval(engine, typed)
+        runner = engine.runner()
+        receipt = await decision.send(runner, approval_id)
+        facts: dict[str, Json] = {
+            "approval": approval_id,
+            "task_id": task_of(approval_id),
+            "by": decision.by,
+            **receipt.model_dump(mode="json"),
+        }
+        if receipt.status == "recorded":
+            output.say(f"{decision.verb} is recorded; it takes effect when a worker is up.")
+        else:
+            output.say(f"{decision.verb} is applied to {approval_id}.")
+        if not wait:
+            if common.json:
+                output.emit(facts)
+            return ExitCode.OK
+        asked = known or Approval(id=approval_id)
+        task, got = await until_stopped(_settled(runner, asked, time.time()))
+    if common.json:
+        output.emit({**facts, "task_status": task.status, "output": got.model_dump(mode="json")})
+    return _tell_settled(common, task, got)
+
+
+def _tell_settled(common: Common, task: Task, got: TaskStepOutput) -> ExitCode:
+    code = tell_output(common, task.task_id, got)
+    if task.status in ("needs_attention", "failed", "abandoned"):
+        output.say(f"error: The task is {task.status}: {task.error}", style="red")
+        return ExitCode.FAILED
+    if code is ExitCode.OK and got.output is not None and not common.json:
+        output.answer(str(got))
+    return code
+
+
+async def _settled(
+    runner: AgentRunner, approval: Approval, sent: float
+) -> tuple[Task, TaskStepOutput]:
+    """Wait until the step that was decided on is over, or cannot go on; return how it stands."""
+    task_id = task_of(approval.id)
+    said = False
+    while True:
+        try:
+            task = await runner.get_task(task_id)
+            if task.status == "waiting":
+                return task, await _waiting_output(runner, task_id)
+            if task.status in CLOSED or task.status == "needs_attention":
+                return task, TaskStepOutput()
+            if approval.kind == "undo":
+                if await _undo_ended(runner, task_id, sent):
+                    return task, TaskStepOutput()
+            elif task.steps >= approval.n:
+                outputs = await runner.get_completed_steps(task_id)
+                return task, outputs[approval.n - 1] if approval.n else TaskStepOutput()
+            await asyncio.sleep(AGAIN_SECONDS)
+        except NoWorkerError:
+            if not said:
+                output.say("Waiting for a worker; Ctrl-C leaves the decision as it is.")
+            said = True
+            await asyncio.sleep(WORKER_SECONDS)
+
+
+async def _waiting_output(runner: AgentRunner, task_id: str) -> TaskStepOutput:
+    found = await runner.pending_approvals(task_id)
+    texts = tuple(f"{each.id} {each.kind} {each.tool} {each.arguments}".strip() for each in found)
+    return TaskStepOutput(status="waiting", waiting_for=texts)
+
+
+async def _undo_ended(runner: AgentRunner, task_id: str, sent: float) -> bool:
+    """Whether an undo ended since; a second of tolerance, because two clocks are compared."""
+    for entry in reversed(await runner.ledger(task_id)):
+        event = entry.event
+        if event is not None and event.kind in (UNDONE, "undo_failed"):
+            return event.at >= sent - 1
+    return False

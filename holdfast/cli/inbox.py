@@ -1,0 +1,240 @@
+"""`inbox`: a sweep over everything that waits for a person, one keystroke each."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from typing import Literal
+
+from holdfast.cli import output
+from holdfast.cli.connection import Engine, engine_of
+from holdfast.cli.deciding import Decision, parse_arguments
+from holdfast.cli.events import decided_by
+from holdfast.cli.exits import ExitCode
+from holdfast.cli.keyboard import EndOfInputError, Keyboard
+from holdfast.cli.options import Common
+from holdfast.cli.waiting import Waiting, task_of, waiting_in
+from holdfast.errors import (
+    CommandRefusedError,
+    EngineError,
+    InvalidArgumentError,
+    NotFoundError,
+    TaskClosedError,
+)
+from holdfast.values import Json
+from holdfast.wire import Approval, ApprovalKind
+
+Result = Literal["decided", "skipped", "gone"]
+
+TITLES: Mapping[ApprovalKind, str] = {
+    "tool": "a call that needs approval",
+    "unknown": "a call that may have happened",
+    "limit": "a budget that is used up",
+    "undo": "an undo that needs approval",
+}
+KEYS: Mapping[ApprovalKind, Mapping[str, str]] = {
+    "tool": {
+        "a": "approve: run it as it is",
+        "e": "edit: run it with other arguments; the model is told",
+        "r": "reject: do not run it; the model is told why",
+        "v": "respond: do not run it; the model gets your result",
+    },
+    "unknown": {
+        "a": "approve: it did not happen, run it",
+        "r": "reject: give it up; the model is told that nobody knows",
+        "v": "respond: it happened, with this result",
+    },
+    "limit": {"a": "approve: one more model call", "r": "reject: finish now"},
+    "undo": {"a": "approve: undo it", "r": "reject: leave it; the undo ends here"},
+}
+ALWAYS = {"s": "skip: it goes on waiting", "q": "quit", "?": "help"}
+NOTHING = "Nothing was given, so nothing was decided."
+DONE = {"a": "approved", "e": "edited", "r": "rejected", "v": "responded"}
+
+
+async def inbox_command(common: Common, *, by: str) -> ExitCode:
+    """Show what waits, oldest first, and take a decision on each."""
+    async with engine_of(common) as engine:
+        found = await engine.runner().pending_approvals()
+        if not found:
+            output.say("Nothing waits for a person.")
+            return ExitCode.OK
+        sweep = _Sweep(engine, Keyboard(), by=by, as_json=common.json)
+        results: list[Result] = []
+        try:
+            for place, approval in enumerate(found, 1):
+                results.append(await sweep.take(approval, f"{place} of {len(found)}"))
+        except EndOfInputError:
+            output.say("")
+    decided, gone = results.count("decided"), results.count("gone")
+    left = len(found) - decided - gone
+    output.say(f"{decided} decided, {left} left" + (f", {gone} gone" if gone else ""))
+    return ExitCode.WAITING if left else ExitCode.OK
+
+
+class _Sweep:
+    """One person going through what waits."""
+
+    def __init__(self, engine: Engine, keyboard: Keyboard, *, by: str, as_json: bool) -> None:
+        self._engine = engine
+        self._runner = engine.runner()
+        self._keyboard = keyboard
+        self._by = by
+        self._json = as_json
+
+    async def take(self, listed: Approval, place: str) -> Result:
+        """Show one and ask until it is decided or skipped.
+
+        Raises:
+            EndOfInputError: The person quits.
+        """
+        shown = await self._open(listed.id)
+        if shown is None:
+            return await self._gone(listed)
+        _show(shown, place)
+        keys = KEYS[shown.approval.kind]
+        short = ", ".join(f"{key} {text.split(':')[0]}" for key, text in {**keys, **ALWAYS}.items())
+        while True:
+            key, rest = self._keyboard.key(f"{short} > ")
+            if key == "q":
+                raise EndOfInputError
+            if key == "s":
+                self._tell(shown, "skipped", "")
+                return "skipped"
+            if key not in keys:
+                _help(keys)
+                continue
+            result = await self._decide(shown, key, rest)
+            if result is not None:
+                return result
+
+    async def _decide(self, shown: Waiting, key: str, rest: str) -> Result | None:
+        """Take one decision; None to ask again."""
+        try:
+            decision = self._decision(shown, key, rest)
+            if decision is None:
+                return None
+            receipt = await decision.send(self._runner, shown.approval)
+        except InvalidArgumentError as error:
+            output.say(f"error: {error}", style="red")
+            return None
+        except (CommandRefusedError, TaskClosedError, NotFoundError) as error:
+            if await self._open(shown.approval.id) is None:
+                return await self._gone(shown.approval)
+            output.say(f"error: {error}", style="red")
+            return None
+        self._tell(shown, DONE[key], receipt.status, decision)
+        return "decided"
+
+    def _decision(self, shown: Waiting, key: str, rest: str) -> Decision | None:
+        """Ask for what a decision needs; None when the person thought better of it."""
+        match key:
+            case "e":
+                arguments = self._edited(shown, rest)
+                if arguments is None:
+                    return None
+                return Decision(verb="approve", by=self._by, arguments=arguments)
+            case "r":
+                text = rest or self._said("Reason: ")
+                return Decision(verb="reject", by=self._by, text=text)
+            case "v":
+                text = rest or self._said("Result: ")
+                return Decision(verb="respond", by=self._by, text=text)
+            case _:
+                return Decision(verb="approve", by=self._by, text=rest)
+
+    def _said(self, question: str) -> str:
+        text = self._keyboard.line(question)
+        if not text:
+            raise InvalidArgumentError(NOTHING)
+        return text
+
+    def _edited(self, shown: Waiting, rest: str) -> dict[str, Json] | None:
+        if not shown.is_whole:
+            msg = "Without a worker up, only the beginning of these arguments is known."
+            raise InvalidArgumentError(msg)
+        text = rest or self._keyboard.edit(_pretty(shown.approval.arguments))
+        if not text.strip():
+            raise InvalidArgumentError(NOTHING)
+        arguments = parse_arguments(text)
+        if arguments == _data(shown.approval.arguments):
+            output.say("The arguments are as they were: approve with a, or edit again.")
+            return None
+        return arguments
+
+    async def _open(self, approval_id: str) -> Waiting | None:
+        waiting = await waiting_in(self._engine, task_of(approval_id))
+        return next((each for each in waiting if each.approval.id == approval_id), None)
+
+    async def _gone(self, approval: Approval) -> Result:
+        """Say that somebody else was quicker."""
+        try:
+            who = decided_by(await self._runner.ledger(task_of(approval.id)), approval.id)
+        except (EngineError, NotFoundError):
+            who = ""
+        output.say(f"{approval.id} does not wait any more ({who or 'its step or task is over'}).")
+        if self._json:
+            output.emit({"approval": approval.id, "decision": "gone", "text": who})
+        return "gone"
+
+    def _tell(
+        self, shown: Waiting, what: str, status: str, decision: Decision | None = None
+    ) -> None:
+        approval = shown.approval
+        if self._json:
+            data: dict[str, Json] = {
+                "approval": approval.id,
+                "task_id": shown.task_id,
+                "agent": shown.agent,
+                "kind": approval.kind,
+                "tool": approval.tool,
+                "decision": what,
+                "by": self._by,
+                "status": status,
+                "text": decision.text if decision else "",
+                "arguments": decision.arguments if decision else None,
+            }
+            output.emit(data)
+        elif status:
+            late = " (recorded; it takes effect when a worker is up)" * (status == "recorded")
+            output.answer(f"{approval.id} {what} by {self._by}{late}")
+
+
+def _show(shown: Waiting, place: str) -> None:
+    approval, now = shown.approval, time.time()
+    output.say(f"\n{place}: {TITLES[approval.kind]}", style="bold")
+    facts = {
+        "approval": approval.id,
+        "task": shown.task_id,
+        "asked for": output.shortened(shown.input),
+        "agent": shown.agent,
+        "tool": approval.tool,
+        "known": approval.text,
+        "since": f"{output.clock(approval.asked)} UTC, {output.span(now - approval.asked)} ago",
+        "expires": f"in {output.span(approval.expires - now)}" if approval.expires else "never",
+    }
+    for name, text in facts.items():
+        if text:
+            output.say(f"  {name:<9} {text}")
+    if approval.arguments:
+        pretty = _pretty(approval.arguments).replace("\n", "\n    ")
+        cut = "" if shown.is_whole else " ... (the rest is shown when a worker is up)"
+        output.say(f"    {pretty}{cut}", style="cyan")
+
+
+def _help(keys: Mapping[str, str]) -> None:
+    for key, text in {**keys, **ALWAYS}.items():
+        output.say(f"  {key}  {text}")
+
+
+def _data(text: str) -> Json:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _pretty(text: str) -> str:
+    data = _data(text)
+    return text if isinstance(data, str) else json.dumps(data, indent=2, ensure_ascii=False)

@@ -1,0 +1,109 @@
+"""What waits for a person, read with a worker up or without one."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from temporalio.client import WorkflowExecutionStatus
+from temporalio.service import RPCError, RPCStatusCode
+
+from holdfast.cli.connection import Engine
+from holdfast.cli.finding import find_task
+from holdfast.client.tasks import HF_AGENT
+from holdfast.engine.cluster import has_workers
+from holdfast.errors import InvalidArgumentError, NoWorkerError, TaskClosedError, TaskNotFoundError
+from holdfast.messages import ToolCall
+from holdfast.wire import Approval, call_digest
+
+READ_SECONDS = 12.0
+"""A worker that was killed a moment ago still counts as one; reading does not wait for it."""
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """Something that waits for a person, and the task that it is about.
+
+    Attributes:
+        approval: What is asked.
+        agent: Name of the agent.
+        input: What the task was asked, cut short.
+    """
+
+    approval: Approval
+    agent: str
+    input: str
+
+    @property
+    def task_id(self) -> str:
+        """The task."""
+        return task_of(self.approval.id)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the arguments are all there: without a worker, lists have the beginning only."""
+        a = self.approval
+        call = ToolCall(id=a.call_id, name=a.tool, arguments=a.arguments)
+        return not a.digest or call_digest(call) == a.digest
+
+
+def task_of(approval_id: str) -> str:
+    """Return the id of the task that an approval belongs to."""
+    return approval_id.rpartition(":")[0]
+
+
+async def waiting_in(engine: Engine, task_id: str) -> list[Waiting]:
+    """List what waits in one task, oldest first; nothing when it is closed.
+
+    Arguments are whole when a worker is up, else as lists show them.
+    """
+    try:
+        found = await engine.client.get_workflow_handle(task_id).describe()
+    except RPCError as error:
+        if error.status is RPCStatusCode.NOT_FOUND:  # closed, and forgotten by Temporal
+            return []
+        raise
+    if found.status is not WorkflowExecutionStatus.RUNNING:
+        return []
+    memo = await found.memo()
+    approvals = [Approval.model_validate(card) for card in memo.get("approvals", [])]
+    if await has_workers(engine.client, found.task_queue):
+        try:
+            async with asyncio.timeout(READ_SECONDS):
+                approvals = await engine.runner().pending_approvals(task_id)
+        except (TaskClosedError, TaskNotFoundError):
+            return []
+        except (NoWorkerError, TimeoutError):
+            pass
+    agent = found.typed_search_attributes.get(HF_AGENT) or ""
+    return [Waiting(each, agent=agent, input=memo.get("input", "")) for each in approvals]
+
+
+async def find_approval(engine: Engine, typed: str) -> tuple[str, Approval | None]:
+    """Return the id that is meant, and the approval if it is open.
+
+    Args:
+        engine: Where to look.
+        typed: `<task id>:<number>`, the task's id perhaps cut short; or only a task.
+
+    Raises:
+        TaskNotFoundError: No task's id is or begins like this.
+        InvalidArgumentError: Several do, or not exactly one thing waits in the task.
+    """
+    task, _, number = typed.rpartition(":")
+    if task and number.isdigit():
+        task_id = await find_task(engine, task)
+        wanted = f"{task_id}:{number}"
+        waiting = await waiting_in(engine, task_id)
+        return wanted, next((w.approval for w in waiting if w.approval.id == wanted), None)
+    task_id = await find_task(engine, typed)
+    waiting = await waiting_in(engine, task_id)
+    if len(waiting) == 1:
+        return waiting[0].approval.id, waiting[0].approval
+    ids = ", ".join(each.approval.id for each in waiting)
+    msg = (
+        f"{len(waiting)} things wait in task {task_id!r}: {ids}. Name one of them."
+        if waiting
+        else f"Nothing waits for a person in task {task_id!r}."
+    )
+    raise InvalidArgumentError(msg)

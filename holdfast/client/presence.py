@@ -1,0 +1,95 @@
+"""Who serves which task: asked before a request is sent, and while it waits for its answer."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from temporalio.client import Client
+
+from holdfast.client.failures import server_errors
+from holdfast.engine.cluster import has_workers
+from holdfast.errors import NoWorkerError
+
+PATIENCE_SECONDS = 5.0
+"""How long to wait for a worker process: one that has just been started is seen after a moment."""
+
+FRESH_SECONDS = 30.0
+"""How long a queue counts as served after a worker was seen there."""
+
+QUEUES_KEPT = 10_000
+_FIRST_PAUSE = 0.05
+
+
+class Presence:
+    """Knows the queues of tasks, and remembers for a while which queues are served."""
+
+    def __init__(self, client: Client) -> None:
+        """Ask this client's server."""
+        self._client = client
+        self._queues: dict[str, str] = {}
+        self._seen: dict[str, float] = {}
+
+    def started(self, task_id: str, queue: str) -> None:
+        """Remember the queue of a task."""
+        self._queues[task_id] = queue
+        while len(self._queues) > QUEUES_KEPT:
+            del self._queues[next(iter(self._queues))]
+
+    def forget(self, task_id: str) -> None:
+        """Forget a task that was deleted."""
+        self._queues.pop(task_id, None)
+
+    async def queue_of(self, workflow_id: str) -> str:
+        """Return a workflow's queue, which never changes.
+
+        Raises:
+            RPCError: There is no such workflow.
+            ConnectError: The server could not be asked.
+        """
+        queue = self._queues.get(workflow_id)
+        if queue is None:
+            with server_errors():
+                queue = (await self._client.get_workflow_handle(workflow_id).describe()).task_queue
+            self.started(workflow_id, queue)
+        return queue
+
+    async def is_served(self, queue: str) -> bool:
+        """Say whether a worker process polls a queue. True may be 70 s old, False is current."""
+        if not await has_workers(self._client, queue):
+            self._seen.pop(queue, None)
+            return False
+        self._seen[queue] = time.monotonic()
+        return True
+
+    async def require(self, workflow_id: str, request_id: str = "") -> None:
+        """Check, while a request waits, that somebody may answer it.
+
+        Args:
+            workflow_id: The task.
+            request_id: Id of the request, when it has been sent and may be carried out later.
+
+        Raises:
+            NoWorkerError: Nobody serves the task's queue.
+        """
+        queue = await self.queue_of(workflow_id)
+        if not await self.is_served(queue):
+            raise NoWorkerError(
+                queue, task_id=workflow_id, request_id=request_id, is_sent=bool(request_id)
+            )
+
+    async def expect(self, queue: str, *, task_id: str, request_id: str) -> None:
+        """Check, before a request is sent, that somebody will carry it out soon.
+
+        Raises:
+            NoWorkerError: Nobody serves the queue, nor comes to within seconds.
+        """
+        if time.monotonic() - self._seen.get(queue, -FRESH_SECONDS) < FRESH_SECONDS:
+            return
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        pause = _FIRST_PAUSE
+        while not await self.is_served(queue):
+            if time.monotonic() + pause > deadline:
+                raise NoWorkerError(queue, task_id=task_id, request_id=request_id)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, 1.0)

@@ -1,0 +1,463 @@
+"""A step against its journal: paid answers are kept, interruptions end it, budgets hold."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from holdfast import TaskStep, TaskStepOutput, ToolCall
+from holdfast.agent_snapshot import AgentSnapshot
+from holdfast.errors import InvalidArgumentError, ModelUnavailableError, StalledTaskError
+from holdfast.messages import Message, assistant, user
+from holdfast.models.base import ModelAnswer, ModelRequest
+from holdfast.wire import Advanced, JournalEntry, OpenStep, TaskHead
+from holdfast.workers import StepContext, driver
+from holdfast.workers.context import LAST_CALL
+from holdfast.workers.driver import advance
+from tests.support.workers import Body, Doing, ends
+
+OPENED = OpenStep(step=TaskStep(step_id="s1"))
+CALL = ToolCall(id="c1", name="look")
+
+
+@dataclass
+class Bench:
+    """Runs a step activity after the other, as a task does, without a task.
+
+    Attributes:
+        body: The AgentWorker's step.
+        answers: Says what the model answers to a request.
+        paid: Requests that were answered.
+        journal: What the task has recorded.
+    """
+
+    body: Body
+    answers: Callable[[ModelRequest], Awaitable[Message]]
+    paid: list[ModelRequest] = field(default_factory=list[ModelRequest])
+    journal: list[JournalEntry] = field(default_factory=list[JournalEntry])
+
+    def context(self, **given: Any) -> StepContext:
+        async def respond(request: ModelRequest) -> ModelAnswer:
+            message = await self.answers(request)
+            self.paid.append(request)
+            return ModelAnswer(message=message)
+
+        return StepContext(
+            agent=AgentSnapshot(name="a"),
+            head=TaskHead(agent="a"),
+            opened=OPENED,
+            transcript=[],
+            respond=respond,
+            journal=self.journal,
+            **given,
+        )
+
+    async def advance(self, **given: Any) -> Advanced:
+        """Run one activity, and record its answer."""
+        ctx = self.context(**given)
+        async with asyncio.timeout(10):
+            advanced = await advance(Doing(self.body), ctx, OPENED)
+        if ctx.answered is not None and advanced.answer is not None:
+            self.journal.append(ctx.answered)
+        return advanced
+
+
+async def quick(request: ModelRequest) -> Message:
+    return assistant(f"re {request.messages[-1].text}" if request.messages else "hi")
+
+
+async def slow(request: ModelRequest) -> Message:
+    await asyncio.sleep(0.05)
+    return await quick(request)
+
+
+def bench(body: Body, answers: Callable[[ModelRequest], Awaitable[Message]] = quick) -> Bench:
+    return Bench(body, answers)
+
+
+# ---- answers that are paid for
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        ends(TaskStep(), {"score": float("nan")}),
+        ends(TaskStep(), object()),
+        TaskStepOutput(next_steps=(TaskStep(step_state={"score": float("inf")}),)),
+        TaskStepOutput(next_steps=(TaskStep(step_state={"what": object()}),)),
+        TaskStepOutput(output=None, task_step=TaskStep(step_state={})),
+    ],
+)
+async def test_an_output_that_cannot_be_recorded_keeps_the_answer(output: TaskStepOutput) -> None:
+    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        await ctx.call_model()
+        if output.output is None and not output.next_steps:
+            ctx.state["at"] = float("nan")
+        return output
+
+    advanced = await bench(body).advance()
+    assert advanced.answer is not None
+    assert advanced.request
+    assert advanced.failure is not None
+    assert advanced.failure.type == "InvalidArgumentError"
+    assert advanced.result is None
+
+
+async def test_an_output_that_cannot_be_recorded_is_an_error_when_nothing_was_paid() -> None:
+    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        return ends(step, {"score": float("nan")})
+
+    with pytest.raises(InvalidArgumentError, match=r"output\.score"):
+        await bench(body).advance()
+
+
+async def test_a_state_that_cannot_be_recorded_at_a_tool_call_keeps_the_answer() -> None:
+    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        await ctx.call_model()
+        ctx.state["at"] = object()
+        await ctx.call_tools([CALL])
+        return ends(step)
+
+    advanced = await bench(body).advance()
+    assert advanced.answer is not None
+    assert advanced.failure is not None
+
+
+async def test_a_failing_sibling_waits_for_the_answer_in_flight() -> None:
+    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        async def bad() -> None:
+            raise ValueError("bug")
+
+        await asyncio.gather(ctx.call_model(), bad())
+        return ends(step)
+
+    work = bench(body, slow)
+    advanced = await work.advance()
+    assert advanced.answer is not None
+    assert advanced.failure is not None
+    assert advanced.failure.message == "bug"
+    again = pytest.raises(ValueError, match="bug")
+    with again:
+        await work.advance()
+    assert len(work.paid) == 1
+
+
+async def test_a_step_that_ends_beside_a_call_in_flight_records_its_answer() -> None:
+    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        ctx.state["call"] = "made"
+        call = asyncio.create_task(ctx.call_model())
+        await asyncio.sleep(0)
+        del call
+        return ends(step, "done")
+
+    advanced = await bench(body, slow).advance()
+    assert advanced.answer is not None
+    assert advanced.result is not None
+
+
+async def test_two_calls_at_once_are_answered_one_after_the_other() -> None:
+    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        one, two = await asyncio.gather(
+            ctx.call_model([user("one")]), ctx.call_model([user("two")])
+        )
+        return ends(step, one.text + two.text)
+
+    work = bench(body, slow)
+    assert (await work.advance()).result is None
+    advanced = await work.advance()
+    assert advanced.result is not None
+    assert advanced.result.output == "re onere two"
+    assert len(work.paid) == 2
+
+
+async def test_an_answer_that_did_not_reach_the_task_is_not_paid_again() -> None:
+    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        return ends(step, (await ctx.call_model([user("q")])).text)
+
+    kept: list[JournalEntry] = []
+    work = bench(body)
+    await work.advance(keep=kept.append)
+    work.journal.clear()
+    advanced = await work.advance(unrecorded=kept[0])
+    assert advanced.answer is not None
+    assert advanced.answer.text == "re q"
+    assert len(work.paid) == 1
+
+
+async def test_an_unrecorded_answer_to_another_request_is_not_used() -> None:
+    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        return ends(step, (await ctx.call_model([user("q")])).text)
+
+    other = JournalEntry(request="other", answer=ModelAnswer(message=assistant("wrong")))
+    advanced = await bench(body).advance(unrecorded=other)
+    assert advanced.answer is not None
+    assert advanced.answer.text == "re q"
+
+
+async def test_the_error_of_a_model_call_is_not_seen_by_the_worker() -> None:
+    seen: list[str] = []
+
+    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        try:
+            await ctx.call_model()
+        except Exception as error:
+            seen.append(repr(error))
+        return ends(step)
+
+    async def down(request: ModelRequest) -> Message:
+        raise ModelUnavailableError("down")
+
+    with pytest.raises(ModelUnavailableError):
+        await bench(body, down).advance()
+    assert seen == []
+
+
+# ---- interruptions
+
+
+async def test_a_finally_that_calls_tools_does_not_hang() -> None:
+    ended: list[str] = []
+
+    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        try:
+            await ctx.call_tools([CALL])
+        finally:
+            try:
+                await ctx.call_tools([ToolCall(id="c2", name="clean_up")])
+            except asyncio.CancelledError:
+                ended.append("cancelled at once")
+                raise
+        return ends(step)
+
+    async with asyncio.timeout(2):
+        advanced = await bench(body).advance()
+    assert advanced.calls == (CALL,)
+    assert ended == ["cancelled at once"]
+
+
+async def test_a_finally_that_calls_the_model_does_not_hang() -> None:
+    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        try:
+            await ctx.call_tools([CALL])
+        finally:
+            await ctx.call_model()
+        return ends(step)
+
+    work = bench(body)
+    async with asyncio.timeout(2):
+        advanced = await work.advance()
+    assert advanced.calls == (CALL,)
+    assert work.paid == []
+
+
+async def test_a_finally_that_never_ends_is_left_behind(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(driver, "STOP_SECONDS", 0.05)
+    released = asyncio.Event()
+
+    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        try:
+            await ctx.call_tools([CALL])
+        finally:
+            await released.wait()
+        return ends(step)
+
+    async with asyncio.timeout(2):
+        advanced = await bench(body).advance()
+    assert advanced.calls == (CALL,)
+    assert "did not stop" in caplog.text
+    released.set()
+    await asyncio.sleep(0)
+
+
+async def test_after_a_timeout_of_its_own_a_worker_may_call_again() -> None:
+    waits = [10.0, 0.0]
+
+    async def answers(request: ModelRequest) -> Message:
+        await asyncio.sleep(waits.pop(0))
+        return await quick(request)
+
+    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        try:
+            async with asyncio.timeout(0.02):
+                answer = await ctx.call_model([user("q")])
+        except TimeoutError:
+            answer = await ctx.call_model([user("q")])
+        return ends(step, answer.text)
+
+    advanced = await bench(body, answers).advance()
+    assert advanced.answer is not None
+    assert advanced.result is not None
+    assert advanced.result.echo
+
+
+async def test_after_a_timeout_of_its_own_a_worker_may_end() -> None:
+    async def answers(request: ModelRequest) -> Message:
+        await asyncio.sleep(10)
+        return await quick(request)
+
+    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        try:
+            async with asyncio.timeout(0.02):
+                await ctx.call_model()
+        except TimeoutError:
+            return ends(step, "too slow")
+        return ends(step)
+
+    advanced = await bench(body, answers).advance()
+    assert advanced.answer is None
+    assert advanced.result is not None
+    assert advanced.result.output == "too slow"
+
+
+async def test_tool_calls_beside_a_model_call_wait_for_its_answer() -> None:
+    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        await asyncio.gather(ctx.call_model(), ctx.call_tools([CALL]))
+        return ends(step)
+
+    advanced = await bench(body, slow).advance()
+    assert advanced.answer is not None
+    assert advanced.calls == (CALL,)
+
+
+async def test_a_worker_that_cancels_itself_is_a_failure_and_no_cancellation() -> None:
+    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        raise asyncio.CancelledError
+
+    with pytest.raises(StalledTaskError, match="cancelled by its own code"):
+        await bench(body).advance()
+
+
+async def test_cancelling_the_activity_stops_the_worker() -> None:
+    ended = asyncio.Event()
+
+    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        try:
+            await ctx.call_model()
+        finally:
+            ended.set()
+        return ends(step)
+
+    async def never(request: ModelRequest) -> Message:
+        await asyncio.Event().wait()
+        return await quick(request)
+
+    running = asyncio.create_task(bench(body, never).advance())
+    await asyncio.sleep(0.02)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert ended.is_set()
+
+
+# ---- the last call of a budget
+
+
+async def insatiable(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+    """Call the model and tools without end."""
+    while True:
+        answer = await ctx.call_model()
+        ctx.add(answer.message)
+        await ctx.call_tools([CALL])
+
+
+async def asks_twice(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+    one = await ctx.call_model([user("one")])
+    two = await ctx.call_model([user("two")])
+    return TaskStepOutput(output=one.text + two.text, next_steps=(step.get_next_step(),))
+
+
+async def asks_and_goes_on(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+    answer = await ctx.call_model()
+    ctx.add(answer.message)
+    return TaskStepOutput(
+        output={"plan": 1}, calls=answer.message.calls, next_steps=(step.get_next_step(),)
+    )
+
+
+async def test_after_the_last_call_the_output_is_last_and_nothing_follows() -> None:
+    async def calling(request: ModelRequest) -> Message:
+        return assistant("enough", calls=(CALL,))
+
+    advanced = await bench(asks_and_goes_on, calling).advance(limit="finish")
+    result = advanced.result
+    assert result is not None
+    assert (result.last, result.next, result.calls) == (True, (), ())
+    assert result.output == {"plan": 1}
+    assert messages(result.adds)[-1] == assistant("enough")
+
+
+async def test_a_worker_that_wants_more_after_the_last_call_ends_with_its_answer() -> None:
+    work = bench(insatiable)
+    advanced = await work.advance(limit="finish")
+    result = advanced.result
+    assert result is not None
+    assert (result.echo, result.last, result.next, result.calls) == (True, True, (), ())
+    assert [m.role for m in work.paid[0].messages] == ["system"]
+    assert len(work.paid) == 1
+
+
+async def test_the_last_call_is_made_in_the_middle_of_a_step() -> None:
+    work = bench(asks_twice)
+    assert (await work.advance()).answer is not None
+    assert (await work.advance(limit="stop")).limit
+    advanced = await work.advance(limit="finish")
+    assert advanced.result is not None
+    assert advanced.result.last
+    assert advanced.result.output == "re onere " + LAST_CALL.text
+    assert work.paid[1].tool_choice == "none"
+    assert work.paid[1].messages == (user("two"), LAST_CALL)
+
+
+async def test_a_step_that_is_run_again_after_its_last_call_makes_no_other() -> None:
+    work = bench(asks_twice)
+    first = await work.advance(limit="finish")
+    assert first.result is not None
+    assert first.result.last
+    second = await work.advance(limit="finish")
+    assert second.result is not None
+    assert second.result.last
+    assert len(work.paid) == 1
+
+
+# ---- echoes
+
+
+class Same:
+    """Equal to any text."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, str)
+
+    def __hash__(self) -> int:
+        return 0
+
+
+@pytest.mark.parametrize(("output", "echo"), [("hi", True), ("other", False), ({"a": 1}, False)])
+async def test_only_the_answers_own_text_is_an_echo(output: Any, echo: bool) -> None:
+    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        await ctx.call_model([])
+        return ends(step, output)
+
+    advanced = await bench(body).advance()
+    assert advanced.result is not None
+    assert advanced.result.echo is echo
+
+
+async def test_an_object_that_is_equal_to_the_answer_is_no_echo() -> None:
+    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        await ctx.call_model([])
+        return ends(step, Same())
+
+    advanced = await bench(body).advance()
+    assert advanced.failure is not None
+    assert advanced.failure.type == "InvalidArgumentError"
+
+
+def messages(adds: Sequence[Message | str]) -> list[Message]:
+    return [add for add in adds if isinstance(add, Message)]
