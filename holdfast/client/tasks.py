@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import time
 import uuid
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from temporalio.api.common.v1 import WorkflowExecution
@@ -15,18 +17,21 @@ from temporalio.client import (
     WorkflowUpdateFailedError,
     WorkflowUpdateRPCTimeoutOrCancelledError,
 )
-from temporalio.common import (
-    SearchAttributeKey,
-    SearchAttributePair,
-    TypedSearchAttributes,
-    WorkflowIDConflictPolicy,
-    WorkflowIDReusePolicy,
-)
-from temporalio.exceptions import WorkflowAlreadyStartedError
+from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+from temporalio.exceptions import TemporalError, WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from holdfast.client.failures import failure_in, is_parked, to_error
-from holdfast.client.reading import PATIENCE_SECONDS, Reader
+from holdfast.archive import record_name
+from holdfast.client.failures import (
+    failure_in,
+    is_not_found,
+    is_parked,
+    server_errors,
+    to_error,
+)
+from holdfast.client.presence import PATIENCE_SECONDS
+from holdfast.client.reading import Reader
+from holdfast.client.visibility import attributes, memo, quoted
 from holdfast.commands import SIGNAL, Command, Verb
 from holdfast.errors import (
     CommandRefusedError,
@@ -37,13 +42,13 @@ from holdfast.errors import (
     TaskNotFoundError,
 )
 from holdfast.segments import read_record
+from holdfast.steps import Task
 from holdfast.values import Json
-from holdfast.wire import Failure, Receipt, RunReply, RunRequest, TaskInput, UndoRequest
+from holdfast.wire import Failure, Receipt, RunReply, RunRequest, TaskInput, TaskRecord, UndoRequest
 
-HF_STATUS = SearchAttributeKey.for_keyword("HfStatus")
-HF_AGENT = SearchAttributeKey.for_keyword("HfAgent")
-PREVIEW_CHARACTERS = 120
-AGAIN_SECONDS = 0.05
+FIRST_PAUSE_SECONDS = 0.05
+LONGEST_PAUSE_SECONDS = 2.0
+CLOSING_SECONDS = 120.0
 MOVING = frozenset({"Draining", "AcceptedUpdateCompletedWorkflow"})
 """Failures which say that the task is just continuing as new."""
 
@@ -63,28 +68,38 @@ class TaskClient:
 
         Raises:
             TaskExistsError: There is a task of this id, open or closed.
+            ConnectError: The server could not be reached.
         """
         await self._refuse_archived(task_id)
         try:
-            await self._client.start_workflow(
-                "AgentTask",
-                given,
-                id=task_id,
-                task_queue=queue,
-                id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
-                search_attributes=_attributes(given),
-                memo=_memo(given),
-            )
+            with server_errors():
+                await self._client.start_workflow(
+                    "AgentTask",
+                    given,
+                    id=task_id,
+                    task_queue=queue,
+                    id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
+                    search_attributes=attributes(given),
+                    memo=memo(given, now=time.time()),
+                )
         except WorkflowAlreadyStartedError as error:
             raise TaskExistsError(task_id) from error
+        self._reader.presence.started(task_id, queue)
 
     async def start_and_run(self, task_id: str, given: TaskInput, queue: str) -> RunReply:
         """Start a task and wait until it is closed or needs somebody, in one request.
 
         Raises:
             TaskExistsError: There is a task of this id, open or closed.
+            NoWorkerError: No worker process serves the queue. The task is there and waits.
             HoldfastError: The task failed; see `run`.
         """
+        request_id = unique_id()
+        try:
+            await self._reader.presence.expect(queue, task_id=task_id, request_id=request_id)
+        except NoWorkerError:
+            await self.start(task_id, given, queue)
+            raise
         await self._refuse_archived(task_id)
         start: WithStartWorkflowOperation[object, object] = WithStartWorkflowOperation(
             "AgentTask",
@@ -93,19 +108,21 @@ class TaskClient:
             task_queue=queue,
             id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
             id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
-            search_attributes=_attributes(given),
-            memo=_memo(given),
+            search_attributes=attributes(given),
+            memo=memo(given, now=time.time()),
         )
-        request = RunRequest(all=True)
+        asked = RunRequest(all=True)
         sending: Coroutine[Any, Any, RunReply] = self._client.execute_update_with_start_workflow(  # pyright: ignore[reportUnknownMemberType]  temporalio's types
-            "run", request, start_workflow_operation=start, id=_unique(), result_type=RunReply
+            "run", asked, start_workflow_operation=start, id=request_id, result_type=RunReply
         )
         try:
-            reply = await self._patiently(task_id, sending)
+            with server_errors():
+                reply = await self._patiently(task_id, sending, request_id)
         except WorkflowAlreadyStartedError as error:
             raise TaskExistsError(task_id) from error
+        self._reader.presence.started(task_id, queue)
         if reply is None or reply.status == "moved":
-            return await self.run(task_id, request)
+            return await self._run(task_id, asked, request_id, again=True)
         return reply
 
     async def run(self, task_id: str, asked: RunRequest, request_id: str | None = None) -> RunReply:
@@ -118,40 +135,116 @@ class TaskClient:
             StepFailedError: The step failed.
             HoldfastError: What the task refused or ended with.
         """
-        request_id = request_id or _unique()
-        while True:
-            reply = await self._update(task_id, "run", request_id, RunReply, asked)
-            if reply is not None and reply.status != "moved":
-                return reply
-            await asyncio.sleep(AGAIN_SECONDS)
+        return await self._run(task_id, asked, request_id or unique_id())
 
-    async def undo(self, task_id: str, asked: UndoRequest) -> RunReply:
+    async def _run(
+        self, task_id: str, asked: RunRequest, request_id: str, *, again: bool = False
+    ) -> RunReply:
+        reply = await self._ask(task_id, "run", request_id, RunReply, asked, again=again)
+        if isinstance(reply, RunReply):
+            return reply
+        if asked.all:  # it went on by itself to its end
+            return RunReply(n=Task.model_validate(reply.task).steps)
+        raise _closed(task_id)
+
+    async def undo(
+        self, task_id: str, asked: UndoRequest, request_id: str | None = None
+    ) -> RunReply:
         """Send an `undo` update and wait for its reply.
 
         Raises:
             UndoRefusedError: Effects stand in the way; nothing was changed.
             UndoFailedError: The undo of an effect failed.
             TaskClosedError: The task is closed.
+            NoWorkerError: No worker process serves it.
         """
-        request_id = _unique()
-        while True:
-            reply = await self._update(task_id, "undo", request_id, RunReply, asked)
-            if reply is not None:
-                return reply
-            await asyncio.sleep(AGAIN_SECONDS)
+        reply = await self._ask(task_id, "undo", request_id or unique_id(), RunReply, asked)
+        if isinstance(reply, RunReply):
+            return reply
+        raise _closed(task_id)
 
     async def finalize(self, task_id: str) -> None:
         """Commit the task to its session and close it.
 
         Raises:
-            TaskClosedError: It is closed already.
+            TaskClosedError: It was finalized before.
+            TaskAbandonedError: It was abandoned meanwhile.
+            AgentsException: It has ended with another verdict.
             InvalidArgumentError: Its last step is not done.
+            NoWorkerError: No worker process serves it.
         """
-        while not await self._update(task_id, "finalize", _unique(), bool):
-            handle = self._client.get_workflow_handle(task_id)
-            if (await handle.describe()).close_time is not None:
+        await self._ask(task_id, "finalize", unique_id(), bool)
+        for pause in _pauses(CLOSING_SECONDS):
+            if await self.ended(task_id) is not None:
                 return
-            await asyncio.sleep(AGAIN_SECONDS)
+            await asyncio.sleep(pause)
+        msg = f"Task {task_id!r} said that it is closed, but is not. Ask again."
+        raise TaskClosedError(msg)
+
+    async def _ask(
+        self,
+        task_id: str,
+        name: str,
+        request_id: str,
+        kind: type[T],
+        *args: object,
+        again: bool = False,
+    ) -> T | TaskRecord:
+        """Send an update until it is answered, or the task has ended well without answering it.
+
+        A task that continues as new says "moved", or nothing. Its next run answers; there is none
+        when it is closed, or when it could not continue.
+
+        Args:
+            task_id: The task.
+            name: Name of the update.
+            request_id: Id of the update, the same each time.
+            kind: Type of the answer.
+            args: Arguments of the update.
+            again: Whether the request was sent before.
+        """
+        await self._expect_worker(task_id, request_id)
+        run_id = ""
+        for pause in _pauses():
+            try:
+                reply = await self._update(task_id, name, request_id, kind, *args)
+            except TaskClosedError:
+                if not again:
+                    raise
+                reply = None
+            again = True
+            if reply is not None and not _is_moved(reply):
+                return reply
+            record = await self.ended(task_id)
+            if record is not None:
+                return record
+            if pause >= LONGEST_PAUSE_SECONDS:
+                found = (await self._reader.describe(task_id)).run_id
+                if found == run_id:
+                    await self._raise_parked(task_id)
+                run_id = found or ""
+            await asyncio.sleep(pause)
+        raise _closed(task_id)
+
+    async def _expect_worker(self, task_id: str, request_id: str) -> None:
+        presence = self._reader.presence
+        try:
+            queue = await presence.queue_of(task_id)
+        except RPCError as error:
+            raise await self._missing(task_id, error) from error
+        try:
+            await presence.expect(queue, task_id=task_id, request_id=request_id)
+        except NoWorkerError:
+            if (await self._reader.describe(task_id)).close_time is not None:
+                raise _closed(task_id) from None
+            raise
+
+    async def _raise_parked(self, task_id: str) -> None:
+        """Raise what a task waits with that could not continue as new."""
+        task = await self._reader.query(task_id, "task", Task)
+        if task.status == "needs_attention":
+            kind, _, text = task.error.partition(": ")
+            raise to_error(Failure(type=kind, message=text), task_id=task_id, parked=True)
 
     async def _update(
         self, task_id: str, name: str, request_id: str, kind: type[T], *args: object
@@ -160,23 +253,25 @@ class TaskClient:
         handle = self._client.get_workflow_handle(task_id)
         sending = handle.execute_update(name, args=list(args), id=request_id, result_type=kind)  # pyright: ignore[reportUnknownMemberType]  temporalio's types
         try:
-            reply = await self._patiently(task_id, sending)
+            return await self._patiently(task_id, sending, request_id)
         except RPCError as error:
             if error.status is RPCStatusCode.RESOURCE_EXHAUSTED:  # ten updates wait already
                 return None
             raise await self._missing(task_id, error) from error
-        return reply
 
-    async def _patiently(self, task_id: str, sent: Coroutine[Any, Any, T]) -> T | None:
+    async def _patiently(
+        self, task_id: str, sent: Coroutine[Any, Any, T], request_id: str
+    ) -> T | None:
         """Wait for an update for as long as there is a worker process to answer it.
 
         None means that the task is on its way to a new run: ask again.
         """
         sending = asyncio.ensure_future(sent)
+        sending.add_done_callback(lambda done: done.cancelled() or done.exception())
         try:
             done, _ = await asyncio.wait({sending}, timeout=PATIENCE_SECONDS)
             while not done:
-                await self._reader.require_worker(task_id)
+                await self._reader.presence.require(task_id, request_id)
                 done, _ = await asyncio.wait({sending}, timeout=6 * PATIENCE_SECONDS)
             return sending.result()
         except WorkflowUpdateFailedError as error:
@@ -189,6 +284,27 @@ class TaskClient:
         finally:
             sending.cancel()
 
+    async def ended(self, task_id: str) -> TaskRecord | None:
+        """Return a finished task's record, or None while the task is open.
+
+        Raises:
+            TaskNotFoundError: There is no such task.
+            TaskAbandonedError: It was abandoned.
+            AgentsException: It has ended with another verdict.
+            TaskClosedError: It was ended with Temporal's own tools.
+        """
+        found = await self._reader.describe(task_id)
+        if found.close_time is None or found.status is WorkflowExecutionStatus.CONTINUED_AS_NEW:
+            return None
+        record = await read_record(self._reader.archive, task_id)
+        if record is None:
+            how = found.status.name.lower() if found.status is not None else "ended"
+            msg = f"Task {task_id!r} was {how} with Temporal's own tools: it can only be read."
+            raise TaskClosedError(msg)
+        if record.failure is not None:
+            raise to_error(record.failure, task_id=task_id)
+        return record
+
     async def command(
         self, task_id: str, verb: Verb, *, by: str, body: dict[str, Json] | None = None
     ) -> Receipt:
@@ -197,9 +313,10 @@ class TaskClient:
         Raises:
             TaskNotFoundError: There is no such task.
             TaskClosedError: It is closed.
+            ConnectError: The server could not be reached.
             CommandRefusedError: The task refused it.
         """
-        sent = Command(id=_unique(), verb=verb, by=by, body=body or {})
+        sent = Command(id=unique_id(), verb=verb, by=by, body=body or {})
         handle = self._client.get_workflow_handle(task_id)
         try:
             await handle.signal(SIGNAL, sent)
@@ -212,48 +329,72 @@ class TaskClient:
         return receipt
 
     async def _receipt(self, task_id: str, sent: Command) -> Receipt:
-        """Read what became of a command, if a worker process is there to have seen it."""
-        recorded = Receipt(id=sent.id, verb=sent.verb, status="recorded")
-        handle = self._client.get_workflow_handle(task_id)
-        try:
-            await self._reader.require_worker(task_id)
+        """Read what became of a command that is recorded; trouble in reading is none of it."""
+        with suppress(HoldfastError, TemporalError, TimeoutError, ValueError):
+            await self._reader.presence.require(task_id)
             async with asyncio.timeout(PATIENCE_SECONDS):
-                found = await handle.query("receipt", sent.id, result_type=dict)
-        except (NoWorkerError, TimeoutError):
-            return recorded
-        return Receipt.model_validate(found) if found else recorded
+                found = await self._client.get_workflow_handle(task_id).query(
+                    "receipt", sent.id, result_type=dict
+                )
+            if found:
+                return Receipt.model_validate(found)
+        return Receipt(id=sent.id, verb=sent.verb, status="recorded")
 
     async def delete(self, task_id: str) -> None:
-        """Delete a task's history; an open one is terminated with it."""
-        await self._client.workflow_service.delete_workflow_execution(
-            DeleteWorkflowExecutionRequest(
-                namespace=self._client.namespace,
-                workflow_execution=WorkflowExecution(workflow_id=task_id),
-            )
-        )
+        """Delete a task from Temporal, all its runs, and from the archive.
+
+        An open one is terminated with it; no worker process is needed.
+
+        Raises:
+            TaskNotFoundError: There is none of this id.
+            ConnectError: The server could not be reached.
+        """
+        known = await self._delete_run(task_id) if await self._is_known(task_id) else False
+        self._reader.presence.forget(task_id)
+        query = f"WorkflowType = 'AgentTask' AND WorkflowId = '{quoted(task_id)}'"
+        with server_errors():
+            async for run in self._client.list_workflows(query):
+                known = await self._delete_run(task_id, run.run_id) or known
+        archived = await self._reader.archive.adelete_record(record_name("tasks", task_id))
+        if not (known or archived):
+            raise TaskNotFoundError(task_id)
+
+    async def _delete_run(self, task_id: str, run_id: str = "") -> bool:
+        """Delete a run, the newest by default; return whether Temporal still had it."""
+        which = WorkflowExecution(workflow_id=task_id, run_id=run_id)
+        try:
+            with server_errors():
+                await self._client.workflow_service.delete_workflow_execution(
+                    DeleteWorkflowExecutionRequest(
+                        namespace=self._client.namespace, workflow_execution=which
+                    )
+                )
+        except RPCError:  # not found: the archive alone may have it
+            return False
+        return True
 
     async def _missing(self, task_id: str, error: RPCError) -> Exception:
         """Tell apart a task that is closed, one that never was, and another trouble."""
-        if error.status is not RPCStatusCode.NOT_FOUND:
-            return error
+        try:
+            with server_errors():
+                raise error
+        except HoldfastError as mapped:
+            return mapped
+        except RPCError:
+            pass
         try:
             record = await read_record(self._reader.archive, task_id)
             closed = record is not None or await self._is_known(task_id)
         except HoldfastError as cause:
             return cause
-        if not closed:
-            return TaskNotFoundError(task_id)
-        msg = f"Task {task_id!r} is closed: it can be read, not changed."
-        return TaskClosedError(msg)
+        return _closed(task_id) if closed else TaskNotFoundError(task_id)
 
     async def _is_known(self, task_id: str) -> bool:
         try:
-            await self._client.get_workflow_handle(task_id).describe()
-        except RPCError as error:
-            if error.status is RPCStatusCode.NOT_FOUND:
-                return False
-            raise
-        return True
+            found = await self._reader.describe(task_id)
+        except TaskNotFoundError:
+            return False
+        return found.workflow_type == "AgentTask"
 
     async def _refuse_archived(self, task_id: str) -> None:
         """Keep ids unique also after Temporal has forgotten the closed task."""
@@ -261,18 +402,23 @@ class TaskClient:
             raise TaskExistsError(task_id)
 
 
-def _attributes(given: TaskInput) -> TypedSearchAttributes:
-    return TypedSearchAttributes(
-        [
-            SearchAttributePair(HF_STATUS, "running"),
-            SearchAttributePair(HF_AGENT, given.head.agent),
-        ]
-    )
+def _is_moved(reply: object) -> bool:
+    return isinstance(reply, RunReply) and reply.status == "moved"
 
 
-def _memo(given: TaskInput) -> dict[str, str]:
-    return {"input": given.input[:PREVIEW_CHARACTERS]} if given.input else {}
+def _closed(task_id: str) -> TaskClosedError:
+    return TaskClosedError(f"Task {task_id!r} is closed: it can be read, not changed.")
 
 
-def _unique() -> str:
+def _pauses(seconds: float | None = None) -> Iterator[float]:
+    """Give the pauses between attempts, longer each time, for so long or for ever."""
+    pause, total = FIRST_PAUSE_SECONDS, 0.0
+    while seconds is None or total < seconds:
+        yield pause
+        total += pause
+        pause = min(1.5 * pause, LONGEST_PAUSE_SECONDS)
+
+
+def unique_id() -> str:
+    """Make up the id of a request."""
     return uuid.uuid4().hex[:16]

@@ -49,8 +49,15 @@ def test_a_block_of_the_docs_runs(block: str, tmp_path: Path) -> None:
 
 
 def test_the_step_api_of_the_readme_answers(tmp_path: Path) -> None:
-    [block] = [p.values[0] for p in BLOCKS if "create_task" in str(p.values[0])]
+    [block] = [p.values[0] for p in BLOCKS if "finalize_response" in str(p.values[0])]
     assert "42" in run(["-c", str(block)], tmp_path)
+
+
+def test_the_people_of_the_readme_edit_and_undo(tmp_path: Path) -> None:
+    [block] = [p.values[0] for p in BLOCKS if "needs_approval" in str(p.values[0])][:1]
+    printed = run(["-c", str(block)], tmp_path).splitlines()
+    assert "48" in printed[0]
+    assert "UndoReceipt" in printed[1] or "steps=" in printed[1]
 
 
 def test_the_runner_of_the_readme_answers_twice(tmp_path: Path) -> None:

@@ -1,0 +1,88 @@
+"""What Temporal's visibility store holds of a task, and how to ask it."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from temporalio.client import WorkflowExecution, WorkflowExecutionStatus
+from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
+
+from holdfast.steps import CLOSED, Task, TaskStatus
+from holdfast.values import Json
+from holdfast.wire import TaskInput
+
+HF_STATUS = SearchAttributeKey.for_keyword("HfStatus")
+HF_AGENT = SearchAttributeKey.for_keyword("HfAgent")
+PREVIEW_CHARACTERS = 120
+
+_ENDED_BY_TEMPORAL: dict[TaskStatus, tuple[str, ...]] = {
+    "failed": ("Failed", "TimedOut"),
+    "abandoned": ("Terminated", "Canceled"),
+}
+"""How Temporal's own tools end a task, which then cannot say it itself."""
+
+
+def attributes(given: TaskInput) -> TypedSearchAttributes:
+    """Return the search attributes of a new task."""
+    return TypedSearchAttributes(
+        [
+            SearchAttributePair(HF_STATUS, "running"),
+            SearchAttributePair(HF_AGENT, given.head.agent),
+        ]
+    )
+
+
+def memo(given: TaskInput, *, now: float) -> dict[str, Json]:
+    """Return the memo of a new task; every run of it keeps it."""
+    preview = {"input": given.input[:PREVIEW_CHARACTERS]} if given.input else {}
+    return {"created": now, **preview}
+
+
+async def listed(found: WorkflowExecution) -> Task:
+    """Describe a task by what the visibility store knows; its input is cut short."""
+    kept = await found.memo()
+    return Task(
+        task_id=found.id,
+        input=kept.get("input", ""),
+        agent=found.typed_search_attributes.get(HF_AGENT) or "",
+        status=status_of(found),
+        created=kept.get("created") or found.start_time.timestamp(),
+    )
+
+
+def status_of(found: WorkflowExecution) -> TaskStatus:
+    """Return a task's status, also when it was ended by Temporal's own tools."""
+    known = cast("TaskStatus", found.typed_search_attributes.get(HF_STATUS) or "running")
+    match found.status:
+        case WorkflowExecutionStatus.TERMINATED | WorkflowExecutionStatus.CANCELED:
+            return "abandoned"
+        case WorkflowExecutionStatus.FAILED | WorkflowExecutionStatus.TIMED_OUT:
+            return "failed"
+        case WorkflowExecutionStatus.COMPLETED:
+            return known if known in CLOSED else "finished"
+        case _:
+            return known
+
+
+def tasks_query(status: TaskStatus | None, agent: str | None) -> str:
+    """Return the query that lists tasks."""
+    # A run that continued as new is not the task any more, whatever its attribute says.
+    parts = ["WorkflowType = 'AgentTask'", "ExecutionStatus != 'ContinuedAsNew'"]
+    if status is not None:
+        parts.append(_status_query(status))
+    if agent is not None:
+        parts.append(f"HfAgent = '{quoted(agent)}'")
+    return " AND ".join(parts)
+
+
+def _status_query(status: TaskStatus) -> str:
+    said = f"HfStatus = '{quoted(status)}'"
+    if status not in CLOSED:
+        return f"{said} AND ExecutionStatus = 'Running'"
+    ended = ", ".join(f"'{each}'" for each in _ENDED_BY_TEMPORAL.get(status, ()))
+    return f"({said} OR ExecutionStatus IN ({ended}))" if ended else said
+
+
+def quoted(text: str) -> str:
+    """Escape a text for a visibility query."""
+    return text.replace("\\", "\\\\").replace("'", "\\'")
