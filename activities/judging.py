@@ -81,6 +81,7 @@ class JudgingActivities:
                     i=given.effect.i,
                     batch=given.effect.batch,
                     branch=given.branch,
+                    step=given.step,
                 )
                 ctx = self._context(tool, call, given.n, key, {})
                 content = await self._source.content(given.effect.content)
@@ -123,7 +124,7 @@ class JudgingActivities:
     ) -> ToolContext[dict[str, Json]]:
         return ToolContext[dict[str, Json]](
             task_id=task_id(),
-            step_id=f"s{n}",
+            step_id=given.step or f"s{n}",
             call_id=call.id,
             tool_name=tool.name,
             arguments=call.arguments,

@@ -100,7 +100,7 @@ class ToolActivities:
             raise ApplicationError(msg, type="ToolMissingError", non_retryable=True)
         ctx = ToolContext[dict[str, Json]](
             task_id=task_id(),
-            step_id=f"s{given.n}",
+            step_id=given.step or f"s{given.n}",
             call_id=call.id,
             tool_name=call.name,
             arguments=call.arguments,

@@ -18,7 +18,7 @@ from typing import Literal
 from holdfast.commands import Command
 from holdfast.ledger import Ledger
 from holdfast.messages import ToolCall, system
-from holdfast.values import Json
+from holdfast.values import Json, canonical
 from holdfast.wire import Approval, ApprovalKind, Outcome, call_digest
 
 CARD_TEXT = 500
@@ -89,6 +89,24 @@ def pending(ledger: Ledger) -> list[Approval]:
     return [approval for approval in ledger.s.approvals if approval.status == "open"]
 
 
+def undo_waits(ledger: Ledger) -> bool:
+    """Whether the undo in progress waits for a person; what else waits does not hold it up."""
+    return any(approval.kind == "undo" for approval in pending(ledger))
+
+
+def drop_undo(ledger: Ledger) -> None:
+    """Forget what was decided on an undo that has ended: the next one asks anew."""
+    kept = tuple(approval for approval in ledger.s.approvals if approval.kind != "undo")
+    ledger.change(approvals=kept)
+
+
+def settle(ledger: Ledger, i: int, *, now: float) -> None:
+    """Withdraw the question about a call whose outcome has become known after all."""
+    approval = latest(ledger, i, "unknown")
+    if approval is not None and approval.status == "open":
+        _withdraw(ledger, approval, now=now)
+
+
 def decide(ledger: Ledger, command: Command, *, now: float) -> str:
     """Apply approve, reject or respond; return why it is refused, or empty."""
     wanted = str(command.body.get("approval", ""))
@@ -99,6 +117,9 @@ def decide(ledger: Ledger, command: Command, *, now: float) -> str:
         return f"Approval {wanted!r} was {found.status} by {found.by or 'the clock'} already."
     if found.branch != ledger.s.branch:
         return f"Approval {wanted!r} belongs to a branch that was undone."
+    if found.expires and now >= found.expires:
+        expire(ledger, now=now)
+        return f"Approval {wanted!r} has expired: {NOT_IN_TIME}."
     if not command.by:
         return "A decision needs the name of who decides (by)."
     bound = str(command.body.get("digest", found.digest))
@@ -164,17 +185,19 @@ def card(approval: Approval) -> dict[str, Json]:
 
 
 def effective_call(approval: Approval, call: ToolCall) -> ToolCall:
-    """Return the call as it was approved."""
-    if not approval.effective:
-        return call
-    return call.model_copy(update={"arguments": approval.effective})
+    """Return the call as it was approved; one asked about anew keeps an earlier edit."""
+    return call.model_copy(update={"arguments": approval.effective or approval.arguments})
 
 
 def close_open(ledger: Ledger, *, now: float) -> None:
     """Close what is open because the task ends or its branch is left."""
     for approval in pending(ledger):
-        ledger.note("withdrawn", now=now, body={"id": approval.id, "tool": approval.tool})
-        _replace(ledger, approval.model_copy(update={"status": "closed", "at": now}))
+        _withdraw(ledger, approval, now=now)
+
+
+def _withdraw(ledger: Ledger, approval: Approval, *, now: float) -> None:
+    ledger.note("withdrawn", now=now, body={"id": approval.id, "tool": approval.tool})
+    _replace(ledger, approval.model_copy(update={"status": "closed", "at": now}))
 
 
 def _approve(ledger: Ledger, approval: Approval, arguments: Json) -> str:
@@ -185,8 +208,10 @@ def _approve(ledger: Ledger, approval: Approval, arguments: Json) -> str:
         return ""
     if approval.kind == "limit":
         return "A budget is approved without arguments: it allows one more model call."
+    if approval.kind == "undo":
+        return "An undo is approved without arguments: it takes the call back as it ran."
     text = arguments if isinstance(arguments, str) else json.dumps(arguments)
-    if text == approval.arguments:
+    if _same(text, approval.arguments):
         return _approve(ledger, approval, None)
     _replace(ledger, approval.model_copy(update={"status": "checking", "effective": text}))
     return ""
@@ -206,7 +231,9 @@ def _reject(
             )
         case "unknown":
             text = f"It is not known whether the call took effect; it was given up{who}{why}"
-            ledger.outcome(approval.i, Outcome(content=text, is_error=True, status="unknown"))
+            edited = _edited(ledger, approval)
+            given_up = Outcome(content=text, is_error=True, status="unknown", edited=edited)
+            ledger.outcome(approval.i, given_up)
         case "limit":
             ledger.finish_early()
         case "undo":
@@ -222,8 +249,26 @@ def _respond(ledger: Ledger, approval: Approval, result: Json) -> str:
     text = result if isinstance(result, str) else json.dumps(result)
     _replace(ledger, approval.model_copy(update={"status": "responded"}))
     attempts = 0 if approval.kind == "tool" else 1
-    ledger.outcome(approval.i, Outcome(content=text, attempts=attempts))
+    edited = _edited(ledger, approval)
+    ledger.outcome(approval.i, Outcome(content=text, attempts=attempts, edited=edited))
     return ""
+
+
+def _edited(ledger: Ledger, approval: Approval) -> str:
+    """Return the arguments with which a call may have happened, if a person had changed them."""
+    current = ledger.s.current
+    if approval.kind != "unknown" or current is None:
+        return ""
+    proposed = current.calls[approval.i].arguments
+    return approval.arguments if approval.arguments != proposed else ""
+
+
+def _same(left: str, right: str) -> bool:
+    """Whether two argument texts say the same."""
+    try:
+        return left == right or canonical(json.loads(left)) == canonical(json.loads(right))
+    except (ValueError, RecursionError):
+        return False
 
 
 def _replace(ledger: Ledger, approval: Approval) -> None:

@@ -82,12 +82,23 @@ def audit_events(entries: Iterable[Entry], secrets: Sequence[str] = ()) -> list[
         secrets: Texts that are replaced wherever they occur.
     """
     events: list[AuditEvent] = []
+    branch = 0
     for entry in entries:
         if entry.step is not None:
+            branch = entry.step.branch
             events.extend(_step_events(entry.step))
         elif entry.event is not None:
-            events.append(_event(entry.event))
-    return [_redacted(event, secrets) for event in events] if secrets else events
+            events.append(_event(entry.event, branch))
+            branch = _branch_after(entry.event, branch)
+    return [_cut(_redacted(event, secrets) if secrets else event) for event in events]
+
+
+def _branch_after(event: EventRecord, branch: int) -> int:
+    match event.kind:
+        case "undone":
+            return branch + 1
+        case _:
+            return branch
 
 
 def verify(entries: Iterable[Entry]) -> list[Finding]:
@@ -148,7 +159,7 @@ def _journal_events(
                 "kind": "model_call",
                 "actor": "model",
                 "tokens": entry.answer.usage.total_tokens,
-                "result": _short(entry.answer.message.content),
+                "result": _text_of(entry.answer.message.content),
                 "status": entry.answer.finish,
                 "attempts": entry.attempts,
                 "worker": entry.worker,
@@ -177,7 +188,7 @@ def _call_event(
             "tool": tool,
             "call_id": call_id,
             "arguments": outcome.edited or arguments,
-            "result": _short(content),
+            "result": _text_of(content),
             "status": outcome.status,
             "attempts": outcome.attempts,
             "worker": outcome.worker,
@@ -185,7 +196,7 @@ def _call_event(
     )
 
 
-def _event(event: EventRecord) -> AuditEvent:
+def _event(event: EventRecord, branch: int) -> AuditEvent:
     return AuditEvent(
         time=event.at,
         kind=event.kind,
@@ -193,7 +204,7 @@ def _event(event: EventRecord) -> AuditEvent:
         reason=event.text,
         tool=str(event.body.get("tool", "")),
         arguments=_text(event.body.get("arguments", "")),
-        branch=int(event.body.get("branch", 0)),
+        branch=int(event.body.get("branch", branch)),
         body=event.body,
     )
 
@@ -202,19 +213,45 @@ def _text(value: Json) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _short(content: Content) -> str:
+def _cut(event: AuditEvent) -> AuditEvent:
+    """Shorten a result; last, so that no cut hides half a secret from its redaction."""
+    if len(event.result) <= LONGEST_RESULT:
+        return event
+    return event.model_copy(update={"result": event.result[:LONGEST_RESULT]})
+
+
+def _text_of(content: Content) -> str:
     match content:
         case Blob():
             return f"[{content.size} bytes in the archive as {content.sha256}]"
         case str():
-            return content[:LONGEST_RESULT]
+            return content
         case _:
-            return Message(role="user", content=content).text[:LONGEST_RESULT]
+            return Message(role="user", content=content).text
 
 
 def _redacted(event: AuditEvent, secrets: Sequence[str]) -> AuditEvent:
-    text = event.model_dump_json(exclude_defaults=True)
-    for secret in secrets:
-        if secret:
-            text = text.replace(json.dumps(secret)[1:-1], REDACTED)
-    return AuditEvent.model_validate_json(text)
+    forms = sorted({form for secret in secrets if secret for form in _forms(secret)}, key=len)
+    return AuditEvent.model_validate(_without(event.model_dump(), forms[::-1]))
+
+
+def _forms(secret: str) -> set[str]:
+    """Return a secret as it stands in texts and in JSON texts, also in one inside another."""
+    forms = {secret}
+    for _ in range(2):
+        forms |= {json.dumps(f, ensure_ascii=plain)[1:-1] for f in forms for plain in (True, False)}
+    return forms
+
+
+def _without(value: Json, forms: Sequence[str]) -> Json:
+    match value:
+        case str():
+            for form in forms:
+                value = value.replace(form, REDACTED)
+            return value
+        case list() | tuple():
+            return [_without(item, forms) for item in value]
+        case dict():
+            return {_without(key, forms): _without(item, forms) for key, item in value.items()}
+        case _:
+            return value

@@ -204,6 +204,9 @@ class Ledger:
             dropped = [f"{current.calls[i].name}: {o.status}" for i, o in current.outcomes.items()]
             body: dict[str, Json] = {"answers": len(current.journal), "calls": dropped}
             self.note("restarted", now=now, body=body)
+            mine = f"{current.n}."
+            undone = tuple(k for k in self.s.undone_effects if not k.startswith(mine))
+            self.change(approvals=(), undone_effects=undone)  # they were of the calls dropped here
             current = OpenState(
                 open=opened, n=current.n, started=current.started, before=current.before
             )
@@ -304,7 +307,8 @@ class Ledger:
             "state": {},
             "cleared": (),
         }
-        self.change(current=_journal(current, entry).model_copy(update=cleared))
+        current = _journal(current, entry).model_copy(update=cleared)
+        self.change(current=current, approvals=())  # used: later calls at these places ask anew
 
     def finish(self, *, now: float) -> StepRecord:
         """Close the step: append its record, move the head, queue its next steps."""
@@ -344,6 +348,7 @@ class Ledger:
             digest=transcript.digest,
             branch=self.s.branch,
             before=current.before,
+            queue=self._unforeseen(current, steps),
         )
         self.messages.extend(adds)
         self.entries.append(Entry(step=record))
@@ -359,6 +364,13 @@ class Ledger:
         if result.last and self.s.followups:
             self.follow_up()
         return record
+
+    def _unforeseen(
+        self, current: OpenState, steps: Sequence[TaskStep]
+    ) -> tuple[TaskStep, ...] | None:
+        """Return the queue after a step if it is not what the step found and added."""
+        queue = (*self.s.queue, *steps)
+        return None if queue == queue_after(current.before, current.open.step, steps) else queue
 
     def follow_up(self) -> None:
         """Queue the first input that waited for the answer."""
@@ -458,6 +470,12 @@ class Ledger:
             )
         self.change(serial=serial)
         return tuple(numbered)
+
+
+def queue_after(before: Before, step: TaskStep, steps: Sequence[TaskStep]) -> tuple[TaskStep, ...]:
+    """Return the queue after a step, if nobody has changed it while the step ran."""
+    kept = (queued for queued in before.queue if queued.step_id != step.step_id)
+    return (*kept, *steps)
 
 
 def resolve_adds(result: StepResult, current: OpenState) -> tuple[Message, ...]:

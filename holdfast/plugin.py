@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from temporalio.converter import DataConverter, ExternalStorage
+from temporalio.converter import DataConverter
 from temporalio.plugin import SimplePlugin
 
 from holdfast.activities.cache import Cache
@@ -18,11 +19,9 @@ from holdfast.activities.tool import ToolActivities
 from holdfast.agent import Agent
 from holdfast.archive import Archive
 from holdfast.converter import holdfast_converter
-from holdfast.engine.storage import ArchiveStorageDriver
+from holdfast.engine.storage import archive_storage
 from holdfast.workflows.agent_task import AgentTask
 from holdfast.workflows.session import Session
-
-EXTERNAL_BYTES = 256 * 1024
 
 
 class Activities:
@@ -59,6 +58,7 @@ class HoldfastPlugin(SimplePlugin):
     """Data converter for every client; with agents, also workflows and activities for workers.
 
     Give it to `Client.connect(plugins=[...])`; each worker made with that client takes it over.
+    Codec, failure converter and external storage of the client's own data converter are kept.
 
     Args:
         archive: The archive of the namespace.
@@ -67,14 +67,12 @@ class HoldfastPlugin(SimplePlugin):
 
     def __init__(self, *, archive: Archive, agents: Iterable[Agent] = ()) -> None:
         """Set up the plugin."""
-        storage = ExternalStorage(
-            drivers=[ArchiveStorageDriver(archive)], payload_size_threshold=EXTERNAL_BYTES
-        )
 
         def converter(current: DataConverter | None) -> DataConverter:
-            import dataclasses
-
-            return dataclasses.replace(holdfast_converter(current), external_storage=storage)
+            made = holdfast_converter(current)
+            if made.external_storage is not None:  # the team's own
+                return made
+            return dataclasses.replace(made, external_storage=archive_storage(archive))
 
         served = tuple(agents)
         super().__init__(  # pyright: ignore[reportUnknownMemberType]  temporalio's types

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from holdfast import merge_patch
 from holdfast.chain import ChainRef
-from holdfast.ledger import Ledger
+from holdfast.ledger import Ledger, queue_after
 from holdfast.messages import Message, ToolCall, system, user
 from holdfast.steps import TaskStep
 from holdfast.tool_policy import ToolPolicy
@@ -73,7 +73,9 @@ def departure(
         feedback: Said to the model before its next call, or None.
     """
     before = record.before
-    queue = (*(step for step in before.queue if step.step_id != record.step.step_id), *record.next)
+    queue = record.queue
+    if queue is None:
+        queue = queue_after(before, record.step, record.next)
     serial = before.serial + len(record.next)
     if text is not None:
         serial += 1
@@ -184,8 +186,14 @@ def to_undo(
 
 
 def effect_key(target: Undoable, i: int) -> str:
-    """Name one effect of one step."""
-    return f"{target.n}.{i}"
+    """Name one effect of one step, the same while the step is open and when it is done."""
+    effect = target.effects[i]
+    return f"{target.n}.{effect.batch}.{effect.i}"
+
+
+def in_words(effect: EffectRef) -> str:
+    """Name an effect for people."""
+    return f"{effect.call.name}({effect.call.arguments})"
 
 
 def leave_open_step(ledger: Ledger) -> None:
@@ -244,6 +252,7 @@ def finish_undo(ledger: Ledger, *, now: float) -> None:
         "remains": list(state.remains),
         "check": list(state.check),
         "branch": ledger.s.branch,
+        "request": state.request,
     }
     ledger.note(UNDONE, now=now, by=asked.by, text=asked.reason, body=body)
     lines = [f"Steps after number {asked.to} were undone{f' by {asked.by}' if asked.by else ''}."]
@@ -255,7 +264,7 @@ def finish_undo(ledger: Ledger, *, now: float) -> None:
     note = system("\n".join(lines))
     ledger.change(
         undo=None,
-        undone_effects=(),
+        undone_effects=tuple(k for k in state.done if int(k.split(".")[0]) <= asked.to),
         residue=residue,
         branch=ledger.s.branch + 1,
         notes=(*ledger.s.notes, note),

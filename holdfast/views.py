@@ -111,24 +111,34 @@ class StepView(Value):
         segments: The archived part of the ledger, when the step is there.
         waiting_for: What the step in progress waits for.
         step: The step in progress, when it waits.
+        n: Its ordinal; 0 when none is in progress.
     """
 
     record: StepRecord | None = None
     segments: tuple[SegmentRef, ...] = ()
     waiting_for: tuple[str, ...] = ()
     step: TaskStep = TaskStep()
+    n: int = 0
 
 
 def step_view(ledger: Ledger, n: int) -> StepView:
-    """Show a completed step by its ordinal, or what the step in progress waits for."""
-    for entry in reversed(ledger.entries):
+    """Show a completed step of the present branch by its ordinal; 0 shows what the task waits for.
+
+    Number 0 has the step in progress, else the next one, and no point when nothing waits any more.
+    """
+    if n == 0:
+        texts = [_point(approval) for approval in pending(ledger)]
+        return StepView(
+            waiting_for=tuple(texts),
+            step=next(iter(ledger.upcoming()), TaskStep()),
+            n=ledger.s.current.n if ledger.s.current is not None else 0,
+        )
+    if ledger.s.undo is None and n > ledger.s.steps:
+        return StepView()
+    for entry in reversed(ledger.entries):  # the newest of this number is not undone
         if entry.step is not None and entry.step.n == n:
             return StepView(record=entry.step)
-    current = ledger.s.current
-    if current is None or current.n != n:
-        return StepView(segments=ledger.s.segments)
-    texts = [_point(approval) for approval in pending(ledger)]
-    return StepView(waiting_for=tuple(texts), step=current.open.step)
+    return StepView(segments=ledger.s.segments)
 
 
 def _point(approval: Approval) -> str:

@@ -438,6 +438,7 @@ class StepRecord(Value):
         digest: Digest of the transcript after the step.
         branch: Branch of the ledger on which it was run.
         before: What it found.
+        queue: The queue after it, when a person changed it while the step ran.
     """
 
     n: int
@@ -459,6 +460,7 @@ class StepRecord(Value):
     digest: str = ""
     branch: int = 0
     before: Before = Before()
+    queue: tuple[TaskStep, ...] | None = None
 
 
 class EffectRef(Value):
@@ -524,11 +526,13 @@ class UndoState(Value):
 
     Attributes:
         asked: The request, `to` made explicit.
-        done: Keys of the effects that are undone, `<step>.<position>`, newest last.
+        done: Keys of the effects that are undone, `<step>.<batch>.<position>`, newest last.
         undone: What was undone, in words.
         remains: What stays in the world.
         check: What somebody should look at.
         steps: Ids of the steps that were left.
+        cut: Positions of the open calls that were running when the step was stopped.
+        request: Id of the request.
     """
 
     asked: UndoRequest
@@ -537,6 +541,8 @@ class UndoState(Value):
     remains: tuple[str, ...] = ()
     check: tuple[str, ...] = ()
     steps: tuple[str, ...] = ()
+    cut: tuple[int, ...] = ()
+    request: str = ""
 
 
 class UndoInput(Value):
@@ -547,12 +553,14 @@ class UndoInput(Value):
         i: Position of the effect in the step.
         effect: The effect.
         branch: Branch on which it ran.
+        step: Id of the step, when it is not "s" and its ordinal.
     """
 
     n: int
     i: int
     effect: EffectRef
     branch: int = 0
+    step: str = ""
 
 
 class ForkOf(Value):

@@ -39,8 +39,8 @@ from holdfast.wire import (
 from holdfast.workflows import calls
 from holdfast.workflows.pending import Pending, refusal
 from holdfast.workflows.requests import Requests
-from holdfast.workflows.tools import ready_calls, run_tools
-from holdfast.workflows.undoing import now, run_undo
+from holdfast.workflows.tools import ask_about_cut, ready_calls, run_tools
+from holdfast.workflows.undoing import now, run_undo, stop_undo
 from holdfast.workflows.visible import publish
 
 UPDATES_PER_RUN = 1500
@@ -67,22 +67,25 @@ class AgentTask:
         self.closed = False
         self.verdict: Failure | None = None
         self.undo_failure: Failure | None = None
+        self.undone_requests: frozenset[str] = frozenset()
         self.draining = False
         self.unrollable = False
         self.updates = 0
         self.running: set[int] = set()
+        self.work: asyncio.Task[None] | None = None
         self.why = ""
 
     @workflow.run
     async def run(self, given: TaskInput) -> TaskResult:
         """Run the task until it is finalized, abandoned or ended by a verdict."""
-        del given
+        if given.carried is not None:
+            publish(self.ledger, self.ledger.status)
         while not self.closed:
             try:
                 await self._wait()
                 if self.closing is not None:
                     await self._close()
-                elif self._rolls() and self.ledger.s.undo is None:
+                elif self._rolls() and not self._undoes():
                     await self._roll()
                 else:
                     await self._work()
@@ -108,6 +111,10 @@ class AgentTask:
                 approvals.expire(self.ledger, now=now())
                 publish(self.ledger, self.ledger.status)
 
+    def _undoes(self) -> bool:
+        """Whether an undo is in progress and waits for nobody."""
+        return self.ledger.s.undo is not None and not approvals.undo_waits(self.ledger)
+
     def _has_work(self) -> bool:
         return self.closing is not None or self._rolls() or self._runnable()
 
@@ -124,7 +131,7 @@ class AgentTask:
     def _runnable(self) -> bool:
         s = self.ledger.s
         if s.undo is not None:
-            return not approvals.pending(self.ledger)
+            return self._undoes()
         if self.ledger.failure is not None:
             return bool(self.requests) and not s.paused
         if s.described is None:
@@ -135,37 +142,77 @@ class AgentTask:
             return True
         if s.paused or not s.queue:
             return False
-        return bool(self.requests) or (s.automatic and not s.answered)
+        return self.requests.want_a_step or (s.automatic and not s.answered)
 
     async def _work(self) -> None:
         """Do one unit of work; an abandon or undo cancels it, a failure parks the task."""
         undoing = self.ledger.s.undo is not None
         work = asyncio.create_task(self._undo_unit() if undoing else self._unit())
+        self.work = work
         try:
-            await workflow.wait_condition(lambda: work.done() or self._interrupted(undoing))
+            await self._watch(work, undoing=undoing)
         except asyncio.CancelledError:
             self._abandon(CANCELLED)
         if not work.done():
             work.cancel()
             await workflow.wait([work], timeout=CANCEL_GRACE_SECONDS)
+        self.work = None  # what did not heed its cancellation has no say any more
         if self.closing is None and self.ledger.s.undo is None:
             self.requests.settle(self.ledger)
+
+    async def _watch(self, work: asyncio.Task[None], *, undoing: bool) -> None:
+        """Wait for the end of a unit; show what it asks, and let it expire, while it runs."""
+
+        def is_over() -> bool:
+            return work.done() or self._interrupted(undoing)
+
+        while not is_over():
+            deadline = approvals.deadline(self.ledger)
+            left = timedelta(seconds=max(deadline - now(), 0)) if deadline else None
+            asked = self.ledger.s.approvals
+
+            def has_news(asked: tuple[Approval, ...] = asked) -> bool:
+                return is_over() or self.ledger.s.approvals != asked
+
+            try:
+                await workflow.wait_condition(has_news, timeout=left)
+            except TimeoutError:
+                approvals.expire(self.ledger, now=now())
+            if not is_over():
+                publish(self.ledger, self.ledger.status)
 
     def _interrupted(self, undoing: bool) -> bool:  # noqa: FBT001
         return self.closing is not None or (self.ledger.s.undo is not None and not undoing)
 
     async def _undo_unit(self) -> None:
         """Take the undo in progress to its end, or to a person."""
+        state = self.ledger.s.undo
+        if state is None:
+            return
+        cut = tuple(sorted({*state.cut, *self.running}))
+        self.ledger.change(undo=state.model_copy(update={"cut": cut}))
         try:
             if self.ledger.s.described is None:
                 self.ledger.described(await calls.describe(self.ledger))
-            self.undo_failure = await run_undo(self.ledger, self.running)
-            if self.ledger.s.undo is None and self.undo_failure is None:
-                self.running.clear()
+            self.undo_failure = await run_undo(self.ledger)
         except Exception as error:  # noqa: BLE001  a bug must not retry for ever
-            self.ledger.change(undo=None)
             self.undo_failure = calls.failure_of(error)
             self.ledger.note("undo_failed", now=now(), text=self.undo_failure.message)
+            stop_undo(self.ledger)
+        if self.ledger.s.undo is not None:
+            return
+        self.running.clear()
+        if self.undo_failure is None:
+            self.ledger.remember(state.request, RunReply(n=self.ledger.s.steps))
+            self._start_over()
+        else:
+            await ask_about_cut(self.ledger, cut)
+
+    def _start_over(self) -> None:
+        """After an undo: whoever waited for what it undid is told; later requests stand."""
+        self.requests.fail_some(self.undone_requests, calls.UNDONE)
+        if self.requests and not self.requests.want_a_step:
+            self.ledger.change(automatic=not self.ledger.s.answered)
 
     async def _unit(self) -> None:
         """Advance the task until its step is done, parked, or the history must roll."""
@@ -182,16 +229,20 @@ class AgentTask:
             while self.ledger.s.current is not None and not self._stops():
                 await self._advance()
         except Exception as error:  # noqa: BLE001  a bug must park the task, not retry for ever
-            if not self._interrupted(undoing=False):
+            if not self._interrupted(undoing=False) and not self._is_left():
                 self._judge(calls.failure_of(error))
 
     def _stops(self) -> bool:
         """Whether the open step may not be taken further now."""
-        if self._interrupted(undoing=False) or self._rolls():
+        if self._is_left() or self._interrupted(undoing=False) or self._rolls():
             return True
         return self.ledger.failure is not None or (
             self.ledger.status == "waiting" and not ready_calls(self.ledger)
         )
+
+    def _is_left(self) -> bool:
+        """Whether the unit that asks did not heed its cancellation, and another has taken over."""
+        return asyncio.current_task() is not self.work
 
     def _end(self, status: TaskStatus) -> None:
         """Begin to close the task; what came first stays."""
@@ -220,13 +271,17 @@ class AgentTask:
         if current is None:
             return
         if ledger.missing_calls():
-            self._judge(await run_tools(ledger, self.running))
+            failure = await run_tools(ledger, self.running)
+            if not self._is_left():
+                self._judge(failure)
         elif current.result is not None:
             self._finish_step()
         elif current.calls:
             ledger.answer_calls()
         else:
             got = await calls.advance(ledger, now=now())
+            if self._is_left():
+                return
             ledger.advanced(got)
             if got.failure is not None:
                 self._judge(got.failure)
@@ -431,20 +486,24 @@ class AgentTask:
         s = self.ledger.s
         if info is not None and info.id in s.seen:
             return s.seen[info.id]
-        to = asked.to if asked.to >= 0 else s.steps - (0 if s.current is not None else 1)
-        explicit = asked.model_copy(update={"to": to})
-        self.ledger.change(undo=UndoState(asked=explicit, done=s.undone_effects))
+        if s.undo is None:  # else this is the same request, sent again while it is waited for
+            to = asked.to if asked.to >= 0 else s.steps - (0 if s.current is not None else 1)
+            explicit = asked.model_copy(update={"to": to})
+            request = info.id if info is not None else ""
+            self.ledger.change(
+                undo=UndoState(asked=explicit, done=s.undone_effects, request=request)
+            )
+            self.undone_requests = self.requests.ids
         await workflow.wait_condition(
-            lambda: self.ledger.s.undo is None or bool(approvals.pending(self.ledger))
+            lambda: self.closed or self.ledger.s.undo is None or approvals.undo_waits(self.ledger)
         )
+        if self.closed:
+            raise refusal(calls.CLOSED)
         if self.ledger.s.undo is not None:
             return RunReply(n=self.ledger.s.steps, status="waiting")
         if self.undo_failure is not None:
             raise refusal(self.undo_failure)
-        reply = RunReply(n=self.ledger.s.steps)
-        if info is not None:
-            self.ledger.remember(info.id, reply)
-        return reply
+        return RunReply(n=self.ledger.s.steps)
 
     @undo_update.validator
     def _check_undo(self, asked: UndoRequest) -> None:
@@ -454,6 +513,8 @@ class AgentTask:
         if info is not None and info.id in s.seen:
             return
         if s.undo is not None:
+            if info is not None and info.id == s.undo.request:
+                return
             raise refusal(calls.UNDO_RUNS)
         if s.current is None and not s.steps:
             raise refusal(calls.NOTHING_DONE)

@@ -49,6 +49,10 @@ BEGUN = Failure(
 NO_PROGRESS = Failure(
     type="StalledTaskError", message="The step neither called anything nor ended. Run it again."
 )
+UNDONE = Failure(
+    type="CommandRefusedError",
+    message="The step was undone while it was being waited for. Ask again to run it anew.",
+)
 UNDO_RUNS = Failure(type="CommandRefusedError", message="Another undo is in progress.")
 NOTHING_DONE = Failure(type="InvalidArgumentError", message="The task has no step to undo.")
 NOTHING_AFTER = Failure(

@@ -19,3 +19,11 @@ def lost_text(call: ToolCall) -> str:
         f"The worker was lost while tool {call.name!r} ran. It is not known whether it took effect,"
         " and it must not be repeated blindly."
     )
+
+
+def cut_text(call: ToolCall) -> str:
+    """Say that a call was cancelled and may or may not have taken effect."""
+    return (
+        f"Tool {call.name!r} was cancelled while it ran. It is not known whether it took effect,"
+        " and it must not be repeated blindly."
+    )

@@ -20,6 +20,16 @@ class Requests:
         """Whether somebody waits."""
         return bool(self._waiting)
 
+    @property
+    def want_a_step(self) -> bool:
+        """Whether somebody waits for one step, rather than for the task's answer."""
+        return any(not pending.asked.all for pending in self._waiting)
+
+    @property
+    def ids(self) -> frozenset[str]:
+        """Ids of the requests that wait."""
+        return frozenset(pending.id for pending in self._waiting)
+
     def add(self, pending: Pending) -> None:
         """Take a request."""
         self._waiting.append(pending)
@@ -60,6 +70,12 @@ class Requests:
         """Tell everybody of a failure."""
         while self._waiting:
             self._waiting.pop(0).fail(failure, parked=parked)
+
+    def fail_some(self, ids: frozenset[str], failure: Failure) -> None:
+        """Tell these of a failure."""
+        for pending in [p for p in self._waiting if p.id in ids]:
+            self._waiting.remove(pending)
+            pending.fail(failure)
 
     def settle(self, ledger: Ledger) -> None:
         """Answer those who would otherwise wait for a person, or have nothing to wait for."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import TypeVar
 
@@ -26,7 +27,7 @@ from holdfast.messages import ToolCall
 from holdfast.tool_policy import ToolPolicy
 from holdfast.wire import Failure, Outcome, Probed, ToolInput
 from holdfast.workflows.calls import LONGEST_TOOL, LOST, PATIENT, QUICK, failure_of
-from holdfast.workflows.outcomes import lost_text, unknown_tool
+from holdfast.workflows.outcomes import cut_text, lost_text, unknown_tool
 
 T = TypeVar("T")
 
@@ -47,8 +48,26 @@ async def run_tools(ledger: Ledger, running: set[int]) -> Failure | None:
         running: Filled with the positions of calls that are being run; an undo that cuts them off
             must count them as unknown.
     """
-    failures = await asyncio.gather(*(_take(ledger, i, running) for i in ready_calls(ledger)))
-    return next((failure for failure in failures if failure is not None), None)
+    taken = await asyncio.gather(  # all end before an error is raised: none goes on unseen
+        *(_take(ledger, i, running) for i in ready_calls(ledger)), return_exceptions=True
+    )
+    for result in taken:
+        if isinstance(result, BaseException):
+            raise result
+    return next((result for result in taken if isinstance(result, Failure)), None)
+
+
+async def ask_about_cut(ledger: Ledger, cut: Iterable[int]) -> None:
+    """Ask about calls that were cut off by an undo that then did not come to its end."""
+    described = ledger.s.described
+    for i in cut:
+        current = ledger.s.current
+        if current is None or described is None or i not in ledger.missing_calls():
+            continue
+        call = current.calls[i]
+        policy = described.policies[call.name]
+        if not policy.repeatable:
+            await _ask_about(ledger, i, policy, cut_text(call))
 
 
 def ready_calls(ledger: Ledger) -> list[int]:
@@ -69,6 +88,7 @@ async def _take(ledger: Ledger, i: int, running: set[int]) -> Failure | None:
     if current is None or described is None:
         return None
     call = current.calls[i]
+    place = (current.n, ledger.s.branch)
     policy = described.policies.get(call.name)
     if policy is None:
         if ledger.given.head.dialect.unknown_tool == "raise":
@@ -83,12 +103,15 @@ async def _take(ledger: Ledger, i: int, running: set[int]) -> Failure | None:
         edited = approvals.effective_call(approval, call) if approval else call
         running.add(i)  # and it stays there when the call is cut off
         outcome = await _tool(ledger, i, None if edited == call else edited, policy)
+        if _is_left(ledger, place, i):
+            return None
         if edited != call:
             outcome = outcome.model_copy(update={"edited": edited.arguments})
         ledger.outcome(i, outcome)
+        approvals.settle(ledger, i, now=_now())
         running.discard(i)
     except ActivityError as error:
-        if is_cancelled_exception(error):
+        if is_cancelled_exception(error) or _is_left(ledger, place, i):
             raise
         running.discard(i)
         if not _may_have_happened(error, policy):
@@ -97,6 +120,14 @@ async def _take(ledger: Ledger, i: int, running: set[int]) -> Failure | None:
         text = failure.message if failure.type == LOST else lost_text(call)
         await _ask_about(ledger, i, policy, text)
     return None
+
+
+def _is_left(ledger: Ledger, place: tuple[int, int], i: int) -> bool:
+    """Whether a call that did not heed its cancellation has outlived its step, or its question."""
+    current = ledger.s.current
+    if current is None or (current.n, ledger.s.branch) != place:
+        return True
+    return i not in ledger.missing_calls()
 
 
 async def _may_run(ledger: Ledger, i: int, policy: ToolPolicy) -> bool:
@@ -123,20 +154,24 @@ async def _may_run(ledger: Ledger, i: int, policy: ToolPolicy) -> bool:
 
 async def _ask_about(ledger: Ledger, i: int, policy: ToolPolicy, text: str) -> None:
     """Find out about a call that may have happened: by its probe, else by a person."""
+    call, approval = _call(ledger, i), approvals.latest(ledger, i)
+    ran = approvals.effective_call(approval, call) if approval else call
+    edited = None if ran == call else ran
     if policy.has_probe:
         try:
-            probed = await _quick(ledger, "probe", ledger.tool_input(i), Probed)
+            probed = await _quick(ledger, "probe", ledger.tool_input(i, edited), Probed)
         except ActivityError as error:
             text += f" Its probe failed: {failure_of(error).message}"
         else:
-            body = {"tool": _call(ledger, i).name, "happened": probed.happened}
+            body = {"tool": call.name, "happened": probed.happened}
             ledger.note("probed", now=_now(), body=body)
             if probed.happened:
-                ledger.outcome(i, Outcome(content=probed.content))
+                known = Outcome(content=probed.content, edited=edited.arguments if edited else "")
+                ledger.outcome(i, known)
             else:
                 ledger.clear(i)  # it did not happen, so it is run: it was approved before
             return
-    approvals.ask(ledger, i, "unknown", now=_now(), text=text)
+    approvals.ask(ledger, i, "unknown", now=_now(), text=text, call=ran)
 
 
 async def _tool(ledger: Ledger, i: int, edited: ToolCall | None, policy: ToolPolicy) -> Outcome:

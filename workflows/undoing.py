@@ -10,18 +10,18 @@ from temporalio.exceptions import ActivityError
 
 from holdfast import approvals, undo
 from holdfast.ledger import Ledger
+from holdfast.messages import system
 from holdfast.wire import Failure, OpenState, Undoable, UndoInput, UndoState
 from holdfast.workflows.calls import LONGEST_TOOL, PATIENT, QUICK, failure_of
 
 NO_ATTEMPTS_LEFT = RetryPolicy(maximum_attempts=3, maximum_interval=timedelta(seconds=30))
 
 
-async def run_undo(ledger: Ledger, cut: set[int]) -> Failure | None:
+async def run_undo(ledger: Ledger) -> Failure | None:
     """Take the undo in progress as far as it goes without a person.
 
     Args:
         ledger: The task; its step in progress, if any, is not being worked on any more.
-        cut: Positions of the open calls that were running when the step was stopped.
 
     Returns:
         Why the undo was refused or failed; None when it is done or waits for a person.
@@ -30,7 +30,7 @@ async def run_undo(ledger: Ledger, cut: set[int]) -> Failure | None:
     if state is None or ledger.s.described is None:
         return None
     policies = ledger.s.described.policies
-    targets = await _targets(ledger, state, cut)
+    targets = await _targets(ledger, state)
     blocked = [text for target in targets for text in undo.obstacles(target, policies)]
     if blocked and state.asked.residue == "refuse":
         ledger.change(undo=None)
@@ -45,13 +45,13 @@ async def run_undo(ledger: Ledger, cut: set[int]) -> Failure | None:
             failure = await _undo_effect(ledger, target, i)
             if failure is not None:
                 return failure
-            if approvals.pending(ledger):
+            if approvals.undo_waits(ledger):
                 return None
     _leave(ledger, targets, tuple(blocked))
     return None
 
 
-async def _targets(ledger: Ledger, state: UndoState, cut: set[int]) -> list[Undoable]:
+async def _targets(ledger: Ledger, state: UndoState) -> list[Undoable]:
     """List the steps to be undone, oldest first; the step in progress is the last of them."""
     wanted = range(state.asked.to + 1, ledger.s.steps + 1)
     known = {
@@ -73,7 +73,10 @@ async def _targets(ledger: Ledger, state: UndoState, cut: set[int]) -> list[Undo
     targets = [known[n] for n in wanted]
     current = ledger.s.current
     if current is not None:
-        targets.append(_of_open(current, cut, ledger.s.branch))
+        asked_about = {
+            approval.i for approval in approvals.pending(ledger) if approval.kind == "unknown"
+        }
+        targets.append(_of_open(current, {*state.cut, *asked_about}, ledger.s.branch))
     return targets
 
 
@@ -107,22 +110,30 @@ async def _undo_effect(ledger: Ledger, target: Undoable, i: int) -> Failure | No
             text = f"Undo of {effect.call.name}({effect.call.arguments}) in step {target.n}"
             approvals.ask(ledger, i, "undo", now=now(), text=text, call=effect.call, n=target.n)
             return None
+        if asked.status == "open":
+            return None
         if asked.status != "approved":
-            ledger.change(undo=None, undone_effects=state.done)
+            stop_undo(ledger)
             text = f"The undo of {effect.call.name} was {asked.status} by {asked.by}: {asked.note}"
             return Failure(type="UndoRefusedError", message=text)
-    what = f"{effect.call.name}({effect.call.arguments})"
+    what = undo.in_words(effect)
     try:
         said: str = await workflow.execute_activity(
             "undo",
-            UndoInput(n=target.n, i=i, effect=effect, branch=target.branch),
+            UndoInput(
+                n=target.n,
+                i=i,
+                effect=effect,
+                branch=target.branch,
+                step="" if target.step.step_id == f"s{target.n}" else target.step.step_id,
+            ),
             result_type=str,
             start_to_close_timeout=LONGEST_TOOL,
             heartbeat_timeout=timedelta(seconds=ledger.given.heartbeat),
             retry_policy=NO_ATTEMPTS_LEFT,
         )
     except ActivityError as error:
-        ledger.change(undo=None, undone_effects=state.done)
+        stop_undo(ledger)
         failure = failure_of(error)
         done = "; ".join(state.undone) or "nothing"
         ledger.note("undo_failed", now=now(), text=failure.message, body={"effect": what})
@@ -140,11 +151,24 @@ async def _undo_effect(ledger: Ledger, target: Undoable, i: int) -> Failure | No
     return None
 
 
+def stop_undo(ledger: Ledger) -> None:
+    """End an undo that did not come to its end; what it has undone stays so, and is told."""
+    state = ledger.s.undo
+    if state is None:
+        return
+    approvals.drop_undo(ledger)
+    ledger.change(undo=None, undone_effects=state.done)
+    if state.undone:
+        text = "An undo was begun and stopped. The steps stand, but this was undone: "
+        ledger.change(notes=(*ledger.s.notes, system(text + "; ".join(state.undone))))
+
+
 def _leave(ledger: Ledger, targets: list[Undoable], remains: tuple[str, ...]) -> None:
     """Move the head, and record what was done."""
     state = ledger.s.undo
     if state is None:
         return
+    approvals.close_open(ledger, now=now())
     if ledger.s.current is not None:
         undo.leave_open_step(ledger)
     for target in reversed(targets):
@@ -152,9 +176,18 @@ def _leave(ledger: Ledger, targets: list[Undoable], remains: tuple[str, ...]) ->
             undo.leave_step(ledger, target)
     steps = tuple(target.step.step_id for target in targets)
     check = tuple(text for text in remains if "nobody knows" in text)
-    ledger.change(
-        undo=state.model_copy(update={"remains": remains, "check": check, "steps": steps})
-    )
+    known = {
+        undo.effect_key(target, i): undo.in_words(effect)
+        for target in targets
+        for i, effect in enumerate(target.effects)
+    }
+    found = {
+        "undone": tuple(known[key] for key in state.done if key in known),
+        "remains": remains,
+        "check": check,
+        "steps": steps,
+    }
+    ledger.change(undo=state.model_copy(update=found))
     undo.finish_undo(ledger, now=now())
 
 

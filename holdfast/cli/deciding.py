@@ -20,7 +20,7 @@ from holdfast.client.runner import AgentRunner
 from holdfast.errors import InvalidArgumentError, NoWorkerError
 from holdfast.steps import CLOSED, Task, TaskStepOutput
 from holdfast.undo import UNDONE
-from holdfast.values import Json
+from holdfast.values import Json, is_object
 from holdfast.wire import Approval, Receipt
 
 AGAIN_SECONDS = 0.2
@@ -73,7 +73,7 @@ def parse_arguments(text: str) -> dict[str, Json]:
     except (ValueError, RecursionError) as cause:
         msg = f"The arguments must be a JSON object: {cause}"
         raise InvalidArgumentError(msg) from cause
-    if not isinstance(data, dict):
+    if not is_object(data):
         msg = f"The arguments must be a JSON object, not {type(data).__name__}."
         raise InvalidArgumentError(msg)
     return data

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
 
 from holdfast.cli.output import shortened
-from holdfast.values import Json
+from holdfast.values import Json, is_object
 from holdfast.wire import Entry, EventRecord
 
 RED = frozenset({"failed", "refused", "undo_failed"})
@@ -79,4 +78,4 @@ def _by(event: EventRecord) -> str:
 
 
 def _object(value: Json) -> dict[str, Json]:
-    return cast("dict[str, Json]", value) if isinstance(value, dict) else {}
+    return value if is_object(value) else {}

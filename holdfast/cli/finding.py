@@ -8,7 +8,7 @@ from urllib.parse import unquote
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.cli.connection import Engine
-from holdfast.client.reads import quoted
+from holdfast.client.visibility import quoted
 from holdfast.errors import InvalidArgumentError, TaskNotFoundError
 from holdfast.segments import read_record
 

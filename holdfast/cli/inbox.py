@@ -82,6 +82,7 @@ class _Sweep:
         self._keyboard = keyboard
         self._by = by
         self._json = as_json
+        self._silent: set[str] = set()
 
     async def take(self, listed: Approval, place: str) -> Result:
         """Show one and ask until it is decided or skipped.
@@ -164,7 +165,7 @@ class _Sweep:
         return arguments
 
     async def _open(self, approval_id: str) -> Waiting | None:
-        waiting = await waiting_in(self._engine, task_of(approval_id))
+        waiting = await waiting_in(self._engine, task_of(approval_id), silent=self._silent)
         return next((each for each in waiting if each.approval.id == approval_id), None)
 
     async def _gone(self, approval: Approval) -> Result:

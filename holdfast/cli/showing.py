@@ -5,9 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import cast
-
-from temporalio.client import WorkflowExecutionStatus
 
 from holdfast.cli import output
 from holdfast.cli.connection import Engine, engine_of
@@ -18,9 +15,9 @@ from holdfast.cli.history import Happening, TaskHistory
 from holdfast.cli.live import line, style
 from holdfast.cli.options import Common
 from holdfast.cli.waiting import READ_SECONDS, waiting_in
-from holdfast.client.tasks import HF_AGENT, HF_STATUS
+from holdfast.client.visibility import listed
 from holdfast.errors import NoWorkerError
-from holdfast.steps import Task, TaskStatus, TaskStep, TaskStepOutput
+from holdfast.steps import Task, TaskStep, TaskStepOutput
 from holdfast.values import Json
 from holdfast.wire import Approval, Entry, StepRecord
 
@@ -114,20 +111,10 @@ async def _from_ledger(engine: Engine, task_id: str) -> Shown:
 async def _from_history(engine: Engine, task_id: str) -> Shown:
     """Put together what the server alone knows."""
     found = await engine.client.get_workflow_handle(task_id).describe()
-    memo = await found.memo()
-    known = found.typed_search_attributes.get(HF_STATUS) or "running"
-    if known == "running" and found.status is not WorkflowExecutionStatus.RUNNING:
-        known = "failed"
-    task = Task(
-        task_id=task_id,
-        input=memo.get("input", ""),
-        agent=found.typed_search_attributes.get(HF_AGENT) or "",
-        status=cast("TaskStatus", known),
-        created=found.start_time.timestamp(),
-    )
+    task = await listed(found)
     history = TaskHistory(engine.client, task_id)
     happenings = [each async for each in history.read(wait=False)]
-    waiting = await waiting_in(engine, task_id)
+    waiting = await waiting_in(engine, task_id, silent={found.task_queue})
     approvals = [each.approval for each in waiting]
     return Shown(task=task, source="history", approvals=approvals, happenings=happenings)
 

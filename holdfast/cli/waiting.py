@@ -10,14 +10,17 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.cli.connection import Engine
 from holdfast.cli.finding import find_task
-from holdfast.client.tasks import HF_AGENT
+from holdfast.client.visibility import listed
 from holdfast.engine.cluster import has_workers
-from holdfast.errors import InvalidArgumentError, NoWorkerError, TaskClosedError, TaskNotFoundError
+from holdfast.errors import EngineError, InvalidArgumentError, TaskClosedError, TaskNotFoundError
 from holdfast.messages import ToolCall
 from holdfast.wire import Approval, call_digest
 
 READ_SECONDS = 12.0
 """A worker that was killed a moment ago still counts as one; reading does not wait for it."""
+
+CARD_SECONDS = 6.0
+"""The same for approvals, of which lists know nearly as much."""
 
 
 @dataclass(frozen=True)
@@ -52,10 +55,17 @@ def task_of(approval_id: str) -> str:
     return approval_id.rpartition(":")[0]
 
 
-async def waiting_in(engine: Engine, task_id: str) -> list[Waiting]:
+async def waiting_in(
+    engine: Engine, task_id: str, *, silent: set[str] | None = None
+) -> list[Waiting]:
     """List what waits in one task, oldest first; nothing when it is closed.
 
     Arguments are whole when a worker is up, else as lists show them.
+
+    Args:
+        engine: Where the task is.
+        task_id: The task.
+        silent: Queues whose workers did not answer; they are not waited for again.
     """
     try:
         found = await engine.client.get_workflow_handle(task_id).describe()
@@ -65,18 +75,19 @@ async def waiting_in(engine: Engine, task_id: str) -> list[Waiting]:
         raise
     if found.status is not WorkflowExecutionStatus.RUNNING:
         return []
-    memo = await found.memo()
-    approvals = [Approval.model_validate(card) for card in memo.get("approvals", [])]
-    if await has_workers(engine.client, found.task_queue):
+    cards = (await found.memo()).get("approvals", [])
+    approvals = [Approval.model_validate(card) for card in cards]
+    silent = set() if silent is None else silent
+    if found.task_queue not in silent and await has_workers(engine.client, found.task_queue):
         try:
-            async with asyncio.timeout(READ_SECONDS):
+            async with asyncio.timeout(CARD_SECONDS):
                 approvals = await engine.runner().pending_approvals(task_id)
         except (TaskClosedError, TaskNotFoundError):
             return []
-        except (NoWorkerError, TimeoutError):
-            pass
-    agent = found.typed_search_attributes.get(HF_AGENT) or ""
-    return [Waiting(each, agent=agent, input=memo.get("input", "")) for each in approvals]
+        except (EngineError, TimeoutError):  # a worker that was killed still counts as one
+            silent.add(found.task_queue)
+    task = await listed(found)
+    return [Waiting(each, agent=task.agent, input=task.input) for each in approvals]
 
 
 async def find_approval(engine: Engine, typed: str) -> tuple[str, Approval | None]:

@@ -25,9 +25,7 @@ from holdfast.plugin import HoldfastPlugin
 from holdfast.serve import default_archive
 from holdfast.steps import Task
 from holdfast.values import Json
-from holdfast.wire import SessionRef
-
-INLINE_BYTES = 16 * 1024
+from holdfast.wire import INLINE_BYTES, SessionRef
 
 TaskLike = Task | str
 

@@ -7,14 +7,15 @@ from collections.abc import Mapping
 from typing import Literal
 
 from holdfast.client.base import RunnerBase, TaskLike, id_of
-from holdfast.client.tasks import AGAIN_SECONDS
-from holdfast.errors import CommandRefusedError, InvalidArgumentError, NoWorkerError
+from holdfast.client.failures import server_errors
+from holdfast.errors import CommandRefusedError, EngineError, InvalidArgumentError
 from holdfast.steps import TaskStep
-from holdfast.values import Json
-from holdfast.wire import Approval, Receipt
+from holdfast.values import Json, canonical
+from holdfast.wire import INLINE_BYTES, Approval, Receipt
 
 ApprovalLike = Approval | str
 CHECKS = 100
+AGAIN_SECONDS = 0.05
 
 
 class TaskControl(RunnerBase):
@@ -104,9 +105,10 @@ class TaskControl(RunnerBase):
             return [a for a in await self._read.approvals(id_of(task)) if a.status == "open"]
         found: list[Approval] = []
         query = "WorkflowType = 'AgentTask' AND ExecutionStatus = 'Running' AND HfApprovals > 0"
-        async for execution in self.client.list_workflows(query, page_size=1000):
-            cards = (await execution.memo()).get("approvals", [])
-            found.extend(Approval.model_validate(card) for card in cards)
+        with server_errors():
+            async for execution in self.client.list_workflows(query, page_size=1000):
+                cards = (await execution.memo()).get("approvals", [])
+                found.extend(Approval.model_validate(card) for card in cards)
         return sorted(found, key=lambda approval: approval.asked)
 
     async def approve(
@@ -127,6 +129,7 @@ class TaskControl(RunnerBase):
             note: A note for the auditor.
 
         Raises:
+            InvalidArgumentError: The arguments are not JSON data, or larger than 16 KB.
             CommandRefusedError: It was decided already, is of an undone branch, or the arguments do
                 not fit; then it stays open.
         """
@@ -152,6 +155,7 @@ class TaskControl(RunnerBase):
         """Give a result in place of the tool. For a call that may have happened: it did, with this.
 
         Raises:
+            InvalidArgumentError: The result is not JSON data, or larger than 16 KB.
             CommandRefusedError: It was decided already, or is of an undone branch.
         """
         return await self._decide(approval, "respond", by, {"result": result})
@@ -168,6 +172,7 @@ class TaskControl(RunnerBase):
             msg = "A decision needs the name of who decides: by=..."
             raise InvalidArgumentError(msg)
         sent: dict[str, Json] = {**body, "approval": wanted}
+        _check_size(sent)
         if isinstance(approval, Approval) and approval.digest:
             sent["digest"] = approval.digest
         return await self._tasks.command(task_id, verb, by=by, body=sent)
@@ -182,7 +187,7 @@ class TaskControl(RunnerBase):
         for _ in range(CHECKS):
             try:
                 known = {each.id: each for each in await self._read.approvals(task_id)}
-            except NoWorkerError:
+            except EngineError:  # the decision is recorded; what it led to can be read later
                 return
             found = known.get(wanted)
             if found is None or found.status not in ("checking", "open"):
@@ -191,6 +196,22 @@ class TaskControl(RunnerBase):
                 msg = f"The arguments for {wanted!r} do not fit: {found.text} It stays open."
                 raise CommandRefusedError(msg)
             await asyncio.sleep(AGAIN_SECONDS)
+
+
+def _check_size(body: dict[str, Json]) -> None:
+    """Refuse what is no JSON data, or too large to be kept in the task's history.
+
+    Raises:
+        InvalidArgumentError: It is.
+    """
+    try:
+        size = len(canonical(body))
+    except (TypeError, ValueError) as cause:
+        msg = f"A decision must be JSON data (text, numbers, lists, dicts): {cause}"
+        raise InvalidArgumentError(msg) from cause
+    if size > INLINE_BYTES:
+        msg = f"A decision may have at most 16 KB; this one has {size} bytes. Nothing was decided."
+        raise InvalidArgumentError(msg)
 
 
 def _parts(approval: ApprovalLike) -> tuple[str, str]:

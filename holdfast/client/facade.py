@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+from temporalio.exceptions import TemporalError
+
 from holdfast.agent import Agent
 from holdfast.client.base import new_id
 from holdfast.client.engines import configure, engines
@@ -13,8 +15,8 @@ from holdfast.client.results import RunData, RunResult, run_items
 from holdfast.client.runner import AgentRunner
 from holdfast.client.sessions import Session
 from holdfast.engine.loop import shared_loop
-from holdfast.errors import AgentsException, UserError
-from holdfast.messages import Message
+from holdfast.errors import AgentsException, HoldfastError, UserError
+from holdfast.messages import Message, Usage
 from holdfast.models.items import from_response_items
 from holdfast.settings import Budget, ModelSettings
 from holdfast.values import Json, Strict
@@ -55,6 +57,10 @@ class Runner:
     ) -> RunResult:
         """Run an agent to its final output.
 
+        A run that ends with an error leaves no trace in its session: neither its input nor what it
+        had answered. Only finished runs are committed, whole. What a failed run had produced is in
+        the error's `run_data`, and its task stays readable by its id.
+
         Args:
             starting_agent: The agent.
             input: A text, or a list of items in the form of the Responses API.
@@ -71,6 +77,8 @@ class Runner:
             UserError: The run was asked for in a way that cannot be served.
             StepFailedError: A model call failed for good. The task waits: heal the cause and
                 continue it with `AgentRunner.run_task(task_id)`.
+            NoWorkerError: No worker process is up. The task waits, and is run by the next one; the
+                error names it.
         """
         config = run_config or RunConfig()
 
@@ -137,7 +145,7 @@ async def run_agent(
             settings=config.model_settings,
         )
     except AgentsException as error:
-        error.run_data = await run_data(engine, task_id, given)
+        error.run_data = await _data_of_failed(engine, agent, task_id, given, error)
         raise
     data = await run_data(engine, task_id, given)
     return RunResult(**vars(data), final_output=output.output, waiting_for=output.waiting_for)
@@ -154,11 +162,29 @@ def _split(given: RunInput) -> tuple[str, tuple[Message, ...]]:
     return "", messages
 
 
+async def _data_of_failed(
+    engine: AgentRunner, agent: Agent, task_id: str, given: RunInput, error: AgentsException
+) -> RunData:
+    """Read what a failed run has produced, as far as it can be read: the error matters more."""
+    try:
+        return await run_data(engine, task_id, given)
+    except (HoldfastError, TemporalError, ValueError) as trouble:
+        error.add_note(f"What the run had produced could not be read: {trouble}")
+    return RunData(
+        input=given if isinstance(given, str) else list(given),
+        new_items=[],
+        last_agent=agent.name,
+        usage=Usage(),
+        task_id=task_id,
+    )
+
+
 async def run_data(engine: AgentRunner, task_id: str, given: RunInput) -> RunData:
-    """Read what a run has produced."""
+    """Read what a run has produced, the open step of a failed one included."""
     task = await engine.get_task(task_id)
-    messages = await engine.transcript(task_id)
-    own = messages[1:] if isinstance(given, str) else messages
+    messages = await engine.all_messages(task_id)
+    is_text = isinstance(given, str) and bool(messages) and messages[0].role == "user"
+    own = messages[1:] if is_text else messages
     return RunData(
         input=given if isinstance(given, str) else list(given),
         new_items=run_items(own, task.agent),

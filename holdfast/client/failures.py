@@ -35,10 +35,11 @@ REFUSALS = frozenset(
 
 
 @contextmanager
-def server_errors() -> Generator[None]:
+def server_errors(*passing: RPCStatusCode) -> Generator[None]:
     """Turn what a call to the Temporal server raises into our errors.
 
-    Passes on what each caller understands best: an RPCError with the status NOT_FOUND.
+    Args:
+        passing: Statuses whose RPCError is passed on: what is not found, the caller knows best.
 
     Raises:
         InvalidArgumentError: The server refused a value, such as an id that is too long.
@@ -47,28 +48,20 @@ def server_errors() -> Generator[None]:
     try:
         yield
     except RPCError as error:
-        match error.status:
-            case RPCStatusCode.NOT_FOUND:
-                raise
-            case RPCStatusCode.INVALID_ARGUMENT:
-                raise InvalidArgumentError(
-                    f"The Temporal server refused the request: {error.message}"
-                ) from error
-            case status:
-                raise ConnectError(
-                    f"The Temporal server did not answer: {status.name}: {error.message}. Check"
-                    " that it runs and can be reached, and that you have the rights; then ask"
-                    " again."
-                ) from error
+        if error.status in passing:
+            raise
+        if error.status is RPCStatusCode.INVALID_ARGUMENT:
+            raise InvalidArgumentError(
+                f"The Temporal server refused the request: {error.message}"
+            ) from error
+        raise ConnectError(
+            f"The Temporal server did not do as asked: {error.status.name}: {error.message}. Check"
+            " that it runs and can be reached, and that you have the rights; then ask again."
+        ) from error
     except RPCTimeoutOrCancelledError as error:
         raise ConnectError(
             f"The Temporal server did not answer in time: {error}. Ask again."
         ) from error
-
-
-def is_not_found(error: RPCError) -> bool:
-    """Whether the server knows no workflow of this id."""
-    return error.status is RPCStatusCode.NOT_FOUND
 
 
 def failure_in(error: BaseException | None) -> Failure | None:

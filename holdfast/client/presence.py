@@ -6,6 +6,7 @@ import asyncio
 import time
 
 from temporalio.client import Client
+from temporalio.service import RPCStatusCode
 
 from holdfast.client.failures import server_errors
 from holdfast.engine.cluster import has_workers
@@ -49,10 +50,15 @@ class Presence:
         """
         queue = self._queues.get(workflow_id)
         if queue is None:
-            with server_errors():
+            with server_errors(RPCStatusCode.NOT_FOUND):
                 queue = (await self._client.get_workflow_handle(workflow_id).describe()).task_queue
             self.started(workflow_id, queue)
         return queue
+
+    def is_fresh(self, queue: str) -> bool:
+        """Whether a worker process was seen there a moment ago."""
+        seen = self._seen.get(queue)
+        return seen is not None and time.monotonic() - seen < FRESH_SECONDS
 
     async def is_served(self, queue: str) -> bool:
         """Say whether a worker process polls a queue. True may be 70 s old, False is current."""
@@ -78,15 +84,23 @@ class Presence:
                 queue, task_id=workflow_id, request_id=request_id, is_sent=bool(request_id)
             )
 
-    async def expect(self, queue: str, *, task_id: str, request_id: str) -> None:
+    async def expect(
+        self, queue: str, *, task_id: str, request_id: str = "", seconds: float | None = None
+    ) -> None:
         """Check, before a request is sent, that somebody will carry it out soon.
+
+        Args:
+            queue: The task's queue.
+            task_id: The task, for the error.
+            request_id: Id of the request, for the error.
+            seconds: How long to wait for somebody; the usual patience by default.
 
         Raises:
             NoWorkerError: Nobody serves the queue, nor comes to within seconds.
         """
-        if time.monotonic() - self._seen.get(queue, -FRESH_SECONDS) < FRESH_SECONDS:
+        if self.is_fresh(queue):
             return
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        deadline = time.monotonic() + (PATIENCE_SECONDS if seconds is None else seconds)
         pause = _FIRST_PAUSE
         while not await self.is_served(queue):
             if time.monotonic() + pause > deadline:

@@ -4,16 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import TypeVar
 
-from temporalio.client import Client, WorkflowQueryFailedError, WorkflowQueryRejectedError
+from temporalio.client import (
+    Client,
+    WorkflowExecutionDescription,
+    WorkflowQueryFailedError,
+    WorkflowQueryRejectedError,
+)
 from temporalio.common import QueryRejectCondition
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.archive import Archive
-from holdfast.engine.cluster import has_workers
-from holdfast.errors import NoWorkerError, StepNotFoundError, TaskClosedError, TaskNotFoundError
+from holdfast.audit import Finding
+from holdfast.client.failures import server_errors
+from holdfast.client.presence import PATIENCE_SECONDS, Presence
+from holdfast.client.visibility import listed
+from holdfast.errors import (
+    BlobMissingError,
+    DigestMismatchError,
+    NoWorkerError,
+    QueryFailedError,
+    StepNotFoundError,
+    TaskClosedError,
+    TaskNotFoundError,
+)
+from holdfast.ledger import resolve_adds
 from holdfast.messages import Blob, Message, Usage
 from holdfast.segments import read_record, read_segment
 from holdfast.steps import Task, TaskStep, TaskStepOutput, ToolOutput
@@ -23,6 +41,7 @@ from holdfast.views import EntriesPage, EntriesRequest, StepView
 from holdfast.wire import (
     Approval,
     Entry,
+    OpenState,
     SegmentRef,
     StepRecord,
     TaskHead,
@@ -32,7 +51,6 @@ from holdfast.wire import (
 )
 
 T = TypeVar("T")
-PATIENCE_SECONDS = 5.0
 
 
 class Reader:
@@ -41,12 +59,27 @@ class Reader:
     Attributes:
         client: Temporal client.
         archive: The namespace's archive.
+        presence: Who serves which task.
     """
 
     def __init__(self, client: Client, archive: Archive) -> None:
         """Use this client and this archive."""
         self.client = client
         self.archive = archive
+        self.presence = Presence(client)
+
+    async def describe(self, task_id: str) -> WorkflowExecutionDescription:
+        """Describe the newest run of a task.
+
+        Raises:
+            TaskNotFoundError: Temporal knows none of this id.
+            ConnectError: The server could not be reached.
+        """
+        try:
+            with server_errors(RPCStatusCode.NOT_FOUND):
+                return await self.client.get_workflow_handle(task_id).describe()
+        except RPCError as error:
+            raise TaskNotFoundError(task_id) from error
 
     async def query(
         self, task_id: str, name: str, kind: type[T], *args: object, even_closed: bool = False
@@ -64,6 +97,8 @@ class Reader:
             TaskClosedError: It is closed; the archive has it.
             TaskNotFoundError: Temporal knows none of this id.
             NoWorkerError: No worker process is up to answer.
+            QueryFailedError: It could not answer.
+            ConnectError: The server could not be reached.
         """
         handle = self.client.get_workflow_handle(task_id)
         asking = asyncio.ensure_future(
@@ -75,17 +110,21 @@ class Reader:
             )
         )
         try:
-            return await self._patiently(asking, task_id)
+            with server_errors(RPCStatusCode.NOT_FOUND, RPCStatusCode.FAILED_PRECONDITION):
+                return await self._patiently(asking, task_id)
         except WorkflowQueryRejectedError as cause:
             msg = f"Task {task_id!r} is closed."
             raise TaskClosedError(msg) from cause
         except RPCError as error:
             if error.status is RPCStatusCode.NOT_FOUND:
                 raise TaskNotFoundError(task_id) from error
-            raise
+            msg = f"{task_id!r} has nothing to answer {name!r} with: {error.message}."
+            raise QueryFailedError(msg) from error
         except WorkflowQueryFailedError as error:
-            msg = f"Task {task_id!r} could not answer: {error}"
-            raise TaskClosedError(msg) from error
+            raise QueryFailedError(
+                f"{task_id!r} could not answer {name!r}: {error}. It goes on as before; ask again,"
+                " and see the worker's log if that does not help."
+            ) from error
 
     async def _patiently(self, asking: asyncio.Future[T], task_id: str) -> T:
         """Wait for an answer for as long as there is a worker process to give it."""
@@ -94,24 +133,37 @@ class Reader:
                 done, _ = await asyncio.wait({asking}, timeout=PATIENCE_SECONDS)
                 if done:
                     return asking.result()
-                await self.require_worker(task_id)
+                await self.presence.require(task_id)
         finally:
+            asking.add_done_callback(lambda done: done.cancelled() or done.exception())
             asking.cancel()
 
-    async def require_worker(self, task_id: str) -> None:
-        """Check that somebody serves the task's queue.
+    async def read(
+        self,
+        task_id: str,
+        ask: Callable[[bool], Awaitable[T]],
+        recorded: Callable[[TaskRecord], Awaitable[T]],
+    ) -> T:
+        """Read something of a task, wherever it is.
+
+        Args:
+            task_id: The task.
+            ask: Asks the task itself, which may be closed when the argument is true: one that was
+                ended with Temporal's own tools had no time to store itself.
+            recorded: Takes it from the archive, where the other closed tasks are.
 
         Raises:
-            NoWorkerError: Nobody does.
+            TaskNotFoundError: There is no such task.
         """
         try:
-            queue = (await self.client.get_workflow_handle(task_id).describe()).task_queue
-        except RPCError as error:
-            if error.status is RPCStatusCode.NOT_FOUND:
-                raise TaskNotFoundError(task_id) from error
-            raise
-        if not await has_workers(self.client, queue):
-            raise NoWorkerError(queue)
+            return await ask(False)  # noqa: FBT003  the one argument that `ask` has
+        except (TaskClosedError, TaskNotFoundError) as closed:
+            record = await read_record(self.archive, task_id)
+            if record is not None:
+                return await recorded(record)
+            if isinstance(closed, TaskNotFoundError):
+                raise
+            return await ask(True)  # noqa: FBT003  as above
 
     async def record(self, task_id: str) -> TaskRecord:
         """Read a closed task.
@@ -130,34 +182,43 @@ class Reader:
         Raises:
             TaskNotFoundError: There is none of this id.
         """
-        try:
-            task = await self.query(task_id, "task", Task)
-        except (TaskClosedError, TaskNotFoundError) as closed:
-            record = await read_record(self.archive, task_id)
-            if record is not None:
-                task = Task.model_validate(record.task)
-            elif isinstance(closed, TaskNotFoundError):
-                raise
-            else:  # closed behind our back, from Temporal's own tools
+
+        async def ask(even_closed: bool) -> Task:  # noqa: FBT001  see `read`
+            if not even_closed:
+                return await self.query(task_id, "task", Task)
+            known = await listed(await self.describe(task_id))
+            try:
                 task = await self.query(task_id, "task", Task, even_closed=True)
-                task = task.model_copy(update={"status": "abandoned"})
+            except (NoWorkerError, QueryFailedError):
+                return known
+            return task.model_copy(update={"status": known.status})
+
+        async def recorded(record: TaskRecord) -> Task:
+            return Task.model_validate(record.task)
+
+        task = await self.read(task_id, ask, recorded)
         if task.stored is None:
             return task
         return task.model_copy(update={"input": await self.text(task.stored), "stored": None})
 
     async def entries(self, task_id: str) -> list[Entry]:
         """Read the whole ledger, oldest first."""
-        try:
-            return await self._entries(task_id)
-        except (TaskClosedError, TaskNotFoundError) as closed:
-            record = await read_record(self.archive, task_id)
-            if record is not None:
-                return await self._archived(record.segments)
-            if isinstance(closed, TaskNotFoundError):
-                raise
-            return await self._entries(task_id, even_closed=True)
+        return (await self.ledger(task_id))[0]
 
-    async def _entries(self, task_id: str, *, even_closed: bool = False) -> list[Entry]:
+    async def ledger(self, task_id: str) -> tuple[list[Entry], OpenState | None]:
+        """Read the whole ledger, oldest first, and the step that is open or was when it ended."""
+
+        async def ask(even_closed: bool) -> tuple[list[Entry], OpenState | None]:  # noqa: FBT001  see `read`
+            return await self._ledger(task_id, even_closed=even_closed)
+
+        async def recorded(record: TaskRecord) -> tuple[list[Entry], OpenState | None]:
+            return await self._archived(record.segments), record.current
+
+        return await self.read(task_id, ask, recorded)
+
+    async def _ledger(
+        self, task_id: str, *, even_closed: bool
+    ) -> tuple[list[Entry], OpenState | None]:
         """Read the ledger from the task; begin anew when it rolls over meanwhile."""
         entries: list[Entry] = []
         segments: tuple[SegmentRef, ...] | None = None
@@ -166,7 +227,7 @@ class Reader:
                 task_id,
                 "entries",
                 EntriesPage,
-                EntriesRequest(skip=len(entries)),
+                EntriesRequest(skip=len(entries), current=True),
                 even_closed=even_closed,
             )
             if segments not in (None, page.segments):
@@ -175,12 +236,40 @@ class Reader:
             segments = page.segments
             entries.extend(page.entries)
             if not page.more:
-                return await self._archived(segments) + entries
+                return await self._archived(segments) + entries, page.current
 
     async def _archived(self, segments: Sequence[SegmentRef]) -> list[Entry]:
         return [
             entry for segment in segments for entry in await read_segment(self.archive, segment)
         ]
+
+    async def intact_entries(self, task_id: str) -> tuple[list[Entry], list[Finding]]:
+        """Read the ledger up to its first damaged segment, and say which segments are damaged."""
+        try:
+            return await self.entries(task_id), []
+        except (DigestMismatchError, BlobMissingError):
+            segments = await self._segments(task_id)
+        entries: list[Entry] = []
+        damage: list[Finding] = []
+        first = 1
+        for number, segment in enumerate(segments, start=1):
+            last = first + segment.entries - 1
+            try:
+                found = await read_segment(self.archive, segment)
+            except (DigestMismatchError, BlobMissingError) as error:
+                where = f"entries {first} to {last} of the ledger (segment {number})"
+                damage.append(Finding(step="", branch=0, text=f"{where} are damaged: {error}"))
+            else:
+                entries.extend(found if not damage else ())
+            first = last + 1
+        return entries, damage
+
+    async def _segments(self, task_id: str) -> tuple[SegmentRef, ...]:
+        try:
+            page = await self.query(task_id, "entries", EntriesPage, EntriesRequest())
+        except (TaskClosedError, TaskNotFoundError):
+            return (await self.record(task_id)).segments
+        return page.segments
 
     async def steps(self, task_id: str, *, undone: bool = False) -> list[TaskStepOutput]:
         """Read the completed steps of the present branch, or all, oldest first."""
@@ -198,11 +287,27 @@ class Reader:
 
     async def head(self, task_id: str) -> TaskHead:
         """Read a task's head."""
-        try:
-            head = (await self.query(task_id, "view", View, ViewRequest(head=True))).head
-        except (TaskClosedError, TaskNotFoundError):
-            return (await self.record(task_id)).head
-        return head or TaskHead(agent="")
+
+        async def ask(even_closed: bool) -> TaskHead:  # noqa: FBT001  see `read`
+            asked = ViewRequest(head=True)
+            view = await self.query(task_id, "view", View, asked, even_closed=even_closed)
+            return view.head or TaskHead(agent="")
+
+        async def recorded(record: TaskRecord) -> TaskHead:
+            return record.head
+
+        return await self.read(task_id, ask, recorded)
+
+    async def upcoming(self, task_id: str) -> list[TaskStep]:
+        """Read the step in progress and the queued ones; a closed task has none."""
+
+        async def ask(even_closed: bool) -> list[TaskStep]:  # noqa: FBT001  see `read`
+            return [] if even_closed else await self.query(task_id, "upcoming", list[TaskStep])
+
+        async def recorded(_: TaskRecord) -> list[TaskStep]:
+            return []
+
+        return await self.read(task_id, ask, recorded)
 
     async def approvals(self, task_id: str) -> list[Approval]:
         """Read what an open task asks, and what was decided for its step in progress."""
@@ -212,26 +317,49 @@ class Reader:
             return []
 
     async def step(self, task_id: str, n: int) -> TaskStepOutput:
-        """Read one step by its ordinal; a step that waits says what for.
+        """Read one completed step by its ordinal.
 
         Raises:
             StepNotFoundError: There is no such step.
         """
-        try:
-            view = await self.query(task_id, "step", StepView, n)
-        except (TaskClosedError, TaskNotFoundError):
-            view = StepView(segments=(await self.record(task_id)).segments)
+
+        async def ask(even_closed: bool) -> StepView:  # noqa: FBT001  see `read`
+            return await self.query(task_id, "step", StepView, n, even_closed=even_closed)
+
+        async def recorded(record: TaskRecord) -> StepView:
+            return StepView(segments=record.segments)
+
+        view = await self.read(task_id, ask, recorded)
         if view.record is not None:
             return await self.output(task_id, view.record)
-        if view.waiting_for:
-            step = view.step.model_copy(update={"task_id": task_id})
-            return TaskStepOutput(status="waiting", task_step=step, waiting_for=view.waiting_for)
         for segment in reversed(view.segments):  # the newest of this number is not undone
             for entry in reversed(await read_segment(self.archive, segment)):
                 if entry.step is not None and entry.step.n == n:
                     return await self.output(task_id, entry.step)
         msg = f"Could not find step number {n} of task {task_id!r}"
         raise StepNotFoundError(msg)
+
+    async def waiting(self, task_id: str, n: int, *, or_done: bool = False) -> TaskStepOutput:
+        """Read what a task waits for in its step of this number.
+
+        When it was decided meanwhile, the output waits for nothing: ask again.
+
+        Args:
+            task_id: The task.
+            n: Ordinal of the step.
+            or_done: Whether to return the step's own output, if it is done.
+        """
+        try:
+            view = await self.query(task_id, "step", StepView, 0)
+        except (TaskClosedError, TaskNotFoundError):
+            view = StepView()
+        if not (view.waiting_for and view.n in (0, n)):
+            view = view.model_copy(update={"waiting_for": ()})
+            if or_done:
+                with suppress(StepNotFoundError):
+                    return await self.step(task_id, n)
+        step = view.step.model_copy(update={"task_id": task_id})
+        return TaskStepOutput(status="waiting", task_step=step, waiting_for=view.waiting_for)
 
     async def output(self, task_id: str, record: StepRecord) -> TaskStepOutput:
         """Make the public form of a step record, archived texts put in."""
@@ -278,6 +406,14 @@ class Reader:
         found = active_messages(await self.entries(task_id))
         return [await self.resolve(message) for message in found]
 
+    async def all_messages(self, task_id: str) -> list[Message]:
+        """Read a task's messages and those of its open step, oldest first."""
+        entries, current = await self.ledger(task_id)
+        found = active_messages(entries)
+        if current is not None:
+            found.extend(open_messages(current))
+        return [await self.resolve(message) for message in found]
+
     async def resolve(self, message: Message) -> Message:
         """Put an archived content into its message."""
         if not isinstance(message.content, Blob):
@@ -287,6 +423,26 @@ class Reader:
     async def text(self, blob: Blob) -> str:
         """Read a text of the archive."""
         return (await self.archive.aget(blob.sha256)).decode("utf-8", "surrogatepass")
+
+
+def open_messages(current: OpenState) -> list[Message]:
+    """List what an open step has said so far: its input, answers, and results of tools."""
+    found: list[Message] = []
+    if current.result is not None:
+        found.extend(resolve_adds(current.result, current))
+    else:
+        opened = current.open
+        text = opened.stored or opened.step.input
+        if text is not None:
+            found.append(Message(role="user", content=text))
+        for entry in current.journal:
+            if entry.answer is not None:
+                found.append(entry.answer.message)
+            pairs = zip(entry.calls, entry.outcomes, strict=True)
+            found.extend(outcome.message(call) for call, outcome in pairs)
+    done = ((call, current.outcomes.get(i)) for i, call in enumerate(current.calls))
+    found.extend(outcome.message(call) for call, outcome in done if outcome is not None)
+    return found
 
 
 def total_usage(outputs: list[TaskStepOutput]) -> Usage:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
 
-from holdfast.archive import record_name
 from holdfast.audit import AuditEvent, Finding, audit_events, verify
 from holdfast.client.base import RunnerBase, TaskLike, id_of
+from holdfast.client.failures import server_errors
 from holdfast.client.reading import total_usage
-from holdfast.client.tasks import HF_AGENT, HF_STATUS
-from holdfast.errors import StepNotFoundError, TaskClosedError, TaskNotFoundError
+from holdfast.client.visibility import listed, tasks_query
+from holdfast.errors import StepNotFoundError
 from holdfast.messages import Message
 from holdfast.steps import AgentResponse, Task, TaskStatus, TaskStep, TaskStepOutput
 from holdfast.wire import Entry
@@ -43,39 +42,22 @@ class TaskReading(RunnerBase):
             status: Only tasks with this status.
             agent: Only tasks of this agent.
             limit: Most tasks; None for all.
+
+        Raises:
+            ConnectError: The server could not be reached.
         """
-        # A run that continued as new is not the task any more, whatever its attribute says.
-        query = "WorkflowType = 'AgentTask' AND ExecutionStatus != 'ContinuedAsNew'"
-        if status is not None:
-            query += f" AND HfStatus = '{quoted(status)}'"
-        if agent is not None:
-            query += f" AND HfAgent = '{quoted(agent)}'"
         tasks: dict[str, Task] = {}
-        async for found in self.client.list_workflows(query):
-            if limit is not None and len(tasks) >= limit:
-                break
-            memo = await found.memo()
-            tasks.setdefault(
-                found.id,
-                Task(
-                    task_id=found.id,
-                    input=memo.get("input", ""),
-                    agent=found.typed_search_attributes.get(HF_AGENT) or "",
-                    status=cast(
-                        "TaskStatus", found.typed_search_attributes.get(HF_STATUS) or "running"
-                    ),
-                    created=found.start_time.timestamp(),
-                ),
-            )
+        with server_errors():
+            async for found in self.client.list_workflows(tasks_query(status, agent)):
+                if limit is not None and len(tasks) >= limit:
+                    break
+                if found.id not in tasks:
+                    tasks[found.id] = await listed(found)
         return list(tasks.values())
 
     async def get_upcoming_steps(self, task: TaskLike) -> list[TaskStep]:
         """List the step in progress and the queued ones, in order."""
-        try:
-            return await self._read.query(id_of(task), "upcoming", list[TaskStep])
-        except (TaskClosedError, TaskNotFoundError):
-            await self._read.record(id_of(task))
-            return []
+        return await self._read.upcoming(id_of(task))
 
     async def get_completed_steps(
         self, task: TaskLike, *, undone: bool = False
@@ -120,21 +102,33 @@ class TaskReading(RunnerBase):
     async def delete_task(self, task: TaskLike) -> None:
         """Delete a task from Temporal and the archive; what its session got stays.
 
+        An open task is terminated with it. No worker process is needed.
+
         Raises:
             TaskNotFoundError: There is none of this id.
+            ConnectError: The server could not be reached.
         """
-        task_id = id_of(task)
-        await self.get_task(task_id)
-        await self._tasks.delete(task_id)
-        await self.archive.adelete_record(record_name("tasks", task_id))
+        await self._tasks.delete(id_of(task))
 
     async def transcript(self, task: TaskLike) -> list[Message]:
         """Return a task's messages, oldest first."""
         return await self._read.transcript(id_of(task))
 
+    async def all_messages(self, task: TaskLike) -> list[Message]:
+        """Return a task's messages and those of its open or failed step so far, oldest first."""
+        return await self._read.all_messages(id_of(task))
+
     async def response(self, task: TaskLike) -> AgentResponse:
-        """Return the answer of a finalized task."""
+        """Return the answer of a finalized task.
+
+        Raises:
+            TaskNotFoundError: There is none of this id.
+            StepNotFoundError: No step is completed.
+        """
         outputs = await self._read.steps(id_of(task))
+        if not outputs:
+            msg = f"No completed steps for task_id: {id_of(task)}"
+            raise StepNotFoundError(msg)
         last = outputs[-1]
         return AgentResponse(
             response=str(last),
@@ -154,14 +148,10 @@ class TaskReading(RunnerBase):
         return audit_events(await self._read.entries(id_of(task)), secrets)
 
     async def verify(self, task: TaskLike) -> list[Finding]:
-        """Compute the task's digest chain anew; return where it does not fit, or nothing."""
-        return verify(await self._read.entries(id_of(task)))
+        """Compute the task's digests anew; return where they do not fit, or nothing."""
+        entries, damage = await self._read.intact_entries(id_of(task))
+        return [*verify(entries), *damage]
 
     async def ledger(self, task: TaskLike) -> list[Entry]:
         """Return every record of a task: steps, commands and failures, oldest first."""
         return await self._read.entries(id_of(task))
-
-
-def quoted(text: str) -> str:
-    """Escape a text for a visibility query."""
-    return text.replace("\\", "\\\\").replace("'", "\\'")

@@ -13,7 +13,7 @@ from holdfast.client.sessions import Session
 from holdfast.client.timetravel import TimeTravel
 from holdfast.errors import InvalidArgumentError, TaskClosedError
 from holdfast.messages import Message
-from holdfast.segments import write_messages
+from holdfast.segments import read_record, write_messages
 from holdfast.settings import Budget, ModelSettings
 from holdfast.steps import AgentResponse, Task, TaskStep, TaskStepOutput
 from holdfast.values import Json, canonical
@@ -173,7 +173,9 @@ class AgentRunner(TaskReading, TaskControl, TimeTravel):
             NoUpcomingStepsError: No step is left.
             StepFailedError: The step failed; it stays first in the queue.
             AgentsException: The task has ended with a verdict.
-            NoWorkerError: No worker process serves the task; it waits.
+            NoWorkerError: No worker process serves the task; it waits. The error names the request:
+                asked again with that request_id, nothing is run twice.
+            ConnectError: The server could not be reached.
         """
         if input is not None and step is not None:
             msg = "Cannot specify both `step` and `input`"
@@ -190,7 +192,10 @@ class AgentRunner(TaskReading, TaskControl, TimeTravel):
             restart=restart == "step",
         )
         reply = await self._tasks.run(id_of(task), asked, request_id)
-        return await self._reply(id_of(task), reply.n, reply.status)
+        task_id = id_of(task)
+        if request_id is not None and reply.status == "waiting":  # perhaps decided since then
+            return await self._read.waiting(task_id, reply.n, or_done=True)
+        return await self._reply(task_id, reply.n, reply.status)
 
     async def run_task(self, task: TaskLike) -> TaskStepOutput:
         """Run steps to the last one; return its output, or the output that waits for a person.
@@ -214,14 +219,17 @@ class AgentRunner(TaskReading, TaskControl, TimeTravel):
 
         Raises:
             InvalidArgumentError: The last completed step is not the last of the task.
-            TaskClosedError: The task was abandoned or has failed.
+            TaskClosedError: The task was abandoned or has failed before, or was ended with
+                Temporal's own tools.
+            TaskAbandonedError: It was abandoned meanwhile.
+            NoWorkerError: No worker process serves the task; it waits.
         """
         task_id = id_of(task)
         try:
             await self._tasks.finalize(task_id)
         except TaskClosedError:
-            record = await self._read.record(task_id)
-            if record.failure is not None:
+            record = await read_record(self.archive, task_id)
+            if record is None or record.failure is not None:
                 raise
         return await self.response(task_id)
 
@@ -283,6 +291,8 @@ class AgentRunner(TaskReading, TaskControl, TimeTravel):
                 task_step=TaskStep(task_id=task_id),
                 waiting_for=(f"paused by {task.paused}; resume the task first",),
             )
+        if status == "waiting":
+            return await self._read.waiting(task_id, n)
         return await self._read.step(task_id, n)
 
 

@@ -6,13 +6,15 @@ import uuid
 from collections.abc import Sequence
 
 from temporalio.client import Client
-from temporalio.common import WorkflowIDConflictPolicy
-from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.archive import Archive
+from holdfast.client.failures import server_errors
 from holdfast.client.names import queue_of, session_id
+from holdfast.client.reading import Reader
+from holdfast.errors import TaskNotFoundError
 from holdfast.messages import Blob, Message
 from holdfast.segments import read_messages, turns, write_messages
+from holdfast.sessions import commit_turn
 from holdfast.wire import CommitRef, SessionState
 
 
@@ -31,30 +33,42 @@ class Session:
         self._app = app
         self._client = client
         self._archive = archive
+        self._reader = Reader(client, archive)
 
     async def chat_history(self) -> list[Message]:
-        """Read the committed messages, oldest first."""
-        try:
-            state = await self._client.get_workflow_handle(self.id).query(
-                "state", result_type=SessionState
-            )
-        except RPCError as error:
-            if error.status is RPCStatusCode.NOT_FOUND:
-                return []
-            raise
+        """Read the committed messages, oldest first.
+
+        Raises:
+            NoWorkerError: No worker process is up to answer.
+            ConnectError: The server could not be reached.
+        """
+        try:  # also of a session that was ended from outside: its memory is still there
+            state = await self._reader.query(self.id, "state", SessionState, even_closed=True)
+        except TaskNotFoundError:
+            return []
         messages: list[Message] = []
         for turn in await turns(self._archive, state):
             messages.extend(await read_messages(self._archive, turn.sha256))
         return [await self._resolve(message) for message in messages]
 
     async def append(self, messages: Sequence[Message]) -> None:
-        """Commit messages as one turn."""
+        """Commit messages as one turn.
+
+        Raises:
+            SessionClosedError: The session was ended with Temporal's own tools.
+            ConnectError: The server could not be reached.
+        """
         if messages:
             sha256 = await write_messages(self._archive, messages)
             await self._commit(CommitRef(task=_unique(), sha256=sha256, count=len(messages)))
 
     async def reset(self) -> None:
-        """Forget everything; tasks that have begun keep what they saw."""
+        """Forget everything; tasks that have begun keep what they saw.
+
+        Raises:
+            SessionClosedError: As for append.
+            ConnectError: As for append.
+        """
         await self._commit(CommitRef(task=_unique()))
 
     async def _resolve(self, message: Message) -> Message:
@@ -64,15 +78,8 @@ class Session:
         return message.model_copy(update={"content": data.decode("utf-8", "surrogatepass")})
 
     async def _commit(self, turn: CommitRef) -> None:
-        await self._client.start_workflow(
-            "Session",
-            SessionState(),
-            id=self.id,
-            task_queue=queue_of(self._app),
-            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-            start_signal="commit",
-            start_signal_args=[turn],
-        )
+        with server_errors():
+            await commit_turn(self._client, self.id, queue_of(self._app), turn)
 
 
 def _unique() -> str:

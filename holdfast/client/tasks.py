@@ -14,6 +14,8 @@ from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 from temporalio.client import (
     Client,
     WithStartWorkflowOperation,
+    WorkflowExecutionDescription,
+    WorkflowExecutionStatus,
     WorkflowUpdateFailedError,
     WorkflowUpdateRPCTimeoutOrCancelledError,
 )
@@ -24,7 +26,6 @@ from temporalio.service import RPCError, RPCStatusCode
 from holdfast.archive import record_name
 from holdfast.client.failures import (
     failure_in,
-    is_not_found,
     is_parked,
     server_errors,
     to_error,
@@ -49,6 +50,9 @@ from holdfast.wire import Failure, Receipt, RunReply, RunRequest, TaskInput, Tas
 FIRST_PAUSE_SECONDS = 0.05
 LONGEST_PAUSE_SECONDS = 2.0
 CLOSING_SECONDS = 120.0
+RECEIPT_SECONDS = 1.0
+"""How long a command that is recorded waits for a worker process to be seen, for its receipt."""
+
 MOVING = frozenset({"Draining", "AcceptedUpdateCompletedWorkflow"})
 """Failures which say that the task is just continuing as new."""
 
@@ -94,13 +98,14 @@ class TaskClient:
             NoWorkerError: No worker process serves the queue. The task is there and waits.
             HoldfastError: The task failed; see `run`.
         """
-        request_id = unique_id()
+        request_id, presence = unique_id(), self._reader.presence
         try:
-            await self._reader.presence.expect(queue, task_id=task_id, request_id=request_id)
+            await presence.expect(queue, task_id=task_id, request_id=request_id)
         except NoWorkerError:
             await self.start(task_id, given, queue)
             raise
         await self._refuse_archived(task_id)
+        presence.started(task_id, queue)
         start: WithStartWorkflowOperation[object, object] = WithStartWorkflowOperation(
             "AgentTask",
             given,
@@ -119,8 +124,8 @@ class TaskClient:
             with server_errors():
                 reply = await self._patiently(task_id, sending, request_id)
         except WorkflowAlreadyStartedError as error:
+            presence.forget(task_id)
             raise TaskExistsError(task_id) from error
-        self._reader.presence.started(task_id, queue)
         if reply is None or reply.status == "moved":
             return await self._run(task_id, asked, request_id, again=True)
         return reply
@@ -219,7 +224,7 @@ class TaskClient:
             if record is not None:
                 return record
             if pause >= LONGEST_PAUSE_SECONDS:
-                found = (await self._reader.describe(task_id)).run_id
+                found = (await self._describe(task_id)).run_id
                 if found == run_id:
                     await self._raise_parked(task_id)
                 run_id = found or ""
@@ -227,21 +232,29 @@ class TaskClient:
         raise _closed(task_id)
 
     async def _expect_worker(self, task_id: str, request_id: str) -> None:
+        """Check that a request would be carried out soon, and not later when nobody wants it.
+
+        Raises:
+            NoWorkerError: It would not.
+            TaskClosedError: The task is closed.
+        """
         presence = self._reader.presence
         try:
             queue = await presence.queue_of(task_id)
         except RPCError as error:
             raise await self._missing(task_id, error) from error
-        try:
-            await presence.expect(queue, task_id=task_id, request_id=request_id)
-        except NoWorkerError:
-            if (await self._reader.describe(task_id)).close_time is not None:
-                raise _closed(task_id) from None
-            raise
+        if presence.is_fresh(queue):
+            return
+        if (await self._describe(task_id)).close_time is not None:
+            raise _closed(task_id)
+        await presence.expect(queue, task_id=task_id, request_id=request_id)
 
     async def _raise_parked(self, task_id: str) -> None:
         """Raise what a task waits with that could not continue as new."""
-        task = await self._reader.query(task_id, "task", Task)
+        try:
+            task = await self._reader.query(task_id, "task", Task)
+        except TaskClosedError:  # the next round finds out how
+            return
         if task.status == "needs_attention":
             kind, _, text = task.error.partition(": ")
             raise to_error(Failure(type=kind, message=text), task_id=task_id, parked=True)
@@ -293,7 +306,7 @@ class TaskClient:
             AgentsException: It has ended with another verdict.
             TaskClosedError: It was ended with Temporal's own tools.
         """
-        found = await self._reader.describe(task_id)
+        found = await self._describe(task_id)
         if found.close_time is None or found.status is WorkflowExecutionStatus.CONTINUED_AS_NEW:
             return None
         record = await read_record(self._reader.archive, task_id)
@@ -330,8 +343,10 @@ class TaskClient:
 
     async def _receipt(self, task_id: str, sent: Command) -> Receipt:
         """Read what became of a command that is recorded; trouble in reading is none of it."""
+        presence = self._reader.presence
         with suppress(HoldfastError, TemporalError, TimeoutError, ValueError):
-            await self._reader.presence.require(task_id)
+            queue = await presence.queue_of(task_id)
+            await presence.expect(queue, task_id=task_id, seconds=RECEIPT_SECONDS)
             async with asyncio.timeout(PATIENCE_SECONDS):
                 found = await self._client.get_workflow_handle(task_id).query(
                     "receipt", sent.id, result_type=dict
@@ -363,7 +378,7 @@ class TaskClient:
         """Delete a run, the newest by default; return whether Temporal still had it."""
         which = WorkflowExecution(workflow_id=task_id, run_id=run_id)
         try:
-            with server_errors():
+            with server_errors(RPCStatusCode.NOT_FOUND):
                 await self._client.workflow_service.delete_workflow_execution(
                     DeleteWorkflowExecutionRequest(
                         namespace=self._client.namespace, workflow_execution=which
@@ -376,13 +391,8 @@ class TaskClient:
     async def _missing(self, task_id: str, error: RPCError) -> Exception:
         """Tell apart a task that is closed, one that never was, and another trouble."""
         try:
-            with server_errors():
+            with suppress(RPCError), server_errors(RPCStatusCode.NOT_FOUND):
                 raise error
-        except HoldfastError as mapped:
-            return mapped
-        except RPCError:
-            pass
-        try:
             record = await read_record(self._reader.archive, task_id)
             closed = record is not None or await self._is_known(task_id)
         except HoldfastError as cause:
@@ -391,10 +401,13 @@ class TaskClient:
 
     async def _is_known(self, task_id: str) -> bool:
         try:
-            found = await self._reader.describe(task_id)
+            found = await self._describe(task_id)
         except TaskNotFoundError:
             return False
         return found.workflow_type == "AgentTask"
+
+    async def _describe(self, task_id: str) -> WorkflowExecutionDescription:
+        return await self._reader.describe(task_id)
 
     async def _refuse_archived(self, task_id: str) -> None:
         """Keep ids unique also after Temporal has forgotten the closed task."""

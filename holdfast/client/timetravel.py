@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Literal
 
 from holdfast import merge_patch
@@ -14,6 +15,7 @@ from holdfast.steps import Task, TaskStep, TaskStepOutput, UndoReceipt
 from holdfast.undo import UNDONE, active_steps, departure, path_to
 from holdfast.values import Json
 from holdfast.wire import (
+    INLINE_BYTES,
     Carried,
     Entry,
     EventRecord,
@@ -32,7 +34,13 @@ class TimeTravel(RunnerBase):
     """The part of AgentRunner that changes the past, or departs from it."""
 
     async def undo_step(
-        self, task: TaskLike, residue: Residue = "refuse", *, by: str = "", reason: str = ""
+        self,
+        task: TaskLike,
+        residue: Residue = "refuse",
+        *,
+        by: str = "",
+        reason: str = "",
+        request_id: str | None = None,
     ) -> UndoReceipt:
         """Undo the step in progress, else the last completed one.
 
@@ -45,13 +53,16 @@ class TimeTravel(RunnerBase):
                 record what remains in the world.
             by: Who asks.
             reason: Why; the model is told.
+            request_id: Names this request: sent again with the same id, one step is undone.
 
         Raises:
             UndoRefusedError: Effects stand in the way; the text lists them. Nothing was changed.
             UndoFailedError: An `undo=` failed. What was undone before stays undone; ask again.
             TaskClosedError: The task is closed; fork it.
+            NoWorkerError: No worker process serves the task; the error names the request.
         """
-        return await self._undo(task, UndoRequest(residue=residue, by=by, reason=reason))
+        asked = UndoRequest(residue=residue, by=by, reason=reason)
+        return await self._undo(task, asked, request_id)
 
     async def rewind(
         self,
@@ -61,6 +72,7 @@ class TimeTravel(RunnerBase):
         *,
         by: str = "",
         reason: str = "",
+        request_id: str | None = None,
     ) -> UndoReceipt:
         """Undo all steps after one.
 
@@ -70,6 +82,7 @@ class TimeTravel(RunnerBase):
             residue: As for undo_step.
             by: Who asks.
             reason: Why; the model is told.
+            request_id: As for undo_step.
 
         Raises:
             StepNotFoundError: No such step is completed on the present branch.
@@ -78,7 +91,8 @@ class TimeTravel(RunnerBase):
         """
         entries = await self._read.entries(id_of(task))
         n = _find(active_steps(entries), to).n
-        return await self._undo(task, UndoRequest(to=n, residue=residue, by=by, reason=reason))
+        asked = UndoRequest(to=n, residue=residue, by=by, reason=reason)
+        return await self._undo(task, asked, request_id)
 
     async def fork(
         self,
@@ -101,18 +115,22 @@ class TimeTravel(RunnerBase):
             task: The task to depart from.
             at: The last step that both share: its output (which knows its branch), the step or its
                 id on the present branch.
-            input: New user input; without it the fork goes on with the steps queued there.
+            input: New user input, at most 16 KB; without it the fork goes on with the steps queued
+                there.
             agent: Another agent, for the rest.
             feedback: Said to the model before its next call.
             task_id: Id of the new task.
-            session: Session of the new task; none by default.
+            session: Session of the new task. By default it commits to none, but its model goes on
+                seeing the history that the old task's session had when that task began.
             by: Who asks.
 
         Raises:
+            InvalidArgumentError: The input is empty or too large; nothing was written.
             TaskNotFoundError: There is no such task.
             StepNotFoundError: There is no such step.
             TaskExistsError: There is a task of the new id.
         """
+        _check_input(input)
         old = await self._read.task(id_of(task))
         entries = await self._read.entries(old.task_id)
         path = path_to(entries, _find_anywhere(entries, at))
@@ -123,67 +141,74 @@ class TimeTravel(RunnerBase):
             reads=known.session or known.reads if session is None else None,
             history=known.history,
             dialect=known.dialect,
+            model=known.model,
+            settings=known.settings,
         )
-        text, stored = (None, None) if input is None else await self._input(input)
+        self._require_agent(head.agent)
+        mark = EventRecord(
+            kind="forked", at=time.time(), by=by, body={"from": old.task_id, "at": path[-1].n}
+        )
+        carried = await self._departure(entries, path, mark, text=input, feedback=feedback)
+        text, stored = await self._input(old.input) if old.input else ("", None)
         given = TaskInput(
             head=head,
-            input=old.input,
+            input=text or "",
+            stored=stored,
             heartbeat=self._heartbeat,
             roll_events=self._roll_events,
-            carried=await self._departure(old.task_id, entries, path, text, feedback, by),
+            carried=carried,
         )
-        if stored is not None:
-            msg = "The input of a fork may have at most 16 KB; give more with run_step(input=...)."
-            raise InvalidArgumentError(msg)
-        self._require_agent(head.agent)
         new = task_id or new_id(head.agent)
         await self._tasks.start(new, given, self._queue)
         return Task(
             task_id=new,
             input=old.input,
             agent=head.agent,
-            extra_state=given.carried.extra_state if given.carried else {},
+            session=head.session.name if head.session else "",
+            extra_state=carried.extra_state,
+            created=carried.created,
             steps=len(path),
         )
 
     async def _departure(
         self,
-        task_id: str,
         entries: list[Entry],
         path: list[StepRecord],
+        mark: EventRecord,
+        *,
         text: str | None,
         feedback: str | None,
-        by: str,
     ) -> Carried:
         """Make the state in which a fork begins; its ledger is the path, in the archive."""
         origin = next((e for e in entries if e.event is not None and e.event.kind == CREATED), None)
         kept = [*((origin,) if origin else ()), *(Entry(step=record) for record in path)]
-        mark = EventRecord(
-            kind="forked", at=path[-1].ended, by=by, body={"from": task_id, "at": path[-1].n}
-        )
         segment = await write_segment(self.archive, [*kept, Entry(event=mark)])
         body = origin.event.body if origin and origin.event else {}
         state: dict[str, Json] = dict(body.get("extra_state", {}))
         for record in path:
             state = merge_patch.apply(state, record.patch)
-        return departure(
+        begun = departure(
             path[-1],
             state,
             segment,
-            fork=ForkOf(task=task_id, n=path[-1].n),
+            fork=ForkOf(task=str(mark.body["from"]), n=path[-1].n),
             text=text,
             feedback=feedback,
         )
+        # Never below the path's: after an undo in the fork, branch and id still tell steps apart.
+        branch = max(record.branch for record in path)
+        return begun.model_copy(update={"created": mark.at, "branch": branch})
 
-    async def _undo(self, task: TaskLike, asked: UndoRequest) -> UndoReceipt:
-        reply = await self._tasks.undo(id_of(task), asked)
-        if reply.status == "waiting":
+    async def _undo(
+        self, task: TaskLike, asked: UndoRequest, request_id: str | None
+    ) -> UndoReceipt:
+        reply = await self._tasks.undo(id_of(task), asked, request_id)
+        events = [entry.event for entry in await self._read.entries(id_of(task))]
+        done = [event.body for event in events if event is not None and event.kind == UNDONE]
+        own = [body for body in done if request_id and body.get("request") == request_id]
+        if reply.status == "waiting" and not own:
             return UndoReceipt(status="waiting")
-        entries = await self._read.entries(id_of(task))
-        event = next(
-            e.event for e in reversed(entries) if e.event is not None and e.event.kind == UNDONE
-        )
-        body = event.body
+        body = (own or done or [{}])[-1]
         return UndoReceipt(
             steps=tuple(body.get("steps", ())),
             undone=tuple(body.get("undone", ())),
@@ -192,10 +217,35 @@ class TimeTravel(RunnerBase):
         )
 
 
+def _check_input(text: str | None) -> None:
+    """Refuse an input that a fork cannot carry, before anything is read or written.
+
+    Raises:
+        InvalidArgumentError: It is empty, or larger than 16 KB.
+    """
+    if text is None:
+        return
+    if not text.strip():
+        msg = f"The input must be a text that says something; it was {text!r}."
+        raise InvalidArgumentError(msg)
+    size = len(text.encode("utf-8", "surrogatepass"))
+    if size > INLINE_BYTES:
+        msg = (
+            f"The input of a fork may have at most 16 KB; this has {size} bytes. Fork without an"
+            " input and give it with run_step(fork, input=...)."
+        )
+        raise InvalidArgumentError(msg)
+
+
 def _find(steps: list[StepRecord], wanted: StepLike) -> StepRecord:
+    """Find a step by its id; an output must be of the same branch, too.
+
+    Ids are given anew after an undo: an undone step may have the id of one that was not.
+    """
     step_id = _id(wanted)
     for record in reversed(steps):
-        if record.step.step_id == step_id:
+        same = not isinstance(wanted, TaskStepOutput) or wanted.branch == record.branch
+        if same and record.step.step_id == step_id:
             return record
     msg = f"Could not find step_id: {step_id}"
     raise StepNotFoundError(msg)
@@ -205,8 +255,7 @@ def _find_anywhere(entries: list[Entry], wanted: StepLike) -> StepRecord:
     """Find a step by its output, which knows its branch, or on the present branch by its id."""
     if not isinstance(wanted, TaskStepOutput):
         return _find(active_steps(entries), wanted)
-    records = [entry.step for entry in entries if entry.step is not None]
-    return _find([record for record in records if record.branch == wanted.branch], wanted)
+    return _find([entry.step for entry in entries if entry.step is not None], wanted)
 
 
 def _id(wanted: StepLike) -> str:

@@ -1,0 +1,302 @@
+"""Approvals, feedback, undo, rewind, fork, audit by command; `holdfast dev` runs beside them.
+
+The commands run in this process: what is claimed is what they print and their exit code.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from holdfast.cli.app import app
+from tests.support.cli import Cli, Result, make_cli
+
+DESK = '''
+"""A desk that does what its input says: `do pay 5; book rome`."""
+import json
+from pathlib import Path
+
+from holdfast import Agent, ToolCall, tool
+from holdfast.testing import ScriptedModel
+
+
+@tool(needs_approval=True)
+def pay(what: str) -> str:
+    """Pay."""
+    return f"paid {what}"
+
+
+@tool(undo=lambda effect: f"cancelled {effect.arguments['what']}")
+def book(what: str) -> str:
+    """Book."""
+    return f"booked {what}"
+
+
+@tool(undo=lambda effect: f"returned {effect.arguments['what']}", undo_needs_approval=True)
+def buy(what: str) -> str:
+    """Buy."""
+    return f"bought {what}"
+
+
+@tool
+def ship(what: str) -> str:
+    """Ship: nothing brings it back."""
+    return f"shipped {what}"
+
+
+def respond(request):
+    last = max(k for k, m in enumerate(request.messages) if m.text.startswith("do "))
+    after = request.messages[last + 1 :]
+    if not any(m.role == "tool" for m in after):
+        wanted = [each.split() for each in request.messages[last].text[3:].split(";")]
+        return tuple(ToolCall(id="", name=n, arguments=json.dumps({"what": w})) for n, w in wanted)
+    said = [m.text for m in after if m.role != "assistant"]
+    return request.instructions + ": " + " | ".join(said)
+
+
+def made(name):
+    model = ScriptedModel(respond)
+    return Agent(name=name, instructions=name, model=model, tools=[pay, book, buy, ship])
+
+
+agents = [made("desk"), made("other")]
+'''
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture(scope="module")
+def cli(tmp_path_factory: pytest.TempPathFactory) -> Generator[Cli]:
+    cli = make_cli(tmp_path_factory.mktemp("steering"))
+    (cli.home / "desk.py").write_text(DESK, encoding="utf-8")
+    with cli.running("dev", "desk:agents", "--json") as dev:
+        assert dev.first_json()["agents"] == ["desk", "other"]
+        yield cli
+        assert dev.end().code == 0
+
+
+@pytest.fixture
+def run(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run a command in this process and check its exit code."""
+    for name, text in cli.environment().items():
+        monkeypatch.setenv(name, text)
+    monkeypatch.delenv("TEMPORAL_ADDRESS", raising=False)
+
+    def invoke(*arguments: object, expect: int = 0) -> Result:
+        done = CliRunner().invoke(app, [str(each) for each in arguments], catch_exceptions=False)
+        assert done.exit_code == expect, f"{arguments}: {done.exit_code}\n{done.output}"
+        return Result(done.exit_code, done.stdout, done.stderr)
+
+    return invoke
+
+
+def create(run: Run, task_id: str, wish: str) -> str:
+    run("run", "desk", f"do {wish}", "--task-id", task_id, "--manual")
+    return task_id
+
+
+def events(run: Run, task: str) -> list[Any]:
+    return run("audit", task).lines
+
+
+def test_calls_are_approved_edited_rejected_and_answered_by_command(run: Run) -> None:
+    create(run, "pays-a-lot", "pay 1; pay 2; pay 3; book rome")
+    waiting = run("step", "pays", expect=3)
+    assert "pays-a-lot:1 tool pay" in waiting.err
+    assert "holdfast inbox" in waiting.err
+    listed = run("approvals", "pays", "--json").lines
+    assert [(each["id"], each["task_id"], each["kind"]) for each in listed] == [
+        (f"pays-a-lot:{n}", "pays-a-lot", "tool") for n in (1, 2, 3)
+    ]
+    assert [line.split()[:2] for line in run("approvals", "pays").out.splitlines()] == [
+        ["approval", "kind"],
+        *([f"pays-a-lot:{n}", "tool"] for n in (1, 2, 3)),
+    ]
+    assert run("show", "pays").out.count("waits for") == 3
+
+    assert "Name one of them" in run("approve", "pays", expect=2).err
+    assert "JSON object" in run("approve", "pays:1", "--arguments", "[1]", expect=2).err
+    assert "do not fit" in run("approve", "pays:1", "--arguments", '{"who": 1}', expect=1).err
+    edited = ("--arguments", '{"what": "11"}', "--note", "a typo")
+    got = run("approve", "pays:1", *edited, "--by", "ann", "--json").json
+    assert (got["approval"], got["verb"], got["status"]) == ("pays-a-lot:1", "approve", "applied")
+    assert "approved by ann already" in run("reject", "pays:1", "--reason", "no", expect=1).err
+    still = run("reject", "pays:3", "--reason", "too much", "--by", "bob", "--wait", expect=3)
+    assert "pays-a-lot:2" in still.err
+    settled = run("respond", "pays", "paid by hand", "--by", "cyd", "--wait", "--json").json
+    assert settled["task_status"] == "running"
+    assert [each["content"] for each in settled["output"]["sources"]] == [
+        "paid 11",
+        "paid by hand",
+        "The call was not run: it was rejected by bob: too much",
+        "booked rome",
+    ]
+    assert [each["task_id"] for each in run("approvals", "--json").lines] == []
+    run("step", "pays")  # gives the step that was decided on
+    assert "ann changed the arguments of pay" in run("step", "pays").out
+    shown = run("show", "pays").out
+    for said in (
+        "asked pays-a-lot:1 tool pay",
+        "approve by ann pays-a-lot:1 arguments={'what': '11'} note=a typo",
+        "reject by bob pays-a-lot:3: too much",
+        "respond by cyd pays-a-lot:2 result=paid by hand",
+    ):
+        assert said in shown, shown
+
+
+def test_steps_are_undone_rewound_and_forked_from_any_branch(run: Run) -> None:
+    task = create(run, "travels", "book rome; book oslo")
+    run("step", task)
+    run("step", task)
+    receipt = run("undo", "travels", "--by", "ann", "--reason", "wrong words", "--json").json
+    assert (receipt["steps"], receipt["undone"], receipt["by"]) == (["s2"], [], "ann")
+    told = run("step", task).out
+    assert "Steps after number 1 were undone by ann" in told
+    assert "wrong words" in told
+    assert "no step 's7'; it has: s1, s2." in run("rewind", task, "--to", "s7", expect=4).err
+    run("feedback", task, "shorter please", "--by", "ann", "--queued")
+    [upcoming] = run("show", task, "--json").json["upcoming"]
+    run("edit-step", task, upcoming["step_id"], "do book bonn", "--by", "bob")
+    assert run("step", task).code == 0
+    rewound = run("rewind", task, "--to", "1", "--by", "ann")
+    assert rewound.out.splitlines() == [
+        f"left steps: s2, {upcoming['step_id']}",
+        'undone: book({"what": "bonn"})',
+    ]
+
+    fork = run(
+        "fork", task, "--at", "s2@0", "--input", "do book lima", "--agent", "other", "--json"
+    )
+    assert fork.json["forked_from"] == {"task_id": "travels", "step": "s2", "branch": 0}
+    forked = fork.json["task_id"]
+    assert run("attach", forked).out.startswith("other: booked lima")
+    same = run(
+        "fork", "travels", "--at", "1", "--feedback", "in French", "--task-id", "f", "--wait"
+    )
+    assert "in French" in same.out
+    shown = run("show", "f", "--json").json
+    assert shown["forked_from"] == {"task_id": "travels", "n": 1}
+    assert "from travels after step 1" in run("show", "f").out
+
+    shown = run("show", task).out
+    assert shown.count(", undone") == 3
+    for said in ("s2@0", "s2@1", "undone by ann steps s2: wrong words", "edit-step by bob"):
+        assert said in shown, shown
+    states = [(s["n"], s["branch"], s["status"]) for s in run("show", task, "--json").json["steps"]]
+    assert states == [(1, 0, "done"), (2, 0, "undone"), (2, 1, "undone"), (3, 1, "undone")]
+    run("abandon", task, "--reason", "enough")
+    assert run("fork", task, "--at", "1", "--task-id", "late").out == "late\n"
+    assert "closed" in run("undo", task, expect=1).err
+
+
+def test_an_effect_that_nothing_brings_back_is_in_the_way_of_an_undo(run: Run) -> None:
+    task = create(run, "ships", "ship box; book rome")
+    run("step", task)
+    refused = run("undo", task, "--json", expect=1)
+    assert refused.json["error"]["type"] == "UndoRefusedError"
+    assert 'ship({"what": "box"}) was done and has no undo=' in refused.err
+    kept = run("undo", task, "--keep-residue", "--by", "ann")
+    assert 'undone: book({"what": "rome"})' in kept.out
+    assert 'remains in the world: step 1: ship({"what": "box"})' in kept.out
+
+
+def test_an_undo_can_wait_for_a_person_itself(run: Run) -> None:
+    task = create(run, "buys", "buy tent")
+    run("step", task)
+    assert run("undo", task, "--json", expect=3).json["status"] == "waiting"
+    [asked] = run("approvals", task, "--json").lines
+    assert asked["kind"] == "undo"
+    run("approve", task, "--by", "ann", "--wait")
+    assert run("show", task, "--json").json["steps"][0]["status"] == "undone"
+
+
+def test_upcoming_steps_are_edited_and_dropped(run: Run) -> None:
+    task = create(run, "queues", "book rome")
+    run("edit-step", task, "s1", "do book oslo")
+    assert [s["content"] for s in run("step", task, "--json").json["sources"]] == ["booked oslo"]
+    assert (
+        "'s9'" in run("drop-step", task, "s9", expect=1).err
+        or "s9" in events(run, task)[-1]["reason"]
+    )
+    run("drop-step", task, "s2", "--by", "ann")
+    assert run("show", task, "--json").json["upcoming"] == []
+
+
+def test_the_audit_tells_all_hides_secrets_and_proves_itself(run: Run, cli: Cli) -> None:
+    task = create(run, "audited", "pay pin-1234")
+    run("step", task, expect=3)
+    run("approve", task, "--by", "ann", "--wait")
+    run("step", task)
+    run("step", task)
+    kinds = [each["kind"] for each in events(run, task)]
+    assert kinds[:2] == ["created", "asked"]
+    assert {"command", "model_call", "tool_call", "step"} <= set(kinds)
+    [decided] = [each for each in events(run, task) if each["kind"] == "command"]
+    assert decided["actor"] == "ann"
+    hidden = run("audit", task, "--secret", "pin-1234", "--secret", "other").out
+    assert "pin-1234" not in hidden
+    assert "[redacted]" in hidden
+    assert run("audit", task, "--verify").out == "The record of audited is intact.\n"
+    run("finalize", task)
+    assert run("audit", task, "--verify", "--json").json["intact"] is True
+    assert [each["kind"] for each in events(run, task)] == [*kinds, "closed"]
+
+
+def test_a_broken_record_is_told_with_its_place_and_exit_code_1(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from holdfast.client.reading import Reader
+
+    task = create(run, "forged", "book rome")
+    run("step", task)
+    run("step", task)
+    whole = Reader.entries
+
+    async def forged(reader: Reader, task_id: str) -> Any:
+        entries = await whole(reader, task_id)
+        text = json.dumps([entry.model_dump(mode="json") for entry in entries])
+        data = json.loads(text.replace("booked rome", "booked oslo"))
+        return [type(entries[0]).model_validate(each) for each in data]
+
+    monkeypatch.setattr(Reader, "entries", forged)
+    found = run("audit", task, "--verify", expect=1)
+    assert found.out.startswith("step s1 on branch 0: its messages do not give its digest")
+    broken = run("audit", task, "--verify", "--json", expect=1).json
+    assert (broken["intact"], broken["findings"][0]["step"]) == (False, "s1")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("approvals", "nowhere"),
+        ("approve", "nowhere:1"),
+        ("feedback", "nowhere", "hello"),
+        ("undo", "nowhere"),
+        ("fork", "nowhere", "--at", "1"),
+        ("audit", "nowhere"),
+    ],
+)
+def test_an_unknown_task_is_not_found_by_any_of_them(run: Run, command: tuple[str, ...]) -> None:
+    assert run(*command, "--json", expect=4).json["error"]["type"] == "TaskNotFoundError"
+
+
+def test_the_login_name_is_recorded_when_nobody_is_named(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOGNAME", "zoe")
+    task = create(run, "named", "pay 1")
+    run("step", task, expect=3)
+    started = time.monotonic()
+    assert run("reject", task, "--reason", "no", "--json").json["by"] == "zoe"
+    assert time.monotonic() - started < 10
+
+
+def test_the_module_starts_as_a_program_too(cli: Cli, tmp_path: Path) -> None:
+    assert "Nothing waits" in cli("approvals", "--data-dir", tmp_path / "d").err
+    assert "respond" in cli("--help").out

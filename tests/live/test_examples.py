@@ -1,0 +1,57 @@
+"""The examples about people in the loop, run as a reader would run them; all are offline."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def printed_by(example: str, directory: Path) -> str:
+    """Run an example with a directory of its own; return what it printed."""
+    hidden = ("TEMPORAL_", "HOLDFAST_", "OPENAI_")
+    kept = {name: text for name, text in os.environ.items() if not name.startswith(hidden)}
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "examples" / example)],
+        cwd=directory,
+        env={**kept, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_an_expense_is_paid_as_it_was_edited_and_the_model_is_told(tmp_path: Path) -> None:
+    printed = printed_by("expense_approval.py", tmp_path)
+    assert "Small, so nobody is asked: 12 euros were paid to Kim" in printed
+    assert "Large, so the step is waiting" in printed
+    told = printed.splitlines()[-1]
+    assert "93 euros were paid to Kim" in told
+    assert "ann changed the arguments of pay" in told
+    assert '"euros": 930' in told
+
+
+def test_a_trip_is_booked_undone_newest_first_and_booked_in_another_way(tmp_path: Path) -> None:
+    lines = printed_by("travel_booking.py", tmp_path).splitlines()
+    worlds = [line for line in lines if line.startswith("In the world: ")]
+    assert worlds == [
+        "In the world: a flight to Rome, a hotel in Rome",
+        "In the world: nothing",
+        "In the world: a train to Rome, a hotel in Rome",
+    ]
+    cancelled = [line.strip() for line in lines if "cancelled" in line]
+    assert cancelled == ["cancelled a hotel in Rome", "cancelled a flight to Rome"]
+    assert lines[-1] == "Answer: Your trip to Rome is booked."
+
+
+def test_two_prompts_are_compared_from_one_step_that_ran_once(tmp_path: Path) -> None:
+    printed = printed_by("compare_prompts.py", tmp_path)
+    assert "terse: Status: order 7 is two days late." in printed
+    assert "kind: I am very sorry: order 7 is two days late." in printed
+    assert "Looked up once: ['order 7']" in printed

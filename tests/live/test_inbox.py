@@ -1,0 +1,214 @@
+"""`holdfast inbox`: driven by lines on stdin, and by single keys on a terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+import time
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from holdfast.cli.app import app
+from tests.support.cli import PATIENCE_SECONDS, Cli, make_cli
+
+
+@pytest.fixture(scope="module")
+def cli(tmp_path_factory: pytest.TempPathFactory) -> Generator[Cli]:
+    cli = make_cli(tmp_path_factory.mktemp("inbox"))
+    with cli.running("dev", "examples.expense_approval:agents", "--json") as dev:
+        assert dev.first_json()["agents"] == ["clerk"]
+        yield cli
+        assert dev.end().code == 0
+
+
+def here(cli: Cli, *arguments: str) -> str:
+    """Run a command in this process; return what it printed."""
+    environment = {**cli.environment(), "TEMPORAL_ADDRESS": None}
+    done = CliRunner().invoke(app, arguments, env=environment, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def ask(cli: Cli, *names: str, euros: int, more: tuple[str, ...] = ()) -> list[str]:
+    """Create tasks that want to pay, and wait until they are listed as asking, in this order."""
+    for name in names:
+        wish = f"Please pay {name} {euros} euros."
+        here(cli, "run", "clerk", wish, "--task-id", name, "--detach", *more)
+        for _ in range(200):
+            if f"{name}:1" in here(cli, "approvals", "--json"):
+                break
+            time.sleep(0.1)
+        else:
+            raise AssertionError(here(cli, "show", name))
+    return [f"{name}:1" for name in names]
+
+
+def sweep(cli: Cli, lines: str, *options: str, expect: int = 0) -> tuple[list[Any], str]:
+    """Go through the inbox with these lines; return the decisions and what was said."""
+    done = subprocess.run(
+        [sys.executable, "-m", "holdfast.cli", "inbox", "--json", *options],
+        cwd=cli.home,
+        env=cli.environment(),
+        input=lines,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        check=False,
+    )
+    assert done.returncode == expect, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()], done.stderr
+
+
+def test_each_thing_that_waits_is_decided_with_one_line(cli: Cli) -> None:
+    ask(cli, "ada", "bob", "cyd", "dan", "eve", euros=500)
+    ask(
+        cli, "fay", euros=7, more=("--max-turns", "1")
+    )  # used up after the payment, which is too small to ask
+    script = [
+        "x",  # no such key: help
+        "a looks right",
+        "e",
+        "not JSON",
+        'e {"to": "bob", "euros": "many"}',  # the tool's schema refuses it: it stays open
+        'e {"to": "bob", "euros": 500}',  # as it was
+        'e {"to": "bob", "euros": 50}',
+        "r",
+        "",  # no reason, no decision
+        "r too much",
+        "v",
+        "paid last week",
+        "s",
+        "e",  # a budget has no arguments
+        "r",
+        "enough",
+    ]
+    decisions, said = sweep(cli, "\n".join([*script, ""]), "--by", "ann", expect=3)
+    assert [(d["approval"], d["decision"], d["text"]) for d in decisions] == [
+        ("ada:1", "approved", "looks right"),
+        ("bob:1", "edited", ""),
+        ("cyd:1", "rejected", "too much"),
+        ("dan:1", "responded", "paid last week"),
+        ("eve:1", "skipped", ""),
+        ("fay:1", "rejected", "enough"),
+    ]
+    assert {(d["by"], d["agent"], d["status"] or "left") for d in decisions} == {
+        ("ann", "clerk", "applied"),
+        ("ann", "clerk", "left"),
+    }
+    assert decisions[1]["arguments"] == {"to": "bob", "euros": 50}
+    for text in (
+        "1 of 6: a call that needs approval",
+        "asked for Please pay ada 500 euros.",
+        '"euros": 500',
+        "expires   never",
+        "q  quit",
+        "must be a JSON object",
+        "do not fit",
+        "as they were",
+        "nothing was decided",
+        "6 of 6: a budget that is used up",
+        "5 decided, 1 left",
+    ):
+        assert text in said, said
+    assert here(cli, "attach", "ada").startswith("500 euros were paid to ada")
+    assert here(cli, "attach", "bob").startswith("50 euros were paid to bob | ann changed")
+    assert "rejected by ann: too much" in here(cli, "attach", "cyd")
+    assert here(cli, "attach", "dan").startswith("paid last week")
+    here(cli, "abandon", "eve", "--reason", "the end of the test")
+
+
+def test_what_somebody_else_decides_meanwhile_is_said_and_skipped(cli: Cli) -> None:
+    shown, listed = ask(cli, "gus", "hal", euros=300)
+    with subprocess.Popen(
+        [sys.executable, "-m", "holdfast.cli", "inbox", "--json"],
+        cwd=cli.home,
+        env=cli.environment(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stderr is not None
+        while "expires" not in (line := process.stderr.readline()):
+            assert line
+        here(cli, "approve", shown, "--by", "bob")
+        here(cli, "reject", listed, "--by", "cyd", "--reason", "no")
+        out, said = process.communicate("a\n", timeout=PATIENCE_SECONDS)
+    assert process.returncode == 0
+    decisions = [json.loads(line) for line in out.splitlines()]
+    assert [(d["approval"], d["decision"], d["text"]) for d in decisions] == [
+        ("gus:1", "gone", "approve by bob"),
+        ("hal:1", "gone", "reject by cyd"),
+    ]
+    assert "0 decided, 0 left, 2 gone" in said
+
+
+def test_on_a_terminal_one_key_is_enough_and_the_editor_is_opened(cli: Cli, tmp_path: Path) -> None:
+    ask(cli, "ian", "joe", "kay", euros=800)
+    editor = tmp_path / "editor.py"
+    editor.write_text(
+        "import pathlib, sys\n"
+        "file = pathlib.Path(sys.argv[1])\n"
+        "file.write_text(file.read_text().replace('800', '8'))\n"
+    )
+    master, slave = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "holdfast.cli", "inbox", "--by", "ann"],
+        cwd=cli.home,
+        env=cli.environment(EDITOR=f"{sys.executable} {editor}"),
+        stdin=slave,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        os.close(slave)
+        assert process.stderr is not None
+        try:
+            for keys in (b"a", b"e", b"\x03"):  # the last is Ctrl-C
+                said = ""
+                while not said.endswith("help > "):
+                    said += process.stderr.read(1)
+                time.sleep(0.5)  # keys that are typed before they are asked for are dropped
+                os.write(master, keys)
+            out, rest = process.communicate(timeout=20)
+        finally:
+            process.kill()
+            os.close(master)
+    assert process.returncode == 130, rest
+    assert out.splitlines() == ["ian:1 approved by ann", "joe:1 edited by ann"]
+    assert here(cli, "attach", "joe").startswith("8 euros were paid to joe")
+    assert "kay:1" in here(cli, "approvals")
+    here(cli, "abandon", "kay", "--reason", "the end of the test")
+
+
+def test_a_decision_with_no_worker_up_is_recorded_and_takes_effect_later(tmp_path: Path) -> None:
+    cli = make_cli(tmp_path)
+    with cli.running("worker", "examples.expense_approval:agents", "--json") as worker:
+        worker.first_json()
+        ask(cli, "leo", euros=900)
+        with cli.running("dev", "my_agents:agents", "--json") as other:  # keeps the server
+            other.first_json()
+            assert worker.end().code == 0
+            decisions, said = sweep(cli, "a\n", "--by", "ann")
+            assert [(d["decision"], d["status"]) for d in decisions] == [("approved", "recorded")]
+            assert '"euros": 900' in said
+            assert "waits for  leo:1 tool" in cli("show", "leo").out
+            with cli.running("worker", "examples.expense_approval:agents", "--json") as again:
+                again.first_json()
+                assert cli("attach", "leo").out.startswith("900 euros were paid to leo")
+                assert again.end().code == 0
+            other.end()
+
+
+def test_an_empty_inbox_is_no_trouble(cli: Cli, tmp_path: Path) -> None:
+    assert sweep(cli, "", "--data-dir", str(tmp_path / "empty")) == (
+        [],
+        "Nothing waits for a person.\n",
+    )

@@ -1,0 +1,245 @@
+"""What activities must not lose or do twice, on a real server."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from holdfast import Agent, AgentRunner, Budget, TaskStep, TaskStepOutput, ToolCall, tool
+from holdfast.activities import source as source_module
+from holdfast.archive import Archive
+from holdfast.errors import ArchiveError, StepFailedError
+from holdfast.messages import assistant, user
+from holdfast.models.base import ModelRequest
+from holdfast.testing import ScriptedModel
+from holdfast.workers import AgentWorker, StepContext
+from tests.support.rig import Rig, activities_of, until
+from tests.support.workers import Doing, ends
+
+LARGE = "y" * 30_000
+
+
+@tool(effect="read")
+def look() -> str:
+    """Look."""
+    return "seen"
+
+
+LOOK = ToolCall(id="", name="look")
+
+
+def local(model: ScriptedModel, *tools: Any, worker: AgentWorker | None = None) -> AgentRunner:
+    extra: dict[str, Any] = {} if worker is None else {"worker": worker}
+    return AgentRunner.local(Agent(name="a", model=model, tools=tools, **extra), data_dir=None)
+
+
+class Outage:
+    """An archive that cannot be written while `left` is above zero; each try counts it down."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.left = 0
+        put = Archive.put
+
+        def failing(archive: Archive, data: bytes) -> str:
+            if self.left and len(data) > 20_000:
+                self.left -= 1
+                raise ArchiveError("down")
+            return put(archive, data)
+
+        monkeypatch.setattr(Archive, "put", failing)
+        monkeypatch.setattr(source_module, "PATIENCE_SECONDS", ())
+
+
+async def test_an_output_that_is_not_json_does_not_cost_a_second_answer() -> None:
+    outputs: list[Any] = [{"score": float("nan")}, {"score": 1}]
+
+    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        await ctx.call_model()
+        return ends(step, outputs.pop(0))
+
+    model = ScriptedModel(["y"])
+    async with local(model, worker=Doing(body)) as runner:
+        task = await runner.create_task("q")
+        with pytest.raises(StepFailedError, match="score"):
+            await runner.run_step(task)
+        assert (await runner.run_step(task)).output == {"score": 1}
+    assert model.calls == 1
+
+
+async def test_a_large_answer_is_paid_once_though_the_archive_was_down(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    outage = Outage(monkeypatch)
+    model = ScriptedModel([LARGE])
+    async with local(model) as runner:
+        task = await runner.create_task("q")
+        outage.left = 2
+        assert (await runner.run_step(task)).output == LARGE
+    assert outage.left == 0
+    assert model.calls == 1
+
+
+async def test_an_answer_is_recorded_though_the_output_cannot_be_stored(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    outage = Outage(monkeypatch)
+
+    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        answer = await ctx.call_model()
+        return ends(step, [answer.text, LARGE])
+
+    model = ScriptedModel(["y"])
+    async with local(model, worker=Doing(body)) as runner:
+        task = await runner.create_task("q")
+        outage.left = 2
+        assert (await runner.run_step(task)).output == ["y", LARGE]
+        kinds = await activities_of(runner.client, task.task_id)
+    assert kinds.count("step") == 2  # the answer first, then the output
+    assert model.calls == 1
+
+
+async def test_a_failing_sibling_does_not_cost_a_second_answer() -> None:
+    failures = [ValueError("bug")]
+
+    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        async def sibling() -> None:
+            if failures:
+                raise failures.pop()
+
+        answer, _ = await asyncio.gather(ctx.call_model(), sibling())
+        return ends(step, answer.text)
+
+    class Slow(ScriptedModel):
+        async def respond(self, request: ModelRequest) -> Any:
+            await asyncio.sleep(0.1)
+            return await super().respond(request)
+
+    model = Slow(["y"])
+    async with local(model, worker=Doing(body)) as runner:
+        task = await runner.create_task("q")
+        with pytest.raises(StepFailedError, match="bug"):
+            await runner.run_step(task)
+        assert (await runner.run_step(task)).output == "y"
+    assert model.calls == 1
+
+
+async def test_a_finally_that_calls_tools_does_not_hold_the_step_up() -> None:
+    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        try:
+            [seen] = await ctx.call_tools([ToolCall(id="1", name="look")])
+        finally:
+            await ctx.call_tools([ToolCall(id="2", name="look")])
+        return ends(step, seen.content)
+
+    async with local(ScriptedModel([]), look, worker=Doing(body)) as runner:
+        task = await runner.create_task("q")
+        async with asyncio.timeout(10):
+            assert (await runner.run_step(task)).output == "seen"
+
+
+async def test_a_task_id_that_is_used_again_sees_nothing_of_the_deleted_task() -> None:
+    model = ScriptedModel(lambda _: "ok")
+    async with local(model) as runner:
+        await runner.session("s1").append([user("secret of s1"), assistant("noted")])
+        await runner.run_step(await runner.create_task("one", task_id="T", session="s1"))
+        await runner.delete_task("T")
+
+        async def created() -> Any:
+            try:
+                return await runner.create_task("two", task_id="T", session="s2")
+            except Exception:  # noqa: BLE001  the server deletes in its own time
+                return None
+
+        await until(created)
+        await runner.run_step("T")
+    assert [m.text for m in model.requests[0].messages] == ["secret of s1", "noted", "one"]
+    assert [m.text for m in model.requests[1].messages] == ["two"]
+
+
+async def test_a_task_that_rolls_over_keeps_its_transcript_and_its_history() -> None:
+    model = ScriptedModel(lambda request: LOOK if len(request.messages) < 16 else "done")
+    agent = Agent(name="a", model=model, tools=[look])
+    async with AgentRunner.local(agent, data_dir=None, roll_events=40) as runner:
+        await runner.session("s").append([user("before")])
+        task = await runner.create_task("q", session="s")
+        await runner.run_task(task)
+    texts = [m.text for m in model.requests[-1].messages]
+    assert texts[:2] == ["before", "q"]
+    assert texts.count("seen") == 7
+
+
+async def test_a_worker_with_two_calls_per_step_finishes_at_its_limit() -> None:
+    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        one = await ctx.call_model([user("one")])
+        two = await ctx.call_model([user("two")])
+        return ends(step, one.text + two.text)
+
+    model = ScriptedModel(["a", "b"])
+    async with local(model, worker=Doing(body)) as runner:
+        task = await runner.create_task("q", budget=Budget(max_turns=1, on_exceeded="finish"))
+        output = await runner.run_step(task)
+    assert (output.output, output.is_last) == ("ab", True)
+    assert model.requests[1].tool_choice == "none"
+
+
+async def test_a_worker_that_never_ends_is_ended_by_its_last_answer() -> None:
+    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        answer = await ctx.call_model()
+        ctx.add(answer.message)
+        return TaskStepOutput(
+            output=answer.text, calls=answer.message.calls, next_steps=(step.get_next_step(),)
+        )
+
+    model = ScriptedModel(lambda _: LOOK)
+    async with local(model, look, worker=Doing(body)) as runner:
+        task = await runner.create_task("q", budget=Budget(max_turns=2, on_exceeded="finish"))
+        output = await runner.run_task(task)
+        assert output.is_last
+        transcript = await runner.transcript(task)
+    assert model.calls == 3
+    answered = {m.call_id for m in transcript if m.role == "tool"}
+    assert {call.id for m in transcript for call in m.calls} == answered
+
+
+async def test_a_running_task_waits_for_the_model_it_began_with(rig: Rig) -> None:
+    old, new = ScriptedModel([LOOK, "from old"], name="old"), ScriptedModel(["x"], name="new")
+    await rig.serve(Agent(name="agent", model=old, tools=[look]))
+    runner = rig.runner()
+    task = await runner.create_task("q")
+    await runner.run_step(task)
+    await rig.serve(Agent(name="agent", model=new, tools=[look]))
+    with pytest.raises(StepFailedError, match=r"'old'.*'new'"):
+        await runner.run_step(task)
+    await rig.serve(Agent(name="agent", model=old, tools=[look]))
+    assert (await runner.run_step(task)).output == "from old"
+    assert new.calls == 0
+
+
+async def test_blocking_tools_do_not_hold_other_tasks_up() -> None:
+    release, blocked = threading.Event(), threading.Semaphore(0)
+
+    @tool(effect="read")
+    def block() -> str:
+        """Block."""
+        blocked.release()
+        release.wait(60)
+        return "ok"
+
+    calls = tuple(ToolCall(id=f"c{k}", name="block") for k in range(40))
+
+    def answer(request: ModelRequest) -> Any:
+        return calls if request.messages[-1].text == "go" else LARGE
+
+    async with local(ScriptedModel(answer), block) as runner:
+        task = await runner.create_task("go", step_mode="automatic")
+        try:
+            async with asyncio.timeout(20):
+                while not blocked.acquire(blocking=False):
+                    await asyncio.sleep(0.01)
+                assert str(await runner.chat("hello")) == LARGE
+        finally:
+            release.set()
+        await runner.run_task(task)

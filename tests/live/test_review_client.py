@@ -1,0 +1,796 @@
+"""The client in trouble: no worker, no server, tasks and sessions that were ended from outside."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from temporalio import activity
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError, RPCStatusCode
+
+from holdfast import Agent, AgentRunner, Runner, Task, TaskStep, TaskStepOutput, tool
+from holdfast.activities.closing import ClosingActivities
+from holdfast.archive import Archive
+from holdfast.client import presence
+from holdfast.client.presence import Presence
+from holdfast.client.reading import Reader
+from holdfast.client.sessions import Session
+from holdfast.client.tasks import TaskClient
+from holdfast.errors import (
+    ConnectError,
+    EngineError,
+    InvalidArgumentError,
+    MaxTurnsExceeded,
+    ModelBehaviorError,
+    NoWorkerError,
+    QueryFailedError,
+    SessionClosedError,
+    StepFailedError,
+    StepNotFoundError,
+    TaskAbandonedError,
+    TaskClosedError,
+    TaskNotFoundError,
+)
+from holdfast.ledger import Ledger
+from holdfast.messages import ToolCall, assistant, user
+from holdfast.testing import ScriptedModel
+from holdfast.wire import RunReply, RunRequest, SessionState
+from holdfast.workers import StepContext
+from tests.support.rig import MakeAgent, MakeRunner, Rig, histories, until, until_status
+from tests.support.workers import Counting, Doing, ends
+
+
+@pytest.fixture
+async def runner(make_runner: MakeRunner) -> AgentRunner:
+    return await make_runner(worker=Counting(2))
+
+
+class Gate:
+    """Holds back every write to the archive while it is shut."""
+
+    def __init__(self) -> None:
+        self.open = threading.Event()
+        self.open.set()
+        self.waiting = 0
+
+    async def reached(self) -> bool:
+        return self.waiting > 0
+
+
+@pytest.fixture
+def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
+    made, put = Gate(), Archive.put
+
+    def held(archive: Archive, data: bytes) -> str:
+        made.waiting += not made.open.is_set()
+        made.open.wait(30)
+        return put(archive, data)
+
+    monkeypatch.setattr(Archive, "put", held)
+    yield made
+    made.open.set()
+
+
+def nobody(monkeypatch: pytest.MonkeyPatch, *answers: bool) -> None:
+    """Let the server say that a queue is served, these times, and then that it is not."""
+    left = list(answers)
+
+    async def has_workers(*_: object) -> bool:
+        return left.pop(0) if left else False
+
+    monkeypatch.setattr(presence, "has_workers", has_workers)
+
+
+# ---- requests that a rollover meets
+
+
+async def test_a_request_is_told_when_the_task_is_abandoned_while_it_continues_as_new(
+    rig: Rig, gate: Gate
+) -> None:
+    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        for k in range(40):
+            await ctx.call_model([user(f"part {k}")])
+            if k == 3:
+                gate.open.clear()
+        return ends(step)
+
+    model = ScriptedModel(lambda _: "ok")
+    await rig.serve(Agent(name="agent", model=model, worker=Doing(body)))
+    runner = rig.runner(roll_events=30)
+    task = await runner.create_task("q")
+    running = asyncio.create_task(runner.run_step(task))
+    assert await until(gate.reached)
+    await asyncio.sleep(0.3)  # the request is told to ask again, and does
+    await runner.abandon(task, reason="enough", by="ann")
+    gate.open.set()
+    with pytest.raises(TaskAbandonedError, match="ann: enough"):
+        await asyncio.wait_for(running, 15)
+    assert len(await histories(runner.client, task.task_id)) == 1
+
+
+async def test_a_task_that_finishes_while_its_request_is_on_the_way_gives_its_answer(
+    runner: AgentRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = await runner.create_task("q")
+    await runner.run_task(task)
+    await runner.finalize_response(task)
+    update, sent = TaskClient._update, []
+
+    async def moved_first(*args: Any, **options: Any) -> Any:
+        sent.append(args[2])
+        return RunReply(status="moved") if len(sent) == 1 else await update(*args, **options)
+
+    monkeypatch.setattr(TaskClient, "_update", moved_first)
+    reply = await runner._tasks.run(task.task_id, RunRequest(all=True))
+    assert (reply.n, reply.status) == (2, "done")
+    sent.clear()
+    with pytest.raises(TaskClosedError, match="closed"):
+        await runner._tasks.run(task.task_id, RunRequest())
+
+
+async def test_a_request_to_a_task_that_could_not_continue_as_new_is_told_why(
+    runner: AgentRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.client.tasks.LONGEST_PAUSE_SECONDS", 0.1)
+
+    async def moved(*_: Any) -> RunReply:
+        return RunReply(status="moved")
+
+    monkeypatch.setattr(TaskClient, "_update", moved)
+    query = Reader.query
+
+    async def parked(*args: Any, **options: Any) -> Any:
+        found = await query(*args, **options)
+        if isinstance(found, Task):
+            error = "ArchiveError: the disk is full"
+            return found.model_copy(update={"status": "needs_attention", "error": error})
+        return found
+
+    monkeypatch.setattr(Reader, "query", parked)
+    task = await runner.create_task("q")
+    with pytest.raises(StepFailedError, match="the disk is full") as caught:
+        await asyncio.wait_for(runner.run_step(task), 15)
+    assert caught.value.cause_type == "ArchiveError"
+
+
+async def test_a_finalize_that_an_abandon_overtakes_is_no_success(
+    runner: AgentRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = await runner.create_task("q", session="s")
+    await runner.run_task(task)
+    update = TaskClient._update
+
+    async def overtaken(client: TaskClient, task_id: str, name: str, *args: Any) -> Any:
+        if name == "finalize":
+            await runner.abandon(task, reason="changed my mind", by="ann")
+            await until_status(runner, task, "abandoned")
+            return None
+        return await update(client, task_id, name, *args)
+
+    monkeypatch.setattr(TaskClient, "_update", overtaken)
+    with pytest.raises(TaskAbandonedError, match="changed my mind"):
+        await runner.finalize_response(task)
+
+
+# ---- nobody serves the task
+
+
+async def test_a_step_refused_for_want_of_a_worker_does_not_run_later(
+    rig: Rig, make_agent: MakeAgent
+) -> None:
+    task = await rig.runner().create_task("q")
+    with pytest.raises(NoWorkerError) as caught:
+        await rig.runner().run_step(task, request_id="r1")
+    assert (caught.value.request_id, caught.value.is_sent) == ("r1", False)
+    assert caught.value.task_id == task.task_id
+    await rig.serve(make_agent(worker=Counting()))
+    runner = rig.runner()
+    await until_status(runner, task, "running")
+    await asyncio.sleep(1)
+    assert (await runner.get_task(task)).steps == 0
+    assert (await runner.run_step(task, request_id="r1")).output["count"] == 1
+
+
+async def test_undo_and_finalize_refused_for_want_of_a_worker_do_not_happen_later(
+    runner: AgentRunner, rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = await runner.create_task("q")
+    await runner.run_task(task)
+    with monkeypatch.context() as patch:
+        nobody(patch)
+        patch.setattr(presence, "PATIENCE_SECONDS", 0.2)
+        for verb in (runner.undo_step, runner.finalize_response):
+            runner._read.presence._seen.clear()
+            with pytest.raises(NoWorkerError):
+                await verb(task)
+    found = await runner.get_task(task)
+    assert (found.status, found.steps) == ("answered", 2)
+
+
+async def test_a_request_sent_to_a_worker_that_was_just_killed_is_asked_again_by_its_id(
+    rig: Rig, make_agent: MakeAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runner = rig.runner()
+    task = await runner.create_task("q")
+    with monkeypatch.context() as patch:
+        nobody(patch, True)
+        patch.setattr("holdfast.client.tasks.PATIENCE_SECONDS", 0.2)
+        with pytest.raises(NoWorkerError, match="request_id") as caught:
+            await runner.run_step(task)
+    assert caught.value.is_sent
+    await rig.serve(make_agent(worker=Counting()))
+    output = await runner.run_step(task, request_id=caught.value.request_id)
+    assert output.output["count"] == 1
+    assert (await runner.get_task(task)).steps == 1
+
+
+async def test_many_tasks_ask_once_whether_their_queue_is_served(
+    runner: AgentRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    is_served = Presence.is_served
+
+    async def counted(self: Presence, queue: str) -> bool:
+        asked.append(queue)
+        return await is_served(self, queue)
+
+    monkeypatch.setattr(Presence, "is_served", counted)
+    await runner.run_step(await runner.create_task("first"))
+    asked.clear()
+    await asyncio.gather(*(runner.chat(f"{k}") for k in range(10)))
+    assert asked == []
+
+
+async def test_a_run_without_a_worker_is_created_and_waits(rig: Rig, make_agent: MakeAgent) -> None:
+    agent = make_agent(worker=Counting(1))
+    with pytest.raises(NoWorkerError, match=rig.queue) as caught:
+        await Runner.run(agent, "q", runner=rig.runner(), task_id=f"{rig.app}-waits")
+    assert caught.value.task_id == f"{rig.app}-waits"
+    await rig.serve(agent)
+    await until_status(rig.runner(), f"{rig.app}-waits", "finished")
+
+
+# ---- deleting
+
+
+async def test_an_open_task_is_deleted_without_a_worker(rig: Rig) -> None:
+    runner = rig.runner()
+    task = await runner.create_task("q")
+    await runner.delete_task(task)
+
+    async def gone() -> bool:
+        try:
+            await runner._read.describe(task.task_id)
+        except TaskNotFoundError:
+            return True
+        return False
+
+    assert await until(gone)
+
+
+async def test_a_task_that_only_the_archive_has_is_deleted_from_it(runner: AgentRunner) -> None:
+    task = await runner.create_task("q")
+    await runner.run_task(task)
+    await runner.finalize_response(task)
+    await runner._tasks._delete_run(task.task_id)  # what Temporal's retention does
+
+    async def forgotten() -> bool:
+        try:
+            await runner._read.describe(task.task_id)
+        except TaskNotFoundError:
+            return True
+        return False
+
+    assert await until(forgotten)
+    assert (await runner.get_task(task)).status == "finished"
+    await runner.delete_task(task)
+    with pytest.raises(TaskNotFoundError):
+        await runner.get_task(task)
+    with pytest.raises(TaskNotFoundError):
+        await runner.delete_task(task)
+
+
+async def test_a_session_is_no_task_and_is_not_deleted_as_one(runner: AgentRunner) -> None:
+    session = runner.session("s")
+    await session.append([user("one")])
+    with pytest.raises(TaskNotFoundError):
+        await runner.delete_task(session.id)
+    assert [m.text for m in await session.chat_history()] == ["one"]
+
+
+async def test_every_run_of_a_deleted_task_is_gone(make_runner: MakeRunner) -> None:
+    runner = await make_runner(worker=Counting(60), roll_events=50)
+    task = await runner.create_task("q")
+    await runner.run_task(task)
+    query = f"WorkflowId = '{task.task_id}'"
+
+    async def seen() -> int:
+        return len([run async for run in runner.client.list_workflows(query)])
+
+    assert await until(seen) >= 2
+
+    async def all_seen() -> bool:
+        return await seen() == len(await histories(runner.client, task.task_id))
+
+    await until(all_seen)
+    await runner.delete_task(task)
+
+    async def gone() -> bool:
+        return await seen() == 0
+
+    assert await until(gone)
+
+
+# ---- trouble in reading
+
+
+async def test_a_query_that_fails_does_not_close_the_task(
+    runner: AgentRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = await runner.create_task("q")
+    await runner.run_step(task)
+
+    def broken(_: Ledger) -> Task:
+        raise RuntimeError("a failing query")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "task", broken)
+        with pytest.raises(QueryFailedError, match="a failing query") as caught:
+            await runner.get_task(task)
+    assert isinstance(caught.value, EngineError)
+    assert (await runner.get_task(task)).status == "running"
+
+
+async def test_a_server_that_is_away_is_a_connect_error_everywhere(
+    runner: AgentRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = await runner.create_task("q")
+    away = RPCError("connection refused", RPCStatusCode.UNAVAILABLE, b"")
+
+    class Away:
+        def __getattr__(self, name: str) -> Any:
+            raise away
+
+    async def fails(*_: object, **__: object) -> Any:
+        raise away
+
+    client = type(runner.client)
+    with monkeypatch.context() as patch:
+        patch.setattr(client, "get_workflow_handle", lambda *_, **__: _Failing(away))
+        patch.setattr(client, "start_workflow", fails)
+        patch.setattr(client, "execute_update_with_start_workflow", fails)
+        patch.setattr(client, "list_workflows", lambda *_, **__: _Listing(away))
+        for verb in (
+            runner.get_task,
+            runner.run_step,
+            runner.run_task,
+            runner.finalize_response,
+            runner.undo_step,
+            runner.pause,
+            runner.ledger,
+            runner.get_upcoming_steps,
+            runner.delete_task,
+        ):
+            with pytest.raises(ConnectError, match="connection refused"):
+                await verb(task)
+        with pytest.raises(ConnectError):
+            await runner.list_tasks()
+        with pytest.raises(ConnectError):
+            await runner.pending_approvals()
+        with pytest.raises(ConnectError):
+            await runner.create_task("another")
+        with pytest.raises(ConnectError):
+            await runner.session("s").append([user("one")])
+        with pytest.raises(ConnectError):
+            await runner.session("s").chat_history()
+
+
+class _Failing:
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def __getattr__(self, name: str) -> Any:
+        async def fails(*_: object, **__: object) -> Any:
+            raise self._error
+
+        return fails
+
+
+class _Listing:
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def __aiter__(self) -> _Listing:
+        return self
+
+    async def __anext__(self) -> Any:
+        raise self._error
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RPCError("away", RPCStatusCode.UNAVAILABLE, b""),
+        ConnectError("away"),
+        TaskNotFoundError("x"),
+    ],
+)
+async def test_a_command_that_was_sent_is_recorded_whatever_its_receipt_does(
+    runner: AgentRunner, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    task = await runner.create_task("q")
+
+    async def fails(*_: object, **__: object) -> None:
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Presence, "expect", fails)
+        assert (await runner.pause(task)).status == "recorded"
+    assert (await runner.get_task(task)).status == "paused"
+
+
+# ---- tasks ended with Temporal's own tools
+
+
+async def test_a_terminated_task_is_abandoned_and_readable_and_not_running(
+    runner: AgentRunner,
+) -> None:
+    task = await runner.create_task("the question")
+    await runner.run_step(task)
+    await runner.client.get_workflow_handle(task.task_id).terminate("by an operator")
+
+    async def listed() -> bool:
+        found = [each.task_id for each in await runner.list_tasks("abandoned")]
+        return task.task_id in found
+
+    assert await until(listed)
+    assert task.task_id not in [each.task_id for each in await runner.list_tasks("running")]
+    [found] = [each for each in await runner.list_tasks() if each.task_id == task.task_id]
+    assert found.status == "abandoned"
+    assert (await runner.get_task(task)).status == "abandoned"
+    assert await runner.get_upcoming_steps(task) == []
+    assert len(await runner.get_completed_steps(task)) == 1
+    assert (await runner.get_task_output(task)).output["count"] == 1
+    fork = await runner.fork(task, at="s1")
+    assert (await runner.run_step(fork)).output["count"] == 2
+    for verb in (runner.run_step, runner.finalize_response, runner.pause, runner.undo_step):
+        with pytest.raises(TaskClosedError):
+            await verb(task)
+
+
+async def test_a_task_terminated_before_any_worker_saw_it_is_still_described(rig: Rig) -> None:
+    runner = rig.runner()
+    task = await runner.create_task("the question")
+    await runner.client.get_workflow_handle(task.task_id).terminate("by an operator")
+    found = await runner.get_task(task)
+    assert (found.status, found.input) == ("abandoned", "the question")
+
+
+async def test_a_task_is_listed_with_the_time_of_its_creation_over_rollovers(
+    make_runner: MakeRunner,
+) -> None:
+    runner = await make_runner(worker=Counting(60), roll_events=50)
+    task = await runner.create_task("q")
+
+    async def listed() -> Task | None:
+        found = [each for each in await runner.list_tasks() if each.task_id == task.task_id]
+        return found[0] if found else None
+
+    before = await until(listed)
+    await runner.run_task(task)
+    assert len(await histories(runner.client, task.task_id)) >= 2
+    await until_status(runner, task, "answered")
+
+    async def listed_anew() -> bool:
+        found = await listed()
+        return found is not None and found.status == "answered"
+
+    await until(listed_anew)
+    after = await listed()
+    assert before is not None
+    assert after is not None
+    assert after.created == before.created
+
+
+# ---- sessions
+
+
+async def history(session: Session) -> list[str]:
+    return [message.text for message in await session.chat_history()]
+
+
+async def test_rubbish_sent_to_a_session_blocks_nobody(runner: AgentRunner) -> None:
+    session = runner.session("s")
+    await session.append([user("one")])
+    handle = runner.client.get_workflow_handle(session.id)
+    await handle.signal("commit")
+    await handle.signal("commit", "rubbish")
+    await handle.signal("commit", args=[{"task": "t"}, {"task": "u"}])
+    await handle.signal("commit", {"task": "t", "sha256": "no digest"})
+    await handle.signal("anything", {"else": True})
+    assert await asyncio.wait_for(history(session), 8) == ["one"]
+    await session.append([user("two")])
+    assert await asyncio.wait_for(history(session), 8) == ["one", "two"]
+
+
+async def test_a_cancelled_session_keeps_its_memory_and_takes_more(runner: AgentRunner) -> None:
+    session = runner.session("s")
+    await session.append([user("one")])
+    await runner.client.get_workflow_handle(session.id).cancel()
+    await asyncio.sleep(0.3)
+    await session.append([user("two")])
+    assert await history(session) == ["one", "two"]
+
+
+async def test_a_session_cancelled_before_any_worker_saw_it_keeps_its_memory(
+    rig: Rig, make_agent: MakeAgent
+) -> None:
+    session = rig.runner().session("s")
+    await session.append([user("one")])
+    await rig.engine.client.get_workflow_handle(session.id).cancel()
+    await rig.serve(make_agent(worker=Counting()))
+    await session.append([user("two")])
+    assert await history(session) == ["one", "two"]
+
+
+async def test_a_terminated_session_is_not_begun_anew_and_comes_back_by_a_reset(
+    runner: AgentRunner,
+) -> None:
+    session = runner.session("s")
+    await session.append([user("one")])
+    task = await runner.create_task("q", session="s")
+    await runner.run_task(task)
+    handle = runner.client.get_workflow_handle(session.id)
+    assert await history(session) == ["one"]
+    await handle.terminate("by an operator")
+    for change in (session.append([user("two")]), session.reset()):
+        with pytest.raises(SessionClosedError, match="workflow reset"):
+            await change
+    with pytest.raises(StepFailedError, match="workflow reset") as caught:
+        await runner.finalize_response(task)
+    assert caught.value.cause_type == "SessionClosedError"
+    assert await history(session) == ["one"]
+
+    last = [e async for e in handle.fetch_history_events()]
+    done = [e.event_id for e in last if e.HasField("workflow_task_completed_event_attributes")]
+    await runner.client.workflow_service.reset_workflow_execution(
+        ResetWorkflowExecutionRequest(
+            namespace=runner.client.namespace,
+            workflow_execution=WorkflowExecution(workflow_id=session.id),
+            workflow_task_finish_event_id=done[-1],
+            request_id="reset",
+            reason="resumed",
+        )
+    )
+    assert await history(session) == ["one"]
+    await runner.finalize_response(task)
+    assert (await history(session))[:2] == ["one", "q"]
+
+
+async def start_session(runner: AgentRunner, session: Session, state: SessionState) -> None:
+    queue = f"hf.{runner.app}"
+    await runner.client.start_workflow("Session", state, id=session.id, task_queue=queue)
+
+
+async def session_runs(runner: AgentRunner, session: Session) -> int:
+    return len(await histories(runner.client, session.id))
+
+
+async def test_no_turn_is_lost_when_a_session_continues_as_new_under_load(
+    runner: AgentRunner,
+) -> None:
+    session = runner.session("s")
+    await start_session(runner, session, SessionState(roll_events=20, index_size=5))
+
+    async def writer(k: int) -> None:
+        for n in range(20):
+            await session.append([user(f"{k}.{n}")])
+
+    await asyncio.gather(*(writer(k) for k in range(6)))
+    found = await history(session)
+    assert sorted(found) == sorted(f"{k}.{n}" for k in range(6) for n in range(20))
+    for k in range(6):
+        assert [text for text in found if text.startswith(f"{k}.")] == [
+            f"{k}.{n}" for n in range(20)
+        ]
+
+    async def rolled() -> bool:
+        return await session_runs(runner, session) >= 2
+
+    await until(rolled)
+    handle = runner.client.get_workflow_handle(session.id)
+    state = await handle.query("state", result_type=SessionState)
+    assert state.older
+    assert state.base + len(state.commits) == 120
+    assert await history(session) == found
+    await session.reset()
+    assert await history(session) == []
+    await session.append([user("after")])
+    assert await history(session) == ["after"]
+
+
+async def test_a_task_sees_its_session_as_it_began_although_its_turns_were_indexed_since(
+    rig: Rig,
+) -> None:
+    model = ScriptedModel(lambda _: "ok")
+    await rig.serve(Agent(name="agent", model=model))
+    runner = rig.runner()
+    session = runner.session("s")
+    await start_session(runner, session, SessionState(roll_events=20, index_size=3))
+    for k in range(3):
+        await session.append([user(f"before {k}")])
+    task = await runner.create_task("q", session="s")
+
+    async def described() -> bool:
+        return bool((await runner._read.head(task.task_id)).snapshot)
+
+    await until(described)
+    await session.reset()
+    for k in range(20):
+        await session.append([user(f"after {k}")])
+
+    async def rolled() -> bool:
+        return await session_runs(runner, session) >= 2
+
+    await until(rolled)
+    await runner.run_step(task)
+    assert [m.text for m in model.requests[0].messages] == [f"before {k}" for k in range(3)] + ["q"]
+
+
+async def test_a_session_rolls_without_its_index_when_the_archive_fails(
+    rig: Rig, make_agent: MakeAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @activity.defn(name="index")
+    async def index(self: ClosingActivities, commits: list[Any]) -> str:
+        raise ApplicationError("the archive is down", non_retryable=True)
+
+    monkeypatch.setattr(ClosingActivities, "index", index)
+    await rig.serve(make_agent(worker=Counting()))
+    runner = rig.runner()
+    session = runner.session("s")
+    await start_session(runner, session, SessionState(roll_events=20, index_size=3))
+    for k in range(20):
+        await session.append([user(f"{k}")])
+
+    async def rolled() -> bool:
+        return await session_runs(runner, session) >= 2
+
+    await until(rolled)
+    assert await history(session) == [f"{k}" for k in range(20)]
+
+
+# ---- what a failed run had produced
+
+
+@tool(effect="read")
+def look() -> str:
+    """Look."""
+    return "seen"
+
+
+async def test_a_failed_run_gives_the_answers_of_the_step_in_which_it_failed(rig: Rig) -> None:
+    model = ScriptedModel([ToolCall(id="1", name="look"), ToolCall(id="2", name="nothing")])
+    agent = Agent(name="agent", model=model, tools=[look])
+    await rig.serve(agent)
+    with pytest.raises(ModelBehaviorError) as caught:
+        await Runner.run(agent, "q", runner=rig.runner(), session="s")
+    data = caught.value.run_data
+    assert [item.type for item in data.new_items] == [
+        "tool_call_item",
+        "tool_call_output_item",
+        "tool_call_item",
+    ]
+    assert data.new_items[-1].raw_item["name"] == "nothing"
+    assert data.usage.requests == 2
+    assert await rig.runner().session("s").chat_history() == []
+
+
+async def test_trouble_in_reading_does_not_hide_why_a_run_failed(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = ScriptedModel([ToolCall(id="1", name="look")] * 2)
+    agent = Agent(name="agent", model=model, tools=[look])
+    await rig.serve(agent)
+
+    async def broken(*_: object) -> Any:
+        raise QueryFailedError("cannot be read")
+
+    monkeypatch.setattr(AgentRunner, "all_messages", broken)
+    with pytest.raises(MaxTurnsExceeded) as caught:
+        await Runner.run(agent, "q", runner=rig.runner(), max_turns=1)
+    assert any("cannot be read" in note for note in caught.value.__notes__)
+    assert (caught.value.run_data.input, caught.value.run_data.new_items) == ("q", [])
+
+
+# ---- going back, and off
+
+
+async def test_a_fork_refuses_a_large_input_before_it_writes_anything(
+    runner: AgentRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = await runner.create_task("q")
+    output = await runner.run_step(task)
+
+    def put(*_: object) -> str:
+        raise AssertionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Archive, "put", put)
+        with pytest.raises(InvalidArgumentError, match="16 KB"):
+            await runner.fork(task, at=output, input="x" * 20_000)
+        with pytest.raises(InvalidArgumentError):
+            await runner.fork(task, at=output, input="  ")
+
+
+async def test_a_fork_of_a_task_with_a_large_input_refers_to_it(runner: AgentRunner) -> None:
+    large = "L" * 300_000
+    task = await runner.create_task(large)
+    output = await runner.run_step(task)
+    fork = await runner.fork(task, at=output)
+    assert fork.input == large
+    found = await runner.get_task(fork)
+    assert found.input == large
+    assert found.created >= (await runner.get_task(task)).created
+    [first] = await histories(runner.client, fork.task_id)
+    assert first.events[0].ByteSize() < 20_000
+
+
+async def test_a_fork_without_a_session_sees_what_the_old_tasks_session_was(rig: Rig) -> None:
+    model = ScriptedModel(lambda request: f"answer {len(request.messages)}")
+    await rig.serve(Agent(name="agent", model=model))
+    runner = rig.runner()
+    await runner.session("s").append([user("before"), assistant("yes")])
+    task = await runner.create_task("q", session="s")
+    output = await runner.run_step(task)
+    await runner.session("s").append([user("since"), assistant("no")])
+    fork = await runner.fork(task, at=output, input="and then?")
+    await runner.run_step(fork)
+    seen = [message.text for message in model.requests[-1].messages]
+    assert seen == ["before", "yes", "q", "answer 3", "and then?"]
+    again = await runner.fork(fork, at="s1", input="or else?")
+    await runner.run_step(again)
+    assert [m.text for m in model.requests[-1].messages][:2] == ["before", "yes"]
+    await runner.finalize_response(fork)
+    assert [m.text for m in await runner.session("s").chat_history()][-2:] == ["since", "no"]
+
+
+async def test_an_undone_output_is_not_taken_for_the_step_that_has_its_id_now(
+    make_runner: MakeRunner,
+) -> None:
+    runner = await make_runner(worker=Counting(5))
+    task = await runner.create_task("q")
+    await runner.run_step(task)
+    undone = await runner.run_step(task)
+    await runner.undo_step(task)
+    again = await runner.run_step(task)
+    assert again.task_step.step_id == undone.task_step.step_id
+    await runner.run_step(task)
+    with pytest.raises(StepNotFoundError):
+        await runner.rewind(task, to=undone)
+    await runner.rewind(task, to=again)
+    assert (await runner.get_task(task)).steps == 2
+
+
+async def test_an_undo_sent_twice_with_one_id_undoes_one_step(make_runner: MakeRunner) -> None:
+    runner = await make_runner(worker=Counting(5))
+    task = await runner.create_task("q")
+    for _ in range(3):
+        await runner.run_step(task)
+    await runner.undo_step(task, request_id="u1")
+    await runner.undo_step(task, request_id="u1")
+    assert (await runner.get_task(task)).steps == 2
+
+
+async def test_a_decision_that_is_no_json_or_too_large_is_refused_by_the_client(
+    runner: AgentRunner, tmp_path: Path
+) -> None:
+    for result in (object(), float("nan"), "x" * 20_000):
+        with pytest.raises(InvalidArgumentError):
+            await runner.respond("a:1", by="ann", result=result)

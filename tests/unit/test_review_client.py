@@ -1,0 +1,190 @@
+"""The client's pure parts, the archive's failures, and what a session reads."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from temporalio.client import RPCTimeoutOrCancelledError
+from temporalio.converter import DataConverter, ExternalStorage
+from temporalio.service import RPCError, RPCStatusCode
+
+from holdfast.archive import Archive
+from holdfast.client.failures import server_errors
+from holdfast.client.reading import open_messages
+from holdfast.engine.bytestore import LocalStore
+from holdfast.engine.storage import ArchiveStorageDriver
+from holdfast.errors import ArchiveError, BlobMissingError, ConnectError, InvalidArgumentError
+from holdfast.messages import ToolCall, assistant
+from holdfast.models.base import ModelAnswer
+from holdfast.plugin import HoldfastPlugin
+from holdfast.segments import turns
+from holdfast.steps import TaskStep
+from holdfast.values import canonical, digest
+from holdfast.wire import (
+    CommitRef,
+    JournalEntry,
+    OpenState,
+    OpenStep,
+    Outcome,
+    SessionState,
+    StepResult,
+)
+from holdfast.workflows.session import read_commit
+
+
+@pytest.mark.parametrize("what", ["blob", "record", "deletion"])
+def test_a_write_that_finds_no_place_may_be_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    archive = Archive(tmp_path)
+
+    def no_bucket(*_: object) -> None:
+        raise FileNotFoundError("The specified bucket does not exist")
+
+    monkeypatch.setattr(LocalStore, "write", no_bucket)
+    monkeypatch.setattr(LocalStore, "delete", no_bucket)
+    if what == "deletion":
+        assert not archive.delete_record("tasks/a.json")
+        archive._id = "known, and gone"
+    with pytest.raises(ArchiveError, match="bucket|archive.json") as caught:
+        match what:
+            case "blob":
+                archive.put(b"data")
+            case "record":
+                archive.put_record("tasks/a.json", {})
+            case _:
+                archive.delete_record("tasks/a.json")
+    assert not isinstance(caught.value, BlobMissingError)
+
+
+def test_an_archive_whose_disk_is_lost_is_not_made_anew_and_lacks_nothing(tmp_path: Path) -> None:
+    archive = Archive(tmp_path / "mounted")
+    archive.archive_id()
+    kept = archive.put(b"kept")
+    (tmp_path / "mounted").rename(tmp_path / "away")
+    for use in (
+        lambda: archive.put(b"more"),
+        lambda: archive.put_record("tasks/a.json", {}),
+        lambda: archive.get(kept),
+    ):
+        with pytest.raises(ArchiveError) as caught:
+            use()
+        assert not isinstance(caught.value, BlobMissingError)
+    assert not (tmp_path / "mounted").exists()
+    (tmp_path / "away").rename(tmp_path / "mounted")
+    assert archive.get(kept) == b"kept"
+    with pytest.raises(BlobMissingError):
+        archive.get(digest(b"more"))
+
+
+@pytest.mark.parametrize("status", list(RPCStatusCode))
+def test_no_error_of_the_server_reaches_a_caller_raw(status: RPCStatusCode) -> None:
+    kind = InvalidArgumentError if status is RPCStatusCode.INVALID_ARGUMENT else ConnectError
+    with pytest.raises(kind, match="said why"), server_errors():
+        raise RPCError("said why", status, b"")
+
+
+def test_a_call_that_timed_out_is_a_connect_error() -> None:
+    with pytest.raises(ConnectError), server_errors():
+        raise RPCTimeoutOrCancelledError
+
+
+def test_what_is_not_found_is_passed_to_a_caller_who_knows_what_it_was() -> None:
+    with pytest.raises(RPCError), server_errors(RPCStatusCode.NOT_FOUND):
+        raise RPCError("gone", RPCStatusCode.NOT_FOUND, b"")
+
+
+@pytest.mark.parametrize(
+    ("name", "payloads"),
+    [
+        ("commit", []),
+        ("commit", [b"{}", b"{}"]),
+        ("commit", [b"rubbish"]),
+        ("commit", [b"\xff\xfe"]),
+        ("commit", [b"[" * 100_000]),
+        ("commit", [b'{"task": 1}']),
+        ("commit", [b'{"task": "t", "sha256": "no digest"}']),
+        ("other", [b'{"task": "t"}']),
+    ],
+)
+def test_what_is_no_commit_is_none_and_raises_nothing(name: str, payloads: list[bytes]) -> None:
+    assert read_commit(name, payloads) is None
+
+
+def test_a_commit_and_a_reset_are_read() -> None:
+    sha256 = digest(b"x")
+    data = canonical({"task": "t", "sha256": sha256, "count": 2})
+    assert read_commit("commit", [data]) == CommitRef(task="t", sha256=sha256, count=2)
+    assert read_commit("commit", [b'{"task": "r"}']) == CommitRef(task="r")
+
+
+RESETS = [[], [0], [3], [4], [5], [9], [12], [2, 7], [5, 11], [0, 12]]
+
+
+@pytest.mark.parametrize("resets", RESETS)
+def test_the_turns_in_force_are_the_same_however_they_are_indexed(
+    tmp_path: Path, resets: list[int]
+) -> None:
+    archive = Archive(tmp_path)
+    commits = [
+        CommitRef(task=f"{k}", sha256="" if k in resets else digest(b"%d" % k)) for k in range(13)
+    ]
+
+    def expected(upto: int | None) -> list[CommitRef]:
+        seen = commits[:upto]
+        at = max((k for k, commit in enumerate(seen) if not commit.sha256), default=-1)
+        return seen[at + 1 :]
+
+    for size in (1, 4, 5, 13, 20):
+        pages = [commits[k : k + size] for k in range(0, len(commits) - size, size)]
+        older = tuple(archive.put(canonical([c.wire() for c in page])) for page in pages)
+        base = sum(map(len, pages))
+        state = SessionState(commits=tuple(commits[base:]), older=older, base=base)
+        for upto in (None, *range(14)):
+            assert asyncio.run(turns(archive, state, upto)) == expected(upto)
+
+
+def test_what_precedes_a_reset_is_not_read(tmp_path: Path) -> None:
+    state = SessionState(commits=(CommitRef(task="r"),), older=(digest(b"not there"),), base=500)
+    assert asyncio.run(turns(Archive(tmp_path), state)) == []
+
+
+def test_the_open_step_shows_its_input_its_answers_and_the_results_so_far() -> None:
+    call = ToolCall(id="1", name="look")
+    answer = ModelAnswer(message=assistant("thinking"))
+    current = OpenState(
+        open=OpenStep(step=TaskStep(step_id="s1", input="q")),
+        n=1,
+        started=0,
+        journal=(
+            JournalEntry(request="x", answer=answer),
+            JournalEntry(request="y", calls=(call,), outcomes=(Outcome(content="seen"),)),
+        ),
+        calls=(call, call),
+        outcomes={1: Outcome(content="seen again")},
+    )
+    said = [(m.role, m.text) for m in open_messages(current)]
+    assert said == [
+        ("user", "q"),
+        ("assistant", "thinking"),
+        ("tool", "seen"),
+        ("tool", "seen again"),
+    ]
+    over = current.model_copy(update={"result": StepResult(adds=("input", "j0"))})
+    assert [m.text for m in open_messages(over)] == ["q", "thinking", "seen again"]
+
+
+def test_the_plugin_keeps_a_teams_own_external_storage(tmp_path: Path) -> None:
+    plugin = HoldfastPlugin(archive=Archive(tmp_path / "ours"))
+    own = ExternalStorage(drivers=[ArchiveStorageDriver(Archive(tmp_path / "theirs"))])
+
+    def configured(converter: DataConverter) -> DataConverter:
+        config: Any = {"data_converter": converter, "plugins": []}
+        made: DataConverter = plugin.configure_client(config)["data_converter"]
+        return made
+
+    assert configured(DataConverter(external_storage=own)).external_storage is own
+    assert configured(DataConverter.default).external_storage is not None

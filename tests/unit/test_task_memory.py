@@ -1,0 +1,476 @@
+"""What a worker process remembers of tasks: whose it is, what it weighs, who may change it."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import threading
+import time
+from contextvars import ContextVar
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from temporalio.client import Client
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError, RPCStatusCode
+from temporalio.testing import ActivityEnvironment
+
+from holdfast import Agent, tool
+from holdfast.activities import source as source_module
+from holdfast.activities.cache import Cache, TaskMemory, weight
+from holdfast.activities.registry import Registry
+from holdfast.activities.source import Source, task_id
+from holdfast.activities.tool import ToolActivities, idempotency_key
+from holdfast.archive import Archive
+from holdfast.chain import ChainRef, extend
+from holdfast.errors import ArchiveError, BlobMissingError, NotFoundError
+from holdfast.messages import Blob, ImagePart, Message, ToolCall, assistant, user
+from holdfast.models import resolve_model
+from holdfast.models.base import ModelAnswer
+from holdfast.testing import ScriptedModel
+from holdfast.tool_hooks import invoke
+from holdfast.wire import (
+    AdvanceInput,
+    JournalEntry,
+    TaskHead,
+    ToolInput,
+    View,
+    ViewRequest,
+    call_digest,
+)
+
+ENTRY = JournalEntry(request="r", answer=ModelAnswer(message=assistant("paid")))
+
+
+def remember(memory: TaskMemory, *messages: Message) -> None:
+    memory.append(messages, messages)
+
+
+# ---- whose memory it is
+
+
+def test_a_task_id_that_is_used_again_has_no_head_and_no_history() -> None:
+    cache = Cache()
+    memory = cache.task("t", "run1")
+    memory.head = TaskHead(agent="old", snapshot="s")
+    memory.put_history((user("secret"),))
+    memory.keep(1, ENTRY)
+    again = cache.task("t", "run2")
+    assert (again.head, again.history, again.unrecorded(1, "1")) == (None, None, None)
+    assert cache.task("t", "run2") is again
+
+
+def test_a_task_that_continued_as_new_keeps_the_transcript_that_digests_prove() -> None:
+    cache = Cache()
+    messages = (user("a"), assistant("b"))
+    remember(cache.task("t", "run1"), *messages)
+    again = cache.task("t", "run2")
+    assert again.holds(ChainRef(2, extend("", messages)))
+    assert not again.holds(ChainRef(2, extend("", (user("x"), assistant("b")))))
+
+
+def test_an_activity_of_an_earlier_run_does_not_change_the_new_memory() -> None:
+    cache = Cache()
+    old = cache.task("t", "run1")
+    remember(old, user("a"))
+    new = cache.task("t", "run2")
+    remember(old, user("b"))
+    assert len(new.recorded) == 1
+    assert cache.size == new.size
+
+
+# ---- paid answers
+
+
+def test_an_answer_is_given_again_until_it_was_handed_over() -> None:
+    memory = TaskMemory()
+    memory.keep(2, ENTRY)
+    assert memory.unrecorded(2, "7") == ENTRY
+    assert memory.unrecorded(2, "8") == ENTRY
+    assert memory.unrecorded(1, "7") is None
+    memory.handed_over("7")
+    assert memory.unrecorded(2, "7") == ENTRY
+    assert memory.unrecorded(2, "8") is None
+
+
+# ---- weight
+
+
+def test_everything_that_is_remembered_is_counted_and_uncounted() -> None:
+    cache = Cache()
+    memory = cache.task("t", "r")
+    empty = cache.size
+    big = "x" * 10_000
+    call = ToolCall(id="1", name="a", arguments=big)
+    remember(memory, user(big), Message(role="assistant", items=({"data": big},)))
+    assert cache.size > empty + 20_000
+    memory.put_history((Message(role="user", content=(ImagePart(kind="image", url=big),)),))
+    memory.put_journal(1, (JournalEntry(request="", answer=ModelAnswer(message=assistant(big))),))
+    memory.open_calls(1, (call,))
+    memory.put_result(1, 0, user(big))
+    memory.put_result(1, 0, user(big))
+    memory.expect([user(big)])
+    memory.keep(1, ENTRY)
+    assert empty + 70_000 < cache.size < empty + 75_000
+    memory.forget()
+    memory.put_history(())
+    memory.put_journal(0, ())
+    memory.open_calls(1, ())
+    memory.drop_result(1, 0)
+    assert cache.size < empty + 1000
+    cache.drop("t")
+    assert cache.size == 0
+
+
+def test_cutting_a_transcript_takes_its_weight_away() -> None:
+    memory = TaskMemory()
+    remember(memory, user("a"))
+    before = memory.size
+    remember(memory, user("b" * 1000))
+    memory.cut(1)
+    assert memory.size == before
+
+
+def test_the_oldest_tasks_are_dropped_when_there_are_too_many_bytes() -> None:
+    cache = Cache(limit_bytes=50_000)
+    for k in range(5):
+        remember(cache.task(f"t{k}", "r"), user("x" * 20_000))
+    assert cache.size <= 50_000 + 22_200
+    assert cache.task("t4", "r").recorded
+    assert not cache.task("t0", "r").recorded
+
+
+def test_the_total_is_not_counted_anew_on_each_access(monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = Cache()
+    for k in range(2000):
+        cache.task(f"t{k}", "r")
+    weighed: list[str] = []
+
+    def counting(memory: TaskMemory, name: str) -> Any:
+        if name == "size":
+            weighed.append(name)
+        return object.__getattribute__(memory, name)
+
+    monkeypatch.setattr(TaskMemory, "__getattribute__", counting)
+    cache.task("t7", "r")
+    assert len(weighed) < 5
+
+
+def test_a_text_of_the_archive_is_counted_once() -> None:
+    cache = Cache(limit_bytes=250)
+    for _ in range(5):
+        cache.keep_text(Blob(sha256="a", size=100), "x" * 100)
+    cache.keep_text(Blob(sha256="b", size=100), "x" * 100)
+    assert cache.text(Blob(sha256="a", size=100)) is not None
+    cache.keep_text(Blob(sha256="c", size=100), "x" * 100)
+    assert cache.text(Blob(sha256="b", size=100)) is None  # used least lately
+
+
+def test_an_image_weighs_as_much_as_its_url() -> None:
+    part = ImagePart(kind="image", url="data:" + "x" * 5000)
+    assert weight(Message(role="user", content=(part,))) > 5000
+
+
+# ---- reading a task
+
+
+class Asked(Source):
+    """A source whose task answers from a list of messages, slowly."""
+
+    def __init__(self, messages: list[Message]) -> None:
+        super().__init__(cast("Archive", None), Cache())
+        self.messages = messages
+        self.journal_entries: tuple[JournalEntry, ...] = ()
+
+    async def _view(self, asked: ViewRequest) -> View:
+        await asyncio.sleep(0.01)
+        if asked.journal >= 0:
+            return View(journal=self.journal_entries[asked.journal :])
+        return View(messages=tuple(self.messages[asked.have : asked.upto]))
+
+
+async def test_two_attempts_of_a_step_in_one_process_do_not_mix_their_messages() -> None:
+    messages = [user(f"m{k}") for k in range(5)]
+    source = Asked(messages)
+    at = ChainRef(5, extend("", messages))
+
+    async def both() -> list[list[Message]]:
+        return list(await asyncio.gather(source.transcript(at), source.transcript(at)))
+
+    assert await ActivityEnvironment().run(both) == [messages, messages]
+    environment = ActivityEnvironment()
+    memory = await environment.run(memory_of, source)
+    assert memory.recorded == messages
+
+
+async def memory_of(source: Source) -> TaskMemory:
+    return source.memory()
+
+
+async def test_two_attempts_of_a_step_in_one_process_read_the_same_journal() -> None:
+    source = Asked([])
+    source.journal_entries = (ENTRY, ENTRY)
+    given = AdvanceInput(n=1, journal=ChainRef(2, extend("", source.journal_entries)))
+
+    async def both() -> list[tuple[JournalEntry, ...]]:
+        return list(await asyncio.gather(source.journal(given), source.journal(given)))
+
+    assert await ActivityEnvironment().run(both) == [(ENTRY, ENTRY)] * 2
+
+
+async def test_the_queue_of_a_dead_worker_is_left_once_per_attempt() -> None:
+    resets: list[Any] = []
+
+    async def reset(request: Any) -> None:
+        resets.append(request)
+
+    def handle(_task: str, run_id: str) -> Any:
+        async def query(*_: Any, result_type: Any) -> View:
+            return View(head=TaskHead(agent=run_id, snapshot=""))
+
+        return SimpleNamespace(query=query)
+
+    client = SimpleNamespace(
+        workflow_service=SimpleNamespace(reset_sticky_task_queue=reset),
+        get_workflow_handle=handle,
+    )
+    environment = ActivityEnvironment(client=cast("Client", client))
+    environment.info = dataclasses.replace(environment.info, attempt=2)
+    source = Source(cast("Archive", None), Cache())
+
+    async def often() -> None:
+        for _ in range(3):
+            await source.head()  # asked for each time, because it is not described yet
+
+    await environment.run(often)
+    assert len(resets) == 1
+
+
+# ---- the model of a running task
+
+
+def registry(agent: Agent) -> Registry:
+    return Registry([agent], cast("Archive", None))
+
+
+def test_a_running_task_keeps_the_named_model_it_began_with() -> None:
+    before = Agent(name="a", model="chat:before").snapshot("before")
+    now = Agent(name="a", model="chat:now")
+    assert registry(now).model(now, before, "") is resolve_model("chat:before")
+    unnamed = Agent(name="a")
+    assert registry(unnamed).model(unnamed, before, "").name == "before"
+
+
+def test_a_running_task_refuses_another_model_object() -> None:
+    before = Agent(name="a", model=ScriptedModel([], name="before")).snapshot("before")
+    now = Agent(name="a", model=ScriptedModel([], name="now"))
+    with pytest.raises(NotFoundError, match=r"'before'.*'now'"):
+        registry(now).model(now, before, "")
+    same = Agent(name="a", model=ScriptedModel([], name="before"))
+    assert registry(same).model(same, before, "") is same.model
+
+
+def test_a_model_name_given_for_the_task_is_taken() -> None:
+    now = Agent(name="a", model=ScriptedModel([], name="now"))
+    before = now.snapshot("before")
+    assert registry(now).model(now, before, "chat:given") is resolve_model("chat:given")
+
+
+# ---- threads of sync tools
+
+
+async def test_blocking_tools_leave_the_loops_own_threads_free() -> None:
+    release = threading.Event()
+    calls = [asyncio.create_task(invoke(release.wait, 20)) for _ in range(60)]
+    try:
+        await asyncio.sleep(0)
+        async with asyncio.timeout(5):
+            assert await asyncio.to_thread(lambda: "free") == "free"
+            assert await invoke(lambda: "free, too") == "free, too"
+    finally:
+        release.set()
+        await asyncio.gather(*calls)
+
+
+VALUE: ContextVar[str] = ContextVar("VALUE", default="")
+
+
+async def test_a_sync_tool_sees_the_context_variables() -> None:
+    VALUE.set("seen")
+    assert await invoke(VALUE.get) == "seen"
+
+
+async def test_threads_of_tools_are_used_again() -> None:
+    before = threading.active_count()
+    for _ in range(30):
+        await invoke(time.sleep, 0)
+    assert threading.active_count() <= before + 5
+
+
+# ---- the tool activity
+
+
+@tool
+def act(what: str) -> str:
+    """Act."""
+    return f"did {what}"
+
+
+class Given(Source):
+    """A source that has one call, or the error of looking for it."""
+
+    def __init__(self, call: ToolCall, error: Exception | None = None) -> None:
+        super().__init__(cast("Archive", None), Cache())
+        self.given = call
+        self.error = error
+        self.store_error: Exception | None = None
+
+    async def head(self) -> TaskHead:
+        return TaskHead(agent="a", snapshot="s")
+
+    async def call(self, given: ToolInput) -> tuple[ToolCall, dict[str, Any]]:
+        if self.error is not None:
+            raise self.error
+        return self.given, {}
+
+    async def store(self, text: str, *, is_json: bool = False) -> Blob | None:
+        if self.store_error is not None:
+            raise self.store_error
+        return None
+
+
+async def run_tool(source: Given, made: Any = act) -> Any:
+    agent = Agent(name="a", model=ScriptedModel([]), tools=[made])
+    client = cast("Client", SimpleNamespace(identity="w"))
+    activities = ToolActivities(registry(agent), source)
+    given = ToolInput(n=1, digest=call_digest(source.given))
+    return await ActivityEnvironment(client=client).run(activities.tool, given)
+
+
+GOOD = ToolCall(id="1", name="act", arguments='{"what": "it"}')
+
+
+@pytest.mark.parametrize(
+    "error",
+    [ArchiveError("down"), RPCError("gone", RPCStatusCode.UNAVAILABLE, b"")],
+)
+async def test_trouble_before_a_tool_starts_says_that_it_was_not_started(error: Exception) -> None:
+    with pytest.raises(ApplicationError) as raised:
+        await run_tool(Given(GOOD, error))
+    assert raised.value.type == "NotStarted"
+    assert not raised.value.non_retryable
+
+
+async def test_damage_found_before_a_tool_starts_is_told_as_it_is() -> None:
+    with pytest.raises(ApplicationError) as raised:
+        await run_tool(Given(GOOD, BlobMissingError("gone")))
+    assert raised.value.type == "BlobMissingError"
+    assert raised.value.non_retryable
+
+
+@pytest.mark.parametrize("error", [ArchiveError("down"), KeyError("bug")])
+@pytest.mark.parametrize("fails", [False, True])
+async def test_trouble_after_a_tool_started_says_that_its_outcome_is_unknown(
+    error: Exception, fails: bool
+) -> None:
+    @tool(name="act")
+    def failing(what: str) -> str:
+        """Act."""
+        if fails:
+            raise ValueError(what)
+        return what
+
+    source = Given(GOOD)
+    source.store_error = error
+    with pytest.raises(ApplicationError) as raised:
+        await run_tool(source, failing)
+    assert raised.value.type == "Interrupted"
+
+
+async def test_a_missing_tool_is_told_as_before() -> None:
+    with pytest.raises(ApplicationError) as raised:
+        await run_tool(Given(GOOD.model_copy(update={"name": "gone"})))
+    assert raised.value.type == "ToolMissingError"
+
+
+async def test_texts_about_arguments_and_results_are_cut() -> None:
+    wrong = {f"key{k}" * 100: 1 for k in range(10)}
+    call = GOOD.model_copy(update={"arguments": str(wrong).replace("'", '"')})
+    outcome = await run_tool(Given(call))
+    assert outcome.is_error
+    assert len(outcome.content) <= 2000
+
+    class Unsayable:
+        pass
+
+    Unsayable.__qualname__ = "U" * 5000
+
+    @tool(name="act")
+    def odd(what: str) -> Any:
+        """Act."""
+        return Unsayable()
+
+    outcome = await run_tool(Given(GOOD), odd)
+    assert outcome.is_error
+    assert len(outcome.content) <= 2000
+
+
+async def test_the_result_of_a_tool_is_remembered_for_the_next_step() -> None:
+    source = Given(GOOD)
+    outcome = await run_tool(source)
+    memory = await ActivityEnvironment().run(memory_of, source)
+    assert memory.results == {(1, 0): outcome.message(GOOD)}
+
+
+def test_an_idempotency_key_names_a_call_at_its_place() -> None:
+    def key(task: str = "t", n: int = 1, i: int = 0, batch: int = 0, branch: int = 0) -> str:
+        return idempotency_key(task, ToolInput(n=n, i=i, batch=batch, branch=branch), GOOD)
+
+    places: list[dict[str, Any]] = [
+        {},
+        {"task": "fork"},
+        {"i": 1},
+        {"n": 2},
+        {"batch": 1},
+        {"branch": 1},
+    ]
+    keys = [key(**place) for place in places]
+    assert len(set(keys)) == len(keys)
+    assert keys == [key(**place) for place in places]
+
+
+async def test_an_answer_too_large_for_history_waits_for_the_archive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source_module, "PATIENCE_SECONDS", (0.0,))
+    archive = Archive(tmp_path)
+    failures = [ArchiveError("down")]
+    put = archive.put
+
+    def failing(data: bytes) -> str:
+        if failures:
+            raise failures.pop()
+        return put(data)
+
+    monkeypatch.setattr(archive, "put", failing)
+    stored = await Source(archive, Cache()).store("x" * 20_000)
+    assert stored is not None
+    assert archive.get(stored.sha256) == b"x" * 20_000
+
+
+async def test_a_memory_belongs_to_the_run_of_the_activity() -> None:
+    source = Source(cast("Archive", None), Cache())
+    first = ActivityEnvironment()
+    memory = await first.run(memory_of, source)
+    memory.head = TaskHead(agent="old", snapshot="s")
+    second = ActivityEnvironment()
+    second.info = dataclasses.replace(second.info, workflow_run_id="another")
+    assert first.info.workflow_id == second.info.workflow_id
+    assert (await second.run(memory_of, source)).head is None
+
+    async def named() -> str:
+        return task_id()
+
+    assert await second.run(named) == first.info.workflow_id
