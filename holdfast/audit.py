@@ -144,7 +144,7 @@ def _step_events(record: StepRecord) -> Iterator[AuditEvent]:
             "status": "last" if record.last else "done",
             "tokens": record.usage.total_tokens,
             "digest": record.digest,
-            "body": {"n": record.n, "started": record.started, "conflicts": record.conflicts},
+            "body": {"n": record.n, "started": record.started, "conflicts": list(record.conflicts)},
         }
     )
 
@@ -210,7 +210,7 @@ def _event(event: EventRecord, branch: int) -> AuditEvent:
 
 
 def _text(value: Json) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
+    return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
 
 
 def _cut(event: AuditEvent) -> AuditEvent:

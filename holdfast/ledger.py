@@ -188,6 +188,7 @@ class Ledger:
             turns=s.turns,
             usage=s.usage,
             answered=s.answered,
+            concluded=s.concluded,
             transcript=s.transcript,
         )
 
@@ -359,6 +360,7 @@ class Ledger:
             extra_state=state,
             transcript=transcript,
             answered=result.last,
+            concluded=result.last,
             approvals=(),
         )
         if result.last and self.s.followups:

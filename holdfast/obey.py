@@ -77,7 +77,8 @@ def _drop(ledger: Ledger, command: Command) -> str:
         return f"Could not find step_id: {command.body.get('step')} among the upcoming steps."
     queue: list[TaskStep] = list(ledger.s.queue)
     del queue[at]
-    ledger.change(queue=tuple(queue))
+    over = not queue and ledger.s.current is None and ledger.s.concluded  # it was a follow-up
+    ledger.change(queue=tuple(queue), answered=ledger.s.answered or over)
     return ""
 
 

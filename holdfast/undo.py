@@ -88,6 +88,7 @@ def departure(
         steps=record.n,
         segments=(segment,),
         answered=record.last and text is None,
+        concluded=record.last,
         notes=(user(feedback),) if feedback else (),
         serial=serial,
         fork=fork,
@@ -211,6 +212,7 @@ def leave_open_step(ledger: Ledger) -> None:
         turns=before.turns,
         usage=before.usage,
         answered=before.answered,
+        concluded=before.concluded,
         approvals=(),
         failure=None,
     )
@@ -231,6 +233,7 @@ def leave_step(ledger: Ledger, target: Undoable) -> None:
         turns=before.turns,
         usage=before.usage,
         answered=before.answered,
+        concluded=before.concluded,
         extra_state=merge_patch.apply(ledger.s.extra_state, target.inverse),
         transcript=before.transcript,
         approvals=(),

@@ -197,6 +197,7 @@ class Before(Value):
         turns: Answered model calls.
         usage: Cost of the task.
         answered: Whether the task had its answer.
+        concluded: Whether the step before was the last one; a follow-up may be queued since.
         transcript: Length and digest of the transcript.
     """
 
@@ -207,6 +208,7 @@ class Before(Value):
     turns: int = 0
     usage: Usage = Usage()
     answered: bool = False
+    concluded: bool = False
     transcript: ChainRef = ChainRef()
 
 
@@ -686,6 +688,7 @@ class Carried(Value):
     automatic: bool = False
     paused: str = ""
     answered: bool = False
+    concluded: bool = False
     failure: Failure | None = None
     seen: dict[str, RunReply] = Field(default_factory=dict)
     receipts: tuple[Receipt, ...] = ()

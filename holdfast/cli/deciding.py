@@ -6,7 +6,7 @@ import asyncio
 import json
 import time
 from dataclasses import dataclass
-from typing import Literal, NoReturn, assert_never
+from typing import Literal, NoReturn, assert_never, cast
 
 from holdfast.cli import output
 from holdfast.cli.connection import engine_of, until_stopped
@@ -20,7 +20,7 @@ from holdfast.client.runner import AgentRunner
 from holdfast.errors import InvalidArgumentError, NoWorkerError
 from holdfast.steps import CLOSED, Task, TaskStepOutput
 from holdfast.undo import UNDONE
-from holdfast.values import Json, is_object
+from holdfast.values import Json
 from holdfast.wire import Approval, Receipt
 
 AGAIN_SECONDS = 0.2
@@ -73,10 +73,10 @@ def parse_arguments(text: str) -> dict[str, Json]:
     except (ValueError, RecursionError) as cause:
         msg = f"The arguments must be a JSON object: {cause}"
         raise InvalidArgumentError(msg) from cause
-    if not is_object(data):
+    if not isinstance(data, dict):
         msg = f"The arguments must be a JSON object, not {type(data).__name__}."
         raise InvalidArgumentError(msg)
-    return data
+    return cast("dict[str, Json]", data)
 
 
 def _no_constant(name: str) -> NoReturn:

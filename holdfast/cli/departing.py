@@ -110,6 +110,11 @@ def _tell_fork(common: Common, task: Task, old: str, step: TaskStepOutput) -> No
         output.emit({**task.model_dump(mode="json"), "forked_from": at})
     else:
         output.answer(task.task_id)
+    if step.status == "undone":
+        text = (
+            "That step was undone in the old task: what its tools did may be gone from the world."
+        )
+        output.say(text, style="yellow")
     output.say(f"Forked from {old} after step {step.task_step.step_id}. Run it:")
     output.say(f"  holdfast attach {task.task_id}{common.arguments()}")
 

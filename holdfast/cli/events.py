@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 from holdfast.cli.output import shortened
-from holdfast.values import Json, is_object
+from holdfast.values import Json
 from holdfast.wire import Entry, EventRecord
 
 RED = frozenset({"failed", "refused", "undo_failed"})
@@ -78,4 +79,4 @@ def _by(event: EventRecord) -> str:
 
 
 def _object(value: Json) -> dict[str, Json]:
-    return value if is_object(value) else {}
+    return cast("dict[str, Json]", value) if isinstance(value, dict) else {}

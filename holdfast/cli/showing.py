@@ -17,6 +17,7 @@ from holdfast.cli.options import Common
 from holdfast.cli.waiting import READ_SECONDS, waiting_in
 from holdfast.client.visibility import listed
 from holdfast.errors import NoWorkerError
+from holdfast.ledger import CREATED
 from holdfast.steps import Task, TaskStep, TaskStepOutput
 from holdfast.values import Json
 from holdfast.wire import Approval, Entry, StepRecord
@@ -126,7 +127,7 @@ def _print(shown: Shown) -> None:
     for entry in shown.entries:
         if entry.step is not None:
             _print_step(entry.step, next(outputs, None), branches=shown.has_branches)
-        if entry.event is not None:
+        if entry.event is not None and entry.event.kind != CREATED:
             text, colour = event_line(entry.event)
             out.print(f"{'event':<10} {text}", style=colour)
     for step in shown.upcoming:

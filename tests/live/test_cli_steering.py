@@ -174,6 +174,7 @@ def test_steps_are_undone_rewound_and_forked_from_any_branch(run: Run) -> None:
         "fork", task, "--at", "s2@0", "--input", "do book lima", "--agent", "other", "--json"
     )
     assert fork.json["forked_from"] == {"task_id": "travels", "step": "s2", "branch": 0}
+    assert "may be gone from the world" in fork.err
     forked = fork.json["task_id"]
     assert run("attach", forked).out.startswith("other: booked lima")
     same = run(
@@ -220,10 +221,7 @@ def test_upcoming_steps_are_edited_and_dropped(run: Run) -> None:
     task = create(run, "queues", "book rome")
     run("edit-step", task, "s1", "do book oslo")
     assert [s["content"] for s in run("step", task, "--json").json["sources"]] == ["booked oslo"]
-    assert (
-        "'s9'" in run("drop-step", task, "s9", expect=1).err
-        or "s9" in events(run, task)[-1]["reason"]
-    )
+    assert "Could not find step_id: s9" in run("drop-step", task, "s9", expect=1).err
     run("drop-step", task, "s2", "--by", "ann")
     assert run("show", task, "--json").json["upcoming"] == []
 

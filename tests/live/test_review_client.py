@@ -1,5 +1,7 @@
 """The client in trouble: no worker, no server, tasks and sessions that were ended from outside."""
 
+# pyright: reportPrivateUsage=false
+
 from __future__ import annotations
 
 import asyncio
@@ -121,7 +123,8 @@ async def test_a_task_that_finishes_while_its_request_is_on_the_way_gives_its_an
     task = await runner.create_task("q")
     await runner.run_task(task)
     await runner.finalize_response(task)
-    update, sent = TaskClient._update, []
+    update = TaskClient._update
+    sent: list[Any] = []
 
     async def moved_first(*args: Any, **options: Any) -> Any:
         sent.append(args[2])
@@ -354,19 +357,18 @@ async def test_a_server_that_is_away_is_a_connect_error_everywhere(
     task = await runner.create_task("q")
     away = RPCError("connection refused", RPCStatusCode.UNAVAILABLE, b"")
 
-    class Away:
-        def __getattr__(self, name: str) -> Any:
-            raise away
-
     async def fails(*_: object, **__: object) -> Any:
         raise away
 
+    def failing(*_: object, **__: object) -> Failing:
+        return Failing(away)
+
     client = type(runner.client)
     with monkeypatch.context() as patch:
-        patch.setattr(client, "get_workflow_handle", lambda *_, **__: _Failing(away))
+        patch.setattr(client, "get_workflow_handle", failing)
         patch.setattr(client, "start_workflow", fails)
         patch.setattr(client, "execute_update_with_start_workflow", fails)
-        patch.setattr(client, "list_workflows", lambda *_, **__: _Listing(away))
+        patch.setattr(client, "list_workflows", failing)
         for verb in (
             runner.get_task,
             runner.run_step,
@@ -392,26 +394,23 @@ async def test_a_server_that_is_away_is_a_connect_error_everywhere(
             await runner.session("s").chat_history()
 
 
-class _Failing:
+class Failing:
+    """A handle or a listing of a server that is away."""
+
     def __init__(self, error: Exception) -> None:
         self._error = error
+
+    def __aiter__(self) -> Failing:
+        return self
+
+    async def __anext__(self) -> Any:
+        raise self._error
 
     def __getattr__(self, name: str) -> Any:
         async def fails(*_: object, **__: object) -> Any:
             raise self._error
 
         return fails
-
-
-class _Listing:
-    def __init__(self, error: Exception) -> None:
-        self._error = error
-
-    def __aiter__(self) -> _Listing:
-        return self
-
-    async def __anext__(self) -> Any:
-        raise self._error
 
 
 @pytest.mark.parametrize(
@@ -579,8 +578,14 @@ async def start_session(runner: AgentRunner, session: Session, state: SessionSta
     await runner.client.start_workflow("Session", state, id=session.id, task_queue=queue)
 
 
-async def session_runs(runner: AgentRunner, session: Session) -> int:
-    return len(await histories(runner.client, session.id))
+async def until_rolled(runner: AgentRunner, session: Session) -> None:
+    """Wait until a session has continued as new, and its newest run has begun and does not roll."""
+
+    async def rolled() -> bool:
+        runs = await histories(runner.client, session.id)
+        return len(runs) >= 2 and 4 <= len(runs[0].events) < 20
+
+    await until(rolled)
 
 
 async def test_no_turn_is_lost_when_a_session_continues_as_new_under_load(
@@ -600,11 +605,7 @@ async def test_no_turn_is_lost_when_a_session_continues_as_new_under_load(
         assert [text for text in found if text.startswith(f"{k}.")] == [
             f"{k}.{n}" for n in range(20)
         ]
-
-    async def rolled() -> bool:
-        return await session_runs(runner, session) >= 2
-
-    await until(rolled)
+    await until_rolled(runner, session)
     handle = runner.client.get_workflow_handle(session.id)
     state = await handle.query("state", result_type=SessionState)
     assert state.older
@@ -614,6 +615,7 @@ async def test_no_turn_is_lost_when_a_session_continues_as_new_under_load(
     assert await history(session) == []
     await session.append([user("after")])
     assert await history(session) == ["after"]
+    await until_rolled(runner, session)
 
 
 async def test_a_task_sees_its_session_as_it_began_although_its_turns_were_indexed_since(
@@ -635,11 +637,7 @@ async def test_a_task_sees_its_session_as_it_began_although_its_turns_were_index
     await session.reset()
     for k in range(20):
         await session.append([user(f"after {k}")])
-
-    async def rolled() -> bool:
-        return await session_runs(runner, session) >= 2
-
-    await until(rolled)
+    await until_rolled(runner, session)
     await runner.run_step(task)
     assert [m.text for m in model.requests[0].messages] == [f"before {k}" for k in range(3)] + ["q"]
 
@@ -658,11 +656,7 @@ async def test_a_session_rolls_without_its_index_when_the_archive_fails(
     await start_session(runner, session, SessionState(roll_events=20, index_size=3))
     for k in range(20):
         await session.append([user(f"{k}")])
-
-    async def rolled() -> bool:
-        return await session_runs(runner, session) >= 2
-
-    await until(rolled)
+    await until_rolled(runner, session)
     assert await history(session) == [f"{k}" for k in range(20)]
 
 
