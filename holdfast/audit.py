@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from typing import cast
 
 from pydantic import Field
 
 from holdfast.chain import extend
-from holdfast.messages import Blob, Content, Message
+from holdfast.messages import Blob, Content, Message, ToolCall
 from holdfast.redact import REDACTED
 from holdfast.undo import active_steps
 from holdfast.values import Json, Value
@@ -136,7 +137,7 @@ def _step_events(record: StepRecord) -> Iterator[AuditEvent]:
     for entry in record.journal:
         yield from _journal_events(entry, common, said)
     for call, outcome in zip(record.calls, record.outcomes, strict=True):
-        yield _call_event(call.name, call.id, call.arguments, outcome, common, said)
+        yield _call_event(call, outcome, common, said)
     yield AuditEvent.model_validate(
         {
             **common,
@@ -167,27 +168,25 @@ def _journal_events(
             }
         )
     for call, outcome in zip(entry.calls, entry.outcomes, strict=True):
-        yield _call_event(call.name, call.id, call.arguments, outcome, common, said)
+        yield _call_event(call, outcome, common, said)
 
 
 def _call_event(
-    tool: str,
-    call_id: str,
-    arguments: str,
+    call: ToolCall,
     outcome: Outcome,
     common: dict[str, Json],
     said: dict[str, Message],
 ) -> AuditEvent:
-    message = said.get(call_id)
+    message = said.get(call.id)
     content = outcome.content or (message.content if message is not None else "")
     return AuditEvent.model_validate(
         {
             **common,
             "kind": "tool_call",
             "actor": "model",
-            "tool": tool,
-            "call_id": call_id,
-            "arguments": outcome.edited or arguments,
+            "tool": call.name,
+            "call_id": call.id,
+            "arguments": outcome.edited or call.arguments,
             "result": _text_of(content),
             "status": outcome.status,
             "attempts": outcome.attempts,
@@ -250,8 +249,9 @@ def _without(value: Json, forms: Sequence[str]) -> Json:
                 value = value.replace(form, REDACTED)
             return value
         case list() | tuple():
-            return [_without(item, forms) for item in value]
+            return [_without(item, forms) for item in cast("Sequence[Json]", value)]
         case dict():
-            return {_without(key, forms): _without(item, forms) for key, item in value.items()}
+            data = cast("dict[str, Json]", value)
+            return {_without(key, forms): _without(item, forms) for key, item in data.items()}
         case _:
             return value

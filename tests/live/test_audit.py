@@ -1,0 +1,233 @@
+"""Audit: every event of a task, whatever became of it, and whether the record is intact."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from holdfast import AgentRunner, Budget, Task, TaskStep, TaskStepOutput, ToolContext, tool
+from holdfast.engine.archivenames import blob_path
+from holdfast.errors import MaxTurnsExceeded
+from holdfast.messages import assistant
+from holdfast.redact import REDACTED
+from holdfast.testing import FakeOpenAI
+from holdfast.tools import Tool
+from holdfast.views import EntriesPage, EntriesRequest
+from holdfast.workers import StepContext
+from tests.live.test_fork import forget
+from tests.support.people import ask
+from tests.support.rig import MakeRunner, Rig, histories, until_status
+from tests.support.workers import Doing
+
+
+@pytest.fixture
+def pay() -> Tool:
+    """A tool that a person approves and that can be taken back."""
+
+    @tool(needs_approval=True, undo=lambda effect: "given back")
+    def pay(ctx: ToolContext, amount: int) -> str:
+        """Pay."""
+        return f"paid {amount}"
+
+    return pay
+
+
+async def eventful(runner: AgentRunner, model: FakeOpenAI, **options: object) -> Task:
+    """Make a task with an edit, an undo, a rejection and an answer."""
+    for amount in (500, 70):
+        model.call("pay", {"amount": amount})
+    model.reply("done")
+    task = await runner.create_task("q", **options)  # type: ignore[arg-type]
+    await runner.run_step(task)
+    await runner.approve(await ask(runner, task), "ann", {"amount": 5}, note="less")
+    await until_steps(runner, task, 1)
+    await runner.undo_step(task, by="ben", reason="wrong account")
+    await runner.run_step(task)
+    await runner.reject(await ask(runner, task), "cid", "no money")
+    await until_steps(runner, task, 1)
+    await runner.give_feedback(task, "hurry", by="dan")
+    await runner.run_task(task)
+    return task
+
+
+async def until_steps(runner: AgentRunner, task: Task, count: int) -> None:
+    from tests.support.rig import until
+
+    async def condition() -> bool:
+        return (await runner.get_task(task)).steps == count
+
+    await until(condition)
+
+
+ORDER = [
+    "created",
+    "asked",
+    "command",
+    "model_call",
+    "tool_call",
+    "step",
+    "effect_undone",
+    "undone",
+    "asked",
+    "command",
+    "model_call",
+    "tool_call",
+    "step",
+    "command",
+    "model_call",
+    "step",
+]
+
+
+async def test_the_audit_of_a_running_task_tells_who_did_what_when_and_why(
+    make_runner: MakeRunner, model: FakeOpenAI, pay: Tool
+) -> None:
+    runner = await make_runner(pay)
+    task = await eventful(runner, model)
+    events = await runner.audit(task)
+    assert [e.kind for e in events] == ORDER
+    assert [e.time for e in events] == sorted(e.time for e in events)
+    assert [e.branch for e in events] == [0] * 8 + [1] * 8
+    named = {e.actor for e in events}
+    assert named == {"task", "model", "ann", "ben", "cid", "dan"}
+    first, second = [e for e in events if e.kind == "tool_call"]
+    assert (first.tool, first.arguments, first.result) == ("pay", '{"amount": 5}', "paid 5")
+    assert (first.attempts, first.worker != "", first.status) == (1, True, "done")
+    assert (second.attempts, second.status) == (0, "failed")
+    assert "no money" in second.result
+    called = [e for e in events if e.kind == "model_call"]
+    assert all(e.attempts == 1 and e.worker and e.tokens > 0 for e in called)
+    steps = [e for e in events if e.kind == "step"]
+    assert len({e.digest for e in steps}) == 3
+    asked = [e for e in events if e.kind == "asked"]
+    assert [e.arguments for e in asked] == ['{"amount": 500}', '{"amount": 70}']
+    commands = [e.body["verb"] for e in events if e.kind == "command"]
+    assert commands == ["approve", "reject", "feedback"]
+    [undone] = [e for e in events if e.kind == "undone"]
+    assert (undone.actor, undone.reason) == ("ben", "wrong account")
+    [back] = [e for e in events if e.kind == "effect_undone"]
+    assert (back.reason, back.actor) == ("given back", "ben")
+    assert await runner.verify(task) == []
+
+
+async def test_the_audit_is_the_same_after_the_end_and_from_the_archive_alone(
+    make_runner: MakeRunner, model: FakeOpenAI, pay: Tool, rig: Rig
+) -> None:
+    runner = await make_runner(pay)
+    task = await eventful(runner, model)
+    before = await runner.audit(task)
+    await runner.finalize_response(task)
+    finished = await runner.audit(task)
+    assert finished[:-1] == before
+    assert (finished[-1].kind, finished[-1].body["status"]) == ("closed", "finished")
+    await rig.stop()
+    assert await runner.audit(task) == finished
+    await forget(runner, task)
+    assert await runner.audit(task) == finished
+    assert await runner.verify(task) == []
+
+
+async def test_the_audit_of_failed_and_abandoned_tasks(
+    make_runner: MakeRunner, model: FakeOpenAI, pay: Tool
+) -> None:
+    runner = await make_runner(pay)
+    model.call("pay", {"amount": 5})
+    failed = await runner.create_task("q", budget=Budget(max_turns=1, on_exceeded="fail"))
+    await runner.run_step(failed)
+    await runner.reject(await ask(runner, failed), "ann", "no")
+    with pytest.raises(MaxTurnsExceeded):
+        while True:
+            await runner.run_step(failed)
+    await until_status(runner, failed, "failed")
+    kinds = [e.kind for e in await runner.audit(failed)]
+    assert kinds[-2:] == ["limit", "closed"]
+    model.call("pay", {"amount": 5})
+    abandoned = await runner.create_task("q")
+    await runner.run_step(abandoned)
+    await runner.abandon(abandoned, "enough", by="ann")
+    await until_status(runner, abandoned, "abandoned")
+    events = await runner.audit(abandoned)
+    assert [e.kind for e in events] == ["created", "asked", "command", "withdrawn", "closed"]
+    assert (events[2].actor, events[2].reason) == ("ann", "enough")
+    for task in (failed, abandoned):
+        assert await runner.verify(task) == []
+
+
+async def long_task(make_runner: MakeRunner, steps: int = 30) -> tuple[AgentRunner, Task]:
+    """Make a task that has continued as new."""
+
+    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        ctx.add(assistant(f"step {ctx.n}"))
+        return TaskStepOutput(output=ctx.n, task_step=step, next_steps=(step.get_next_step(),))
+
+    runner = await make_runner(worker=Doing(body), roll_events=50)
+    task = await runner.create_task("q")
+    for _ in range(steps):
+        await runner.run_step(task)
+    assert len(await histories(runner.client, task.task_id)) >= 3
+    return runner, task
+
+
+async def test_the_audit_of_a_task_that_rolled_has_every_event_once(
+    make_runner: MakeRunner,
+) -> None:
+    runner, task = await long_task(make_runner)
+    events = await runner.audit(task)
+    assert Counter(e.kind for e in events) == {"created": 1, "step": 30}
+    assert [e.body["n"] for e in events if e.kind == "step"] == list(range(1, 31))
+    assert await runner.verify(task) == []
+    await runner.abandon(task, "enough", by="ann")
+    await until_status(runner, task, "abandoned")
+    assert (await runner.audit(task))[: len(events)] == events
+    assert await runner.verify(task) == []
+
+
+async def test_a_changed_byte_in_a_segment_is_found_with_its_place(
+    make_runner: MakeRunner, rig: Rig
+) -> None:
+    runner, task = await long_task(make_runner)
+    page = await runner.client.get_workflow_handle(task.task_id).query(
+        "entries", EntriesRequest(), result_type=EntriesPage
+    )
+    first, second = page.segments[:2]
+    file = Path(rig.engine.archive.url) / blob_path(second.sha256)
+    whole = file.read_bytes()
+    at = whole.index(b'"step ') + 6
+    file.chmod(0o644)
+    file.write_bytes(whole[:at] + b"9" + whole[at + 1 :])
+    findings = await runner.verify(task)
+    [damage] = [f for f in findings if "segment 2" in f.text]
+    start = first.entries + 1
+    assert f"entries {start} to {start + second.entries - 1}" in damage.text
+    assert second.sha256 in damage.text
+    file.write_bytes(whole)
+    assert await runner.verify(task) == []
+
+
+async def test_secrets_are_redacted_in_every_form(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    secrets = ['pä"ss\\word', "42", "tail-of-a-long-result"]
+
+    @tool(effect="read")
+    def tell(text: str) -> str:
+        """Tell."""
+        return "x" * 1990 + secrets[2]
+
+    runner = await make_runner(tell)
+    model.call("tell", {"text": f"it is {secrets[0]}"})
+    model.reply(f"it was {secrets[0]} and 42")
+    task = await runner.create_task("q")
+    await runner.give_feedback(task, f"use {secrets[0]}", by="ann")
+    await runner.run_task(task)
+    open_text = "".join(e.model_dump_json() for e in await runner.audit(task))
+    assert "word" in open_text
+    events = await runner.audit(task, secrets=secrets)
+    text = "".join(str(e.model_dump()) for e in events)
+    assert "word" not in text
+    assert "tail" not in text
+    assert REDACTED in text
+    results = [e.result for e in events if e.kind == "tool_call"]
+    assert all(len(result) <= 2000 for result in results)

@@ -1,0 +1,385 @@
+"""Fork: a new task from any step of an old one, which is not touched."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from holdfast import AgentRunner, Task, TaskStep, TaskStepOutput, ToolContext, tool
+from holdfast.errors import (
+    InvalidArgumentError,
+    MaxTurnsExceeded,
+    StepNotFoundError,
+    TaskExistsError,
+    TaskNotFoundError,
+)
+from holdfast.messages import assistant
+from holdfast.settings import Budget
+from holdfast.testing import FakeOpenAI
+from holdfast.tools import Tool
+from holdfast.workers import StepContext
+from tests.support.people import World, ask
+from tests.support.rig import MakeAgent, MakeRunner, Rig, histories, until_status
+from tests.support.workers import Doing, said
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+@pytest.fixture
+def act(world: World) -> Tool:
+    """A tool that counts."""
+
+    @tool
+    async def act(ctx: ToolContext, thing: str) -> str:
+        """Act."""
+        world.done.append(thing)
+        world.keys.append(ctx.idempotency_key)
+        ctx.state["things"] = [*ctx.state.get("things", []), thing]
+        return f"acted on {thing}"
+
+    return act
+
+
+async def two_steps(runner: AgentRunner, model: FakeOpenAI, **options: Any) -> Task:
+    """Make a task that has acted on a and b; its next step would answer."""
+    model.call("act", {"thing": "a"})
+    model.call("act", {"thing": "b"})
+    task = await runner.create_task("q", **options)
+    for _ in range(2):
+        await runner.run_step(task)
+    return task
+
+
+async def everything(runner: AgentRunner, task: Task) -> tuple[Any, ...]:
+    """Return all that can be read of a task."""
+    return (
+        await runner.get_task(task),
+        await runner.ledger(task),
+        await runner.get_upcoming_steps(task),
+    )
+
+
+async def test_a_fork_of_a_running_task_runs_on_and_the_source_is_untouched(
+    make_runner: MakeRunner, model: FakeOpenAI, act: Tool, world: World
+) -> None:
+    runner = await make_runner(act)
+    task = await two_steps(runner, model, extra_state={"n": 1})
+    before = await everything(runner, task)
+    fork = await runner.fork(task, at="s1", by="ann")
+    assert (fork.steps, fork.extra_state) == (1, {"n": 1, "things": ["a"]})
+    assert await everything(runner, task) == before
+    found = await runner.get_task(fork)
+    assert (found.steps, found.extra_state, found.input) == (1, fork.extra_state, "q")
+    assert found.status == "running"
+    assert [m.text for m in await runner.transcript(fork)] == ["q", "", "acted on a"]
+    model.call("act", {"thing": "c"})
+    model.reply("of the fork")
+    assert str(await runner.run_task(fork)) == "of the fork"
+    assert world.done == ["a", "b", "c"]
+    assert await everything(runner, task) == before
+    model.reply("of the source")
+    assert str(await runner.run_task(task)) == "of the source"
+    assert (await runner.get_task(fork)).extra_state == {"n": 1, "things": ["a", "c"]}
+    assert (await runner.get_task(task)).extra_state == {"n": 1, "things": ["a", "b"]}
+    assert await runner.verify(fork) == []
+
+
+async def test_a_forks_ledger_has_the_shared_steps_and_says_where_it_comes_from(
+    make_runner: MakeRunner, model: FakeOpenAI, act: Tool
+) -> None:
+    runner = await make_runner(act)
+    task = await two_steps(runner, model)
+    outputs = await runner.get_completed_steps(task)
+    fork = await runner.fork(task, at=outputs[1], by="ann")
+    shared = await runner.get_completed_steps(fork)
+    assert [o.output for o in shared] == [o.output for o in outputs]
+    assert [[str(s) for s in o.sources] for o in shared] == [["acted on a"], ["acted on b"]]
+    events = await runner.audit(fork)
+    [mark] = [e for e in events if e.kind == "forked"]
+    assert (mark.actor, mark.body) == ("ann", {"from": task.task_id, "at": 2})
+    assert events[0].kind == "created"
+    own = [e for e in await runner.audit(task) if e.kind in ("step", "tool_call")]
+    assert [e for e in events if e.kind in ("step", "tool_call")] == own
+
+
+async def test_a_fork_with_another_input_drops_what_was_queued(
+    make_runner: MakeRunner, model: FakeOpenAI, act: Tool
+) -> None:
+    runner = await make_runner(act)
+    task = await two_steps(runner, model)
+    fork = await runner.fork(task, at="s1", input="something else")
+    assert [s.input for s in await runner.get_upcoming_steps(fork)] == ["something else"]
+    model.reply("well")
+    assert str(await runner.run_task(fork)) == "well"
+    assert said(await runner.transcript(fork)) == [
+        ("user", "q"),
+        ("assistant", ""),
+        ("tool", "acted on a"),
+        ("user", "something else"),
+        ("assistant", "well"),
+    ]
+
+
+async def test_a_fork_with_feedback_tells_its_model(
+    make_runner: MakeRunner, model: FakeOpenAI, act: Tool
+) -> None:
+    runner = await make_runner(act)
+    task = await two_steps(runner, model)
+    fork = await runner.fork(task, at="s2", feedback="be brief")
+    model.reply("yes")
+    assert str(await runner.run_task(fork)) == "yes"
+    assert model.requests[-1].messages[-1].text == "be brief"
+    model.reply("no")
+    await runner.run_task(task)
+    assert all(m.text != "be brief" for m in model.requests[-1].messages)
+
+
+async def test_a_fork_to_another_agent_keeps_the_past(
+    make_agent: MakeAgent, rig: Rig, model: FakeOpenAI, act: Tool
+) -> None:
+    one = make_agent(act, instructions="First prompt.")
+    two = make_agent(act, name="second", instructions="Second prompt.")
+    await rig.serve(one, two)
+    runner = rig.runner()
+    task = await two_steps(runner, model)
+    fork = await runner.fork(task, at="s2", agent="second")
+    model.reply("mine")
+    assert str(await runner.run_task(fork)) == "mine"
+    assert (await runner.get_task(fork)).agent == "second"
+    assert "Second prompt." in str(model.requests[-1].body)
+    assert "acted on b" in str(model.requests[-1].body)
+
+
+async def test_a_fork_of_an_answered_task_needs_an_input_to_go_on(
+    make_runner: MakeRunner, model: FakeOpenAI, act: Tool
+) -> None:
+    runner = await make_runner(act)
+    task = await two_steps(runner, model)
+    model.reply("done")
+    last = await runner.run_step(task)
+    fork = await runner.fork(task, at=last)
+    assert (await runner.get_task(fork)).status == "answered"
+    assert str(await runner.finalize_response(fork)) == "done"
+    other = await runner.fork(task, at=last, input="and now?")
+    model.reply("more")
+    assert str(await runner.run_task(other)) == "more"
+
+
+async def test_forks_of_finished_failed_and_abandoned_tasks(
+    make_runner: MakeRunner, model: FakeOpenAI, act: Tool
+) -> None:
+    runner = await make_runner(act)
+    finished = await two_steps(runner, model, session="s")
+    model.reply("done")
+    await runner.run_task(finished)
+    await runner.finalize_response(finished)
+    abandoned = await two_steps(runner, model)
+    await runner.abandon(abandoned, "enough", by="ann")
+    failed = await two_steps(runner, model, budget=Budget(max_turns=2, on_exceeded="fail"))
+    with pytest.raises(MaxTurnsExceeded):
+        await runner.run_task(failed)
+    for task, status in ((finished, "finished"), (abandoned, "abandoned"), (failed, "failed")):
+        await until_status(runner, task, status)
+        before = await everything(runner, task)
+        fork = await runner.fork(task, at="s2", input=f"after {status}")
+        model.reply(f"on from {status}")
+        assert str(await runner.run_task(fork)) == f"on from {status}"
+        assert await everything(runner, task) == before
+        assert await runner.verify(fork) == []
+    history = [m.text for m in await runner.session("s").chat_history()]
+    assert "after finished" not in history
+
+
+async def test_a_fork_of_a_task_that_was_deleted_from_temporal(
+    make_runner: MakeRunner, model: FakeOpenAI, act: Tool, rig: Rig
+) -> None:
+    runner = await make_runner(act)
+    task = await two_steps(runner, model)
+    await runner.abandon(task, "enough", by="ann")
+    await until_status(runner, task, "abandoned")
+    await forget(runner, task)
+    fork = await runner.fork(task, at="s2", input="again")
+    model.reply("here")
+    assert str(await runner.run_task(fork)) == "here"
+
+
+async def forget(runner: AgentRunner, task: Task) -> None:
+    """Remove a closed task from Temporal, as its retention does; the archive keeps it."""
+    from temporalio.api.common.v1 import WorkflowExecution
+    from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
+    from temporalio.service import RPCError, RPCStatusCode
+
+    from tests.support.rig import until
+
+    await runner.client.workflow_service.delete_workflow_execution(
+        DeleteWorkflowExecutionRequest(
+            namespace=runner.client.namespace,
+            workflow_execution=WorkflowExecution(workflow_id=task.task_id),
+        )
+    )
+
+    async def is_gone() -> bool:
+        try:
+            await runner.client.get_workflow_handle(task.task_id).describe()
+        except RPCError as error:
+            return error.status is RPCStatusCode.NOT_FOUND
+        return False
+
+    await until(is_gone)
+
+
+async def test_a_fork_from_an_undone_branch(
+    make_runner: MakeRunner, model: FakeOpenAI, world: World
+) -> None:
+    @tool(undo=lambda effect: world.done.append("undo"))
+    def act(thing: str) -> str:
+        """Act."""
+        world.done.append(thing)
+        return f"acted on {thing}"
+
+    runner = await make_runner(act)
+    task = await two_steps(runner, model)
+    await runner.rewind(task, to="s1")
+    model.call("act", {"thing": "c"})
+    await runner.run_step(task)
+    every = await runner.get_completed_steps(task, undone=True)
+    [left] = [o for o in every if o.status == "undone"]
+    [now] = [o for o in every if o.branch == 1]
+    assert left.task_step.step_id == now.task_step.step_id == "s2"
+    old, new, by_id = [await runner.fork(task, at=at) for at in (left, now, "s2")]
+    for fork, thing in ((old, "b"), (new, "c"), (by_id, "c")):
+        assert (await runner.transcript(fork))[-1].text == f"acted on {thing}"
+        model.reply("done")
+        assert str(await runner.run_task(fork)) == "done"
+        assert await runner.verify(fork) == []
+    texts = [m.text for m in await runner.transcript(old)]
+    assert not any("undone" in text for text in texts)
+
+
+async def test_a_fork_over_archived_segments_and_a_fork_of_that_fork(
+    make_runner: MakeRunner,
+) -> None:
+    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        ctx.state["sum"] = ctx.state.get("sum", 0) + ctx.n
+        ctx.add(assistant(f"step {ctx.n}"))
+        return TaskStepOutput(output=ctx.n, task_step=step, next_steps=(step.get_next_step(),))
+
+    runner = await make_runner(worker=Doing(body), roll_events=50)
+    task = await runner.create_task("q")
+    for _ in range(30):
+        await runner.run_step(task)
+    assert len(await histories(runner.client, task.task_id)) >= 2
+    early = await runner.fork(task, at="s5")
+    late = await runner.fork(task, at="s28")
+    for fork, n in ((early, 5), (late, 28)):
+        assert (await runner.get_task(fork)).extra_state == {"sum": sum(range(1, n + 1))}
+        for _ in range(12):
+            output = await runner.run_step(fork)
+        assert output.output == n + 12
+        outputs = [o.output for o in await runner.get_completed_steps(fork)]
+        assert outputs == list(range(1, n + 13))
+        assert len(await runner.transcript(fork)) == n + 12
+        assert await runner.verify(fork) == []
+    second = await runner.fork(late, at="s35")
+    assert (await runner.run_step(second)).output == 36
+    assert len(await runner.transcript(second)) == 36
+    assert (await runner.get_task(task)).steps == 30
+    receipt = await runner.rewind(second, to="s3")
+    assert len(receipt.steps) == 33
+    assert (await runner.get_task(second)).extra_state == {"sum": 6}
+    assert (await runner.run_step(second)).output == 4
+
+
+async def test_a_step_of_a_fork_is_undone_like_any_other(
+    make_runner: MakeRunner, model: FakeOpenAI, world: World
+) -> None:
+    @tool(undo=lambda effect: world.done.append(f"undo {effect.arguments['thing']}"))
+    def act(thing: str) -> str:
+        """Act."""
+        world.done.append(thing)
+        return f"acted on {thing}"
+
+    runner = await make_runner(act)
+    task = await two_steps(runner, model)
+    fork = await runner.fork(task, at="s2")
+    model.call("act", {"thing": "c"})
+    await runner.run_step(fork)
+    receipt = await runner.rewind(fork, to="s1")
+    assert receipt.undone == ('act({"thing": "c"})', 'act({"thing": "b"})')
+    assert world.done == ["a", "b", "c", "undo c", "undo b"]
+
+
+async def test_a_fork_of_a_step_whose_successors_were_dropped_goes_on_as_the_task_would(
+    make_runner: MakeRunner,
+) -> None:
+    import asyncio
+
+    began, go = asyncio.Event(), asyncio.Event()
+
+    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        following: tuple[TaskStep, ...] = ()
+        if ctx.n == 1:
+            following = (step.get_next_step(input="b"), step.get_next_step(input="c"))
+        if ctx.n == 2:
+            began.set()
+            await go.wait()
+            following = (step.get_next_step(input="d"),)
+        return TaskStepOutput(output=step.input, task_step=step, next_steps=following)
+
+    runner = await make_runner(worker=Doing(body))
+    task = await runner.create_task("a")
+    await runner.run_step(task)
+    stepping = asyncio.create_task(runner.run_step(task))
+    await began.wait()
+    queued = (await runner.get_upcoming_steps(task))[1]
+    await runner.drop_step(task, queued, by="ann")
+    go.set()
+    second = await stepping
+    assert [s.input for s in await runner.get_upcoming_steps(task)] == ["d"]
+    fork = await runner.fork(task, at=second)
+    assert [s.input for s in await runner.get_upcoming_steps(fork)] == ["d"]
+
+
+async def test_an_approval_of_the_source_is_none_of_the_fork(
+    make_runner: MakeRunner, model: FakeOpenAI, act: Tool, world: World
+) -> None:
+    @tool(needs_approval=True)
+    def pay(amount: int) -> str:
+        """Pay."""
+        world.done.append(f"pay {amount}")
+        return "paid"
+
+    runner = await make_runner(act, pay)
+    task = await two_steps(runner, model)
+    model.call("pay", {"amount": 5})
+    assert (await runner.run_step(task)).status == "waiting"
+    fork = await runner.fork(task, at="s2")
+    model.call("pay", {"amount": 5})
+    assert (await runner.run_step(fork)).status == "waiting"
+    await runner.approve(await ask(runner, task), "ann")
+    assert len(await runner.pending_approvals(fork)) == 1
+    await runner.abandon(fork, "enough", by="ann")
+    model.reply("done")
+    assert str(await runner.run_task(task)) == "done"
+    assert world.done == ["a", "b", "pay 5"]
+
+
+async def test_what_cannot_be_forked_is_refused(
+    make_runner: MakeRunner, model: FakeOpenAI, act: Tool
+) -> None:
+    runner = await make_runner(act)
+    task = await two_steps(runner, model)
+    with pytest.raises(StepNotFoundError):
+        await runner.fork(task, at="s9")
+    with pytest.raises(TaskNotFoundError):
+        await runner.fork("nothing", at="s1")
+    with pytest.raises(TaskExistsError):
+        await runner.fork(task, at="s1", task_id=task.task_id)
+    with pytest.raises(InvalidArgumentError):
+        await runner.fork(task, at="s1", input=" ")
+    with pytest.raises(InvalidArgumentError):
+        await runner.fork(task, at="s1", input="x" * 20_000)

@@ -1,0 +1,43 @@
+"""People as tests play them: they wait until they are asked, and a world that remembers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from holdfast import AgentRunner, Task
+from holdfast.wire import Approval
+from tests.support.rig import until
+
+
+@dataclass
+class World:
+    """What tools have done outside of any task.
+
+    Attributes:
+        done: Everything that was done, in order: "book rome", "cancel rome".
+        keys: Idempotency keys, in the order of the calls.
+    """
+
+    done: list[str] = field(default_factory=list[str])
+    keys: list[str] = field(default_factory=list[str])
+
+
+async def asked(runner: AgentRunner, task: Task | str, count: int = 1) -> list[Approval]:
+    """Wait until this many approvals of a task are open, and return them."""
+
+    async def condition() -> list[Approval]:
+        found = await runner.pending_approvals(task)
+        return found if len(found) == count else []
+
+    return await until(condition)
+
+
+async def ask(runner: AgentRunner, task: Task | str) -> Approval:
+    """Wait until one approval of a task is open, and return it."""
+    [approval] = await asked(runner, task)
+    return approval
+
+
+async def kinds(runner: AgentRunner, task: Task | str) -> list[str]:
+    """List the kinds of a task's events, oldest first."""
+    return [event.kind for event in await runner.audit(task)]

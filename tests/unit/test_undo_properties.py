@@ -1,0 +1,530 @@
+"""Random lives of a task on the pure ledger: it is always what a simple model says it is."""
+
+from __future__ import annotations
+
+import copy
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
+
+from holdfast import approvals, merge_patch
+from holdfast.audit import audit_events, verify
+from holdfast.commands import Command, Verb
+from holdfast.ledger import Ledger
+from holdfast.messages import Message, ToolCall, assistant, user
+from holdfast.models.base import ModelAnswer
+from holdfast.obey import obey
+from holdfast.settings import Budget
+from holdfast.steps import TaskStep
+from holdfast.tool_policy import ToolPolicy
+from holdfast.undo import (
+    active_messages,
+    active_steps,
+    departure,
+    effects_of_open,
+    finish_undo,
+    leave_open_step,
+    leave_step,
+    obstacles,
+    path_to,
+    to_undo,
+    undoable,
+)
+from holdfast.values import Json
+from holdfast.wire import (
+    Advanced,
+    Carried,
+    Described,
+    Entry,
+    Failure,
+    ForkOf,
+    Outcome,
+    RunRequest,
+    SegmentRef,
+    StepRecord,
+    StepResult,
+    TaskHead,
+    TaskInput,
+    Undoable,
+    UndoRequest,
+    UndoState,
+)
+
+POLICIES = {
+    "look": ToolPolicy(effect="read"),
+    "book": ToolPolicy(effect="reversible", has_undo=True),
+    "pay": ToolPolicy(needs_approval="yes"),
+}
+WORDS = st.sampled_from(["alpha", "beta", "gamma", "delta"])
+VALUES = st.one_of(st.integers(0, 3), WORDS, st.lists(st.integers(0, 3), max_size=3))
+STATES = st.dictionaries(st.sampled_from("abc"), VALUES, max_size=3)
+
+
+@dataclass
+class Now:
+    """What a task is, told with whole values in place of patches and chains."""
+
+    queue: list[tuple[str, str | None]] = field(default_factory=list[tuple[str, str | None]])
+    state: dict[str, Json] = field(default_factory=dict[str, Json])
+    transcript: list[Message] = field(default_factory=list[Message])
+    done: list[str] = field(default_factory=list[str])
+    notes: list[str] = field(default_factory=list[str])
+    followups: list[str] = field(default_factory=list[str])
+    turns: int = 0
+    tokens: int = 0
+    answered: bool = False
+
+
+def picture(ledger: Ledger) -> dict[str, Any]:
+    """Return what undo must restore byte for byte: all but the audit and what undo itself adds."""
+    left_out = {
+        "branch",
+        "approval_serial",
+        "residue",
+        "segments",
+        "automatic",
+        "receipts",
+        "paused",
+        "seen",
+        "approvals",
+        "notes",
+        "failure",
+    }
+    wire: dict[str, Any] = ledger.s.wire()
+    notes = [n.text for n in ledger.s.notes if "were undone" not in n.text]
+    return {**{k: v for k, v in wire.items() if k not in left_out}, "notes": notes}
+
+
+class Life(RuleBasedStateMachine):
+    """One task, driven as the workflow drives it, beside the model of it."""
+
+    @initialize(state=STATES, budget=st.sampled_from([None, 3]))
+    def create(self, state: dict[str, Json], budget: int | None) -> None:
+        self.clock = 1.0
+        self.given = TaskInput(
+            head=TaskHead(agent="a"),
+            input="q",
+            extra_state=copy.deepcopy(state),
+            budget=None if budget is None else Budget(max_turns=budget),
+        )
+        self.ledger = Ledger(self.given, task_id="t", now=self.clock)
+        self.ledger.described(Described(snapshot="s", policies=POLICIES))
+        self.archive: list[Entry] = []
+        self.now = Now(queue=[("s1", "q")], state=copy.deepcopy(state))
+        self.befores: list[Now] = []
+        self.pictures: list[dict[str, Any]] = []
+        self.opened: tuple[Now, dict[str, Any]] | None = None
+        self.commands = 0
+        self.asked_ever: set[str] = set()
+        self.used: dict[str, str] = {}
+        self.residue: list[str] = []
+
+    # ---- helpers
+
+    def tick(self) -> float:
+        self.clock += 1
+        return self.clock
+
+    @property
+    def current(self) -> Any:
+        return self.ledger.s.current
+
+    @property
+    def entries(self) -> list[Entry]:
+        return [*self.archive, *self.ledger.entries]
+
+    def command(self, verb: Verb, by: str = "ann", **body: Json) -> str:
+        self.commands += 1
+        sent = Command(id=f"c{self.commands}", verb=verb, by=by, body=body)
+        reason = obey(self.ledger, sent, now=self.tick())
+        self.ledger.note("refused" if reason else "command", now=self.clock, by=by, text=reason)
+        return reason
+
+    def open_points(self) -> list[Any]:
+        return approvals.pending(self.ledger)
+
+    # ---- a step's life
+
+    @precondition(lambda self: self.current is None and self.ledger.s.queue)
+    @rule(pick=st.integers(0, 5))
+    def begin(self, pick: int) -> None:
+        self.opened = (copy.deepcopy(self.now), picture(self.ledger))
+        queue = self.ledger.s.queue
+        step = queue[pick % len(queue)]
+        self.ledger.begin(RunRequest(step=step.step_id), now=self.tick())
+        at = next(k for k, (i, _) in enumerate(self.now.queue) if i == step.step_id)
+        del self.now.queue[at]
+        self.seen_notes, self.now.notes = self.now.notes, []
+        self.now.answered = False
+
+    @precondition(
+        lambda self: (
+            self.current is not None and self.current.result is None and not self.current.failure
+        )
+    )
+    @rule(
+        names=st.lists(st.sampled_from(["look", "book", "pay"]), max_size=3),
+        text=WORDS,
+        following=st.lists(st.none() | WORDS, max_size=2),
+        last=st.booleans(),
+        state=STATES,
+        tokens=st.integers(0, 9),
+    )
+    def answer(
+        self,
+        names: list[str],
+        text: str,
+        following: list[str | None],
+        last: bool,
+        state: dict[str, Json],
+        tokens: int,
+    ) -> None:
+        if self.ledger.exceeded(now=self.clock) and self.current.limit == "":
+            if not self.open_points():
+                approvals.ask(self.ledger, -1, "limit", now=self.tick())
+            return
+        calls = tuple(
+            ToolCall(id=f"k{self.clock}.{i}", name=name, arguments=json.dumps({"n": i}))
+            for i, name in enumerate(names)
+        )
+        message = assistant(text, calls=calls)
+        answer = ModelAnswer(message=message)
+        answer = answer.model_copy(
+            update={"usage": answer.usage.model_copy(update={"output_tokens": tokens})}
+        )
+        opened = self.current.open
+        notes = tuple(f"n{i}" for i in range(len(opened.notes)))
+        first = () if opened.step.input is None else ("input",)
+        result = StepResult(
+            adds=(*notes, *first, f"j{len(self.current.journal)}"),
+            calls=calls,
+            next=() if last else tuple(TaskStep(input=each) for each in following),
+            last=last,
+            patch=merge_patch.diff(self.current.open.state, state),
+        )
+        self.ledger.advanced(Advanced(request="r", answer=answer, result=result))
+        self.now.turns += 1
+        self.now.tokens += tokens
+        self.said = [
+            *(m for m in opened.notes),
+            *([user(opened.step.input)] if opened.step.input is not None else []),
+            message,
+        ]
+        self.after = copy.deepcopy(state)
+        for i, call in enumerate(calls):
+            if call.name == "pay":
+                asked = approvals.ask(self.ledger, i, "tool", now=self.tick(), seconds=1000)
+                assert asked.id not in self.asked_ever
+                self.asked_ever.add(asked.id)
+
+    @precondition(lambda self: self.current is not None and self.current.result is not None)
+    @rule(failed=st.booleans(), data=st.data())
+    def call(self, failed: bool, data: st.DataObject) -> None:
+        ready = [
+            i
+            for i in self.ledger.missing_calls()
+            if (found := approvals.latest(self.ledger, i)) is None or found.status == "approved"
+        ]
+        if not ready:
+            return
+        i = data.draw(st.sampled_from(ready))
+        call = self.current.calls[i]
+        approval = approvals.latest(self.ledger, i)
+        if call.name == "pay":
+            assert approval is not None
+            assert approval.id not in self.used, "an approval is used once"
+            self.used[approval.id] = call.id
+            assert approval.branch == self.ledger.s.branch
+            assert approval.call_id == call.id
+        status: Any = "failed" if failed else "done"
+        self.ledger.outcome(i, Outcome(content=f"did {i}", status=status, is_error=failed))
+
+    @precondition(
+        lambda self: (
+            self.current is not None
+            and self.current.result is not None
+            and not self.ledger.missing_calls()
+            and not self.current.failure
+        )
+    )
+    @rule()
+    def finish(self) -> None:
+        assert self.opened is not None
+        current = self.current
+        record = self.ledger.finish(now=self.tick())
+        self.befores.append(self.opened[0])
+        self.pictures.append(self.opened[1])
+        self.opened = None
+        said = [current.outcomes[i].message(call) for i, call in enumerate(current.calls)]
+        self.now.transcript += [*self.said, *said]
+        self.now.state = self.after
+        self.now.done.append(record.step.step_id)
+        self.now.queue += [(step.step_id, step.input) for step in record.next]
+        self.now.answered = record.last
+        self.check_fork(record)
+        if record.last and self.now.followups:
+            self.follow_up()
+
+    def follow_up(self) -> None:
+        text = self.now.followups.pop(0)
+        self.now.queue.append((f"s{self.ledger.s.serial}", text))
+        self.now.answered = False
+
+    @precondition(lambda self: self.current is not None and not self.current.failure)
+    @rule()
+    def fail(self) -> None:
+        self.ledger.fail(Failure(type="E", message="m"), now=self.tick())
+        assert self.ledger.status in ("needs_attention", "waiting")
+
+    @precondition(lambda self: self.current is not None and self.current.failure)
+    @rule(anew=st.booleans())
+    def retry(self, anew: bool) -> None:
+        anew = anew and not self.open_points()
+        self.ledger.retry(RunRequest(restart=anew), now=self.tick())
+        if anew:
+            assert self.ledger.s.approvals == ()
+
+    # ---- people
+
+    @rule(text=WORDS, queued=st.booleans())
+    def feedback(self, text: str, queued: bool) -> None:
+        when = "queued" if queued else "next_model_call"
+        assert not self.command("feedback", text=text, when=when)
+        if not queued:
+            self.now.notes.append(text)
+            return
+        self.now.followups.append(text)
+        if self.now.answered:
+            self.follow_up()
+
+    @precondition(lambda self: self.ledger.s.queue)
+    @rule(pick=st.integers(0, 5), text=WORDS)
+    def edit(self, pick: int, text: str) -> None:
+        at = pick % len(self.now.queue)
+        step = self.now.queue[at][0]
+        assert not self.command("edit_step", step=step, input=text)
+        self.now.queue[at] = (step, text)
+
+    @precondition(lambda self: self.ledger.s.queue)
+    @rule(pick=st.integers(0, 5))
+    def drop(self, pick: int) -> None:
+        at = pick % len(self.now.queue)
+        concluded = self.ledger.s.concluded
+        assert not self.command("drop_step", step=self.now.queue[at][0])
+        del self.now.queue[at]
+        if not self.now.queue and self.current is None and concluded:
+            self.now.answered = True
+
+    @precondition(lambda self: self.open_points())
+    @rule(verb=st.sampled_from(["approve", "reject", "respond"]), pick=st.integers(0, 3))
+    def decide(self, verb: Any, pick: int) -> None:
+        points = self.open_points()
+        approval = points[pick % len(points)]
+        wrong = self.command(verb, approval=approval.id, digest="otherwise", result="r")
+        assert wrong
+        assert approval in self.open_points()
+        assert self.command(verb, by="", approval=approval.id, result="r")
+        reason = self.command(verb, approval=approval.id, digest=approval.digest, result="r")
+        if approval.kind == "limit" and verb == "respond":
+            assert reason
+            return
+        assert not reason
+        assert approval.id not in {a.id for a in self.open_points()}
+        assert self.command(verb, approval=approval.id, result="r")  # once
+        if approval.kind == "tool":
+            assert (approval.i in self.current.outcomes) is (verb != "approve")
+
+    @precondition(lambda self: self.open_points())
+    @rule()
+    def late(self) -> None:
+        """Nobody decides in time."""
+        limit = approvals.deadline(self.ledger)
+        if limit:
+            self.clock = max(self.clock, limit)
+            approvals.expire(self.ledger, now=self.clock)
+            assert not [a for a in self.open_points() if 0 < a.expires <= self.clock]
+
+    @rule()
+    def decide_on_what_is_no_more(self) -> None:
+        known = {approval.id for approval in self.ledger.s.approvals}
+        for gone in sorted(self.asked_ever - known)[:2]:
+            assert self.command("approve", approval=gone)
+
+    # ---- crash and replay
+
+    @rule()
+    def carry(self) -> None:
+        """Continue as new: everything goes through JSON, the entries to the archive."""
+        before = self.ledger.s
+        segment = SegmentRef(sha256="x", entries=len(self.ledger.entries))
+        self.archive += [through_json(entry) for entry in self.ledger.entries]
+        self.ledger.archived(segment)
+        assert self.ledger.entries == []
+        carried = Carried.model_validate_json(json.dumps(self.ledger.s.wire()))
+        assert carried.model_copy(update={"segments": before.segments}) == before
+        given = self.given.model_copy(update={"carried": carried, "extra_state": {}})
+        self.ledger = Ledger(given, task_id="t", now=self.tick())
+
+    # ---- undo
+
+    @precondition(
+        lambda self: not self.ledger.s.answered or self.ledger.s.steps or self.current is not None
+    )
+    @rule(back=st.integers(1, 3), by=st.sampled_from(["", "ben"]), keep=st.booleans())
+    def undo(self, back: int, by: str, keep: bool) -> None:
+        steps = self.ledger.s.steps
+        if self.current is None and not steps:
+            return
+        to = max(steps + (1 if self.current is not None else 0) - back, 0)
+        targets: list[Undoable] = [
+            undoable(record) for record in active_steps(self.entries) if record.n > to
+        ]
+        if self.current is not None:
+            targets.append(
+                Undoable(
+                    n=self.current.n,
+                    step=self.current.open.step,
+                    before=self.current.before,
+                    effects=effects_of_open(self.current, ()),
+                )
+            )
+        blocked = [text for target in targets for text in obstacles(target, POLICIES)]
+        paid = [
+            effect
+            for target in targets
+            for effect in target.effects
+            if effect.call.name == "pay" and effect.ran and effect.status == "done"
+        ]
+        assert len(blocked) == len(paid)
+        if blocked and not keep:
+            return
+        asked = UndoRequest(to=to, by=by)
+        state = UndoState(asked=asked, done=self.ledger.s.undone_effects)
+        for target in reversed(targets):
+            for _, effect in to_undo(target, POLICIES, state):
+                assert (effect.call.name, effect.status) == ("book", "done")
+        known, branch = picture_before(self, to), self.ledger.s.branch
+        model = self.befores[to] if to < len(self.befores) else self.opened_now()
+        if self.current is not None:
+            leave_open_step(self.ledger)
+        for target in reversed(targets):
+            if target.n <= self.ledger.s.steps:
+                leave_step(self.ledger, target)
+        self.ledger.change(undo=state.model_copy(update={"remains": tuple(blocked)}))
+        finish_undo(self.ledger, now=self.tick())
+        self.residue += blocked
+        assert picture(self.ledger) == known, "undo is the identity on everything but the audit"
+        assert self.ledger.s.branch == branch + 1
+        assert self.ledger.s.approvals == ()
+        assert list(self.ledger.s.residue) == self.residue
+        assert "were undone" in self.ledger.s.notes[-1].text
+        del self.befores[to:], self.pictures[to:]
+        self.opened = None
+        self.now = copy.deepcopy(model)
+        self.now.notes.append(self.ledger.s.notes[-1].text)
+
+    def opened_now(self) -> Now:
+        assert self.opened is not None
+        return self.opened[0]
+
+    # ---- fork
+
+    def check_fork(self, record: StepRecord) -> None:
+        """A fork begins as the task was right after the step."""
+        fork = departure(
+            record,
+            copy.deepcopy(self.ledger.s.extra_state),
+            SegmentRef(sha256="y"),
+            fork=ForkOf(task="t", n=record.n),
+            text=None,
+            feedback=None,
+        )
+        queue = [(step.step_id, step.input) for step in fork.queue]
+        assert queue == self.now.queue
+        assert fork.answered == record.last
+        assert fork.steps == record.n
+        s = self.ledger.s
+        assert (fork.transcript, fork.extra_state) == (s.transcript, s.extra_state)
+        other = departure(
+            record, {}, SegmentRef(sha256="y"), fork=ForkOf(task="t", n=1), text="x", feedback="f"
+        )
+        assert [step.input for step in other.queue] == ["x"]
+        assert not other.answered
+        assert [note.text for note in other.notes] == ["f"]
+
+    # ---- always
+
+    @invariant()
+    def is_what_the_model_says(self) -> None:
+        s = self.ledger.s
+        current = s.current
+        assert [(step.step_id, step.input) for step in s.queue] == self.now.queue
+        assert [note.text for note in s.notes] == self.now.notes
+        assert list(s.followups) == self.now.followups
+        assert (s.turns, s.usage.output_tokens) == (self.now.turns, self.now.tokens)
+        assert s.usage.requests == s.turns
+        assert s.answered == self.now.answered
+        assert s.extra_state == self.now.state
+        assert s.steps == len(self.now.done) == len(self.befores)
+        assert s.transcript.length == len(self.now.transcript)
+        ids = [step.step_id for step in s.queue]
+        assert len(set(ids)) == len(ids)
+        if current is not None:
+            assert current.n == s.steps + 1
+
+    @invariant()
+    def folds_agree_with_the_state(self) -> None:
+        entries = self.entries
+        active = active_steps(entries)
+        assert [record.step.step_id for record in active] == self.now.done
+        assert active_messages(entries) == self.now.transcript
+        assert self.now.transcript[self.ledger.base :] == self.ledger.messages
+        assert self.ledger.base <= len(self.now.transcript)
+        assert verify(entries) == []
+        records = [entry.step for entry in entries if entry.step is not None]
+        for record in records[-3:]:
+            path = path_to(entries, record)
+            assert path[-1] is record
+            assert [each.n for each in path] == list(range(1, record.n + 1))
+        if active:
+            assert path_to(entries, active[-1]) == active
+            assert records[-1].branch <= self.ledger.s.branch
+
+    @invariant()
+    def the_audit_only_grows(self) -> None:
+        events = audit_events(self.entries)
+        kinds = [event.kind for event in events]
+        assert kinds.count("step") == len([e for e in self.entries if e.step is not None])
+        assert kinds[0] == "created"
+
+
+def picture_before(life: Life, to: int) -> dict[str, Any]:
+    if to < len(life.pictures):
+        return life.pictures[to]
+    assert life.opened is not None
+    return life.opened[1]
+
+
+def through_json(entry: Entry) -> Entry:
+    return Entry.model_validate_json(json.dumps(entry.wire()))
+
+
+Life.TestCase.settings = settings(
+    max_examples=150,
+    stateful_step_count=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+)
+
+
+TestLife = Life.TestCase
