@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from holdfast.chain import ChainRef, extend
 from holdfast.messages import Blob, Message, TextPart, ToolCall
+from holdfast.records import JournalEntry, TaskHead
 from holdfast.values import canonical
-from holdfast.wire import JournalEntry, TaskHead
 
 LIMIT_BYTES = 64 * 1024 * 1024
 TASK_BYTES = 2000

@@ -10,21 +10,14 @@ from holdfast.activities.registry import Registry
 from holdfast.activities.source import Source, task_id
 from holdfast.chain import ChainRef
 from holdfast.messages import Message
+from holdfast.records import Entry, Failure, SegmentRef, StepRecord, TaskHead
 from holdfast.segments import read_segment, write_messages, write_record, write_segment
 from holdfast.sessions import commit_turn
+from holdfast.state import CommitRef, TaskRecord
 from holdfast.steps import Task
 from holdfast.undo import UNDONE, active_steps
 from holdfast.values import canonical
-from holdfast.wire import (
-    CloseInput,
-    CommitRef,
-    Entry,
-    Failure,
-    SegmentRef,
-    StepRecord,
-    TaskHead,
-    TaskRecord,
-)
+from holdfast.wire import CloseInput
 
 
 class ClosingActivities:

@@ -7,8 +7,9 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.activities.source import Source
 from holdfast.messages import Message
+from holdfast.records import SessionRef, TaskHead
 from holdfast.segments import read_messages, turns
-from holdfast.wire import SessionRef, SessionState, TaskHead
+from holdfast.state import SessionState
 
 
 async def history_before(source: Source, head: TaskHead) -> tuple[Message, ...]:

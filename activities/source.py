@@ -16,23 +16,13 @@ from holdfast.archive import Archive
 from holdfast.chain import ChainRef, extend
 from holdfast.errors import ArchiveError, DigestMismatchError
 from holdfast.messages import Blob, Content, Message, ToolCall, clean
+from holdfast.records import Entry, JournalEntry, OpenStep, TaskHead, call_digest, usual_step
 from holdfast.segments import read_segment
 from holdfast.steps import Task
 from holdfast.undo import active_messages
 from holdfast.values import Json, canonical, digest
 from holdfast.views import EntriesPage, EntriesRequest
-from holdfast.wire import (
-    AdvanceInput,
-    Entry,
-    JournalEntry,
-    OpenStep,
-    TaskHead,
-    ToolInput,
-    View,
-    ViewRequest,
-    call_digest,
-    usual_step,
-)
+from holdfast.wire import AdvanceInput, ToolInput, View, ViewRequest
 
 INLINE_BYTES = 16 * 1024
 """Texts above this size go to the archive; history holds a reference.

@@ -14,17 +14,11 @@ from holdfast.activities.source import Source, task_id, worker_identity
 from holdfast.ledger import resolve_adds, resolve_calls
 from holdfast.messages import Message, clean
 from holdfast.models.base import Model, ModelAnswer, ModelRequest
+from holdfast.records import JournalEntry, OpenState, OpenStep, TaskHead
+from holdfast.state import Described
 from holdfast.steps import TaskStep
 from holdfast.values import canonical
-from holdfast.wire import (
-    Advanced,
-    AdvanceInput,
-    Described,
-    JournalEntry,
-    OpenState,
-    OpenStep,
-    TaskHead,
-)
+from holdfast.wire import Advanced, AdvanceInput
 from holdfast.workers.base import AgentWorker
 from holdfast.workers.context import StepContext
 from holdfast.workers.driver import advance, failure_after

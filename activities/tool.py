@@ -24,11 +24,12 @@ from holdfast.activities.registry import Registry
 from holdfast.activities.source import Source, task_id, worker_identity
 from holdfast.errors import ArchiveError, InvalidArgumentError, ToolTimeoutError
 from holdfast.messages import ToolCall, clean
+from holdfast.records import Dialect, Outcome
 from holdfast.redact import redact
 from holdfast.tool_context import ToolContext
 from holdfast.tools import Tool, ToolArgumentsError, ToolResultError, render_result
 from holdfast.values import Json, canonical, digest
-from holdfast.wire import Dialect, Outcome, ToolInput
+from holdfast.wire import ToolInput
 
 NOT_STARTED = "NotStarted"
 """Type of the failure of a call that was certainly not made."""

@@ -18,8 +18,8 @@ from typing import Literal
 from holdfast.commands import Command
 from holdfast.ledger import Ledger
 from holdfast.messages import ToolCall, system
+from holdfast.records import Approval, ApprovalKind, Outcome, call_digest
 from holdfast.values import Json, canonical
-from holdfast.wire import Approval, ApprovalKind, Outcome, call_digest
 
 CARD_TEXT = 500
 NOT_IN_TIME = "nobody decided in time"

@@ -10,10 +10,10 @@ from pydantic import Field
 
 from holdfast.chain import extend
 from holdfast.messages import Blob, Content, Message, ToolCall
+from holdfast.records import Entry, EventRecord, JournalEntry, Outcome, StepRecord
 from holdfast.redact import REDACTED
 from holdfast.undo import active_steps
 from holdfast.values import Json, Value
-from holdfast.wire import Entry, EventRecord, JournalEntry, Outcome, StepRecord
 
 
 class AuditEvent(Value):

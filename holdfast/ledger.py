@@ -13,14 +13,8 @@ from holdfast import merge_patch
 from holdfast.chain import ChainRef, extend
 from holdfast.messages import Blob, Message, ToolCall, Usage
 from holdfast.models.base import ModelAnswer
-from holdfast.steps import Task, TaskStatus, TaskStep
-from holdfast.values import Json, canonical, digest
-from holdfast.wire import (
-    Advanced,
-    AdvanceInput,
+from holdfast.records import (
     Before,
-    Carried,
-    Described,
     Entry,
     EventRecord,
     Failure,
@@ -28,17 +22,16 @@ from holdfast.wire import (
     OpenState,
     OpenStep,
     Outcome,
-    Receipt,
-    RunReply,
-    RunRequest,
     SegmentRef,
     StepRecord,
     StepResult,
-    TaskInput,
-    ToolInput,
     call_digest,
     usual_step,
 )
+from holdfast.state import Carried, Described, Receipt, RunReply, TaskInput
+from holdfast.steps import Task, TaskStatus, TaskStep
+from holdfast.values import Json, canonical, digest
+from holdfast.wire import Advanced, AdvanceInput, RunRequest, ToolInput
 
 INLINE_BYTES = 512
 """Up to this size a step's input travels with the activity; beyond, the activity asks for it."""

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 from holdfast.archive import Archive, record_name
 from holdfast.messages import Message
+from holdfast.records import Entry, SegmentRef
+from holdfast.state import CommitRef, SessionState, TaskRecord
 from holdfast.values import Json, canonical
-from holdfast.wire import CommitRef, Entry, SegmentRef, SessionState, TaskRecord
 
 
 async def write_segment(archive: Archive, entries: Sequence[Entry]) -> SegmentRef:

@@ -9,7 +9,7 @@ from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 
 from holdfast.errors import SessionClosedError
-from holdfast.wire import CommitRef, SessionState
+from holdfast.state import CommitRef, SessionState
 
 RPC_TIMEOUT = timedelta(seconds=30)
 

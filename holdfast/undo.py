@@ -12,21 +12,12 @@ from holdfast import merge_patch
 from holdfast.chain import ChainRef
 from holdfast.ledger import Ledger, queue_after
 from holdfast.messages import Message, ToolCall, system, user
+from holdfast.records import Entry, ForkOf, OpenState, Outcome, SegmentRef, StepRecord
+from holdfast.state import Carried, UndoState
 from holdfast.steps import TaskStep
 from holdfast.tool_policy import ToolPolicy
 from holdfast.values import Json
-from holdfast.wire import (
-    Carried,
-    EffectRef,
-    Entry,
-    ForkOf,
-    OpenState,
-    Outcome,
-    SegmentRef,
-    StepRecord,
-    Undoable,
-    UndoState,
-)
+from holdfast.wire import EffectRef, Undoable
 
 UNDONE = "undone"
 

@@ -7,18 +7,11 @@ from typing import TypeVar
 
 from holdfast.approvals import pending
 from holdfast.ledger import Ledger
+from holdfast.records import Approval, Entry, OpenState, SegmentRef, StepRecord
+from holdfast.state import known_head
 from holdfast.steps import TaskStep
 from holdfast.values import Value, canonical
-from holdfast.wire import (
-    Approval,
-    Entry,
-    OpenState,
-    SegmentRef,
-    StepRecord,
-    View,
-    ViewRequest,
-    known_head,
-)
+from holdfast.wire import View, ViewRequest
 
 V = TypeVar("V", bound=Value)
 

@@ -18,24 +18,12 @@ from holdfast import approvals
 from holdfast.commands import Command, decode
 from holdfast.ledger import Ledger
 from holdfast.obey import obey
+from holdfast.records import Approval, Failure
+from holdfast.state import Receipt, RunReply, TaskInput, UndoRequest, UndoState
 from holdfast.steps import Task, TaskStatus, TaskStep
 from holdfast.values import Json
 from holdfast.views import EntriesPage, EntriesRequest, StepView, entries_page, step_view, view
-from holdfast.wire import (
-    Advanced,
-    Approval,
-    CloseInput,
-    Failure,
-    Receipt,
-    RunReply,
-    RunRequest,
-    TaskInput,
-    TaskResult,
-    UndoRequest,
-    UndoState,
-    View,
-    ViewRequest,
-)
+from holdfast.wire import Advanced, CloseInput, RunRequest, TaskResult, View, ViewRequest
 from holdfast.workflows import calls
 from holdfast.workflows.pending import Pending, refusal
 from holdfast.workflows.requests import Requests

@@ -16,13 +16,9 @@ from temporalio.exceptions import (
 from temporalio.workflow import ActivityCancellationType
 
 from holdfast.ledger import Ledger
-from holdfast.wire import (
-    Advanced,
-    CloseInput,
-    Described,
-    Failure,
-    SegmentRef,
-)
+from holdfast.records import Failure, SegmentRef
+from holdfast.state import Described
+from holdfast.wire import Advanced, CloseInput
 
 VERDICTS = frozenset(
     {"MaxTurnsExceeded", "ModelBehaviorError", "ModelRefusalError", "UserError", "ToolTimeoutError"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.messages import ToolCall
-from holdfast.wire import Outcome
+from holdfast.records import Outcome
 
 
 def unknown_tool(call: ToolCall, known: list[str]) -> Outcome:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from temporalio.exceptions import ApplicationError
 
-from holdfast.wire import PARKED, Failure, RunReply, RunRequest
+from holdfast.records import Failure
+from holdfast.state import PARKED, RunReply
+from holdfast.wire import RunRequest
 
 
 def refusal(failure: Failure, *, parked: bool = False) -> ApplicationError:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from holdfast.ledger import Ledger
+from holdfast.records import Failure
+from holdfast.state import RunReply
 from holdfast.steps import TaskStep
-from holdfast.wire import Failure, RunReply
 from holdfast.workflows import calls
 from holdfast.workflows.pending import Pending
 

@@ -11,7 +11,7 @@ from temporalio import workflow
 from temporalio.common import RawValue, RetryPolicy
 from temporalio.exceptions import ActivityError
 
-from holdfast.wire import CommitRef, SessionState
+from holdfast.state import CommitRef, SessionState
 
 COMMIT = "commit"
 FEWEST_EVENTS = 10

@@ -24,8 +24,9 @@ from temporalio.workflow import ActivityCancellationType
 from holdfast import approvals
 from holdfast.ledger import Ledger
 from holdfast.messages import ToolCall
+from holdfast.records import Failure, Outcome
 from holdfast.tool_policy import ToolPolicy
-from holdfast.wire import Failure, Outcome, Probed, ToolInput
+from holdfast.wire import Probed, ToolInput
 from holdfast.workflows.calls import LONGEST_TOOL, LOST, PATIENT, QUICK, failure_of
 from holdfast.workflows.outcomes import cut_text, lost_text, unknown_tool
 

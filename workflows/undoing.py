@@ -11,7 +11,9 @@ from temporalio.exceptions import ActivityError
 from holdfast import approvals, undo
 from holdfast.ledger import Ledger
 from holdfast.messages import system
-from holdfast.wire import Failure, OpenState, Undoable, UndoInput, UndoState
+from holdfast.records import Failure, OpenState
+from holdfast.state import UndoState
+from holdfast.wire import Undoable, UndoInput
 from holdfast.workflows.calls import LONGEST_TOOL, PATIENT, QUICK, failure_of
 
 NO_ATTEMPTS_LEFT = RetryPolicy(maximum_attempts=3, maximum_interval=timedelta(seconds=30))

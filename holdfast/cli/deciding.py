@@ -18,10 +18,11 @@ from holdfast.cli.waiting import find_approval, task_of, waiting_in
 from holdfast.client.control import ApprovalLike
 from holdfast.client.runner import AgentRunner
 from holdfast.errors import InvalidArgumentError, NoWorkerError
+from holdfast.records import Approval
+from holdfast.state import Receipt
 from holdfast.steps import CLOSED, Task, TaskStepOutput
 from holdfast.undo import UNDONE
 from holdfast.values import Json
-from holdfast.wire import Approval, Receipt
 
 AGAIN_SECONDS = 0.2
 WORKER_SECONDS = 2.0

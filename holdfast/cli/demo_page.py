@@ -8,9 +8,9 @@ from rich.console import Console
 
 from holdfast.cli.demo_log import CallCount, CallKind
 from holdfast.cli.output import shortened, table
+from holdfast.records import StepRecord
 from holdfast.steps import ToolOutput
 from holdfast.values import Json, Value
-from holdfast.wire import StepRecord
 
 
 class Call(Value):

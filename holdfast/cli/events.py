@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import cast
 
 from holdfast.cli.output import shortened
+from holdfast.records import Entry, EventRecord
 from holdfast.values import Json
-from holdfast.wire import Entry, EventRecord
 
 RED = frozenset({"failed", "refused", "undo_failed"})
 SAID = ("arguments", "result", "note", "text", "input", "step")

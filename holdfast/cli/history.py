@@ -14,19 +14,10 @@ from temporalio.client import Client
 from holdfast.commands import Command, decode
 from holdfast.ledger import resolve_calls
 from holdfast.messages import Blob, Content, Message, ToolCall
+from holdfast.records import JournalEntry, OpenState, OpenStep, Outcome, StepResult
 from holdfast.steps import TaskStep
 from holdfast.values import Value
-from holdfast.wire import (
-    Advanced,
-    AdvanceInput,
-    JournalEntry,
-    OpenState,
-    OpenStep,
-    Outcome,
-    StepResult,
-    TaskResult,
-    ToolInput,
-)
+from holdfast.wire import Advanced, AdvanceInput, TaskResult, ToolInput
 
 T = TypeVar("T")
 

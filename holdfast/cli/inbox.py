@@ -22,8 +22,8 @@ from holdfast.errors import (
     NotFoundError,
     TaskClosedError,
 )
+from holdfast.records import Approval, ApprovalKind
 from holdfast.values import Json
-from holdfast.wire import Approval, ApprovalKind
 
 Result = Literal["decided", "skipped", "gone"]
 

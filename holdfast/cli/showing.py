@@ -18,9 +18,9 @@ from holdfast.cli.waiting import READ_SECONDS, waiting_in
 from holdfast.client.visibility import listed
 from holdfast.errors import NoWorkerError
 from holdfast.ledger import CREATED
+from holdfast.records import Approval, Entry, StepRecord
 from holdfast.steps import Task, TaskStep, TaskStepOutput
 from holdfast.values import Json
-from holdfast.wire import Approval, Entry, StepRecord
 
 
 @dataclass(frozen=True)

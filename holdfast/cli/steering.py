@@ -11,8 +11,8 @@ from holdfast.cli.exits import ExitCode
 from holdfast.cli.finding import find_task
 from holdfast.cli.options import Common
 from holdfast.client.runner import AgentRunner
+from holdfast.state import Receipt
 from holdfast.steps import TaskStepOutput
-from holdfast.wire import Receipt
 
 
 async def step_command(common: Common, typed: str, *, input: str | None, restart: bool) -> ExitCode:

@@ -14,7 +14,7 @@ from holdfast.client.visibility import listed
 from holdfast.engine.cluster import has_workers
 from holdfast.errors import EngineError, InvalidArgumentError, TaskClosedError, TaskNotFoundError
 from holdfast.messages import ToolCall
-from holdfast.wire import Approval, call_digest
+from holdfast.records import Approval, call_digest
 
 READ_SECONDS = 12.0
 """A worker that was killed a moment ago still counts as one; reading does not wait for it."""

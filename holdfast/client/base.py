@@ -22,10 +22,11 @@ from holdfast.engine.connect import connect_client
 from holdfast.errors import InvalidArgumentError
 from holdfast.messages import Blob
 from holdfast.plugin import HoldfastPlugin
+from holdfast.records import SessionRef
 from holdfast.serve import default_archive
 from holdfast.steps import Task
 from holdfast.values import Json
-from holdfast.wire import INLINE_BYTES, SessionRef
+from holdfast.wire import INLINE_BYTES
 
 TaskLike = Task | str
 

@@ -9,9 +9,11 @@ from typing import Literal
 from holdfast.client.base import RunnerBase, TaskLike, id_of
 from holdfast.client.failures import server_errors
 from holdfast.errors import CommandRefusedError, EngineError, InvalidArgumentError
+from holdfast.records import Approval
+from holdfast.state import Receipt
 from holdfast.steps import TaskStep
 from holdfast.values import Json, canonical
-from holdfast.wire import INLINE_BYTES, Approval, Receipt
+from holdfast.wire import INLINE_BYTES
 
 ApprovalLike = Approval | str
 CHECKS = 100

@@ -18,7 +18,8 @@ from holdfast.errors import (
     StepFailedError,
     TaskClosedError,
 )
-from holdfast.wire import PARKED, Failure
+from holdfast.records import Failure
+from holdfast.state import PARKED
 
 REFUSALS = frozenset(
     {

@@ -33,22 +33,14 @@ from holdfast.errors import (
 )
 from holdfast.ledger import resolve_adds
 from holdfast.messages import Blob, Message, Usage
+from holdfast.records import Approval, Entry, OpenState, SegmentRef, StepRecord, TaskHead
 from holdfast.segments import read_record, read_segment
+from holdfast.state import TaskRecord
 from holdfast.steps import Task, TaskStep, TaskStepOutput, ToolOutput
 from holdfast.undo import active_messages, active_steps
 from holdfast.values import Json
 from holdfast.views import EntriesPage, EntriesRequest, StepView
-from holdfast.wire import (
-    Approval,
-    Entry,
-    OpenState,
-    SegmentRef,
-    StepRecord,
-    TaskHead,
-    TaskRecord,
-    View,
-    ViewRequest,
-)
+from holdfast.wire import View, ViewRequest
 
 T = TypeVar("T")
 

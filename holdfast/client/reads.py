@@ -11,8 +11,8 @@ from holdfast.client.reading import total_usage
 from holdfast.client.visibility import listed, tasks_query
 from holdfast.errors import StepNotFoundError
 from holdfast.messages import Message
+from holdfast.records import Entry
 from holdfast.steps import AgentResponse, Task, TaskStatus, TaskStep, TaskStepOutput
-from holdfast.wire import Entry
 
 FINISHED: tuple[TaskStatus, ...] = ("answered", "finished")
 

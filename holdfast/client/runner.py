@@ -13,11 +13,13 @@ from holdfast.client.sessions import Session
 from holdfast.client.timetravel import TimeTravel
 from holdfast.errors import InvalidArgumentError, TaskClosedError
 from holdfast.messages import Message
+from holdfast.records import AGENTS_SDK, TaskHead
 from holdfast.segments import read_record, write_messages
 from holdfast.settings import Budget, ModelSettings
+from holdfast.state import TaskInput
 from holdfast.steps import AgentResponse, Task, TaskStep, TaskStepOutput
 from holdfast.values import Json, canonical
-from holdfast.wire import AGENTS_SDK, RunRequest, TaskHead, TaskInput
+from holdfast.wire import RunRequest
 
 StepMode = Literal["manual", "automatic"]
 

@@ -15,7 +15,7 @@ from holdfast.errors import TaskNotFoundError
 from holdfast.messages import Blob, Message
 from holdfast.segments import read_messages, turns, write_messages
 from holdfast.sessions import commit_turn
-from holdfast.wire import CommitRef, SessionState
+from holdfast.state import CommitRef, SessionState
 
 
 class Session:

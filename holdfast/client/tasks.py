@@ -42,10 +42,12 @@ from holdfast.errors import (
     TaskExistsError,
     TaskNotFoundError,
 )
+from holdfast.records import Failure
 from holdfast.segments import read_record
+from holdfast.state import Receipt, RunReply, TaskInput, TaskRecord, UndoRequest
 from holdfast.steps import Task
 from holdfast.values import Json
-from holdfast.wire import Failure, Receipt, RunReply, RunRequest, TaskInput, TaskRecord, UndoRequest
+from holdfast.wire import RunRequest
 
 FIRST_PAUSE_SECONDS = 0.05
 LONGEST_PAUSE_SECONDS = 2.0

@@ -10,21 +10,13 @@ from holdfast.client.base import RunnerBase, TaskLike, id_of, new_id
 from holdfast.client.sessions import Session
 from holdfast.errors import InvalidArgumentError, StepNotFoundError
 from holdfast.ledger import CREATED
+from holdfast.records import Entry, EventRecord, ForkOf, StepRecord, TaskHead
 from holdfast.segments import write_segment
+from holdfast.state import Carried, TaskInput, UndoRequest
 from holdfast.steps import Task, TaskStep, TaskStepOutput, UndoReceipt
 from holdfast.undo import UNDONE, active_steps, departure, path_to
 from holdfast.values import Json
-from holdfast.wire import (
-    INLINE_BYTES,
-    Carried,
-    Entry,
-    EventRecord,
-    ForkOf,
-    StepRecord,
-    TaskHead,
-    TaskInput,
-    UndoRequest,
-)
+from holdfast.wire import INLINE_BYTES
 
 StepLike = TaskStepOutput | TaskStep | str
 Residue = Literal["refuse", "keep"]

@@ -7,9 +7,9 @@ from typing import cast
 from temporalio.client import WorkflowExecution, WorkflowExecutionStatus
 from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
 
+from holdfast.state import TaskInput
 from holdfast.steps import CLOSED, Task, TaskStatus
 from holdfast.values import Json
-from holdfast.wire import TaskInput
 
 HF_STATUS = SearchAttributeKey.for_keyword("HfStatus")
 HF_AGENT = SearchAttributeKey.for_keyword("HfAgent")

@@ -13,10 +13,10 @@ from holdfast.chain import ChainRef, extend
 from holdfast.errors import StepCodeChangedError
 from holdfast.messages import Message, ToolCall, system
 from holdfast.models.base import ModelAnswer, ModelRequest, OutputSpec, ToolSpec
+from holdfast.records import JournalEntry, OpenStep, Outcome, TaskHead
 from holdfast.settings import ModelSettings
 from holdfast.steps import ToolOutput
 from holdfast.values import Json, Value, canonical, digest
-from holdfast.wire import JournalEntry, OpenStep, Outcome, TaskHead
 
 LAST_CALL = system(
     "The budget of this task is used up. Answer now, without tools: say what is known, what is"

@@ -13,10 +13,11 @@ from holdfast import merge_patch
 from holdfast.errors import InvalidArgumentError, StalledTaskError
 from holdfast.messages import Message, ToolCall, clean
 from holdfast.models.base import ModelAnswer
+from holdfast.records import Failure, OpenStep, StepResult
 from holdfast.redact import redact
 from holdfast.steps import TaskStep, TaskStepOutput
 from holdfast.values import Json
-from holdfast.wire import Advanced, Failure, OpenStep, StepResult
+from holdfast.wire import Advanced
 from holdfast.workers.base import AgentWorker
 from holdfast.workers.context import StepContext
 

@@ -14,9 +14,16 @@ from holdfast.testing import FakeOpenAI
 from holdfast.tools import Tool
 from holdfast.workers import StepContext
 from tests.support.people import World, ask, asked, kinds
-from tests.support.rig import MakeAgent, MakeRunner, Rig, activities_of, histories, until
-from tests.support.rig import until_status
-from tests.support.workers import Doing, ends, said
+from tests.support.rig import (
+    MakeAgent,
+    MakeRunner,
+    Rig,
+    activities_of,
+    histories,
+    until,
+    until_status,
+)
+from tests.support.workers import Doing, ends
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from temporalio.common import RawValue
 from holdfast import Agent, AgentRunner, TaskStep, TaskStepOutput, tool
 from holdfast.commands import Command
 from holdfast.errors import CommandRefusedError, StepFailedError, TaskAbandonedError
+from holdfast.records import Entry, EventRecord
 from holdfast.testing import FakeOpenAI
-from holdfast.wire import Entry, EventRecord
 from holdfast.workers import StepContext
 from tests.support.rig import MakeAgent, MakeRunner, Rig, until, until_status
 from tests.support.workers import Counting, Doing, ends

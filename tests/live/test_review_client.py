@@ -42,8 +42,9 @@ from holdfast.errors import (
 )
 from holdfast.ledger import Ledger
 from holdfast.messages import ToolCall, assistant, user
+from holdfast.state import RunReply, SessionState
 from holdfast.testing import ScriptedModel
-from holdfast.wire import RunReply, RunRequest, SessionState
+from holdfast.wire import RunRequest
 from holdfast.workers import StepContext
 from tests.support.rig import MakeAgent, MakeRunner, Rig, histories, until, until_status
 from tests.support.workers import Counting, Doing, ends

@@ -24,8 +24,15 @@ from holdfast.wire import View, ViewRequest
 from holdfast.workers import StepContext
 from holdfast.workflows import agent_task
 from tests.support.people import World, ask, kinds
-from tests.support.rig import MakeAgent, MakeRunner, Rig, activities_of, histories, until
-from tests.support.rig import until_status
+from tests.support.rig import (
+    MakeAgent,
+    MakeRunner,
+    Rig,
+    activities_of,
+    histories,
+    until,
+    until_status,
+)
 from tests.support.workers import Doing, ends
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from holdfast import AgentRunner, Task
-from holdfast.wire import Approval
+from holdfast.records import Approval
 from tests.support.rig import until
 
 

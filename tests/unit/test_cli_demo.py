@@ -15,9 +15,9 @@ from holdfast.cli.demo_log import ExecutionLog, count, in_flight
 from holdfast.cli.demo_page import join_calls
 from holdfast.errors import InvalidArgumentError
 from holdfast.messages import Usage
+from holdfast.records import StepRecord
 from holdfast.steps import TaskStep, ToolOutput
 from holdfast.tool_context import ToolContext
-from holdfast.wire import StepRecord
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,9 @@ from holdfast.agent_snapshot import AgentSnapshot
 from holdfast.errors import InvalidArgumentError, ModelUnavailableError, StepCodeChangedError
 from holdfast.messages import Message, ToolCall, assistant, user
 from holdfast.models.base import ModelAnswer, ModelRequest
+from holdfast.records import JournalEntry, OpenStep, Outcome, TaskHead
 from holdfast.testing import ScriptedModel
-from holdfast.wire import Advanced, JournalEntry, OpenStep, Outcome, TaskHead
+from holdfast.wire import Advanced
 from holdfast.workers import AgentWorker, FunctionCallingAgentWorker, StepContext
 from holdfast.workers.driver import advance
 from tests.support.workers import Doing, ends

@@ -15,22 +15,11 @@ from holdfast.chain import extend
 from holdfast.ledger import Ledger
 from holdfast.messages import Message, ToolCall, Usage, assistant, user
 from holdfast.models.base import ModelAnswer
+from holdfast.records import Entry, Failure, Outcome, SegmentRef, StepResult, TaskHead
+from holdfast.state import Carried, Described, TaskInput
 from holdfast.steps import TaskStep
 from holdfast.views import EntriesRequest, entries_page, view
-from holdfast.wire import (
-    Advanced,
-    Carried,
-    Described,
-    Entry,
-    Failure,
-    Outcome,
-    RunRequest,
-    SegmentRef,
-    StepResult,
-    TaskHead,
-    TaskInput,
-    ViewRequest,
-)
+from holdfast.wire import Advanced, RunRequest, ViewRequest
 
 HEAD = TaskHead(agent="a")
 
@@ -312,7 +301,7 @@ def test_results_of_calls_in_mid_step_are_in_call_order_whatever_ends_first() ->
 
 def test_a_reply_is_remembered_for_its_request_and_old_ones_are_dropped() -> None:
     from holdfast.ledger import SEEN_KEPT
-    from holdfast.wire import RunReply
+    from holdfast.state import RunReply
 
     ledger = Ledger(TaskInput(head=HEAD, input="q"), task_id="t", now=1.0)
     for k in range(SEEN_KEPT + 5):

@@ -24,7 +24,18 @@ from holdfast.ledger import Ledger
 from holdfast.messages import Message, ToolCall, assistant, user
 from holdfast.models.base import ModelAnswer
 from holdfast.obey import obey
+from holdfast.records import (
+    Entry,
+    Failure,
+    ForkOf,
+    Outcome,
+    SegmentRef,
+    StepRecord,
+    StepResult,
+    TaskHead,
+)
 from holdfast.settings import Budget
+from holdfast.state import Carried, Described, TaskInput, UndoRequest, UndoState
 from holdfast.steps import TaskStep
 from holdfast.tool_policy import ToolPolicy
 from holdfast.undo import (
@@ -41,24 +52,7 @@ from holdfast.undo import (
     undoable,
 )
 from holdfast.values import Json
-from holdfast.wire import (
-    Advanced,
-    Carried,
-    Described,
-    Entry,
-    Failure,
-    ForkOf,
-    Outcome,
-    RunRequest,
-    SegmentRef,
-    StepRecord,
-    StepResult,
-    TaskHead,
-    TaskInput,
-    Undoable,
-    UndoRequest,
-    UndoState,
-)
+from holdfast.wire import Advanced, RunRequest, Undoable
 
 POLICIES = {
     "look": ToolPolicy(effect="read"),

@@ -1,0 +1,248 @@
+"""A task's whole state, and what it is started, asked and answered with."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from holdfast.chain import ChainRef
+from holdfast.messages import Blob, Message, Usage
+from holdfast.records import (
+    Approval,
+    Failure,
+    ForkOf,
+    OpenState,
+    SegmentRef,
+    TaskHead,
+)
+from holdfast.settings import Budget
+from holdfast.steps import TaskStep
+from holdfast.tool_policy import ToolPolicy
+from holdfast.values import Json, Value
+
+PARKED = "parked"
+"""Detail of an error by which an update says that the task waits with it."""
+
+
+def known_head(head: TaskHead, described: Described | None) -> TaskHead:
+    """Return the head with what `describe` found out."""
+    if described is None:
+        return head
+    session = head.session
+    if session is not None:
+        session = session.model_copy(update={"commits": described.commits})
+    return head.model_copy(update={"snapshot": described.snapshot, "session": session})
+
+
+class TaskInput(Value):
+    """Input of the task workflow.
+
+    Attributes:
+        head: What stays the same.
+        input: The user's request; empty when `stored` holds it.
+        stored: The request in the archive, when it is too large for history.
+        extra_state: Shared state at the beginning.
+        budget: Limits, or None.
+        automatic: Run steps without being asked.
+        finalize: Finalize by itself once the last step is done.
+        heartbeat: Seconds without a sign of life after which a worker counts as lost.
+        roll_events: History length at which the task continues as new.
+        carried: State of the run before, after continue-as-new.
+    """
+
+    head: TaskHead
+    input: str = ""
+    stored: Blob | None = None
+    extra_state: dict[str, Json] = Field(default_factory=dict)
+    budget: Budget | None = None
+    automatic: bool = False
+    finalize: bool = False
+    heartbeat: float = 20.0
+    roll_events: int = 2000
+    carried: Carried | None = None
+
+
+class Described(Value):
+    """Result of `describe`.
+
+    Attributes:
+        snapshot: Digest of the agent's snapshot, which is in the archive.
+        policies: Tool name to policy.
+        timeout: Longest time of one model attempt in seconds.
+        attempts: Most attempts of one model call.
+        step: First step as the AgentWorker made it; defaults mean the usual first step.
+        commits: Number of the session's commits that the task sees.
+    """
+
+    snapshot: str
+    policies: dict[str, ToolPolicy] = Field(default_factory=dict)
+    timeout: float = 600.0
+    attempts: int = 10
+    step: TaskStep = TaskStep()
+    commits: int = 0
+
+
+class UndoRequest(Value):
+    """Argument of the `undo` update.
+
+    Attributes:
+        to: Ordinal of the last step to keep; -1 for all but the last one.
+        residue: Whether effects that cannot be undone refuse the undo, or stay knowingly.
+        by: Who asks.
+        reason: Why.
+    """
+
+    to: int = -1
+    residue: Literal["refuse", "keep"] = "refuse"
+    by: str = ""
+    reason: str = ""
+
+
+class UndoState(Value):
+    """An undo in progress.
+
+    Attributes:
+        asked: The request, `to` made explicit.
+        done: Keys of the effects that are undone, `<step>.<batch>.<position>`, newest last.
+        undone: What was undone, in words.
+        remains: What stays in the world.
+        check: What somebody should look at.
+        steps: Ids of the steps that were left.
+        cut: Positions of the open calls that were running when the step was stopped.
+        request: Id of the request.
+    """
+
+    asked: UndoRequest
+    done: tuple[str, ...] = ()
+    undone: tuple[str, ...] = ()
+    remains: tuple[str, ...] = ()
+    check: tuple[str, ...] = ()
+    steps: tuple[str, ...] = ()
+    cut: tuple[int, ...] = ()
+    request: str = ""
+
+
+class Receipt(Value):
+    """What became of a command.
+
+    Attributes:
+        id: The command's id.
+        verb: What was asked.
+        status: "applied", "refused", or "recorded" while no worker has seen it.
+        reason: Why it was refused.
+    """
+
+    id: str
+    verb: str
+    status: Literal["applied", "refused", "recorded"]
+    reason: str = ""
+
+
+class Carried(Value):
+    """The task's state: what continue-as-new hands on, and what the archive keeps of a task."""
+
+    created: float = 0.0
+    described: Described | None = None
+    queue: tuple[TaskStep, ...] = ()
+    extra_state: dict[str, Json] = Field(default_factory=dict)
+    transcript: ChainRef = ChainRef()
+    steps: int = 0
+    turns: int = 0
+    usage: Usage = Usage()
+    segments: tuple[SegmentRef, ...] = ()
+    current: OpenState | None = None
+    automatic: bool = False
+    paused: str = ""
+    answered: bool = False
+    concluded: bool = False
+    failure: Failure | None = None
+    seen: dict[str, RunReply] = Field(default_factory=dict)
+    receipts: tuple[Receipt, ...] = ()
+    published: str = "running"
+    published_approvals: str = ""
+    serial: int = 0
+    undelivered: int = 0
+    branch: int = 0
+    approvals: tuple[Approval, ...] = ()
+    approval_serial: int = 0
+    notes: tuple[Message, ...] = ()
+    followups: tuple[str, ...] = ()
+    undo: UndoState | None = None
+    undone_effects: tuple[str, ...] = ()
+    residue: tuple[str, ...] = ()
+    fork: ForkOf | None = None
+
+
+class RunReply(Value):
+    """Result of the `run` update: a reference, never the output itself.
+
+    Attributes:
+        n: Ordinal of the step that was run; 0 when none was.
+        status: "done", "waiting" (for a person), "paused", "moved" (continued as new: ask again).
+    """
+
+    n: int = 0
+    status: Literal["done", "waiting", "paused", "moved"] = "done"
+
+
+class TaskRecord(Value):
+    """A closed task in the archive, under its id.
+
+    Attributes:
+        task: The task.
+        head: Agent, session and rules.
+        segments: The ledger, oldest first.
+        failure: The verdict that ended it, if any.
+        output: Output of the last step.
+        stored: Where the archive keeps that output, when it is large.
+        transcript: Length and digest of the transcript.
+        current: The step that was open when the task ended, if it did not end well.
+    """
+
+    task: Json
+    head: TaskHead
+    segments: tuple[SegmentRef, ...] = ()
+    failure: Failure | None = None
+    output: Json = None
+    stored: Blob | None = None
+    transcript: ChainRef = ChainRef()
+    current: OpenState | None = None
+
+
+class CommitRef(Value):
+    """One turn of a session.
+
+    Attributes:
+        task: Task that committed it.
+        sha256: Digest in the archive of the list of messages; empty for a reset.
+        count: Number of messages.
+    """
+
+    task: str
+    sha256: str = ""
+    count: int = 0
+
+
+class SessionState(Value):
+    """What a session's continue-as-new hands on.
+
+    Attributes:
+        commits: The newest turns, oldest first; a reset is one of them.
+        older: Digests in the archive of full lists of commits, before `commits`.
+        base: Number of commits in `older`.
+        recent: Ids of the tasks that committed last, so that a repeated commit is dropped.
+        roll_events: History length at which the session continues as new.
+        index_size: Number of commits in a full list.
+    """
+
+    commits: tuple[CommitRef, ...] = ()
+    older: tuple[str, ...] = ()
+    base: int = 0
+    recent: tuple[str, ...] = ()
+    roll_events: int = 2000
+    index_size: int = Field(default=500, ge=1)
+
+
+TaskInput.model_rebuild()
+Carried.model_rebuild()
