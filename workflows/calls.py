@@ -16,7 +16,7 @@ from temporalio.exceptions import (
 from temporalio.workflow import ActivityCancellationType
 
 from holdfast.ledger import Ledger
-from holdfast.records import Failure, SegmentRef
+from holdfast.records import Failure, ForkOf, SegmentRef
 from holdfast.state import Described
 from holdfast.wire import Advanced, CloseInput
 
@@ -152,6 +152,15 @@ def stalled(step_id: str) -> Failure:
         " AgentWorker must set is_last or return next_steps."
     )
     return Failure(type="StalledTaskError", message=text)
+
+
+def of_another(fork: ForkOf) -> Failure:
+    """Tell that a step is the forked task's, whose effects only that task may take back."""
+    text = (
+        f"Steps 1 to {fork.n} are task {fork.task!r}'s, and only it may undo their effects. Undo"
+        " them there, or fork it at an earlier step."
+    )
+    return Failure(type="InvalidArgumentError", message=text)
 
 
 def abandoned(why: str) -> Failure:

@@ -10,6 +10,7 @@ from holdfast.client.base import RunnerBase, TaskLike, id_of, new_id
 from holdfast.client.sessions import Session
 from holdfast.errors import InvalidArgumentError, StepNotFoundError
 from holdfast.ledger import CREATED
+from holdfast.messages import system
 from holdfast.records import Entry, EventRecord, ForkOf, StepRecord, TaskHead
 from holdfast.segments import write_segment
 from holdfast.state import Carried, TaskInput, UndoRequest
@@ -17,6 +18,11 @@ from holdfast.steps import Task, TaskStep, TaskStepOutput, UndoReceipt
 from holdfast.undo import UNDONE, active_steps, departure, path_to
 from holdfast.values import Json
 from holdfast.wire import INLINE_BYTES
+
+LEFT = (
+    "This task departs from step {} of task {}, which was undone there: what its tools did may have"
+    " been taken back. Check before you rely on it."
+)
 
 StepLike = TaskStepOutput | TaskStep | str
 Residue = Literal["refuse", "keep"]
@@ -189,7 +195,10 @@ class TimeTravel(RunnerBase):
         )
         # Never below the path's: after an undo in the fork, branch and id still tell steps apart.
         branch = max(record.branch for record in path)
-        return begun.model_copy(update={"created": mark.at, "branch": branch})
+        notes = begun.notes
+        if path[-1] not in active_steps(entries):
+            notes = (system(LEFT.format(path[-1].step.step_id, mark.body["from"])), *notes)
+        return begun.model_copy(update={"created": mark.at, "branch": branch, "notes": notes})
 
     async def _undo(
         self, task: TaskLike, asked: UndoRequest, request_id: str | None

@@ -61,10 +61,11 @@ def test_run_in_a_session_remembers_what_came_before(cli: Cli) -> None:
     assert second["usage"]["input_tokens"] > 0
 
 
-def test_run_beyond_max_turns_needs_attention_and_goes_on_by_step(cli: Cli) -> None:
-    ran = cli("run", "calc", "What is 1 + 1?", "--task-id", "short", "--max-turns", "1", expect=1)
-    assert "budget of 1 model calls" in ran.err
-    assert cli("show", "short", "--json").json["task"]["status"] == "needs_attention"
+def test_run_beyond_max_turns_waits_and_goes_on_when_one_more_is_approved(cli: Cli) -> None:
+    ran = cli("run", "calc", "What is 1 + 1?", "--task-id", "short", "--max-turns", "1", expect=3)
+    assert "max_turns=1" in ran.err
+    assert cli("show", "short", "--json").json["task"]["status"] == "waiting"
+    cli("approve", "short", "--by", "ann")
     assert cli("step", "short").out == "The result of 1 + 1 is 2.\n"
     assert cli("finalize", "short").out == "The result of 1 + 1 is 2.\n"
 
@@ -155,7 +156,7 @@ def test_pause_and_resume_are_kept_with_who_and_why(cli: Cli) -> None:
     cli("resume", task, "--by", "bob")
     assert cli("attach", task).out == "The result of 6 + 6 is 12.\n"
     events = cli("show", task, "--json").json["events"]
-    assert [(e["kind"], e["body"].get("verb"), e["by"]) for e in events][:2] == [
+    assert [(e["kind"], e["body"].get("verb"), e["by"]) for e in events][1:3] == [
         ("command", "pause", "ann"),
         ("command", "resume", "bob"),
     ]
@@ -202,7 +203,7 @@ def test_a_failed_step_is_shown_healed_and_run_again(cli: Cli, tmp_path: Path) -
     shown = cli("show", "sick-1", "--json").json
     assert shown["task"]["status"] == "needs_attention"
     assert "ModelRequestError: the key was refused" in shown["task"]["error"]
-    assert [event["kind"] for event in shown["events"]] == ["failed"]
+    assert [event["kind"] for event in shown["events"]] == ["created", "failed"]
     error = cli("step", "sick-1", "--json", expect=1).json["error"]
     assert (error["type"], error["task_id"]) == ("StepFailedError", "sick-1")
     (cli.home / "healed").touch()
