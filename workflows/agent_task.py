@@ -7,26 +7,18 @@ breaks a task in flight.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from datetime import timedelta
 
 from temporalio import workflow
-from temporalio.common import RawValue
 from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
 
 from holdfast import approvals
-from holdfast.commands import Command, decode
-from holdfast.ledger import Ledger
-from holdfast.obey import obey
+from holdfast.commands import Command
 from holdfast.records import Approval, Failure
-from holdfast.state import Receipt, RunReply, TaskInput, UndoRequest, UndoState
-from holdfast.steps import Task, TaskStatus, TaskStep
-from holdfast.values import Json
-from holdfast.views import EntriesPage, EntriesRequest, StepView, entries_page, step_view, view
-from holdfast.wire import Advanced, CloseInput, RunRequest, TaskResult, View, ViewRequest
+from holdfast.state import RunReply, TaskInput
+from holdfast.wire import Advanced, CloseInput, RunRequest, TaskResult
 from holdfast.workflows import calls
-from holdfast.workflows.pending import Pending, refusal
-from holdfast.workflows.requests import Requests
+from holdfast.workflows.desk import TaskDesk
 from holdfast.workflows.tools import ask_about_cut, ready_calls, run_tools
 from holdfast.workflows.undoing import now, run_undo, stop_undo
 from holdfast.workflows.visible import publish
@@ -42,26 +34,13 @@ CANCELLED = Command(
 
 
 @workflow.defn(name="AgentTask", sandboxed=False)
-class AgentTask:
+class AgentTask(TaskDesk):
     """One task: one agent on one input."""
 
     @workflow.init
     def __init__(self, given: TaskInput) -> None:
         """Set up the state before any signal or update is handled."""
-        self.given = given
-        self.ledger = Ledger(given, task_id=workflow.info().workflow_id, now=now())
-        self.requests = Requests()
-        self.closing: TaskStatus | None = None
-        self.closed = False
-        self.verdict: Failure | None = None
-        self.undo_failure: Failure | None = None
-        self.undone_requests: frozenset[str] = frozenset()
-        self.draining = False
-        self.unrollable = False
-        self.updates = 0
-        self.running: set[int] = set()
-        self.work: asyncio.Task[None] | None = None
-        self.why = ""
+        super().__init__(given)
 
     @workflow.run
     async def run(self, given: TaskInput) -> TaskResult:
@@ -86,8 +65,6 @@ class AgentTask:
             raise ApplicationError(self.verdict.message, type=self.verdict.type, non_retryable=True)
         return TaskResult(status=self.closing or "finished")
 
-    # ---- what to do next
-
     async def _wait(self) -> None:
         """Wait for work; approvals that nobody decides in time expire meanwhile."""
         while not self._has_work():
@@ -98,10 +75,6 @@ class AgentTask:
             except TimeoutError:
                 approvals.expire(self.ledger, now=now())
                 publish(self.ledger, self.ledger.status)
-
-    def _undoes(self) -> bool:
-        """Whether an undo is in progress and waits for nobody."""
-        return self.ledger.s.undo is not None and not approvals.undo_waits(self.ledger)
 
     def _has_work(self) -> bool:
         return self.closing is not None or self._rolls() or self._runnable()
@@ -115,22 +88,6 @@ class AgentTask:
             or info.is_continue_as_new_suggested()
             or self.updates >= UPDATES_PER_RUN
         )
-
-    def _runnable(self) -> bool:
-        s = self.ledger.s
-        if s.undo is not None:
-            return self._undoes()
-        if self.ledger.failure is not None:
-            return bool(self.requests) and not s.paused
-        if s.described is None:
-            return True
-        if self.ledger.status == "waiting":
-            return bool(ready_calls(self.ledger))
-        if s.current is not None:
-            return True
-        if s.paused or not s.queue:
-            return False
-        return self.requests.want_a_step or (s.automatic and not s.answered)
 
     async def _work(self) -> None:
         """Do one unit of work; an abandon or undo cancels it, a failure parks the task."""
@@ -232,11 +189,6 @@ class AgentTask:
         """Whether the unit that asks did not heed its cancellation, and another has taken over."""
         return asyncio.current_task() is not self.work
 
-    def _end(self, status: TaskStatus) -> None:
-        """Begin to close the task; what came first stays."""
-        if self.closing is None:
-            self.closing = status
-
     def _take_step(self) -> None:
         """Open the next step, or take up the one that is open."""
         ledger, current = self.ledger, self.ledger.s.current
@@ -329,8 +281,6 @@ class AgentTask:
         self.ledger.fail(failure, now=now())
         self.requests.fail_all(failure, parked=True)
 
-    # ---- the end of a run, the end of the task
-
     async def _roll(self) -> None:
         """Continue as new with the ledger archived; nobody notices but the auditor."""
         self.draining = True
@@ -389,214 +339,3 @@ class AgentTask:
         if self.closing == "abandoned":
             return calls.abandoned(self.why)
         return self.verdict
-
-    # ---- updates
-
-    @workflow.update(name="run")
-    async def run_update(self, asked: RunRequest) -> RunReply:
-        """Run one step, or all of them. Sent twice with one id, it runs once."""
-        self.updates += 1
-        info = workflow.current_update_info()
-        pending = Pending(info.id if info else "", asked)
-        s = self.ledger.s
-        if pending.id in s.seen:
-            return s.seen[pending.id]
-        if asked.attaches and s.undelivered:
-            reply = RunReply(n=s.undelivered)
-            self.ledger.change(undelivered=0)
-            self.ledger.remember(pending.id, reply)
-            return reply
-        if asked.all and not s.answered:
-            self.ledger.change(automatic=True, undelivered=0)
-        self.unrollable = False
-        self.requests.add(pending)
-        if not self._runnable():
-            self.requests.settle(self.ledger)
-        await workflow.wait_condition(lambda: pending.done)
-        return pending.result()
-
-    @run_update.validator
-    def _check_run(self, asked: RunRequest) -> None:
-        info = workflow.current_update_info()
-        s = self.ledger.s
-        if info is not None and info.id in s.seen:
-            return
-        self._refuse_when_leaving()
-        failed = s.current if s.current is not None and s.current.failure is not None else None
-        if asked.restart and (failed is None or approvals.pending(self.ledger)):
-            raise refusal(calls.NOT_FAILED)
-        begun = failed is not None and (failed.journal or failed.result is not None)
-        if begun and not asked.restart and asked.changes:
-            raise refusal(calls.BEGUN)
-        if asked.step:
-            self._check_step(asked.step)
-        if s.current is None and not s.queue and not s.undelivered:
-            if not asked.all:
-                raise refusal(calls.NO_STEPS)
-            if not s.answered:
-                raise refusal(calls.stalled(""))
-
-    def _check_step(self, step_id: str) -> None:
-        """Refuse a step that is not there, or that would run in the place of a failed one."""
-        current = self.ledger.s.current
-        if current is not None and current.failure is not None:
-            failed = current.open.step.step_id
-            if step_id != failed:
-                raise refusal(calls.other_failed(failed))
-        elif step_id not in {step.step_id for step in self.ledger.s.queue}:
-            raise refusal(calls.no_such_step(step_id))
-
-    @workflow.update(name="finalize")
-    async def finalize_update(self) -> bool:
-        """Commit to the session, once, and close the task."""
-        if self.closing is None:
-            self.ledger.change(failure=None)
-        self._end("finished")
-        await workflow.wait_condition(lambda: self.closed or self.closing is None)
-        failure = self.ledger.failure
-        if not self.closed and failure is not None:
-            raise refusal(failure, parked=True)
-        return True
-
-    @finalize_update.validator
-    def _check_finalize(self) -> None:
-        if self.closing == "finished":  # somebody else's finalize is on its way
-            return
-        self._refuse_when_leaving()
-        if not self.ledger.s.answered:
-            raise refusal(calls.NOT_LAST)
-
-    @workflow.update(name="undo")
-    async def undo_update(self, asked: UndoRequest) -> RunReply:
-        """Move the head back, effects and all; answers when done, or when a person must decide."""
-        self.updates += 1
-        info = workflow.current_update_info()
-        s = self.ledger.s
-        if info is not None and info.id in s.seen:
-            return s.seen[info.id]
-        if s.undo is None:  # else this is the same request, sent again while it is waited for
-            to = asked.to if asked.to >= 0 else s.steps - (0 if s.current is not None else 1)
-            explicit = asked.model_copy(update={"to": to})
-            request = info.id if info is not None else ""
-            self.ledger.change(
-                undo=UndoState(asked=explicit, done=s.undone_effects, request=request)
-            )
-            self.undone_requests = self.requests.ids
-        await workflow.wait_condition(
-            lambda: self.closed or self.ledger.s.undo is None or approvals.undo_waits(self.ledger)
-        )
-        if self.closed:
-            raise refusal(calls.CLOSED)
-        if self.ledger.s.undo is not None:
-            return RunReply(n=self.ledger.s.steps, status="waiting")
-        if self.undo_failure is not None:
-            raise refusal(self.undo_failure)
-        return RunReply(n=self.ledger.s.steps)
-
-    @undo_update.validator
-    def _check_undo(self, asked: UndoRequest) -> None:
-        self._refuse_when_leaving()
-        s = self.ledger.s
-        info = workflow.current_update_info()
-        if info is not None and info.id in s.seen:
-            return
-        if s.undo is not None:
-            if info is not None and info.id == s.undo.request:
-                return
-            raise refusal(calls.UNDO_RUNS)
-        if s.current is None and not s.steps:
-            raise refusal(calls.NOTHING_DONE)
-        if asked.to > s.steps or (asked.to == s.steps and s.current is None):
-            raise refusal(calls.NOTHING_AFTER)
-        to = asked.to if asked.to >= 0 else s.steps - 1
-        if s.fork is not None and s.current is None and to < s.fork.n:
-            raise refusal(calls.of_another(s.fork))
-
-    def _refuse_when_leaving(self) -> None:
-        if self.draining:
-            raise refusal(calls.DRAINING)
-        if self.closing is not None:
-            raise refusal(calls.CLOSED)
-
-    # ---- the command signal
-
-    @workflow.signal(dynamic=True)
-    def command(self, name: str, args: Sequence[RawValue]) -> None:
-        """Obey or refuse a command; never raises, whatever was sent."""
-        got = decode(name, [arg.payload.data for arg in args])
-        known = {receipt.id for receipt in self.ledger.s.receipts}
-        if got.id and got.id in known:
-            return
-        if isinstance(got, Command):
-            reason = self._obey(got)
-            kind, by, text = "command", got.by, got.reason
-        else:
-            reason, kind, by, text = got.reason, "refused", "", got.reason
-        body: dict[str, Json] = {"id": got.id, "verb": got.verb}
-        if isinstance(got, Command):
-            body |= {"arguments": got.body}
-        if reason:
-            kind, text = "refused", reason
-        self.ledger.note(kind, now=now(), by=by, text=text, body=body)
-        self.ledger.receipt(
-            Receipt(
-                id=got.id, verb=got.verb, status="refused" if reason else "applied", reason=reason
-            )
-        )
-        if self.closing is None and not self._runnable():
-            self.requests.settle(self.ledger)
-        if self.closing is None and not self.draining:
-            publish(self.ledger, self.ledger.status)
-
-    def _obey(self, command: Command) -> str:
-        """Do what a command says; return why not, or empty."""
-        if self.closing is not None:
-            return f"The task is {self.closing} already."
-        if command.verb == "abandon":
-            self._abandon(command)
-            return ""
-        return obey(self.ledger, command, now=now())
-
-    def _abandon(self, command: Command) -> None:
-        if self.closing is not None:
-            return
-        self._end("abandoned")
-        who = command.by or "somebody"
-        self.why = f"{who}: {command.reason}" if command.reason else who
-
-    # ---- queries
-
-    @workflow.query(name="view")
-    def view_query(self, asked: ViewRequest) -> View:
-        """Show an activity what it lacks."""
-        return view(self.ledger, asked)
-
-    @workflow.query(name="task")
-    def task_query(self) -> Task:
-        """Describe the task."""
-        return self.ledger.task()
-
-    @workflow.query(name="upcoming")
-    def upcoming_query(self) -> list[TaskStep]:
-        """Show the step in progress, then the queued ones."""
-        return list(self.ledger.upcoming())
-
-    @workflow.query(name="entries")
-    def entries_query(self, asked: EntriesRequest) -> EntriesPage:
-        """Show a page of the ledger."""
-        return entries_page(self.ledger, asked)
-
-    @workflow.query(name="step")
-    def step_query(self, n: int) -> StepView:
-        """Show one step."""
-        return step_view(self.ledger, n)
-
-    @workflow.query(name="approvals")
-    def approvals_query(self) -> list[Approval]:
-        """Show what waits for a person, and what was decided for the step in progress."""
-        return list(self.ledger.s.approvals)
-
-    @workflow.query(name="receipt")
-    def receipt_query(self, command_id: str) -> Receipt | None:
-        """Show what became of a command."""
-        return next((r for r in reversed(self.ledger.s.receipts) if r.id == command_id), None)

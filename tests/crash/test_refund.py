@@ -132,7 +132,8 @@ async def test_200_workers_that_fall_silent_double_no_refund_and_lose_none(
 ) -> None:
     """In one process: for the server an activity that neither answers nor heartbeats is one whose
     worker has crashed, and that is all it sees of a crash. What this does not simulate is the loss
-    of the worker's memory and of its workflow cache; the test with SIGKILL does."""
+    of the worker's memory and of its workflow cache; the test with SIGKILL does.
+    """
     chance = random.Random(SEED)
     books = Books()
     orders = [f"{rig.app}-order-{k}" for k in range(SILENCED)]
@@ -177,7 +178,7 @@ async def test_200_workers_that_fall_silent_double_no_refund_and_lose_none(
     done_first = [order for order in inside if drawn[order] in ("after", "end:tool")]
     doubled = [order for order in orders if books.refunded[order] > 1]
     lost = [order for order in orders if books.refunded[order] < 1]
-    print(
+    print(  # noqa: T201  the figures, with -s
         f"\nrefunds, workers fallen silent (seed {SEED}): {len(books.died_at)} of {len(orders)},"
         f" {len(inside)} inside the call, {len(done_first)} of them after the refund;"
         f" unknown shown to a person: {sum(unknown.values())};"
@@ -235,7 +236,7 @@ async def test_20_killed_workers_double_no_refund_and_lose_none(
         refunded = Counter(e["thing"] for e in lab.events("refund"))
         doubled = [order for order in tasks if refunded[order] > 1]
         lost = [order for order in tasks if refunded[order] < 1]
-        print(
+        print(  # noqa: T201  the figures, with -s
             f"\nrefunds, workers killed (seed {SEED}): {KILLED} kills, {len(tasks)} refunds,"
             f" {len(cut)} cut off inside the tool, {len(cut_after)} of them after the refund;"
             f" unknown shown to a person: {len(shown)};"

@@ -137,9 +137,10 @@ async def test_the_audit_of_failed_and_abandoned_tasks(
     failed = await runner.create_task("q", budget=Budget(max_turns=1, on_exceeded="fail"))
     await runner.run_step(failed)
     await runner.reject(await ask(runner, failed), "ann", "no")
+    await until_steps(runner, failed, 1)
+    await runner.run_step(failed)
     with pytest.raises(MaxTurnsExceeded):
-        while True:
-            await runner.run_step(failed)
+        await runner.run_step(failed)
     await until_status(runner, failed, "failed")
     kinds = [e.kind for e in await runner.audit(failed)]
     assert kinds[-2:] == ["limit", "closed"]

@@ -532,18 +532,16 @@ async def test_a_tool_that_outlives_its_cancellation_has_no_say_in_later_steps(
 ) -> None:
     monkeypatch.setattr(agent_task, "CANCEL_GRACE_SECONDS", 0.3)
     slow = Slow(world, heeds=False)
-    gate = asyncio.Event()
 
-    @tool(effect="read")
-    async def look() -> str:
-        """Look."""
-        world.done.append("look")
-        await gate.wait()
-        return "seen"
+    @tool(needs_approval=True)
+    async def pay(amount: int) -> str:
+        """Pay."""
+        world.done.append(f"pay {amount}")
+        return "paid"
 
-    runner = await make_runner(slow.tool, look)
+    runner = await make_runner(slow.tool, pay)
     model.call("slow", {"thing": "a"})
-    model.call("look")
+    model.call("pay", {"amount": 5})
     model.reply("done")
     task = await runner.create_task("q")
     waiting = asyncio.create_task(runner.run_step(task))
@@ -552,13 +550,8 @@ async def test_a_tool_that_outlives_its_cancellation_has_no_say_in_later_steps(
     assert "nobody knows" in receipt.check[0]
     with pytest.raises(CommandRefusedError):
         await waiting
-    stepping = asyncio.create_task(runner.run_step(task))
-
-    async def looks() -> bool:
-        return "look" in world.done
-
-    await until(looks)
-    slow.go.set()  # only now does the undone step's tool end
+    assert (await runner.run_step(task)).status == "waiting"
+    slow.go.set()  # only now does the undone step's tool end, in the place of the new call
     await slow.ended.wait()
 
     async def recorded() -> bool:
@@ -567,11 +560,17 @@ async def test_a_tool_that_outlives_its_cancellation_has_no_say_in_later_steps(
         return len(done) >= 4  # describe, step, step, slow
 
     await until(recorded)
-    gate.set()
-    output = await stepping
-    assert [str(source) for source in output.sources] == ["seen"]
+    assert (await runner.run_step(task)).status == "waiting"
+    await runner.approve(await ask(runner, task), "ann")
+
+    async def is_done() -> bool:
+        return (await runner.get_task(task)).steps == 1
+
+    await until(is_done)
+    output = await runner.run_step(task)
+    assert [str(source) for source in output.sources] == ["paid"]
     assert str(await runner.run_step(task)) == "done"
-    assert world.done == ["begin a", "look", "end a"]
+    assert world.done == ["begin a", "end a", "pay 5"]
     assert len(model.requests) == 3
     assert (await activities_of(runner.client, task.task_id)).count("step") == 3
 
@@ -686,8 +685,8 @@ async def test_rewind_over_archived_steps(
     world.done.clear()
     for at in (11, 2):
         await runner.rewind(task, to=outputs[at])
-        strip = [json.loads(p) for p in (await picture(runner, task), pictures[at])]
-        assert [p | {"base": 0} for p in strip][0] == [p | {"base": 0} for p in strip][1]
+        found, before = (json.loads(p) for p in (await picture(runner, task), pictures[at]))
+        assert found | {"base": 0} == before | {"base": 0}
     assert world.done == [f"cancel {n}" for n in range(14, 3, -1)]
     again = await runner.run_step(task)
     assert again.output == 4

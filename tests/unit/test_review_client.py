@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,7 @@ def test_a_write_that_finds_no_place_may_be_tried_again(
     if what == "deletion":
         assert not archive.delete_record("tasks/a.json")
         archive._id = "known, and gone"
-    uses = {
+    uses: dict[str, Callable[[], object]] = {
         "blob": lambda: archive.put(b"data"),
         "record": lambda: archive.put_record("tasks/a.json", {}),
         "deletion": lambda: archive.delete_record("tasks/a.json"),

@@ -176,6 +176,7 @@ class Life(RuleBasedStateMachine):
     )
     def answer(
         self,
+        *,
         names: list[str],
         text: str,
         following: list[str | None],
