@@ -11,10 +11,10 @@ from holdfast.activities.heartbeat import heartbeats
 from holdfast.activities.history import count_commits, history_before
 from holdfast.activities.registry import Registry
 from holdfast.activities.source import Source, task_id, worker_identity
-from holdfast.ledger import resolve_adds, resolve_calls
 from holdfast.messages import Message, clean
 from holdfast.models.base import Model, ModelAnswer, ModelRequest
 from holdfast.records import JournalEntry, OpenState, OpenStep, TaskHead
+from holdfast.references import resolve_adds, resolve_calls
 from holdfast.state import Described
 from holdfast.steps import TaskStep
 from holdfast.values import canonical

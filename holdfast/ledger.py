@@ -11,8 +11,7 @@ from typing import Literal
 
 from holdfast import merge_patch
 from holdfast.chain import ChainRef, extend
-from holdfast.messages import Blob, Message, ToolCall, Usage
-from holdfast.models.base import ModelAnswer
+from holdfast.messages import Message, ToolCall
 from holdfast.records import (
     Before,
     Entry,
@@ -24,9 +23,17 @@ from holdfast.records import (
     Outcome,
     SegmentRef,
     StepRecord,
-    StepResult,
     call_digest,
     usual_step,
+)
+from holdfast.references import (
+    queue_after,
+    resolve_adds,
+    resolve_calls,
+    resolve_output,
+    usage_of,
+    with_entry,
+    without_adds,
 )
 from holdfast.state import Carried, Described, Receipt, RunReply, TaskInput
 from holdfast.steps import Task, TaskStatus, TaskStep
@@ -41,9 +48,6 @@ AT_DIGITS = 16
 the ledger keeps all of them."""
 
 CREATED = "created"
-SAID_IN_ADDS = Message(role="tool")
-"""Stands in a step record for a message that its `adds` hold."""
-
 SEEN_KEPT = 200
 RECEIPTS_KEPT = 200
 
@@ -244,7 +248,7 @@ class Ledger:
                 attempts=got.attempts,
                 worker=got.worker,
             )
-            current = _journal(current, entry)
+            current = with_entry(current, entry)
         if got.result is not None:
             calls = resolve_calls(got.result, current)
             state = merge_patch.apply(current.open.state, got.result.patch)
@@ -301,7 +305,7 @@ class Ledger:
             "state": {},
             "cleared": (),
         }
-        current = _journal(current, entry).model_copy(update=cleared)
+        current = with_entry(current, entry).model_copy(update=cleared)
         self.change(current=current, approvals=())  # used: later calls at these places ask anew
 
     def finish(self, *, now: float) -> StepRecord:
@@ -332,8 +336,8 @@ class Ledger:
             adds=adds,
             calls=current.calls,
             outcomes=tuple(o.model_copy(update={"content": ""}) for o in outcomes),
-            journal=_without_adds(result, current),
-            usage=_usage(current.journal),
+            journal=without_adds(result, current),
+            usage=usage_of(current.journal),
             patch=patch,
             inverse=merge_patch.inverse(self.s.extra_state, patch),
             conflicts=tuple(conflicts),
@@ -465,92 +469,3 @@ class Ledger:
             )
         self.change(serial=serial)
         return tuple(numbered)
-
-
-def queue_after(before: Before, step: TaskStep, steps: Sequence[TaskStep]) -> tuple[TaskStep, ...]:
-    """Return the queue after a step, if nobody has changed it while the step ran."""
-    kept = (queued for queued in before.queue if queued.step_id != step.step_id)
-    return (*kept, *steps)
-
-
-def resolve_adds(result: StepResult, current: OpenState) -> tuple[Message, ...]:
-    """Replace references to what history holds already by the messages themselves."""
-    return tuple(_resolve(add, current) for add in result.adds)
-
-
-def _resolve(add: Message | str, current: OpenState) -> Message:
-    if isinstance(add, Message):
-        return add
-    if add == "input":
-        opened = current.open
-        return Message(role="user", content=opened.stored or opened.step.input or "")
-    if add.startswith("n"):
-        return current.open.notes[int(add[1:])]
-    entry, call = _place(add)
-    if call is not None:
-        found = current.journal[entry]
-        return found.outcomes[call].message(found.calls[call])
-    return _answer(current.journal[entry]).message
-
-
-def resolve_calls(result: StepResult, current: OpenState) -> tuple[ToolCall, ...]:
-    """Replace a reference to an answer by its calls."""
-    if not isinstance(result.calls, str):
-        return result.calls
-    return _answer(current.journal[_place(result.calls)[0]]).message.calls
-
-
-def resolve_output(result: StepResult, current: OpenState) -> tuple[Json, Blob | None]:
-    """Replace an echo of the newest answer by its text, or by where its text is stored."""
-    if not result.echo:
-        return result.output, result.stored
-    message = _newest(current.journal).message
-    return (None, message.content) if isinstance(message.content, Blob) else (message.text, None)
-
-
-def _place(reference: str) -> tuple[int, int | None]:
-    """Read "j<entry>" or "j<entry>.<call>"."""
-    entry, _, call = reference.removeprefix("j").partition(".")
-    return int(entry), int(call) if call else None
-
-
-def _journal(current: OpenState, entry: JournalEntry) -> OpenState:
-    journal = (*current.journal, entry)
-    return current.model_copy(update={"journal": journal, "chain": extend(current.chain, (entry,))})
-
-
-def _without_adds(result: StepResult, current: OpenState) -> tuple[JournalEntry, ...]:
-    """Leave out of the journal the messages that the record's `adds` hold."""
-    journal = list(current.journal)
-    for add in result.adds:
-        if not isinstance(add, str) or not add.startswith("j"):
-            continue
-        at, call = _place(add)
-        entry = journal[at]
-        if call is not None:
-            outcomes = list(entry.outcomes)
-            outcomes[call] = outcomes[call].model_copy(update={"content": ""})
-            journal[at] = entry.model_copy(update={"outcomes": tuple(outcomes)})
-        elif entry.answer is not None:
-            answer = entry.answer.model_copy(update={"message": SAID_IN_ADDS})
-            journal[at] = entry.model_copy(update={"answer": answer})
-    return tuple(journal)
-
-
-def _newest(journal: Sequence[JournalEntry]) -> ModelAnswer:
-    return next(e.answer for e in reversed(journal) if e.answer is not None)
-
-
-def _answer(entry: JournalEntry) -> ModelAnswer:
-    if entry.answer is None:
-        msg = "the journal entry holds no model answer"
-        raise RuntimeError(msg)
-    return entry.answer
-
-
-def _usage(journal: Sequence[JournalEntry]) -> Usage:
-    total = Usage()
-    for entry in journal:
-        if entry.answer is not None:
-            total += entry.answer.usage.model_copy(update={"requests": 1})
-    return total

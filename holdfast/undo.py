@@ -10,9 +10,10 @@ from collections.abc import Iterable, Mapping
 
 from holdfast import merge_patch
 from holdfast.chain import ChainRef
-from holdfast.ledger import Ledger, queue_after
+from holdfast.ledger import Ledger
 from holdfast.messages import Message, ToolCall, system, user
 from holdfast.records import Entry, ForkOf, OpenState, Outcome, SegmentRef, StepRecord
+from holdfast.references import queue_after
 from holdfast.state import Carried, UndoState
 from holdfast.steps import TaskStep
 from holdfast.tool_policy import ToolPolicy

@@ -187,8 +187,8 @@ class TaskDesk:
             raise refusal(calls.NOTHING_DONE)
         if asked.to > s.steps or (asked.to == s.steps and s.current is None):
             raise refusal(calls.NOTHING_AFTER)
-        to = asked.to if asked.to >= 0 else s.steps - 1
-        if s.fork is not None and s.current is None and to < s.fork.n:
+        to = asked.to if asked.to >= 0 else s.steps - (0 if s.current is not None else 1)
+        if s.fork is not None and to < s.fork.n:
             raise refusal(calls.of_another(s.fork))
 
     def _refuse_when_leaving(self) -> None:

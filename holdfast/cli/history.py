@@ -12,9 +12,9 @@ from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client
 
 from holdfast.commands import Command, decode
-from holdfast.ledger import resolve_calls
 from holdfast.messages import Blob, Content, Message, ToolCall
 from holdfast.records import JournalEntry, OpenState, OpenStep, Outcome, StepResult
+from holdfast.references import resolve_calls
 from holdfast.steps import TaskStep
 from holdfast.values import Value
 from holdfast.wire import Advanced, AdvanceInput, TaskResult, ToolInput

@@ -31,9 +31,9 @@ from holdfast.errors import (
     TaskClosedError,
     TaskNotFoundError,
 )
-from holdfast.ledger import resolve_adds
 from holdfast.messages import Blob, Message, Usage
 from holdfast.records import Approval, Entry, OpenState, SegmentRef, StepRecord, TaskHead
+from holdfast.references import resolve_adds
 from holdfast.segments import read_record, read_segment
 from holdfast.state import TaskRecord
 from holdfast.steps import Task, TaskStep, TaskStepOutput, ToolOutput

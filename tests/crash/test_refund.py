@@ -130,9 +130,10 @@ async def settle(runner: AgentRunner, task: Task | str, is_refunded: Any) -> int
 async def test_200_workers_that_fall_silent_double_no_refund_and_lose_none(
     make_agent: MakeAgent, rig: Rig
 ) -> None:
-    """In one process: for the server an activity that neither answers nor heartbeats is one whose
-    worker has crashed, and that is all it sees of a crash. What this does not simulate is the loss
-    of the worker's memory and of its workflow cache; the test with SIGKILL does.
+    """In one process: the server sees of a crash only that nothing answers or heartbeats any more.
+
+    That is what is simulated here, at any place of an activity. What is not simulated is the loss
+    of the worker's memory and of its workflow cache; the test with SIGKILL does that.
     """
     chance = random.Random(SEED)
     books = Books()

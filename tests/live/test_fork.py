@@ -256,8 +256,8 @@ async def test_a_fork_from_an_undone_branch(
         model.reply("done")
         assert str(await runner.run_task(fork)) == "done"
         assert await runner.verify(fork) == []
-    texts = [m.text for m in await runner.transcript(old)]
-    assert not any("undone" in text for text in texts)
+    told = [any("undone" in m.text for m in await runner.transcript(f)) for f in (old, new)]
+    assert told == [True, True]  # of the step it departs from; of the one undone before it
 
 
 async def test_a_fork_over_archived_segments_and_a_fork_of_that_fork(
@@ -287,13 +287,13 @@ async def test_a_fork_over_archived_segments_and_a_fork_of_that_fork(
     assert (await runner.run_step(second)).output == 36
     assert len(await runner.transcript(second)) == 36
     assert (await runner.get_task(task)).steps == 30
-    receipt = await runner.rewind(second, to="s3")
-    assert len(receipt.steps) == 33
-    assert (await runner.get_task(second)).extra_state == {"sum": 6}
-    assert (await runner.run_step(second)).output == 4
+    receipt = await runner.rewind(late, to="s28")
+    assert len(receipt.steps) == 12
+    assert (await runner.get_task(late)).extra_state == {"sum": sum(range(1, 29))}
+    assert (await runner.run_step(late)).output == 29
 
 
-async def test_a_step_of_a_fork_is_undone_like_any_other(
+async def test_a_fork_undoes_its_own_steps_and_leaves_the_shared_ones_to_the_source(
     make_runner: MakeRunner, model: FakeOpenAI, world: World
 ) -> None:
     @tool(undo=lambda effect: world.done.append(f"undo {effect.arguments['thing']}"))
@@ -307,9 +307,39 @@ async def test_a_step_of_a_fork_is_undone_like_any_other(
     fork = await runner.fork(task, at="s2")
     model.call("act", {"thing": "c"})
     await runner.run_step(fork)
-    receipt = await runner.rewind(fork, to="s1")
-    assert receipt.undone == ('act({"thing": "c"})', 'act({"thing": "b"})')
+    with pytest.raises(InvalidArgumentError, match="only it may undo"):
+        await runner.rewind(fork, to="s1")
+    receipt = await runner.undo_step(fork)
+    assert receipt.undone == ('act({"thing": "c"})',)
+    with pytest.raises(InvalidArgumentError, match="only it may undo"):
+        await runner.undo_step(fork)
+    await runner.undo_step(task)
     assert world.done == ["a", "b", "c", "undo c", "undo b"]
+
+
+async def test_a_fork_in_the_middle_of_a_step_does_not_undo_the_shared_ones_either(
+    make_runner: MakeRunner, model: FakeOpenAI, world: World
+) -> None:
+    @tool(undo=lambda effect: world.done.append(f"undo {effect.arguments['thing']}"))
+    def act(thing: str) -> str:
+        """Act."""
+        return f"acted on {thing}"
+
+    @tool(needs_approval=True)
+    def pay(amount: int) -> str:
+        """Pay."""
+        raise AssertionError
+
+    runner = await make_runner(act, pay)
+    task = await two_steps(runner, model)
+    fork = await runner.fork(task, at="s2")
+    model.call("pay", {"amount": 5})
+    assert (await runner.run_step(fork)).status == "waiting"
+    with pytest.raises(InvalidArgumentError, match="only it may undo"):
+        await runner.rewind(fork, to="s1")
+    receipt = await runner.undo_step(fork)
+    assert len(receipt.steps) == 1
+    assert world.done == []
 
 
 async def test_a_fork_of_a_step_whose_successors_were_dropped_goes_on_as_the_task_would(

@@ -1,0 +1,114 @@
+"""References inside a step: how its result names what history holds already, and what they mean."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from holdfast.chain import extend
+from holdfast.messages import Blob, Message, ToolCall, Usage
+from holdfast.models.base import ModelAnswer
+from holdfast.records import (
+    Before,
+    JournalEntry,
+    OpenState,
+    StepResult,
+)
+from holdfast.steps import TaskStep
+from holdfast.values import Json
+
+SAID_IN_ADDS = Message(role="tool")
+"""Stands in a step record for a message that its `adds` hold."""
+
+
+def queue_after(before: Before, step: TaskStep, steps: Sequence[TaskStep]) -> tuple[TaskStep, ...]:
+    """Return the queue after a step, if nobody has changed it while the step ran."""
+    kept = (queued for queued in before.queue if queued.step_id != step.step_id)
+    return (*kept, *steps)
+
+
+def resolve_adds(result: StepResult, current: OpenState) -> tuple[Message, ...]:
+    """Replace references to what history holds already by the messages themselves."""
+    return tuple(resolve_add(add, current) for add in result.adds)
+
+
+def resolve_add(add: Message | str, current: OpenState) -> Message:
+    """Replace one reference by its message."""
+    if isinstance(add, Message):
+        return add
+    if add == "input":
+        opened = current.open
+        return Message(role="user", content=opened.stored or opened.step.input or "")
+    if add.startswith("n"):
+        return current.open.notes[int(add[1:])]
+    entry, call = place_of(add)
+    if call is not None:
+        found = current.journal[entry]
+        return found.outcomes[call].message(found.calls[call])
+    return answer_of(current.journal[entry]).message
+
+
+def resolve_calls(result: StepResult, current: OpenState) -> tuple[ToolCall, ...]:
+    """Replace a reference to an answer by its calls."""
+    if not isinstance(result.calls, str):
+        return result.calls
+    return answer_of(current.journal[place_of(result.calls)[0]]).message.calls
+
+
+def resolve_output(result: StepResult, current: OpenState) -> tuple[Json, Blob | None]:
+    """Replace an echo of the newest answer by its text, or by where its text is stored."""
+    if not result.echo:
+        return result.output, result.stored
+    message = newest_answer(current.journal).message
+    return (None, message.content) if isinstance(message.content, Blob) else (message.text, None)
+
+
+def place_of(reference: str) -> tuple[int, int | None]:
+    """Read "j<entry>" or "j<entry>.<call>"."""
+    entry, _, call = reference.removeprefix("j").partition(".")
+    return int(entry), int(call) if call else None
+
+
+def with_entry(current: OpenState, entry: JournalEntry) -> OpenState:
+    """Append an answered call to the journal of an open step."""
+    journal = (*current.journal, entry)
+    return current.model_copy(update={"journal": journal, "chain": extend(current.chain, (entry,))})
+
+
+def without_adds(result: StepResult, current: OpenState) -> tuple[JournalEntry, ...]:
+    """Leave out of the journal the messages that the record's `adds` hold."""
+    journal = list(current.journal)
+    for add in result.adds:
+        if not isinstance(add, str) or not add.startswith("j"):
+            continue
+        at, call = place_of(add)
+        entry = journal[at]
+        if call is not None:
+            outcomes = list(entry.outcomes)
+            outcomes[call] = outcomes[call].model_copy(update={"content": ""})
+            journal[at] = entry.model_copy(update={"outcomes": tuple(outcomes)})
+        elif entry.answer is not None:
+            answer = entry.answer.model_copy(update={"message": SAID_IN_ADDS})
+            journal[at] = entry.model_copy(update={"answer": answer})
+    return tuple(journal)
+
+
+def newest_answer(journal: Sequence[JournalEntry]) -> ModelAnswer:
+    """Return the last model answer of a journal that has one."""
+    return next(e.answer for e in reversed(journal) if e.answer is not None)
+
+
+def answer_of(entry: JournalEntry) -> ModelAnswer:
+    """Return the model answer of an entry that has one."""
+    if entry.answer is None:
+        msg = "the journal entry holds no model answer"
+        raise RuntimeError(msg)
+    return entry.answer
+
+
+def usage_of(journal: Sequence[JournalEntry]) -> Usage:
+    """Sum the cost of a journal's model calls."""
+    total = Usage()
+    for entry in journal:
+        if entry.answer is not None:
+            total += entry.answer.usage.model_copy(update={"requests": 1})
+    return total
