@@ -168,7 +168,7 @@ async def test_200_workers_that_fall_silent_double_no_refund_and_lose_none(
     async def one(order: str) -> int:
         async with free:
             await runner.create_task(order, task_id=order, step_mode="automatic")
-            asked = await settle(runner, order, lambda order: books.refunded[order])
+            asked = await settle(runner, order, books.refunded.__getitem__)
             output = await runner.get_task_output(order)
             if output.output != f"refunded({order})":
                 blind.append(order)

@@ -164,7 +164,12 @@ async def test_a_predicate_that_raises_parks_the_task_and_nothing_runs(
     assert ran == [5]
 
 
-@pytest.mark.parametrize("needs_approval", [True, lambda arguments: False])
+def never(arguments: dict[str, Any]) -> bool:
+    """Want no approval, whatever the arguments."""
+    return "never" in arguments
+
+
+@pytest.mark.parametrize("needs_approval", [True, never])
 async def test_arguments_that_cannot_be_read_always_ask_and_can_be_corrected(
     make_runner: MakeRunner, model: FakeOpenAI, needs_approval: Any
 ) -> None:

@@ -603,9 +603,10 @@ async def test_a_call_resolved_as_happened_is_undone_with_its_result(
 ) -> None:
     from datetime import timedelta
 
-    slow = Slow(
-        world, undo=lambda effect: world.done.append(f"undo {effect.arguments} {effect.result}")
-    )
+    def take_back(effect: Effect) -> None:
+        world.done.append(f"undo {effect.arguments} {effect.result}")
+
+    slow = Slow(world, undo=take_back)
     agent = make_agent(slow.tool)
     await rig.serve(agent, graceful_shutdown_timeout=timedelta(0))
     runner = rig.runner()
