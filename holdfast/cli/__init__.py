@@ -2,9 +2,26 @@
 
 from __future__ import annotations
 
+import logging
+import os
+import sys
+
 
 def main() -> None:
-    """Run the command that the process's arguments name."""
+    """Run the command that the process's arguments name, and end the process.
+
+    The process ends at once, without Python's own shutdown: Temporal's native threads may still
+    hold the interpreter then, and would abort it (temporalio/sdk-python issue 300).
+    """
     from holdfast.cli.app import app
 
-    app()
+    try:
+        app()
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    else:
+        code = 0
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

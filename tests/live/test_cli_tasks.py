@@ -66,8 +66,7 @@ def test_run_beyond_max_turns_waits_and_goes_on_when_one_more_is_approved(cli: C
     assert "max_turns=1" in ran.err
     assert cli("show", "short", "--json").json["task"]["status"] == "waiting"
     cli("approve", "short", "--by", "ann")
-    assert cli("step", "short").out == "The result of 1 + 1 is 2.\n"
-    assert cli("finalize", "short").out == "The result of 1 + 1 is 2.\n"
+    assert cli("attach", "short").out == "The result of 1 + 1 is 2.\n"
 
 
 def test_a_task_is_run_step_by_step(cli: Cli) -> None:
