@@ -42,6 +42,11 @@ BEGUN = Failure(
     message="The failed step has begun: the model has seen its input. Run it again as it is, or"
     ' with restart="step" to give it another input.',
 )
+WAITS = Failure(
+    type="InvalidArgumentError",
+    message="The task waits for a person, and its step has its input already. Decide first;"
+    " feedback reaches the next model call.",
+)
 NO_PROGRESS = Failure(
     type="StalledTaskError", message="The step neither called anything nor ended. Run it again."
 )

@@ -104,6 +104,9 @@ class TaskDesk:
         failed = s.current if s.current is not None and s.current.failure is not None else None
         if asked.restart and (failed is None or approvals.pending(self.ledger)):
             raise refusal(calls.NOT_FAILED)
+        mine = s.current is not None and info is not None and s.current.owner == info.id
+        if self.ledger.status == "waiting" and asked.changes and not mine:
+            raise refusal(calls.WAITS)
         begun = failed is not None and (failed.journal or failed.result is not None)
         if begun and not asked.restart and asked.changes:
             raise refusal(calls.BEGUN)

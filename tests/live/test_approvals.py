@@ -689,6 +689,18 @@ async def test_pending_approvals_of_one_task_and_of_all(
     await until(none_of_mine)
 
 
+async def test_an_input_for_a_step_that_waits_is_refused_and_not_dropped(
+    make_runner: MakeRunner, model: FakeOpenAI, pay: Tool
+) -> None:
+    runner = await make_runner(pay)
+    model.call("pay", {"amount": 5})
+    task, output = await started(runner)
+    assert output.status == "waiting"
+    with pytest.raises(InvalidArgumentError, match="waits for a person"):
+        await runner.run_step(task, input="something else")
+    assert (await runner.run_step(task)) == output
+
+
 async def test_run_step_asked_again_answers_the_same_and_starts_nothing(
     make_runner: MakeRunner, model: FakeOpenAI, pay: Tool
 ) -> None:
