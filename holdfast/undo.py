@@ -12,7 +12,7 @@ from holdfast import merge_patch
 from holdfast.chain import ChainRef
 from holdfast.ledger import Ledger
 from holdfast.messages import Message, ToolCall, system, user
-from holdfast.records import Entry, ForkOf, OpenState, Outcome, SegmentRef, StepRecord
+from holdfast.records import Before, Entry, ForkOf, OpenState, Outcome, SegmentRef, StepRecord
 from holdfast.references import queue_after
 from holdfast.state import Carried, UndoState
 from holdfast.steps import TaskStep
@@ -194,20 +194,8 @@ def leave_open_step(ledger: Ledger) -> None:
     current = ledger.s.current
     if current is None:
         return
-    before = current.before
-    ledger.change(
-        current=None,
-        queue=before.queue,
-        notes=before.notes,
-        followups=before.followups,
-        serial=before.serial,
-        turns=before.turns,
-        usage=before.usage,
-        answered=before.answered,
-        concluded=before.concluded,
-        approvals=(),
-        failure=None,
-    )
+    _restore(ledger, current.before)
+    ledger.change(current=None)
 
 
 def leave_step(ledger: Ledger, target: Undoable) -> None:
@@ -216,8 +204,18 @@ def leave_step(ledger: Ledger, target: Undoable) -> None:
     kept = max(len(ledger.messages) - target.added, 0)
     del ledger.messages[kept:]
     ledger.base = min(ledger.base, before.transcript.length)
+    _restore(ledger, before)
     ledger.change(
         steps=target.n - 1,
+        extra_state=merge_patch.apply(ledger.s.extra_state, target.inverse),
+        transcript=before.transcript,
+        undelivered=0,
+    )
+
+
+def _restore(ledger: Ledger, before: Before) -> None:
+    """Bring back what a step found, and forget what was asked in it."""
+    ledger.change(
         queue=before.queue,
         notes=before.notes,
         followups=before.followups,
@@ -226,10 +224,7 @@ def leave_step(ledger: Ledger, target: Undoable) -> None:
         usage=before.usage,
         answered=before.answered,
         concluded=before.concluded,
-        extra_state=merge_patch.apply(ledger.s.extra_state, target.inverse),
-        transcript=before.transcript,
         approvals=(),
-        undelivered=0,
         failure=None,
     )
 
