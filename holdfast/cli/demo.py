@@ -199,7 +199,6 @@ class Stage:
             question,
             task_id=self.task_id,
             budget=Budget(max_turns=MAX_TURNS, on_exceeded="finish"),
-            step_mode="automatic",
         )
         view = LiveView(self.engine.client, self.task_id, self.console)
         watching = asyncio.create_task(view.follow())

@@ -278,8 +278,8 @@ class AgentRunner(TaskReading, TaskControl, TimeTravel):
             extra_state=extra_state,
             budget=budget,
             tool_choice=tool_choice,
-            step_mode="automatic",
         )
+        # Not automatic: a task that has failed before run_task comes would be tried once more.
         output = await self.run_task(task)
         if output.status == "waiting":
             return AgentResponse(response="", task_id=task.task_id, status="waiting")
