@@ -11,7 +11,7 @@ from holdfast.activities.source import Source, task_id
 from holdfast.chain import ChainRef
 from holdfast.messages import Message
 from holdfast.records import Entry, Failure, SegmentRef, StepRecord, TaskHead
-from holdfast.segments import read_segment, write_messages, write_record, write_segment
+from holdfast.segments import read_segments, write_messages, write_record, write_segment
 from holdfast.sessions import commit_turn
 from holdfast.state import CommitRef, TaskRecord
 from holdfast.steps import Task
@@ -74,12 +74,7 @@ class ClosingActivities:
     ) -> StepRecord | None:
         steps = active_steps(entries)
         if not steps or any(e.event is not None and e.event.kind == UNDONE for e in entries):
-            archived = [
-                entry
-                for segment in segments
-                for entry in await read_segment(self._source.archive, segment)
-            ]
-            steps = active_steps(archived)
+            steps = active_steps(await read_segments(self._source.archive, segments))
         return steps[-1] if steps else None
 
     async def _commit(self, head: TaskHead, task: Task, at: ChainRef) -> None:

@@ -15,7 +15,7 @@ from holdfast.activities.source import Source, task_id
 from holdfast.activities.tool import idempotency_key
 from holdfast.errors import NotFoundError
 from holdfast.messages import Content, ToolCall, clean
-from holdfast.segments import read_segment
+from holdfast.segments import read_segments
 from holdfast.tool_context import Effect, ToolContext
 from holdfast.tools import Tool, ToolArgumentsError, render_result
 from holdfast.undo import active_steps, undoable
@@ -96,11 +96,7 @@ class JudgingActivities:
         with typed_failures():
             async with heartbeats():
                 page, entries = await self._source.entries()
-                archived = [
-                    entry
-                    for segment in page.segments
-                    for entry in await read_segment(self._source.archive, segment)
-                ]
+                archived = await read_segments(self._source.archive, page.segments)
                 steps = active_steps([*archived, *entries])
                 return [undoable(step) for step in steps if step.n in set(wanted)]
 

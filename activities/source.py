@@ -17,20 +17,12 @@ from holdfast.chain import ChainRef, extend
 from holdfast.errors import ArchiveError, DigestMismatchError
 from holdfast.messages import Blob, Content, Message, ToolCall, clean
 from holdfast.records import Entry, JournalEntry, OpenStep, TaskHead, call_digest, usual_step
-from holdfast.segments import read_segment
+from holdfast.segments import read_segments
 from holdfast.steps import Task
 from holdfast.undo import active_messages
 from holdfast.values import Json, canonical, digest
 from holdfast.views import EntriesPage, EntriesRequest
-from holdfast.wire import AdvanceInput, ToolInput, View, ViewRequest
-
-INLINE_BYTES = 16 * 1024
-"""Texts above this size go to the archive; history holds a reference.
-
-These are the texts of messages, the results of tools, and outputs. What a task must read to go on
-stays in history whatever its size: arguments of calls, `step_state`, inputs of next steps, patches
-of the state. Above 256 KB Temporal's external storage takes the whole value that holds them.
-"""
+from holdfast.wire import INLINE_BYTES, AdvanceInput, ToolInput, View, ViewRequest
 
 PATIENCE_SECONDS = (0.1, 0.4, 1, 2, 4, 8, 15, 25)
 """Waits between the attempts to store a value that must not be lost."""
@@ -100,11 +92,7 @@ class Source:
         got = await self._view(ViewRequest(have=have, upto=upto))
         messages: Sequence[Message] = got.messages
         if got.segments:
-            entries = [
-                entry
-                for segment in got.segments
-                for entry in await read_segment(self.archive, segment)
-            ]
+            entries = await read_segments(self.archive, got.segments)
             messages = active_messages(entries)[have : got.base]
         if not messages:
             msg = f"Task {task_id()!r} lacks messages {have} to {upto} of its transcript."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from holdfast.archive import Archive, record_name
 from holdfast.messages import Message
@@ -27,6 +27,11 @@ async def write_segment(archive: Archive, entries: Sequence[Entry]) -> SegmentRe
 async def read_segment(archive: Archive, segment: SegmentRef) -> list[Entry]:
     """Read ledger entries, oldest first."""
     return [Entry.model_validate(data) for data in json.loads(await archive.aget(segment.sha256))]
+
+
+async def read_segments(archive: Archive, segments: Iterable[SegmentRef]) -> list[Entry]:
+    """Read the ledger entries of several segments, in their order."""
+    return [entry for segment in segments for entry in await read_segment(archive, segment)]
 
 
 async def write_messages(archive: Archive, messages: Sequence[Message]) -> str:

@@ -25,7 +25,12 @@ from holdfast.steps import TaskStatus, TaskStep
 from holdfast.values import Json, Value
 
 INLINE_BYTES = 16 * 1024
-"""Texts above this size go to the archive; history holds a reference."""
+"""Texts above this size go to the archive; history holds a reference.
+
+These are the texts of messages, the results of tools, and outputs. What a task must read to go on
+stays in history whatever its size: arguments of calls, `step_state`, inputs of next steps, patches
+of the state. Above 256 KB Temporal's external storage takes the whole value that holds them.
+"""
 
 
 class AdvanceInput(Value):

@@ -18,9 +18,10 @@ from holdfast.records import Approval, Failure
 from holdfast.state import RunReply, TaskInput
 from holdfast.wire import Advanced, CloseInput, RunRequest, TaskResult
 from holdfast.workflows import calls
+from holdfast.workflows.calls import now
 from holdfast.workflows.desk import TaskDesk
 from holdfast.workflows.tools import ask_about_cut, ready_calls, run_tools
-from holdfast.workflows.undoing import now, run_undo, stop_undo
+from holdfast.workflows.undoing import run_undo, stop_undo
 from holdfast.workflows.visible import publish
 
 UPDATES_PER_RUN = 1500
@@ -68,13 +69,16 @@ class AgentTask(TaskDesk):
     async def _wait(self) -> None:
         """Wait for work; approvals that nobody decides in time expire meanwhile."""
         while not self._has_work():
-            deadline = approvals.deadline(self.ledger)
-            left = timedelta(seconds=max(deadline - now(), 0)) if deadline else None
             try:
-                await workflow.wait_condition(self._has_work, timeout=left)
+                await workflow.wait_condition(self._has_work, timeout=self._left())
             except TimeoutError:
                 approvals.expire(self.ledger, now=now())
                 publish(self.ledger, self.ledger.status)
+
+    def _left(self) -> timedelta | None:
+        """Return the time until the next approval expires, None for never."""
+        deadline = approvals.deadline(self.ledger)
+        return timedelta(seconds=max(deadline - now(), 0)) if deadline else None
 
     def _has_work(self) -> bool:
         return self.closing is not None or self._rolls() or self._runnable()
@@ -112,15 +116,13 @@ class AgentTask(TaskDesk):
             return work.done() or self._interrupted(undoing)
 
         while not is_over():
-            deadline = approvals.deadline(self.ledger)
-            left = timedelta(seconds=max(deadline - now(), 0)) if deadline else None
             asked = self.ledger.s.approvals
 
             def has_news(asked: tuple[Approval, ...] = asked) -> bool:
                 return is_over() or self.ledger.s.approvals != asked
 
             try:
-                await workflow.wait_condition(has_news, timeout=left)
+                await workflow.wait_condition(has_news, timeout=self._left())
             except TimeoutError:
                 approvals.expire(self.ledger, now=now())
             if not is_over():

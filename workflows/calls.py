@@ -171,3 +171,8 @@ def of_another(fork: ForkOf) -> Failure:
 def abandoned(why: str) -> Failure:
     """Tell who abandoned the task, and why."""
     return Failure(type="TaskAbandonedError", message=f"The task was abandoned by {why}")
+
+
+def now() -> float:
+    """Time of the current workflow task, in seconds since the epoch."""
+    return round(workflow.time(), 3)

@@ -19,10 +19,10 @@ from holdfast.values import Json
 from holdfast.views import EntriesPage, EntriesRequest, StepView, entries_page, step_view, view
 from holdfast.wire import RunRequest, View, ViewRequest
 from holdfast.workflows import calls
+from holdfast.workflows.calls import now
 from holdfast.workflows.pending import Pending, refusal
 from holdfast.workflows.requests import Requests
 from holdfast.workflows.tools import ready_calls
-from holdfast.workflows.undoing import now
 from holdfast.workflows.visible import publish
 
 

@@ -27,7 +27,7 @@ from holdfast.messages import ToolCall
 from holdfast.records import Failure, Outcome
 from holdfast.tool_policy import ToolPolicy
 from holdfast.wire import Probed, ToolInput
-from holdfast.workflows.calls import LONGEST_TOOL, LOST, PATIENT, QUICK, failure_of
+from holdfast.workflows.calls import LONGEST_TOOL, LOST, PATIENT, QUICK, failure_of, now
 from holdfast.workflows.outcomes import cut_text, lost_text, unknown_tool
 
 T = TypeVar("T")
@@ -109,7 +109,7 @@ async def _take(ledger: Ledger, i: int, running: set[int]) -> Failure | None:
         if edited != call:
             outcome = outcome.model_copy(update={"edited": edited.arguments})
         ledger.outcome(i, outcome)
-        approvals.settle(ledger, i, now=_now())
+        approvals.settle(ledger, i, now=now())
         running.discard(i)
     except ActivityError as error:
         if is_cancelled_exception(error) or _is_left(ledger, place, i):
@@ -138,7 +138,7 @@ async def _may_run(ledger: Ledger, i: int, policy: ToolPolicy) -> bool:
         if approval.status == "checking":
             edited = approvals.effective_call(approval, _call(ledger, i))
             refused = await _quick(ledger, "check", ledger.tool_input(i, edited), str)
-            approvals.checked(ledger, approval, refused, now=_now())
+            approvals.checked(ledger, approval, refused, now=now())
             return not refused
         return approval.status == "approved"
     current = ledger.s.current
@@ -149,7 +149,7 @@ async def _may_run(ledger: Ledger, i: int, policy: ToolPolicy) -> bool:
     ):
         ledger.clear(i)
         return True
-    approvals.ask(ledger, i, "tool", now=_now(), seconds=policy.approval_seconds)
+    approvals.ask(ledger, i, "tool", now=now(), seconds=policy.approval_seconds)
     return False
 
 
@@ -165,14 +165,14 @@ async def _ask_about(ledger: Ledger, i: int, policy: ToolPolicy, text: str) -> N
             text += f" Its probe failed: {failure_of(error).message}"
         else:
             body = {"tool": call.name, "happened": probed.happened}
-            ledger.note("probed", now=_now(), body=body)
+            ledger.note("probed", now=now(), body=body)
             if probed.happened:
                 known = Outcome(content=probed.content, edited=edited.arguments if edited else "")
                 ledger.outcome(i, known)
             else:
                 ledger.clear(i)  # it did not happen, so it is run: it was approved before
             return
-    approvals.ask(ledger, i, "unknown", now=_now(), text=text, call=ran)
+    approvals.ask(ledger, i, "unknown", now=now(), text=text, call=ran)
 
 
 async def _tool(ledger: Ledger, i: int, edited: ToolCall | None, policy: ToolPolicy) -> Outcome:
@@ -235,7 +235,3 @@ def _may_have_happened(error: ActivityError, policy: ToolPolicy) -> bool:
             return kind == LOST
         case _:
             return False
-
-
-def _now() -> float:
-    return round(workflow.time(), 3)

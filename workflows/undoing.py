@@ -14,7 +14,7 @@ from holdfast.messages import system
 from holdfast.records import Failure, OpenState
 from holdfast.state import UndoState
 from holdfast.wire import Undoable, UndoInput
-from holdfast.workflows.calls import LONGEST_TOOL, PATIENT, QUICK, failure_of
+from holdfast.workflows.calls import LONGEST_TOOL, PATIENT, QUICK, failure_of, now
 
 NO_ATTEMPTS_LEFT = RetryPolicy(maximum_attempts=3, maximum_interval=timedelta(seconds=30))
 
@@ -191,8 +191,3 @@ def _leave(ledger: Ledger, targets: list[Undoable], remains: tuple[str, ...]) ->
     }
     ledger.change(undo=state.model_copy(update=found))
     undo.finish_undo(ledger, now=now())
-
-
-def now() -> float:
-    """Time of the current workflow task, in seconds since the epoch."""
-    return round(workflow.time(), 3)

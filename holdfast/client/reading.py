@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TypeVar
 
@@ -34,7 +34,7 @@ from holdfast.errors import (
 from holdfast.messages import Blob, Message, Usage
 from holdfast.records import Approval, Entry, OpenState, SegmentRef, StepRecord, TaskHead
 from holdfast.references import resolve_adds
-from holdfast.segments import read_record, read_segment
+from holdfast.segments import read_record, read_segment, read_segments
 from holdfast.state import TaskRecord
 from holdfast.steps import Task, TaskStep, TaskStepOutput, ToolOutput
 from holdfast.undo import active_messages, active_steps
@@ -204,7 +204,7 @@ class Reader:
             return await self._ledger(task_id, even_closed=even_closed)
 
         async def recorded(record: TaskRecord) -> tuple[list[Entry], OpenState | None]:
-            return await self._archived(record.segments), record.current
+            return await read_segments(self.archive, record.segments), record.current
 
         return await self.read(task_id, ask, recorded)
 
@@ -228,12 +228,7 @@ class Reader:
             segments = page.segments
             entries.extend(page.entries)
             if not page.more:
-                return await self._archived(segments) + entries, page.current
-
-    async def _archived(self, segments: Sequence[SegmentRef]) -> list[Entry]:
-        return [
-            entry for segment in segments for entry in await read_segment(self.archive, segment)
-        ]
+                return await read_segments(self.archive, segments) + entries, page.current
 
     async def intact_entries(self, task_id: str) -> tuple[list[Entry], list[Finding]]:
         """Read the ledger up to its first damaged segment, and say which segments are damaged."""
