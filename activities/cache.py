@@ -248,6 +248,8 @@ def entry_weight(entry: JournalEntry) -> int:
     size = 200 + sum(call_weight(call) for call in entry.calls)
     if entry.answer is not None:
         size += weight(entry.answer.message)
+    if entry.memo is not None:
+        size += len(canonical(entry.memo.output))
     for call, outcome in zip(entry.calls, entry.outcomes, strict=False):
         size += weight(outcome.message(call)) + len(canonical(outcome.patch))
     return size

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 
 from temporalio import activity
 
@@ -11,13 +12,13 @@ from holdfast.activities.heartbeat import heartbeats
 from holdfast.activities.history import count_commits, history_before
 from holdfast.activities.registry import Registry
 from holdfast.activities.source import Source, task_id, worker_identity
-from holdfast.messages import Message, clean
+from holdfast.messages import Blob, Message, clean
 from holdfast.models.base import Model, ModelAnswer, ModelRequest
-from holdfast.records import JournalEntry, OpenState, OpenStep, TaskHead
-from holdfast.references import resolve_adds, resolve_calls
+from holdfast.records import Handed, JournalEntry, OpenState, OpenStep, TaskHead
+from holdfast.references import new_entries, resolve_adds, resolve_calls
 from holdfast.state import Described
 from holdfast.steps import TaskStep
-from holdfast.values import canonical
+from holdfast.values import Json, canonical
 from holdfast.wire import Advanced, AdvanceInput
 from holdfast.workers.base import AgentWorker
 from holdfast.workers.context import StepContext
@@ -85,6 +86,8 @@ class StepActivities:
             opened=whole,
             transcript=await source.transcript(given.at),
             respond=functools.partial(_respond, model),
+            ask_task=source.task,
+            inputs={step: await self._handed(h) for step, h in opened.inputs.items()},
             at=given.at,
             task_id=task_id(),
             n=given.n,
@@ -97,17 +100,20 @@ class StepActivities:
         )
         advanced = _stamped(await advance(agent.worker, ctx, whole))
         advanced = advanced.model_copy(update=await self._compact_answer(advanced))
+        memos = [await self._compact_memo(entry) for entry in advanced.memos]
+        advanced = advanced.model_copy(update={"memos": tuple(memos)})
         try:
             whole_result = advanced.model_copy(update=await self._compact_result(advanced))
             self._expect(given, opened, recorded, whole_result)
             advanced = whole_result
         except Exception as error:
-            if ctx.answered is None:
+            if not ctx.fresh:
                 raise
             log.warning("The end of a step could not be recorded", exc_info=True)
             memory.put_journal(0, ())
-            advanced = _answer_alone(advanced, ctx.answered.request, error)
-        if advanced.answer is not None:
+            request = ctx.answered.request if ctx.answered is not None else ""
+            advanced = _answer_alone(advanced, request, error)
+        if ctx.fresh:
             memory.handed_over(activity_id)
         return advanced
 
@@ -118,8 +124,31 @@ class StepActivities:
         text = await self._source.text(opened.stored)
         return opened.model_copy(update={"step": opened.step.model_copy(update={"input": text})})
 
+    async def _handed(self, handed: Handed) -> Json:
+        """Read an output or a memo."""
+        if handed.stored is None:
+            return handed.output
+        text = await self._source.text(handed.stored)
+        return json.loads(text) if handed.stored.is_json else text
+
+    async def _compact_memo(self, entry: JournalEntry) -> JournalEntry:
+        """Move a large memo to the archive."""
+        if entry.memo is None:
+            return entry
+        stored = await self._stored(entry.memo.output)
+        return entry if stored is None else entry.model_copy(update={"memo": Handed(stored=stored)})
+
+    async def _stored(self, output: Json) -> Blob | None:
+        """Store JSON data if it is too large for history."""
+        plain = isinstance(output, str)
+        text = output if plain else canonical(output).decode("utf-8", "surrogatepass")
+        return await self._source.store(clean(text), is_json=not plain)
+
     async def _resolve(self, entry: JournalEntry) -> JournalEntry:
         """Put archived contents into a journal entry."""
+        if entry.memo is not None:
+            memo = Handed(output=await self._handed(entry.memo))
+            return entry.model_copy(update={"memo": memo})
         answer = entry.answer
         if answer is not None:
             message = await self._source.resolve(answer.message)
@@ -152,11 +181,7 @@ class StepActivities:
         ]
         changes: dict[str, object] = {"adds": tuple(adds)}
         if result.output is not None:
-            plain = isinstance(result.output, str)
-            text = str(result.output)
-            if not plain:
-                text = canonical(result.output).decode("utf-8", "surrogatepass")
-            stored = await self._source.store(clean(text), is_json=not plain)
+            stored = await self._stored(result.output)
             if stored is not None:
                 changes |= {"output": None, "stored": stored}
         return {"result": result.model_copy(update=changes)}
@@ -170,17 +195,7 @@ class StepActivities:
     ) -> None:
         """Remember what the task is about to record, so that it need not be asked for."""
         memory = self._source.memory()
-        journal = recorded
-        if advanced.answer is not None:
-            last = given.limit == "finish"
-            entry = JournalEntry(
-                request=advanced.request,
-                answer=advanced.answer,
-                last=last,
-                attempts=advanced.attempts,
-                worker=advanced.worker,
-            )
-            journal = (*recorded, entry)
+        journal = (*recorded, *new_entries(advanced, last=given.limit == "finish"))
         memory.put_journal(given.n, journal)
         if advanced.result is None:
             memory.open_calls(given.n, advanced.calls)
@@ -196,7 +211,7 @@ class StepActivities:
 def _stamped(advanced: Advanced) -> Advanced:
     """Say how often the activity was started and, for a model call, who made it."""
     stamp: dict[str, object] = {"attempts": activity.info().attempt}
-    if advanced.answer is not None:
+    if advanced.answer is not None or advanced.memos:
         stamp["worker"] = worker_identity()
     return advanced.model_copy(update=stamp)
 
@@ -210,6 +225,8 @@ def _answer_alone(advanced: Advanced, request: str, error: Exception) -> Advance
     return Advanced(
         request=request,
         answer=advanced.answer,
+        memos=advanced.memos,
+        early=advanced.early,
         failure=None if heals_by_time(error) else failure_after(error),
         attempts=advanced.attempts,
         worker=advanced.worker,

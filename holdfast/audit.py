@@ -13,7 +13,7 @@ from holdfast.messages import Blob, Content, Message, ToolCall
 from holdfast.records import Entry, EventRecord, JournalEntry, Outcome, StepRecord
 from holdfast.redact import REDACTED
 from holdfast.undo import active_steps
-from holdfast.values import Json, Value
+from holdfast.values import Json, Value, canonical
 
 
 class AuditEvent(Value):
@@ -21,14 +21,14 @@ class AuditEvent(Value):
 
     Attributes:
         time: Seconds since the epoch; of a call, the time at which its step was recorded.
-        kind: "created", "step", "model_call", "tool_call", "asked", "command", "refused",
-            "expired", "probed", "failed", "restarted", "limit", "undone", "effect_undone",
-            "undo_failed", "forked", "withdrawn", "closed".
+        kind: "created", "step", "model_call", "tool_call", "memo", "asked", "command",
+            "refused", "expired", "probed", "failed", "restarted", "limit", "undone",
+            "effect_undone", "undo_failed", "forked", "withdrawn", "closed".
         actor: Who caused it: a person's name, "model", "task".
         reason: Why, in words.
         step: Id of the step.
         branch: Branch of the ledger.
-        tool: Tool name.
+        tool: Tool name, or name of a memo.
         call_id: The model's id of the call.
         arguments: The arguments as they ran, JSON text.
         result: The result, cut to 2,000 characters; longer ones are in the archive.
@@ -165,6 +165,18 @@ def _journal_events(
                 "attempts": entry.attempts,
                 "worker": entry.worker,
                 "body": {"model": entry.answer.model, "response_id": entry.answer.response_id},
+            }
+        )
+    if entry.memo is not None:
+        made = entry.memo.stored or canonical(entry.memo.output).decode("utf-8", "surrogatepass")
+        yield AuditEvent.model_validate(
+            {
+                **common,
+                "kind": "memo",
+                "tool": entry.name,
+                "result": _text_of(made),
+                "attempts": entry.attempts,
+                "worker": entry.worker,
             }
         )
     for call, outcome in zip(entry.calls, entry.outcomes, strict=True):

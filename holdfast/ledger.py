@@ -27,6 +27,7 @@ from holdfast.records import (
     usual_step,
 )
 from holdfast.references import (
+    new_entries,
     queue_after,
     resolve_adds,
     resolve_calls,
@@ -240,14 +241,7 @@ class Ledger:
                 current = current.model_copy(update={"limit": ""})
             usage = got.answer.usage.model_copy(update={"requests": 1})
             self.change(turns=self.s.turns + 1, usage=self.s.usage + usage)
-            last = current.limit == "finish"
-            entry = JournalEntry(
-                request=got.request,
-                answer=got.answer,
-                last=last,
-                attempts=got.attempts,
-                worker=got.worker,
-            )
+        for entry in new_entries(got, last=current.limit == "finish"):
             current = with_entry(current, entry)
         if got.result is not None:
             calls = resolve_calls(got.result, current)

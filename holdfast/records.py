@@ -146,6 +146,18 @@ class Before(Value):
     transcript: ChainRef = ChainRef()
 
 
+class Handed(Value):
+    """A step's output, as it is handed to the steps that wait for it.
+
+    Attributes:
+        output: JSON data.
+        stored: Where the archive keeps an output too large for history.
+    """
+
+    output: Json = None
+    stored: Blob | None = None
+
+
 class OpenStep(Value):
     """The part of a step's input that the AgentWorker reads.
 
@@ -156,6 +168,7 @@ class OpenStep(Value):
         stored: The step's input in the archive, when it is too large for history.
         notes: Messages to be seen before the step's first model call: feedback, and what the task
             has to say.
+        inputs: Step id to output, for the steps that this one waited for.
     """
 
     step: TaskStep
@@ -163,6 +176,7 @@ class OpenStep(Value):
     tool_choice: str = ""
     stored: Blob | None = None
     notes: tuple[Message, ...] = ()
+    inputs: dict[str, Handed] = Field(default_factory=dict[str, Handed])
 
 
 def usual_step(n: int) -> OpenStep:
@@ -204,6 +218,8 @@ class JournalEntry(Value):
         answer: The model's answer, for a model call.
         calls: The calls, for tool calls.
         outcomes: Their results in the same order.
+        memo: What the AgentWorker made and had recorded, for a memo.
+        name: The memo's name.
         last: Whether the budget made the model call the last one, without tools.
         attempts: How often the model call was started.
         worker: Identity of the worker that got the answer.
@@ -213,6 +229,8 @@ class JournalEntry(Value):
     answer: ModelAnswer | None = None
     calls: tuple[ToolCall, ...] = ()
     outcomes: tuple[Outcome, ...] = ()
+    memo: Handed | None = None
+    name: str = ""
     last: bool = False
     attempts: int = 1
     worker: str = ""

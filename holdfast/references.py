@@ -15,6 +15,7 @@ from holdfast.records import (
 )
 from holdfast.steps import TaskStep
 from holdfast.values import Json
+from holdfast.wire import Advanced
 
 SAID_IN_ADDS = Message(role="tool")
 """Stands in a step record for a message that its `adds` hold."""
@@ -72,6 +73,27 @@ def with_entry(current: OpenState, entry: JournalEntry) -> OpenState:
     """Append an answered call to the journal of an open step."""
     journal = (*current.journal, entry)
     return current.model_copy(update={"journal": journal, "chain": extend(current.chain, (entry,))})
+
+
+def new_entries(advanced: Advanced, *, last: bool) -> tuple[JournalEntry, ...]:
+    """List what an activity adds to the journal, in the order in which it was made.
+
+    Args:
+        advanced: What it gave.
+        last: Whether the budget made its model call the last one.
+    """
+    stamp = {"attempts": advanced.attempts, "worker": advanced.worker}
+    memos = tuple(entry.model_copy(update=stamp) for entry in advanced.memos)
+    if advanced.answer is None:
+        return memos
+    entry = JournalEntry(
+        request=advanced.request,
+        answer=advanced.answer,
+        last=last,
+        attempts=advanced.attempts,
+        worker=advanced.worker,
+    )
+    return (*memos[: advanced.early], entry, *memos[advanced.early :])
 
 
 def without_adds(result: StepResult, current: OpenState) -> tuple[JournalEntry, ...]:

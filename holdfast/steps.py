@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from holdfast.errors import InvalidArgumentError
 from holdfast.messages import Blob, ToolCall, Usage
 from holdfast.values import Json, Value
 
@@ -62,12 +63,20 @@ class TaskStep(Value):
         step_id: Unique within the task; an empty id is given by the task.
         input: New user input for this step, or None when it only goes on.
         step_state: State handed from step to step, JSON data.
+        prev_steps: Ids of steps that must be done before this one can run. Their outputs are then
+            in `ctx.inputs`.
+        is_ready: False keeps a step without `prev_steps` in the queue until a step hands out one of
+            the same id that is ready.
+        is_join: Whether the task made it, to join several last outputs into one.
     """
 
     task_id: str = ""
     step_id: str = ""
     input: str | None = None
     step_state: dict[str, Json] = Field(default_factory=dict)
+    prev_steps: tuple[str, ...] = ()
+    is_ready: bool = True
+    is_join: bool = False
 
     def get_next_step(
         self,
@@ -89,6 +98,28 @@ class TaskStep(Value):
             input=input,
             step_state=self.step_state if step_state is None else step_state,
         )
+
+    def link_step(self, next_step: TaskStep) -> TaskStep:
+        """Return `next_step` so that it waits for this one as well.
+
+        It becomes ready by itself once all steps it waits for are done.
+
+        Raises:
+            InvalidArgumentError: One of the two has no id, or they would wait for each other.
+        """
+        if not self.step_id or not next_step.step_id:
+            msg = "Linked steps need ids of their own: make them with step_id=..."
+            raise InvalidArgumentError(msg)
+        if self.step_id == next_step.step_id or next_step.step_id in self.prev_steps:
+            msg = (
+                f"Steps {self.step_id!r} and {next_step.step_id!r} would wait for each other:"
+                " neither could ever run."
+            )
+            raise InvalidArgumentError(msg)
+        if self.step_id in next_step.prev_steps:
+            return next_step
+        waits = (*next_step.prev_steps, self.step_id)
+        return next_step.model_copy(update={"prev_steps": waits})
 
 
 class ToolOutput(Value):

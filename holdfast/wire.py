@@ -75,6 +75,8 @@ class Advanced(Value):
     Attributes:
         request: Digest of the model call that was made; left out when the step is over.
         answer: Its answer; None when no call was made.
+        memos: What the AgentWorker had recorded, in order.
+        early: How many of those came before the answer.
         result: The step's result, when the step is over.
         calls: Tool calls that the step waits for in its middle.
         asked: Digest of that request for tools.
@@ -87,6 +89,8 @@ class Advanced(Value):
 
     request: str = ""
     answer: ModelAnswer | None = None
+    memos: tuple[JournalEntry, ...] = ()
+    early: int = 0
     result: StepResult | None = None
     calls: tuple[ToolCall, ...] = ()
     asked: str = ""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar
 
+from holdfast.errors import InvalidArgumentError
 from holdfast.messages import Message
 from holdfast.steps import Task, TaskStep, TaskStepOutput
+from holdfast.values import Json
 
 if TYPE_CHECKING:
     from holdfast.workers.context import StepContext
@@ -18,8 +20,15 @@ class AgentWorker(ABC):
 
     `run_step` runs in an activity, from its top and perhaps several times: calls made through `ctx`
     that were answered before give their recorded answer again. What it does outside `ctx` (a file,
-    a request, a random number) is done each time, so do such things in tools.
+    a request, a random number) is done each time, so do such things in tools or in `ctx.memo`.
+
+    Attributes:
+        max_parallel: Most steps of one task that run at the same time when the task runs by itself,
+            as in `run_task` and `chat`. `run_steps_in_queue` runs all ready steps at once whatever
+            this says.
     """
+
+    max_parallel: ClassVar[int] = 1
 
     def initialize_step(self, task: Task) -> TaskStep:
         """Make the first step of a task.
@@ -41,6 +50,23 @@ class AgentWorker(ABC):
             The step's output. Tool calls put into `calls` are run after this method returns, and
             their results join the transcript in call order: then the step is over.
         """
+
+    def join(self, outputs: Mapping[str, Json]) -> Json:
+        """Make one answer when several steps ran side by side and more than one output came of it.
+
+        Args:
+            outputs: Step id to output, for those that were last, in the order of the queue.
+
+        Raises:
+            InvalidArgumentError: The worker has no rule for it; the task then waits, and can go on
+                with a worker that has one.
+        """
+        msg = (
+            "More than one step output returned in final step. Steps"
+            f" {', '.join(map(repr, outputs))} ran beside others and ended the task. Give"
+            f" {type(self).__name__} a join method that makes one answer of them."
+        )
+        raise InvalidArgumentError(msg)
 
     def finalize_task(self, task: Task, transcript: Sequence[Message]) -> Sequence[Message]:
         """Choose what the session keeps of a finished task; all of it by default.

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Literal, Never
+import inspect
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Literal, Never
+
+from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from holdfast import merge_patch
 from holdfast.agent_snapshot import AgentSnapshot
 from holdfast.chain import ChainRef, extend
-from holdfast.errors import StepCodeChangedError
+from holdfast.errors import InvalidArgumentError, StepCodeChangedError
 from holdfast.messages import Message, ToolCall, system
 from holdfast.models.base import ModelAnswer, ModelRequest, OutputSpec, ToolSpec
-from holdfast.records import JournalEntry, OpenStep, Outcome, TaskHead
+from holdfast.records import Handed, JournalEntry, OpenStep, Outcome, TaskHead
 from holdfast.settings import ModelSettings
-from holdfast.steps import ToolOutput
+from holdfast.steps import Task, ToolOutput
 from holdfast.values import Json, Value, canonical, digest
 
 LAST_CALL = system(
@@ -30,9 +33,9 @@ class Interrupt(Value):
     """Why the step cannot go on in this activity.
 
     Attributes:
-        kind: "tools": the task must run tools. "more": a second model call belongs to the next
-            activity. "limit": the task's limit forbids the call. "over": the last call that the
-            budget allowed has been made, so its answer ends the step.
+        kind: "tools": the task must run tools. "more": a second model call, or costly memo, belongs
+            to the next activity. "limit": the task's limit forbids the call. "over": the last call
+            that the budget allowed has been made, so its answer ends the step.
         request: Digest of the request.
         calls: The calls, for "tools".
     """
@@ -57,6 +60,7 @@ class StepContext:
         n: Ordinal of the step in its task, from 1.
         state: The task's extra_state; changes to it are recorded when the step is done.
         tool_choice: Tool choice asked for by whoever runs this step, else "auto".
+        inputs: Step id to output, for the steps that this one waited for.
     """
 
     def __init__(
@@ -67,6 +71,8 @@ class StepContext:
         opened: OpenStep,
         transcript: Sequence[Message],
         respond: Respond,
+        ask_task: Callable[[], Awaitable[Task]] | None = None,
+        inputs: Mapping[str, Json] | None = None,
         at: ChainRef | None = None,
         task_id: str = "",
         n: int = 1,
@@ -85,6 +91,8 @@ class StepContext:
             opened: The step with its state.
             transcript: The task's messages before this step, oldest first.
             respond: Makes one model call.
+            ask_task: Reads the task.
+            inputs: Outputs of the steps that this one waited for.
             at: Length and digest of the transcript; counted when left out.
             task_id: The task.
             n: Ordinal of the step.
@@ -104,12 +112,14 @@ class StepContext:
         if n == 1 and not first_choice:
             first_choice = agent.settings.resolve(head.settings).tool_choice or ""
         self.tool_choice = opened.tool_choice or first_choice or "auto"
+        self.inputs: Mapping[str, Json] = inputs or {}
         self.interrupted: asyncio.Future[Interrupt] = asyncio.get_running_loop().create_future()
-        self.answered: JournalEntry | None = None
+        self.fresh: list[JournalEntry] = []
         self.adds: list[Message] = list(opened.notes)
         self._head = head
         self._before = (*history, *transcript)
         self._respond = respond
+        self._ask_task = ask_task
         self._at = at or ChainRef(length=len(transcript), digest=extend("", transcript))
         self._journal = journal
         self._limit = limit
@@ -117,6 +127,7 @@ class StepContext:
         self._unrecorded = unrecorded
         self._keep = keep
         self._position = 0
+        self._spent = False  # something costly was made here and is not recorded yet
         self._idle = asyncio.Event()  # no model call is in flight
         self._idle.set()
         self._closed = asyncio.Event()
@@ -133,13 +144,24 @@ class StepContext:
 
     @property
     def journal(self) -> tuple[JournalEntry, ...]:
-        """All answered calls of this step, the newest one included."""
-        return (*self._journal, *((self.answered,) if self.answered else ()))
+        """All answered calls of this step, those made here included."""
+        return (*self._journal, *self.fresh)
+
+    @property
+    def answered(self) -> JournalEntry | None:
+        """The model call that was made here, if one was."""
+        return next((entry for entry in self.fresh if entry.answer is not None), None)
 
     @property
     def finished(self) -> bool:
         """Whether the last model call that the budget allows has its answer."""
         return any(entry.last for entry in self.journal)
+
+    async def task(self) -> Task:
+        """Describe the task as it is now: its input stays, the rest may have changed next time."""
+        if self._ask_task is None:
+            return Task(task_id=self.task_id, agent=self.agent.name)
+        return await self._ask_task()
 
     def add(self, message: Message) -> None:
         """Append a message to the transcript; it is recorded when the step is done."""
@@ -151,6 +173,7 @@ class StepContext:
         tools: Sequence[ToolSpec] | None = None,
         tool_choice: str | None = None,
         output_type: OutputSpec | None = None,
+        instructions: str | None = None,
     ) -> ModelAnswer:
         """Ask the agent's model.
 
@@ -163,6 +186,7 @@ class StepContext:
             tools: Tools on offer; None for the agent's own.
             tool_choice: "auto", "none", "required" or a tool's name; None for "auto".
             output_type: Structure of the answer, or None for text.
+            instructions: System prompt; None for the agent's own.
 
         Returns:
             The answer, recorded: a later run of this step gets the same one without a call.
@@ -180,7 +204,7 @@ class StepContext:
             asked = (*asked, LAST_CALL)
         request = ModelRequest(
             model=self._head.model or self.agent.model,
-            instructions=self.agent.instructions,
+            instructions=self.agent.instructions if instructions is None else instructions,
             messages=asked,
             tools=self.agent.tools if tools is None else tuple(tools),
             tool_choice="none" if finishing else (tool_choice or "auto"),
@@ -197,9 +221,67 @@ class StepContext:
             await self._interrupt(Interrupt(kind="over"))
         if self._limit == "stop":
             await self._interrupt(Interrupt(kind="limit"))
-        if self.answered is not None:
+        if self._spent:
             await self._interrupt(Interrupt(kind="more"))
         return await self._ask(request, key, last=finishing)
+
+    async def memo(
+        self, name: str, make: Callable[[], Awaitable[Any] | Any], *, costly: bool = True
+    ) -> Json:
+        """Make something once and have it recorded: a later run of this step gets the record.
+
+        For what costs time or money and would come out differently a second time: an answer of
+        another framework's agent, a search, a random choice. It is recorded when the activity ends;
+        a worker lost before that makes it again. What must not happen twice belongs in a tool.
+
+        Args:
+            name: What is made, with what decides the result, as in `f"search {query}"`: the record
+                is for this name only.
+            make: Makes it; async or not. JSON data, or what pydantic can write as JSON.
+            costly: Whether it must be recorded before anything else costly is made. False spares an
+                activity where making it again would do no harm.
+
+        Returns:
+            The JSON data, the same in the first run as in later ones.
+
+        Raises:
+            InvalidArgumentError: It cannot be stored as JSON.
+            StepCodeChangedError: The journal holds the answer to a different request here.
+            Exception: Whatever `make` raised; that is not recorded.
+        """
+        self._go_on()
+        key = digest(canonical(["memo", name]))[:16]
+        recorded = self._recorded(key, f"memo {name!r}")
+        if recorded is not None and recorded.memo is not None:
+            return copy.deepcopy(recorded.memo.output)
+        await self.settled()
+        self._go_on()
+        if costly and self._spent:
+            await self._interrupt(Interrupt(kind="more"))
+        known = self._unrecorded
+        if costly and known is not None and known.memo is not None and known.request == key:
+            value = known.memo.output
+        else:
+            value = await self._make(name, make)
+        entry = JournalEntry(request=key, memo=Handed(output=value), name=name)
+        self.fresh.append(entry)
+        self._spent = self._spent or costly
+        if costly and self._keep is not None:
+            self._keep(entry)
+        return copy.deepcopy(value)
+
+    async def _make(self, name: str, make: Callable[[], Awaitable[Any] | Any]) -> Json:
+        self._idle.clear()
+        try:
+            made = make()
+            if inspect.isawaitable(made):
+                made = await made
+            return merge_patch.plain(to_jsonable_python(made), "memo")
+        except (PydanticSerializationError, InvalidArgumentError) as cause:
+            msg = f"Memo {name!r} cannot be stored as JSON: {cause}. Return plain data."
+            raise InvalidArgumentError(msg) from cause
+        finally:
+            self._idle.set()
 
     async def call_tools(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
         """Have the task run tools in the middle of the step.
@@ -258,9 +340,11 @@ class StepContext:
         self._idle.clear()
         try:
             answer = await self._answer(request, key)
-            self.answered = JournalEntry(request=key, answer=answer, last=last)
+            entry = JournalEntry(request=key, answer=answer, last=last)
+            self.fresh.append(entry)
+            self._spent = True
             if self._keep is not None:
-                self._keep(self.answered)
+                self._keep(entry)
             return answer
         except Exception as error:  # noqa: BLE001  handed to the driver, which raises it
             self._idle.set()
@@ -302,6 +386,8 @@ class StepContext:
         }
         if not whole:
             asked["at"] = self._at.digest
+        if request.instructions != self.agent.instructions:
+            asked["instructions"] = request.instructions
         if request.tools != self.agent.tools:
             asked["tools"] = [tool.wire() for tool in request.tools]
         if request.output is not None:

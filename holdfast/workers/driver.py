@@ -11,9 +11,9 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from holdfast import merge_patch
 from holdfast.errors import InvalidArgumentError, StalledTaskError
-from holdfast.messages import Message, ToolCall, clean
+from holdfast.messages import Message, ToolCall, assistant, clean
 from holdfast.models.base import ModelAnswer
-from holdfast.records import Failure, OpenStep, StepResult
+from holdfast.records import Failure, JournalEntry, OpenStep, StepResult
 from holdfast.redact import redact
 from holdfast.steps import TaskStep, TaskStepOutput
 from holdfast.values import Json
@@ -48,7 +48,8 @@ async def advance(worker: AgentWorker, ctx: StepContext, opened: OpenStep) -> Ad
         StepCodeChangedError: The journal does not fit the code.
     """
     step = opened.step.model_copy(update={"task_id": ctx.task_id})
-    run = asyncio.create_task(worker.run_step(step, ctx))
+    doing = _join(worker, step, ctx) if step.is_join else worker.run_step(step, ctx)
+    run = asyncio.create_task(doing)
     try:
         await asyncio.wait(
             (run, cast("asyncio.Future[Any]", ctx.interrupted)),
@@ -59,6 +60,13 @@ async def advance(worker: AgentWorker, ctx: StepContext, opened: OpenStep) -> Ad
     finally:
         ctx.close()
         await _stop(run, ctx)
+
+
+async def _join(worker: AgentWorker, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+    """Make the task's answer of several last outputs."""
+    joined = worker.join(ctx.inputs)
+    ctx.add(assistant(joined if isinstance(joined, str) else str(joined)))
+    return TaskStepOutput(output=joined, task_step=step, is_last=True)
 
 
 async def _stop(run: asyncio.Task[TaskStepOutput], ctx: StepContext) -> None:
@@ -92,21 +100,30 @@ def _came_to(
     An interruption counts before the run's own end: a sibling that was cancelled by it may have
     ended the run as well, and the calls that the step asked for would be lost.
     """
-    answered = ctx.answered
+    fresh = tuple(ctx.fresh)
     try:
         if ctx.interrupted.done():
             advanced = _interrupted(ctx, opened)
         else:
             advanced = Advanced(result=_result(worker, ctx, opened, _returned(run, worker)))
     except Exception as error:
-        if answered is None:
+        if not fresh:
             raise
         log.warning("A step of task %s failed after its model call", ctx.task_id, exc_info=True)
         advanced = Advanced(failure=failure_after(error))
+    return with_fresh(advanced, fresh)
+
+
+def with_fresh(advanced: Advanced, fresh: Sequence[JournalEntry]) -> Advanced:
+    """Add what was answered in this activity: at most one model call, any number of memos."""
+    answered = next((k for k, entry in enumerate(fresh) if entry.answer is not None), None)
+    memos = tuple(entry for entry in fresh if entry.answer is None)
     if answered is None:
-        return advanced
-    request = "" if advanced.result is not None else answered.request
-    return advanced.model_copy(update={"answer": answered.answer, "request": request})
+        return advanced.model_copy(update={"memos": memos})
+    entry = fresh[answered]
+    request = "" if advanced.result is not None else entry.request
+    changes = {"memos": memos, "early": answered, "answer": entry.answer, "request": request}
+    return advanced.model_copy(update=changes)
 
 
 def failure_after(error: Exception) -> Failure:
@@ -221,6 +238,7 @@ def _following(worker: AgentWorker, steps: Sequence[TaskStep]) -> tuple[TaskStep
         step.model_copy(
             update={
                 "task_id": "",
+                "is_join": False,
                 "step_state": _json(worker, step.step_state, f"next_steps[{k}].step_state"),
             }
         )
