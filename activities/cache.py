@@ -6,15 +6,22 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from holdfast.chain import ChainRef, extend
 from holdfast.messages import Blob, Message, TextPart, ToolCall
-from holdfast.records import JournalEntry, TaskHead
-from holdfast.values import canonical
+from holdfast.records import InputRef, JournalEntry, TaskHead
+from holdfast.values import Json, canonical
 
 LIMIT_BYTES = 64 * 1024 * 1024
 TASK_BYTES = 2000
 """Rough size of a task of which nothing is known yet."""
+
+MOST_KEPT = 64
+"""Steps in progress, and outputs of steps, that are remembered of one task."""
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 Slot = Message | tuple[int, int]
 """A message that is expected next, or the (step, call) whose result is."""
@@ -58,11 +65,11 @@ class TaskMemory:
         resolved: The same messages with archived contents put in.
         digests: Digest of the chain after each message.
         expected: What this process believes comes next in the transcript.
-        calls: Step ordinal to its newest open calls.
+        calls: Step number to its newest open calls; a few steps may be in progress at once.
         results: (step, call) to the recorded tool message.
-        journal: Answered calls of the newest step, as recorded.
-        journal_step: Ordinal of that step.
-        paid: The newest model answer.
+        journals: Step number to its answered calls, as recorded.
+        paid: Step number to its newest model answer.
+        outputs: (step, digest) to the output of a completed step that others waited for.
         lock: Held while transcript or journal are completed: two attempts of a step may be here.
         size: Rough size in bytes.
     """
@@ -76,9 +83,11 @@ class TaskMemory:
     expected: list[Slot] = field(default_factory=list[Slot])
     calls: dict[int, tuple[ToolCall, ...]] = field(default_factory=dict[int, tuple[ToolCall, ...]])
     results: dict[tuple[int, int], Message] = field(default_factory=dict[tuple[int, int], Message])
-    journal: tuple[JournalEntry, ...] = ()
-    journal_step: int = 0
-    paid: Paid | None = None
+    journals: dict[int, tuple[JournalEntry, ...]] = field(
+        default_factory=dict[int, tuple[JournalEntry, ...]]
+    )
+    paid: dict[int, Paid] = field(default_factory=dict[int, Paid])
+    outputs: dict[InputRef, Json] = field(default_factory=dict[InputRef, Json])
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     size: int = TASK_BYTES
     _tally: Tally = field(default_factory=Tally)
@@ -151,8 +160,8 @@ class TaskMemory:
 
     def open_calls(self, n: int, calls: tuple[ToolCall, ...]) -> None:
         """Remember the newest open calls of a step."""
-        self.calls = {n: calls}
-        self._count("calls", sum(call_weight(call) for call in calls))
+        keep_newest(self.calls, n, calls)
+        self._count("calls", sum(call_weight(call) for cs in self.calls.values() for call in cs))
 
     def put_result(self, n: int, i: int, message: Message) -> None:
         """Remember a tool's message."""
@@ -173,8 +182,19 @@ class TaskMemory:
 
     def put_journal(self, n: int, journal: tuple[JournalEntry, ...]) -> None:
         """Remember the answered calls of a step, as recorded."""
-        self.journal, self.journal_step = journal, n
-        self._count("journal", sum(entry_weight(entry) for entry in journal))
+        keep_newest(self.journals, n, journal)
+        entries = (entry for each in self.journals.values() for entry in each)
+        self._count("journal", sum(entry_weight(entry) for entry in entries))
+
+    def drop_journal(self, n: int) -> None:
+        """Forget the answered calls of a step: what is recorded is not known here."""
+        self.put_journal(n, ())
+        del self.journals[n]
+
+    def put_output(self, ref: InputRef, output: Json) -> None:
+        """Remember the output of a completed step."""
+        keep_newest(self.outputs, ref, output)
+        self._count("outputs", sum(len(canonical(each)) for each in self.outputs.values()))
 
     def put_history(self, history: tuple[Message, ...]) -> None:
         """Remember the conversation before the task."""
@@ -185,8 +205,8 @@ class TaskMemory:
 
     def keep(self, n: int, entry: JournalEntry) -> None:
         """Remember an answer before anything that may fail: the archive may be down."""
-        self.paid = Paid(n, entry)
-        self._count("paid", entry_weight(entry))
+        keep_newest(self.paid, n, Paid(n, entry))
+        self._count("paid", sum(entry_weight(paid.entry) for paid in self.paid.values()))
 
     def unrecorded(self, n: int, activity_id: str) -> JournalEntry | None:
         """Return the answer that a step's earlier attempt paid for and did not hand over.
@@ -194,14 +214,14 @@ class TaskMemory:
         One that was handed over is given again only to further attempts of the same activity: the
         server may not have heard of it. A step that is started anew makes its own calls.
         """
-        paid = self.paid
-        known = paid is not None and paid.n == n and paid.activity in ("", activity_id)
-        return paid.entry if paid is not None and known else None
+        paid = self.paid.get(n)
+        return paid.entry if paid is not None and paid.activity in ("", activity_id) else None
 
-    def handed_over(self, activity_id: str) -> None:
-        """Note that the newest answer is in the result of this activity."""
-        if self.paid is not None and not self.paid.activity:
-            self.paid.activity = activity_id
+    def handed_over(self, n: int, activity_id: str) -> None:
+        """Note that a step's newest answer is in the result of this activity."""
+        paid = self.paid.get(n)
+        if paid is not None and not paid.activity:
+            paid.activity = activity_id
 
     # ---- size
 
@@ -223,6 +243,14 @@ class TaskMemory:
         self._parts[name] = size
         self.size += change
         self._tally.total += change
+
+
+def keep_newest(kept: dict[K, V], key: K, value: V) -> None:
+    """Put a value in; forget the one put in first when there are too many."""
+    kept.pop(key, None)
+    kept[key] = value
+    while len(kept) > MOST_KEPT:
+        del kept[next(iter(kept))]
 
 
 def weight(message: Message) -> int:

@@ -64,7 +64,7 @@ class ClosingActivities:
             output=last.output if last else None,
             stored=last.stored if last else None,
             transcript=given.at,
-            current=page.current,
+            opens=page.opens,
         )
         await write_record(source.archive, task_id(), record)
         source.cache.drop(task_id())

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import copy
+import json
 from collections.abc import Sequence
 from contextvars import ContextVar
 
@@ -16,12 +18,21 @@ from holdfast.archive import Archive
 from holdfast.chain import ChainRef, extend
 from holdfast.errors import ArchiveError, DigestMismatchError
 from holdfast.messages import Blob, Content, Message, ToolCall, clean
-from holdfast.records import Entry, JournalEntry, OpenStep, TaskHead, call_digest, usual_step
+from holdfast.records import (
+    Entry,
+    InputRef,
+    JournalEntry,
+    OpenStep,
+    TaskHead,
+    call_digest,
+    usual_step,
+)
+from holdfast.references import output_digest
 from holdfast.segments import read_segments
 from holdfast.steps import Task
-from holdfast.undo import active_messages
+from holdfast.undo import active_messages, active_steps
 from holdfast.values import Json, canonical, digest
-from holdfast.views import EntriesPage, EntriesRequest
+from holdfast.views import EntriesPage, EntriesRequest, StepView
 from holdfast.wire import INLINE_BYTES, AdvanceInput, ToolInput, View, ViewRequest
 
 PATIENCE_SECONDS = (0.1, 0.4, 1, 2, 4, 8, 15, 25)
@@ -103,7 +114,7 @@ class Source:
         """Return the open step, with its input resolved."""
         opened = given.open or (None if given.digest else usual_step(given.n))
         if opened is None:
-            opened = (await self._view(ViewRequest(open=True))).open
+            opened = (await self._view(ViewRequest(n=given.n, open=True))).open
             if opened is None or digest(canonical(opened.wire())) != given.digest:
                 msg = f"Step {given.n} of task {task_id()!r} is not the one that was scheduled."
                 raise DigestMismatchError(msg)
@@ -118,20 +129,21 @@ class Source:
     async def _journal(self, memory: TaskMemory, given: AdvanceInput) -> tuple[JournalEntry, ...]:
         if given.journal.length == 0:
             memory.put_journal(given.n, ())
-        known = memory.journal[: given.journal.length]
-        if memory.journal_step == given.n and extend("", known) == given.journal.digest:
+        known = memory.journals.get(given.n, ())[: given.journal.length]
+        if extend("", known) == given.journal.digest:
             return known
         entries: list[JournalEntry] = []
         while len(entries) < given.journal.length:
-            got = await self._view(ViewRequest(journal=len(entries)))
+            got = await self._view(ViewRequest(n=given.n, journal=len(entries)))
             if not got.journal:
                 break
             entries.extend(got.journal)
-        memory.put_journal(given.n, tuple(entries[: given.journal.length]))
-        if extend("", memory.journal) != given.journal.digest:
+        journal = tuple(entries[: given.journal.length])
+        memory.put_journal(given.n, journal)
+        if extend("", journal) != given.journal.digest:
             msg = f"The journal of step {given.n} of task {task_id()!r} does not give its digest."
             raise DigestMismatchError(msg)
-        return memory.journal
+        return journal
 
     async def call(self, given: ToolInput) -> tuple[ToolCall, dict[str, Json]]:
         """Return the call to run and the state that its tool sees."""
@@ -139,7 +151,7 @@ class Source:
         call = given.call or (calls[given.i] if given.i < len(calls) else None)
         if call is not None and not given.big and call_digest(call) == given.digest:
             return call, dict(given.state)
-        got = await self._view(ViewRequest(calls=True))
+        got = await self._view(ViewRequest(n=given.n, calls=True))
         call = given.call or (got.calls[given.i] if given.i < len(got.calls) else None)
         if call is None or call_digest(call) != given.digest:
             msg = (
@@ -152,12 +164,38 @@ class Source:
         """Return the ledger entries that are not archived yet."""
         entries: list[Entry] = []
         while True:
-            asked = EntriesRequest(skip=len(entries), current=True)
+            asked = EntriesRequest(skip=len(entries), opens=True)
             handle = await self._reach()
             got: EntriesPage = await handle.query("entries", asked, result_type=EntriesPage)
             entries.extend(got.entries)
             if not got.more:
                 return got, entries
+
+    async def output(self, ref: InputRef) -> Json:
+        """Return the output of a completed step.
+
+        Raises:
+            DigestMismatchError: The ledger has another output for it.
+        """
+        memory = self.memory()
+        if ref not in memory.outputs:
+            memory.put_output(ref, await self._output(ref))
+        return copy.deepcopy(memory.outputs[ref])
+
+    async def _output(self, ref: InputRef) -> Json:
+        handle = await self._reach()
+        view: StepView = await handle.query("step", ref.n, result_type=StepView)
+        record = view.record
+        if record is None:
+            entries = await read_segments(self.archive, view.segments)
+            record = next((step for step in active_steps(entries) if step.n == ref.n), None)
+        if record is None or output_digest(record) != ref.digest:
+            msg = f"Step {ref.n} of task {task_id()!r} has not the output that was handed on."
+            raise DigestMismatchError(msg)
+        if record.stored is None:
+            return record.output
+        text = await self.text(record.stored)
+        return json.loads(text) if record.stored.is_json else text
 
     async def task(self) -> Task:
         """Return the task as it is now, with its whole input."""

@@ -53,6 +53,7 @@ class StepActivities:
             timeout=settings.timeout_seconds,
             attempts=settings.max_attempts,
             step=await self._first_step(agent.worker),
+            parallel=agent.worker.max_parallel,
             commits=await count_commits(head),
         )
 
@@ -87,7 +88,7 @@ class StepActivities:
             transcript=await source.transcript(given.at),
             respond=functools.partial(_respond, model),
             ask_task=source.task,
-            inputs={step: await self._handed(h) for step, h in opened.inputs.items()},
+            inputs={step: await source.output(ref) for step, ref in opened.inputs.items()},
             at=given.at,
             task_id=task_id(),
             n=given.n,
@@ -110,11 +111,11 @@ class StepActivities:
             if not ctx.fresh:
                 raise
             log.warning("The end of a step could not be recorded", exc_info=True)
-            memory.put_journal(0, ())
+            memory.drop_journal(given.n)
             request = ctx.answered.request if ctx.answered is not None else ""
             advanced = _answer_alone(advanced, request, error)
         if ctx.fresh:
-            memory.handed_over(activity_id)
+            memory.handed_over(given.n, activity_id)
         return advanced
 
     async def _whole(self, opened: OpenStep) -> OpenStep:
@@ -196,10 +197,11 @@ class StepActivities:
         """Remember what the task is about to record, so that it need not be asked for."""
         memory = self._source.memory()
         journal = (*recorded, *new_entries(advanced, last=given.limit == "finish"))
-        memory.put_journal(given.n, journal)
         if advanced.result is None:
+            memory.put_journal(given.n, journal)
             memory.open_calls(given.n, advanced.calls)
             return
+        memory.drop_journal(given.n)
         state = OpenState(open=opened, n=given.n, started=0.0, journal=journal)
         calls = resolve_calls(advanced.result, state)
         memory.open_calls(given.n, calls)

@@ -25,13 +25,10 @@ CARD_TEXT = 500
 NOT_IN_TIME = "nobody decided in time"
 
 
-def latest(ledger: Ledger, i: int, kind: ApprovalKind | None = None) -> Approval | None:
-    """Return the newest approval of an open call, or None."""
-    current = ledger.s.current
-    if current is None:
-        return None
+def latest(ledger: Ledger, n: int, i: int, kind: ApprovalKind | None = None) -> Approval | None:
+    """Return the newest approval of an open call of a step, or None."""
     for approval in reversed(ledger.s.approvals):
-        same = approval.n == current.n and approval.i == i
+        same = approval.n == n and approval.i == i
         if same and approval.branch == ledger.s.branch and kind in (None, approval.kind):
             return approval
     return None
@@ -39,6 +36,7 @@ def latest(ledger: Ledger, i: int, kind: ApprovalKind | None = None) -> Approval
 
 def ask(
     ledger: Ledger,
+    n: int,
     i: int,
     kind: ApprovalKind,
     *,
@@ -46,21 +44,20 @@ def ask(
     seconds: float = 0,
     text: str = "",
     call: ToolCall | None = None,
-    n: int | None = None,
 ) -> Approval:
     """Open a point for a person to decide.
 
     Args:
         ledger: The task.
+        n: The step.
         i: Position of the call among the open calls; -1 for none.
         kind: What is asked.
         now: Time, seconds since the epoch.
         seconds: Seconds until it expires to rejected; 0 for never.
         text: What is known.
         call: The call, when it is not one of the open calls.
-        n: Ordinal of the step, when it is not the open one.
     """
-    current = ledger.s.current
+    current = ledger.find(n)
     if call is None and current is not None and 0 <= i < len(current.calls):
         call = current.calls[i]
     serial = ledger.s.approval_serial + 1
@@ -71,7 +68,7 @@ def ask(
         call_id=call.id if call else "",
         arguments=call.arguments if call else "",
         digest=call_digest(call) if call else "",
-        n=n if n is not None else current.n if current else ledger.s.steps,
+        n=n,
         i=i,
         branch=ledger.s.branch,
         asked=now,
@@ -89,6 +86,11 @@ def pending(ledger: Ledger) -> list[Approval]:
     return [approval for approval in ledger.s.approvals if approval.status == "open"]
 
 
+def waits(ledger: Ledger, n: int) -> bool:
+    """Whether a step waits for a person, as a whole or with one of its calls."""
+    return any(approval.n == n and approval.kind != "undo" for approval in pending(ledger))
+
+
 def undo_waits(ledger: Ledger) -> bool:
     """Whether the undo in progress waits for a person; what else waits does not hold it up."""
     return any(approval.kind == "undo" for approval in pending(ledger))
@@ -100,9 +102,9 @@ def drop_undo(ledger: Ledger) -> None:
     ledger.change(approvals=kept)
 
 
-def settle(ledger: Ledger, i: int, *, now: float) -> None:
+def settle(ledger: Ledger, n: int, i: int, *, now: float) -> None:
     """Withdraw the question about a call whose outcome has become known after all."""
-    approval = latest(ledger, i, "unknown")
+    approval = latest(ledger, n, i, "unknown")
     if approval is not None and approval.status == "open":
         _withdraw(ledger, approval, now=now)
 
@@ -204,7 +206,7 @@ def _approve(ledger: Ledger, approval: Approval, arguments: Json) -> str:
     if arguments is None:
         _replace(ledger, approval.model_copy(update={"status": "approved"}))
         if approval.kind == "limit":
-            ledger.allow_one_more()
+            ledger.allow_one_more(approval.n)
         return ""
     if approval.kind == "limit":
         return "A budget is approved without arguments: it allows one more model call."
@@ -226,16 +228,15 @@ def _reject(
     match approval.kind:
         case "tool":
             text = f"The call was not run: it was rejected{who}{why}"
-            ledger.outcome(
-                approval.i, Outcome(content=text, is_error=True, status="failed", attempts=0)
-            )
+            refused = Outcome(content=text, is_error=True, status="failed", attempts=0)
+            ledger.outcome(approval.n, approval.i, refused)
         case "unknown":
             text = f"It is not known whether the call took effect; it was given up{who}{why}"
             edited = _edited(ledger, approval)
             given_up = Outcome(content=text, is_error=True, status="unknown", edited=edited)
-            ledger.outcome(approval.i, given_up)
+            ledger.outcome(approval.n, approval.i, given_up)
         case "limit":
-            ledger.finish_early()
+            ledger.finish_early(approval.n)
         case "undo":
             pass
     return ""
@@ -250,13 +251,14 @@ def _respond(ledger: Ledger, approval: Approval, result: Json) -> str:
     _replace(ledger, approval.model_copy(update={"status": "responded"}))
     attempts = 0 if approval.kind == "tool" else 1
     edited = _edited(ledger, approval)
-    ledger.outcome(approval.i, Outcome(content=text, attempts=attempts, edited=edited))
+    said = Outcome(content=text, attempts=attempts, edited=edited)
+    ledger.outcome(approval.n, approval.i, said)
     return ""
 
 
 def _edited(ledger: Ledger, approval: Approval) -> str:
     """Return the arguments with which a call may have happened, if a person had changed them."""
-    current = ledger.s.current
+    current = ledger.find(approval.n)
     if approval.kind != "unknown" or current is None:
         return ""
     proposed = current.calls[approval.i].arguments

@@ -11,12 +11,14 @@ from typing import Literal
 
 from holdfast import merge_patch
 from holdfast.chain import ChainRef, extend
-from holdfast.messages import Message, ToolCall
+from holdfast.links import problem, queued_with, ready_steps
+from holdfast.messages import Message, ToolCall, Usage
 from holdfast.records import (
     Before,
     Entry,
     EventRecord,
     Failure,
+    InputRef,
     JournalEntry,
     OpenState,
     OpenStep,
@@ -28,6 +30,7 @@ from holdfast.records import (
 )
 from holdfast.references import (
     new_entries,
+    output_digest,
     queue_after,
     resolve_adds,
     resolve_calls,
@@ -50,6 +53,8 @@ the ledger keeps all of them."""
 
 CREATED = "created"
 SEEN_KEPT = 200
+DONE_KEPT = 1000
+"""Most completed steps, of those with a name of their own, that later steps can be linked to."""
 RECEIPTS_KEPT = 200
 
 
@@ -59,6 +64,7 @@ class Ledger:
     Attributes:
         entries: Records since the last archived segment, oldest first.
         messages: Messages that those records added to the transcript.
+        asking: Steps in progress that may be making a model call right now.
     """
 
     def __init__(self, given: TaskInput, *, task_id: str, now: float) -> None:
@@ -82,6 +88,7 @@ class Ledger:
         )
         self.entries: list[Entry] = []
         self.messages: list[Message] = []
+        self.asking: set[int] = set()
         self.base = self.s.transcript.length
         if carried is None:
             self.note(CREATED, now=now, body={"extra_state": given.extra_state})
@@ -106,9 +113,43 @@ class Ledger:
     @property
     def failure(self) -> Failure | None:
         """What stands in the way of the next step."""
-        if self.s.current is not None and self.s.current.failure is not None:
-            return self.s.current.failure
-        return self.s.failure
+        failed = self.failed
+        return failed[0].failure if failed else self.s.failure
+
+    @property
+    def failed(self) -> list[OpenState]:
+        """The steps in progress that have failed."""
+        return [current for current in self.s.opens if current.failure is not None]
+
+    @property
+    def last_opened(self) -> int:
+        """Number of the step that was opened last: each is completed, or open still."""
+        return self.s.steps + len(self.s.opens)
+
+    @property
+    def owners(self) -> frozenset[str]:
+        """Ids of the requests that steps in progress are run for."""
+        return frozenset(current.owner for current in self.s.opens if current.owner)
+
+    def find(self, n: int) -> OpenState | None:
+        """Return the step in progress of this number, or None."""
+        return next((current for current in self.s.opens if current.n == n), None)
+
+    def at(self, n: int) -> OpenState:
+        """Return the step in progress of this number.
+
+        Raises:
+            RuntimeError: There is none.
+        """
+        current = self.find(n)
+        if current is None:
+            msg = f"step {n} is not open"
+            raise RuntimeError(msg)
+        return current
+
+    def ready(self) -> tuple[TaskStep, ...]:
+        """List the queued steps that wait for no other."""
+        return ready_steps(self.s.queue, [c.open.step.step_id for c in self.s.opens])
 
     def task(self) -> Task:
         """Describe the task."""
@@ -129,9 +170,8 @@ class Ledger:
         )
 
     def upcoming(self) -> tuple[TaskStep, ...]:
-        """The step in progress, then the queued ones."""
-        current = self.s.current
-        steps = (*((current.open.step,) if current else ()), *self.s.queue)
+        """The steps in progress, then the queued ones."""
+        steps = (*(current.open.step for current in self.s.opens), *self.s.queue)
         return tuple(step.model_copy(update={"task_id": self.task_id}) for step in steps)
 
     # ---- a step's life
@@ -147,10 +187,17 @@ class Ledger:
             self.change(queue=(custom, *self.s.queue[1:]))
 
     def begin(self, asked: RunRequest, *, now: float, owner: str = "") -> None:
-        """Open a queued step, for the request with this id."""
-        queue = list(self.s.queue)
-        at = next((k for k, step in enumerate(queue) if step.step_id == asked.step), 0)
-        step = queue.pop(at)
+        """Open a queued step, the first that is ready or the one asked for.
+
+        Args:
+            asked: The request.
+            now: Time, seconds since the epoch.
+            owner: Id of the request.
+        """
+        ready = self.ready()
+        step = next((s for s in ready if s.step_id == asked.step), ready[0])
+        before = self.before()
+        queue = tuple(queued for queued in self.s.queue if queued is not step)
         if asked.input is not None:
             step = step.model_copy(update={"input": asked.input})
         opened = OpenStep(
@@ -159,40 +206,45 @@ class Ledger:
             tool_choice=asked.tool_choice,
             stored=asked.stored or (self.given.stored if self._is_original(step) else None),
             notes=self.s.notes,
+            inputs={id: self.s.done[id] for id in step.prev_steps if id in self.s.done},
         )
-        before = self.before()
-        self.change(
-            queue=tuple(queue),
-            notes=(),
-            answered=False,
-            failure=None,
-            current=OpenState(
-                open=opened, n=self.s.steps + 1, started=now, owner=owner, before=before
-            ),
+        siblings = [c.model_copy(update={"alone": False}) for c in self.s.opens]
+        current = OpenState(
+            open=opened,
+            n=self.last_opened + 1,
+            at=self.s.transcript,
+            alone=not siblings,
+            started=now,
+            owner=owner,
+            before=before,
         )
+        self.change(queue=queue, notes=(), answered=False, failure=None, opens=(*siblings, current))
 
     def _is_original(self, step: TaskStep) -> bool:
         """Whether a step has the task's own input, which the archive keeps when it is large."""
         return step.step_id == "s1" and step.input == "" and self.s.steps == 0
 
     def before(self) -> Before:
-        """Keep what a step finds and an undo brings back."""
+        """Keep what there is, as if no step were open: an undo brings it back."""
         s = self.s
+        journals = [current.journal for current in s.opens]
+        spent = sum((usage_of(journal) for journal in journals), Usage())
         return Before(
-            queue=s.queue,
-            notes=s.notes,
+            queue=(*(current.open.step for current in s.opens), *s.queue),
+            notes=(*(note for current in s.opens for note in current.open.notes), *s.notes),
             followups=s.followups,
             serial=s.serial,
-            turns=s.turns,
-            usage=s.usage,
+            turns=s.turns - spent.requests,
+            usage=s.usage - spent,
             answered=s.answered,
             concluded=s.concluded,
             transcript=s.transcript,
+            lasts=s.lasts,
         )
 
-    def retry(self, asked: RunRequest, *, now: float, owner: str = "") -> None:
-        """Try the step that failed again, from its journal or, when asked to, from nothing."""
-        current = self._open()
+    def retry(self, n: int, asked: RunRequest, *, now: float, owner: str = "") -> None:
+        """Try a step that failed again, from its journal or, when asked to, from nothing."""
+        current = self.at(n)
         opened = current.open
         if asked.input is not None or asked.stored is not None:
             step = opened.step.model_copy(update={"input": asked.input})
@@ -203,18 +255,25 @@ class Ledger:
             dropped = [f"{current.calls[i].name}: {o.status}" for i, o in current.outcomes.items()]
             body: dict[str, Json] = {"answers": len(current.journal), "calls": dropped}
             self.note("restarted", now=now, body=body)
-            mine = f"{current.n}."
+            mine = f"{self.s.branch}.{n}."
             undone = tuple(k for k in self.s.undone_effects if not k.startswith(mine))
-            self.change(approvals=(), undone_effects=undone)  # they were of the calls dropped here
+            self.change(undone_effects=undone)  # they were of the calls dropped here
+            self._forget_approvals(n)
             current = OpenState(
-                open=opened, n=current.n, started=current.started, before=current.before
+                open=opened,
+                n=n,
+                at=current.at,
+                alone=current.alone,
+                started=current.started,
+                before=current.before,
             )
-        changes: dict[str, object] = {"open": opened, "failure": None}
-        self.change(current=current.model_copy(update={**changes, "owner": owner}), failure=None)
+        changes: dict[str, object] = {"open": opened, "failure": None, "owner": owner}
+        self._put(current.model_copy(update=changes))
+        self.change(failure=None)
 
-    def advance_input(self, *, now: float) -> AdvanceInput:
+    def advance_input(self, n: int, *, now: float) -> AdvanceInput:
         """Say to the step activity what is next."""
-        current = self._open()
+        current = self.at(n)
         budget = self.given.budget
         tokens = 0
         if budget is not None and budget.max_tokens is not None:
@@ -225,7 +284,7 @@ class Ledger:
         journal = ChainRef(length=len(current.journal), digest=current.chain)
         return AdvanceInput(
             n=current.n,
-            at=self.s.transcript._replace(digest=self.s.transcript.digest[:AT_DIGITS]),
+            at=current.at._replace(digest=current.at.digest[:AT_DIGITS]),
             journal=journal,
             open=current.open if small and not usual else None,
             digest="" if small else digest(data),
@@ -233,9 +292,14 @@ class Ledger:
             tokens=tokens,
         )
 
-    def advanced(self, got: Advanced) -> None:
-        """Record what the step activity gave: an answer, a result, a wish for tools."""
-        current = self._open()
+    def advanced(self, n: int, got: Advanced) -> Failure | None:
+        """Record what the step activity gave: an answer, a result, a wish for tools.
+
+        Returns:
+            Why its next steps cannot be queued; the step then has no result.
+        """
+        current = self.at(n)
+        refused = self._refused(current, got)
         if got.answer is not None:
             if current.limit == "allow":
                 current = current.model_copy(update={"limit": ""})
@@ -243,7 +307,7 @@ class Ledger:
             self.change(turns=self.s.turns + 1, usage=self.s.usage + usage)
         for entry in new_entries(got, last=current.limit == "finish"):
             current = with_entry(current, entry)
-        if got.result is not None:
+        if got.result is not None and refused is None:
             calls = resolve_calls(got.result, current)
             state = merge_patch.apply(current.open.state, got.result.patch)
             current = current.model_copy(
@@ -254,16 +318,29 @@ class Ledger:
             current = current.model_copy(
                 update={"calls": got.calls, "asked": got.asked, "state": state}
             )
-        self.change(current=current)
+        self._put(current)
+        return refused
 
-    def missing_calls(self) -> list[int]:
-        """Positions of the open calls that have no outcome yet."""
-        current = self._open()
+    def _refused(self, current: OpenState, got: Advanced) -> Failure | None:
+        """Say why the step's next steps cannot be queued, or return None."""
+        if got.result is None:
+            return None
+        text = problem(
+            got.result.next,
+            queue=self.s.queue,
+            opened=[c.open.step.step_id for c in self.s.opens if c.n != current.n],
+            known={*self.s.done, current.open.step.step_id},
+        )
+        return Failure(type="InvalidArgumentError", message=text) if text else None
+
+    def missing_calls(self, n: int) -> list[int]:
+        """Positions of a step's open calls that have no outcome yet."""
+        current = self.at(n)
         return [i for i in range(len(current.calls)) if i not in current.outcomes]
 
-    def tool_input(self, i: int, edited: ToolCall | None = None) -> ToolInput:
+    def tool_input(self, n: int, i: int, edited: ToolCall | None = None) -> ToolInput:
         """Say to the tool activity which call to run, as a person edited it if one did."""
-        current = self._open()
+        current = self.at(n)
         big = len(canonical(current.state)) > INLINE_BYTES
         return ToolInput(
             n=current.n,
@@ -277,19 +354,19 @@ class Ledger:
             big=big,
         )
 
-    def clear(self, i: int) -> None:
+    def clear(self, n: int, i: int) -> None:
         """Record that an open call turned out to need no approval."""
-        current = self._open()
-        self.change(current=current.model_copy(update={"cleared": (*current.cleared, i)}))
+        current = self.at(n)
+        self._put(current.model_copy(update={"cleared": (*current.cleared, i)}))
 
-    def outcome(self, i: int, got: Outcome) -> None:
+    def outcome(self, n: int, i: int, got: Outcome) -> None:
         """Record what became of an open call."""
-        current = self._open()
-        self.change(current=current.model_copy(update={"outcomes": {**current.outcomes, i: got}}))
+        current = self.at(n)
+        self._put(current.model_copy(update={"outcomes": {**current.outcomes, i: got}}))
 
-    def answer_calls(self) -> None:
+    def answer_calls(self, n: int) -> None:
         """Hand the outcomes of calls made in the middle of a step to its journal."""
-        current = self._open()
+        current = self.at(n)
         outcomes = tuple(current.outcomes[i] for i in range(len(current.calls)))
         entry = JournalEntry(request=current.asked, calls=current.calls, outcomes=outcomes)
         cleared: dict[str, object] = {
@@ -299,12 +376,12 @@ class Ledger:
             "state": {},
             "cleared": (),
         }
-        current = with_entry(current, entry).model_copy(update=cleared)
-        self.change(current=current, approvals=())  # used: later calls at these places ask anew
+        self._put(with_entry(current, entry).model_copy(update=cleared))
+        self._forget_approvals(n)  # used: later calls at these places ask anew
 
-    def finish(self, *, now: float) -> StepRecord:
-        """Close the step: append its record, move the head, queue its next steps."""
-        current = self._open()
+    def finish(self, n: int, *, now: float) -> StepRecord:
+        """Close a step: append its record, move the head, queue its next steps."""
+        current = self.at(n)
         result = current.result
         if result is None:
             msg = "a step is finished only after its result is known"
@@ -312,16 +389,18 @@ class Ledger:
         outcomes = tuple(current.outcomes[i] for i in range(len(current.calls)))
         said = (o.message(call) for call, o in zip(current.calls, outcomes, strict=True))
         adds = (*resolve_adds(result, current), *said)
-        state, conflicts = merge_patch.merge(current.state, [o.patch for o in outcomes])
+        state, conflicts = self._merged(current, outcomes)
         patch = merge_patch.diff(self.s.extra_state, state)
         transcript = ChainRef(
             length=self.s.transcript.length + len(adds),
             digest=extend(self.s.transcript.digest, adds),
         )
+        before = current.before if current.alone else self.before()
         steps = self._number(result.next)
         output, stored = resolve_output(result, current)
         record = StepRecord(
-            n=current.n,
+            n=self.s.steps + 1,
+            opened=0 if n == self.s.steps + 1 else n,
             step=current.open.step,
             output=output,
             stored=stored,
@@ -339,30 +418,69 @@ class Ledger:
             ended=now,
             digest=transcript.digest,
             branch=self.s.branch,
-            before=current.before,
+            before=before,
             queue=self._unforeseen(current, steps),
+            alone=current.alone,
         )
         self.messages.extend(adds)
         self.entries.append(Entry(step=record))
+        self._forget_approvals(n)
+        answered = result.last and current.alone
         self.change(
-            current=None,
-            steps=current.n,
-            queue=(*self.s.queue, *steps),
+            opens=tuple(other for other in self.s.opens if other.n != n),
+            steps=record.n,
+            queue=queued_with(self.s.queue, steps),
             extra_state=state,
             transcript=transcript,
-            answered=result.last,
-            concluded=result.last,
-            approvals=(),
+            answered=answered,
+            concluded=answered,
         )
-        if result.last and self.s.followups:
+        self._hand_on(record, current)
+        if answered and self.s.followups:
             self.follow_up()
         return record
+
+    def _merged(
+        self, current: OpenState, outcomes: Sequence[Outcome]
+    ) -> tuple[dict[str, Json], list[str]]:
+        """Put a step's changes of the state beside those of its calls and of its siblings."""
+        mine, conflicts = merge_patch.merge(current.state, [o.patch for o in outcomes])
+        found = current.open.state
+        if current.alone or merge_patch.same(found, self.s.extra_state):
+            return mine, conflicts
+        sides = [merge_patch.diff(found, self.s.extra_state), merge_patch.diff(found, mine)]
+        state, more = merge_patch.merge(found, sides)
+        return state, [*conflicts, *more]
+
+    def _hand_on(self, record: StepRecord, current: OpenState) -> None:
+        """Keep a step's output at hand for those that wait for it; join last outputs.
+
+        Steps that nobody waits for are kept as well, if a worker named them: steps to come may be
+        linked to them.
+        """
+        step_id = record.step.step_id
+        if record.last and not current.alone:
+            self.change(lasts=(*self.s.lasts, step_id))
+        waited = {*self.s.lasts, *(id for step in self.s.queue for id in step.prev_steps)}
+        if step_id in waited or not _is_serial(step_id):
+            done = {**self.s.done, step_id: InputRef(record.n, output_digest(record))}
+            extra = [id for id in done if id not in waited]
+            for id in extra[: max(len(extra) - DONE_KEPT, 0)]:
+                del done[id]
+            self.change(done=done)
+        if self.s.lasts and not self.s.opens:
+            order = [step.step_id for step in record.before.queue]
+            lasts = sorted(self.s.lasts, key=lambda id: order.index(id) if id in order else -1)
+            [join] = self._number([TaskStep(prev_steps=tuple(lasts), is_join=True)])
+            self.change(queue=(join, *self.s.queue), lasts=())
 
     def _unforeseen(
         self, current: OpenState, steps: Sequence[TaskStep]
     ) -> tuple[TaskStep, ...] | None:
         """Return the queue after a step if it is not what the step found and added."""
-        queue = (*self.s.queue, *steps)
+        if not current.alone:
+            return None
+        queue = queued_with(self.s.queue, steps)
         return None if queue == queue_after(current.before, current.open.step, steps) else queue
 
     def follow_up(self) -> None:
@@ -376,26 +494,37 @@ class Ledger:
             answered=False,
         )
 
-    def fail(self, failure: Failure, *, now: float) -> None:
-        """Leave the step first in the queue, with its error."""
-        if self.s.current is None:
+    def fail(self, failure: Failure, *, now: float, n: int = 0) -> None:
+        """Leave a step first among the upcoming ones, with its error.
+
+        Args:
+            failure: Why.
+            now: Time, seconds since the epoch.
+            n: The step; 0 when none is to blame.
+        """
+        current = self.find(n)
+        if current is None:
             self.change(failure=failure)
         else:
-            self.change(current=self.s.current.model_copy(update={"failure": failure}))
+            self._put(current.model_copy(update={"failure": failure}))
         self.note("failed", now=now, text=f"{failure.type}: {failure.message}")
 
+    def own(self, owner: str) -> None:
+        """Note that the open steps that are run for no request are run for this one."""
+        opens = (c if c.owner else c.model_copy(update={"owner": owner}) for c in self.s.opens)
+        self.change(opens=tuple(opens))
+
     def disown(self) -> None:
-        """Forget whose request the open step is run for: it has been answered."""
-        if self.s.current is not None and self.s.current.owner:
-            self.change(current=self.s.current.model_copy(update={"owner": ""}))
+        """Forget whose requests the open steps are run for: they have been answered."""
+        self.change(opens=tuple(c.model_copy(update={"owner": ""}) for c in self.s.opens))
 
-    def finish_early(self) -> None:
-        """Make the open step's next model call the last one, without tools."""
-        self.change(current=self._open().model_copy(update={"limit": "finish"}))
+    def finish_early(self, n: int) -> None:
+        """Make a step's next model call the last one, without tools."""
+        self._put(self.at(n).model_copy(update={"limit": "finish"}))
 
-    def allow_one_more(self) -> None:
-        """Let the open step's next model call pass the budget."""
-        self.change(current=self._open().model_copy(update={"limit": "allow"}))
+    def allow_one_more(self, n: int) -> None:
+        """Let a step's next model call pass the budget."""
+        self._put(self.at(n).model_copy(update={"limit": "allow"}))
 
     # ---- the rest
 
@@ -428,18 +557,26 @@ class Ledger:
         self.base = self.s.transcript.length
         self.change(segments=(*self.s.segments, segment))
 
-    def _open(self) -> OpenState:
-        if self.s.current is None:
-            msg = "no step is open"
-            raise RuntimeError(msg)
-        return self.s.current
+    def _put(self, current: OpenState) -> None:
+        """Replace an open step."""
+        self.change(opens=tuple(current if c.n == current.n else c for c in self.s.opens))
 
-    def exceeded(self, *, now: float) -> str:
-        """Say which part of the budget is used up, or empty."""
+    def _forget_approvals(self, n: int) -> None:
+        """Forget what was decided for an open step."""
+        self.change(approvals=tuple(a for a in self.s.approvals if a.n != n))
+
+    def exceeded(self, *, now: float, n: int = 0) -> str:
+        """Say which part of the budget is used up, or empty.
+
+        Args:
+            now: Time, seconds since the epoch.
+            n: The step that asks; calls that other steps may be making count as made.
+        """
         budget = self.given.budget
         if budget is None:
             return ""
-        if budget.max_turns is not None and self.s.turns >= budget.max_turns:
+        turns = self.s.turns + len(self.asking - {n})
+        if budget.max_turns is not None and turns >= budget.max_turns:
             return f"max_turns={budget.max_turns}"
         if budget.max_tokens is not None and self.s.usage.total_tokens >= budget.max_tokens:
             return f"max_tokens={budget.max_tokens}"
@@ -450,7 +587,7 @@ class Ledger:
     def _limit(self, current: OpenState, *, now: float) -> Literal["", "stop", "finish"]:
         if current.limit == "finish":
             return "finish"
-        return "stop" if self.exceeded(now=now) and current.limit != "allow" else ""
+        return "stop" if self.exceeded(now=now, n=current.n) and current.limit != "allow" else ""
 
     def _number(self, steps: Sequence[TaskStep]) -> tuple[TaskStep, ...]:
         """Give ids to the steps that came without one."""
@@ -463,3 +600,8 @@ class Ledger:
             )
         self.change(serial=serial)
         return tuple(numbered)
+
+
+def _is_serial(step_id: str) -> bool:
+    """Whether the task itself gave this id."""
+    return step_id[:1] == "s" and step_id[1:].isdigit()

@@ -77,7 +77,7 @@ def _drop(ledger: Ledger, command: Command) -> str:
         return f"Could not find step_id: {command.body.get('step')} among the upcoming steps."
     queue: list[TaskStep] = list(ledger.s.queue)
     del queue[at]
-    over = not queue and ledger.s.current is None and ledger.s.concluded  # it was a follow-up
+    over = not queue and not ledger.s.opens and ledger.s.concluded  # it was a follow-up
     ledger.change(queue=tuple(queue), answered=ledger.s.answered or over)
     return ""
 

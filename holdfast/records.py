@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pydantic import Field
 
@@ -123,6 +123,9 @@ class Approval(Value):
 class Before(Value):
     """What a step found, and an undo brings back.
 
+    A step that ran beside others "found" what there was when it was done, as if no step had been
+    open: it and the others are first in the queue then.
+
     Attributes:
         queue: The queued steps, the step itself among them.
         notes: Messages that waited for the next model call.
@@ -133,6 +136,7 @@ class Before(Value):
         answered: Whether the task had its answer.
         concluded: Whether the step before was the last one; a follow-up may be queued since.
         transcript: Length and digest of the transcript.
+        lasts: Steps whose last outputs waited to be joined.
     """
 
     queue: tuple[TaskStep, ...] = ()
@@ -144,10 +148,11 @@ class Before(Value):
     answered: bool = False
     concluded: bool = False
     transcript: ChainRef = ChainRef()
+    lasts: tuple[str, ...] = ()
 
 
 class Handed(Value):
-    """A step's output, as it is handed to the steps that wait for it.
+    """JSON data that an AgentWorker made: a step's output, or a memo.
 
     Attributes:
         output: JSON data.
@@ -156,6 +161,18 @@ class Handed(Value):
 
     output: Json = None
     stored: Blob | None = None
+
+
+class InputRef(NamedTuple):
+    """Names the output of a completed step.
+
+    Attributes:
+        n: Ordinal of the step.
+        digest: Digest of the output.
+    """
+
+    n: int
+    digest: str
 
 
 class OpenStep(Value):
@@ -168,7 +185,7 @@ class OpenStep(Value):
         stored: The step's input in the archive, when it is too large for history.
         notes: Messages to be seen before the step's first model call: feedback, and what the task
             has to say.
-        inputs: Step id to output, for the steps that this one waited for.
+        inputs: Step id to the output of each step that this one waited for.
     """
 
     step: TaskStep
@@ -176,7 +193,7 @@ class OpenStep(Value):
     tool_choice: str = ""
     stored: Blob | None = None
     notes: tuple[Message, ...] = ()
-    inputs: dict[str, Handed] = Field(default_factory=dict[str, Handed])
+    inputs: dict[str, InputRef] = Field(default_factory=dict[str, InputRef])
 
 
 def usual_step(n: int) -> OpenStep:
@@ -283,7 +300,9 @@ class StepRecord(Value):
     """One completed step in the ledger.
 
     Attributes:
-        n: Ordinal in the task, from 1.
+        n: Ordinal in the task, from 1: steps are numbered as they are completed.
+        opened: Number under which it was opened, when that is another one because steps ran side by
+            side; calls and their idempotency keys are named by it.
         step: The step as it was run.
         output: JSON data that the AgentWorker gave.
         stored: Where the archive keeps an output too large for history.
@@ -303,9 +322,11 @@ class StepRecord(Value):
         branch: Branch of the ledger on which it was run.
         before: What it found.
         queue: The queue after it, when a person changed it while the step ran.
+        alone: Whether no other step was open while it ran.
     """
 
     n: int
+    opened: int = 0
     step: TaskStep
     output: Json = None
     stored: Blob | None = None
@@ -325,6 +346,12 @@ class StepRecord(Value):
     branch: int = 0
     before: Before = Before()
     queue: tuple[TaskStep, ...] | None = None
+    alone: bool = True
+
+    @property
+    def key(self) -> int:
+        """The number by which its calls are named."""
+        return self.opened or self.n
 
 
 class ForkOf(Value):
@@ -381,11 +408,13 @@ class SegmentRef(Value):
 
 
 class OpenState(Value):
-    """The step in progress, as data: enough to go on with it after any crash or rollover.
+    """A step in progress, as data: enough to go on with it after any crash or rollover.
 
     Attributes:
         open: What the AgentWorker reads.
-        n: Ordinal of the step.
+        n: Number under which it was opened: one more than the steps completed or open then.
+        at: The transcript that it sees.
+        alone: Whether no other step was open at any time.
         started: Time of its first attempt, seconds since the epoch.
         journal: Answered calls, oldest first.
         chain: Digest of the journal.
@@ -404,6 +433,8 @@ class OpenState(Value):
     open: OpenStep
     n: int
     started: float
+    at: ChainRef = ChainRef()
+    alone: bool = True
     journal: tuple[JournalEntry, ...] = ()
     chain: str = ""
     result: StepResult | None = None

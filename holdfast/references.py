@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast.chain import extend
+from holdfast.links import queued_with
 from holdfast.messages import Blob, Message, ToolCall, Usage
 from holdfast.models.base import ModelAnswer
 from holdfast.records import (
     Before,
     JournalEntry,
     OpenState,
+    StepRecord,
     StepResult,
 )
 from holdfast.steps import TaskStep
-from holdfast.values import Json
+from holdfast.values import Json, canonical, digest
 from holdfast.wire import Advanced
 
 SAID_IN_ADDS = Message(role="tool")
@@ -23,8 +25,8 @@ SAID_IN_ADDS = Message(role="tool")
 
 def queue_after(before: Before, step: TaskStep, steps: Sequence[TaskStep]) -> tuple[TaskStep, ...]:
     """Return the queue after a step, if nobody has changed it while the step ran."""
-    kept = (queued for queued in before.queue if queued.step_id != step.step_id)
-    return (*kept, *steps)
+    kept = [queued for queued in before.queue if queued.step_id != step.step_id]
+    return queued_with(kept, steps)
 
 
 def resolve_adds(result: StepResult, current: OpenState) -> tuple[Message, ...]:
@@ -61,6 +63,11 @@ def resolve_output(result: StepResult, current: OpenState) -> tuple[Json, Blob |
         return result.output, result.stored
     message = newest_answer(current.journal).message
     return (None, message.content) if isinstance(message.content, Blob) else (message.text, None)
+
+
+def output_digest(record: StepRecord) -> str:
+    """Digest by which a step's output is checked when it is handed to another step."""
+    return record.stored.sha256[:8] if record.stored else digest(canonical(record.output))[:8]
 
 
 def place_of(reference: str) -> tuple[int, int | None]:

@@ -12,6 +12,7 @@ from holdfast.records import (
     Approval,
     Failure,
     ForkOf,
+    InputRef,
     OpenState,
     SegmentRef,
     TaskHead,
@@ -72,6 +73,7 @@ class Described(Value):
         timeout: Longest time of one model attempt in seconds.
         attempts: Most attempts of one model call.
         step: First step as the AgentWorker made it; defaults mean the usual first step.
+        parallel: Most steps that run at the same time when the task runs by itself.
         commits: Number of the session's commits that the task sees.
     """
 
@@ -80,6 +82,7 @@ class Described(Value):
     timeout: float = 600.0
     attempts: int = 10
     step: TaskStep = TaskStep()
+    parallel: int = 1
     commits: int = 0
 
 
@@ -104,12 +107,12 @@ class UndoState(Value):
 
     Attributes:
         asked: The request, `to` made explicit.
-        done: Keys of the effects that are undone, `<step>.<batch>.<position>`, newest last.
+        done: Keys of the effects that are undone, `<branch>.<step>.<batch>.<position>`, in order.
         undone: What was undone, in words.
         remains: What stays in the world.
         check: What somebody should look at.
         steps: Ids of the steps that were left.
-        cut: Positions of the open calls that were running when the step was stopped.
+        cut: (step, position) of the open calls that were running when the steps were stopped.
         request: Id of the request.
     """
 
@@ -119,7 +122,7 @@ class UndoState(Value):
     remains: tuple[str, ...] = ()
     check: tuple[str, ...] = ()
     steps: tuple[str, ...] = ()
-    cut: tuple[int, ...] = ()
+    cut: tuple[tuple[int, int], ...] = ()
     request: str = ""
 
 
@@ -140,7 +143,16 @@ class Receipt(Value):
 
 
 class Carried(Value):
-    """The task's state: what continue-as-new hands on, and what the archive keeps of a task."""
+    """The task's state: what continue-as-new hands on, and what the archive keeps of a task.
+
+    Attributes:
+        opens: Steps in progress, by number.
+        undelivered: Completed steps whose outputs nobody has asked for yet: they had waited.
+        done: Completed steps that others may wait for: those with an id that a worker gave, and
+            those that are waited for.
+        lasts: Steps that ran beside others and ended the task; to be joined.
+        rounds: Request of `run_steps_in_queue` to its steps and their ordinals, 0 until done.
+    """
 
     created: float = 0.0
     described: Described | None = None
@@ -151,7 +163,7 @@ class Carried(Value):
     turns: int = 0
     usage: Usage = Usage()
     segments: tuple[SegmentRef, ...] = ()
-    current: OpenState | None = None
+    opens: tuple[OpenState, ...] = ()
     automatic: bool = False
     paused: str = ""
     answered: bool = False
@@ -162,7 +174,7 @@ class Carried(Value):
     published: str = "running"
     published_approvals: str = ""
     serial: int = 0
-    undelivered: int = 0
+    undelivered: tuple[int, ...] = ()
     branch: int = 0
     approvals: tuple[Approval, ...] = ()
     approval_serial: int = 0
@@ -172,6 +184,9 @@ class Carried(Value):
     undone_effects: tuple[str, ...] = ()
     residue: tuple[str, ...] = ()
     fork: ForkOf | None = None
+    done: dict[str, InputRef] = Field(default_factory=dict[str, InputRef])
+    lasts: tuple[str, ...] = ()
+    rounds: dict[str, dict[str, int]] = Field(default_factory=dict[str, dict[str, int]])
 
 
 class RunReply(Value):
@@ -179,11 +194,14 @@ class RunReply(Value):
 
     Attributes:
         n: Ordinal of the step that was run; 0 when none was.
+        round: For several steps: the ordinal of each in the order of the queue, 0 for one that
+            waits.
         status: "done", "waiting" (for a person), "paused", "moved" (continued as new: ask again).
     """
 
     n: int = 0
     status: Literal["done", "waiting", "paused", "moved"] = "done"
+    round: tuple[int, ...] = ()
 
 
 class TaskRecord(Value):
@@ -197,7 +215,7 @@ class TaskRecord(Value):
         output: Output of the last step.
         stored: Where the archive keeps that output, when it is large.
         transcript: Length and digest of the transcript.
-        current: The step that was open when the task ended, if it did not end well.
+        opens: The steps that were open when the task ended, if it did not end well.
     """
 
     task: Json
@@ -207,7 +225,7 @@ class TaskRecord(Value):
     output: Json = None
     stored: Blob | None = None
     transcript: ChainRef = ChainRef()
-    current: OpenState | None = None
+    opens: tuple[OpenState, ...] = ()
 
 
 class CommitRef(Value):

@@ -112,6 +112,7 @@ class AgentRunner(_Twin):
     get_completed_tasks = _sync(_async.AgentRunner.get_completed_tasks)
     delete_task = _sync(_async.AgentRunner.delete_task)
     run_step = _sync(_async.AgentRunner.run_step)
+    run_steps_in_queue = _sync(_async.AgentRunner.run_steps_in_queue)
     run_task = _sync(_async.AgentRunner.run_task)
     run_to_end = _sync(_async.AgentRunner.run_to_end)
     finalize_response = _sync(_async.AgentRunner.finalize_response)

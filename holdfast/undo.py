@@ -6,7 +6,7 @@ was recorded, never computed anew.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from holdfast import merge_patch
 from holdfast.chain import ChainRef
@@ -69,6 +69,10 @@ def departure(
     if queue is None:
         queue = queue_after(before, record.step, record.next)
     serial = before.serial + len(record.next)
+    lasts = (*before.lasts, *((record.step.step_id,) if record.last and not record.alone else ()))
+    if lasts:
+        serial += 1
+        queue = (TaskStep(step_id=f"s{serial}", prev_steps=lasts, is_join=True), *queue)
     if text is not None:
         serial += 1
         queue = (TaskStep(step_id=f"s{serial}", input=text),)
@@ -79,8 +83,8 @@ def departure(
         transcript=ChainRef(before.transcript.length + len(record.adds), record.digest),
         steps=record.n,
         segments=(segment,),
-        answered=record.last and text is None,
-        concluded=record.last,
+        answered=record.last and record.alone and text is None,
+        concluded=record.last and record.alone,
         notes=(user(feedback),) if feedback else (),
         serial=serial,
         fork=fork,
@@ -96,6 +100,7 @@ def undoable(record: StepRecord) -> Undoable:
     """Reduce a completed step to what its undo needs."""
     return Undoable(
         n=record.n,
+        key=record.key,
         step=record.step,
         added=len(record.adds),
         inverse=record.inverse,
@@ -181,7 +186,7 @@ def to_undo(
 def effect_key(target: Undoable, i: int) -> str:
     """Name one effect of one step, the same while the step is open and when it is done."""
     effect = target.effects[i]
-    return f"{target.n}.{effect.batch}.{effect.i}"
+    return f"{target.branch}.{target.key}.{effect.batch}.{effect.i}"
 
 
 def in_words(effect: EffectRef) -> str:
@@ -189,18 +194,20 @@ def in_words(effect: EffectRef) -> str:
     return f"{effect.call.name}({effect.call.arguments})"
 
 
-def leave_open_step(ledger: Ledger) -> None:
-    """Drop the step in progress: the queue has it first again."""
-    current = ledger.s.current
-    if current is None:
+def leave_open_steps(ledger: Ledger) -> None:
+    """Drop the steps in progress: the queue has them first again."""
+    opens = ledger.s.opens
+    if not opens:
         return
-    _restore(ledger, current.before)
-    ledger.change(current=None)
+    before = opens[0].before if len(opens) == 1 and opens[0].alone else ledger.before()
+    _restore(ledger, before)
+    ledger.change(opens=(), rounds={})
 
 
 def leave_step(ledger: Ledger, target: Undoable) -> None:
     """Move the head to the parent of the last completed step."""
     before = target.before
+    done = {id: ref for id, ref in ledger.s.done.items() if ref.n != target.n}
     kept = max(len(ledger.messages) - target.added, 0)
     del ledger.messages[kept:]
     ledger.base = min(ledger.base, before.transcript.length)
@@ -209,7 +216,8 @@ def leave_step(ledger: Ledger, target: Undoable) -> None:
         steps=target.n - 1,
         extra_state=merge_patch.apply(ledger.s.extra_state, target.inverse),
         transcript=before.transcript,
-        undelivered=0,
+        undelivered=(),
+        done=done,
     )
 
 
@@ -224,13 +232,20 @@ def _restore(ledger: Ledger, before: Before) -> None:
         usage=before.usage,
         answered=before.answered,
         concluded=before.concluded,
+        lasts=before.lasts,
         approvals=(),
         failure=None,
     )
 
 
-def finish_undo(ledger: Ledger, *, now: float) -> None:
-    """Open a new branch, record the receipt, and leave a note for the model."""
+def finish_undo(ledger: Ledger, left: Collection[str], *, now: float) -> None:
+    """Open a new branch, record the receipt, and leave a note for the model.
+
+    Args:
+        ledger: The task.
+        left: Keys of the effects of the steps that were left.
+        now: Time, seconds since the epoch.
+    """
     state = ledger.s.undo
     if state is None:
         return
@@ -254,7 +269,7 @@ def finish_undo(ledger: Ledger, *, now: float) -> None:
     note = system("\n".join(lines))
     ledger.change(
         undo=None,
-        undone_effects=tuple(k for k in state.done if int(k.split(".")[0]) <= asked.to),
+        undone_effects=tuple(key for key in state.done if key not in left),
         residue=residue,
         branch=ledger.s.branch + 1,
         notes=(*ledger.s.notes, note),

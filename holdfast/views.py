@@ -28,11 +28,11 @@ class EntriesRequest(Value):
 
     Attributes:
         skip: Entries to skip, counted from the end of the last segment.
-        current: Whether to show the open step, too.
+        opens: Whether to show the open steps, too.
     """
 
     skip: int = 0
-    current: bool = False
+    opens: bool = False
 
 
 class EntriesPage(Value):
@@ -42,13 +42,13 @@ class EntriesPage(Value):
         segments: The archived part, which comes before.
         entries: Entries, oldest first.
         more: Whether there are more.
-        current: The open step.
+        opens: The open steps.
     """
 
     segments: tuple[SegmentRef, ...] = ()
     entries: tuple[Entry, ...] = ()
     more: bool = False
-    current: OpenState | None = None
+    opens: tuple[OpenState, ...] = ()
 
 
 def page(values: Sequence[V]) -> tuple[V, ...]:
@@ -71,7 +71,7 @@ def entries_page(ledger: Ledger, asked: EntriesRequest) -> EntriesPage:
         segments=ledger.s.segments,
         entries=taken,
         more=len(taken) < len(rest),
-        current=ledger.s.current if asked.current else None,
+        opens=ledger.s.opens if asked.opens else (),
     )
 
 
@@ -80,7 +80,7 @@ def view(ledger: Ledger, asked: ViewRequest) -> View:
 
     Messages before the last archived segment are not here: the answer then names the segments.
     """
-    current = ledger.s.current
+    current = ledger.find(asked.n)
     head = known_head(ledger.given.head, ledger.s.described)
     start = max(asked.have - ledger.base, 0)
     messages = page(ledger.messages[start : max(asked.upto - ledger.base, 0)])
@@ -120,11 +120,13 @@ def step_view(ledger: Ledger, n: int) -> StepView:
     Number 0 has the step in progress, else the next one, and no point when nothing waits any more.
     """
     if n == 0:
-        texts = [_point(approval) for approval in pending(ledger)]
+        asked = {approval.n for approval in pending(ledger)}
+        opens = sorted(ledger.s.opens, key=lambda current: current.n not in asked)
+        texts = [point(approval) for approval in pending(ledger)]
         return StepView(
             waiting_for=tuple(texts),
-            step=next(iter(ledger.upcoming()), TaskStep()),
-            n=ledger.s.current.n if ledger.s.current is not None else 0,
+            step=opens[0].open.step if opens else next(iter(ledger.upcoming()), TaskStep()),
+            n=opens[0].n if opens else 0,
         )
     if ledger.s.undo is None and n > ledger.s.steps:
         return StepView()
@@ -134,7 +136,8 @@ def step_view(ledger: Ledger, n: int) -> StepView:
     return StepView(segments=ledger.s.segments)
 
 
-def _point(approval: Approval) -> str:
+def point(approval: Approval) -> str:
+    """Say in a line what waits for a person."""
     what = f"{approval.tool}({approval.arguments})" if approval.tool else approval.text
     why = f": {approval.text}" if approval.tool and approval.text else ""
     return f"{approval.id} {approval.kind} {what}{why}"

@@ -158,9 +158,11 @@ class Undoable(Value):
         before: What it found.
         effects: Its tool calls, in the order in which they were asked for.
         branch: Branch on which it ran.
+        key: Number by which its calls are named.
     """
 
     n: int
+    key: int
     step: TaskStep
     added: int = 0
     inverse: dict[str, Json] = Field(default_factory=dict)
@@ -196,6 +198,7 @@ class RunRequest(Value):
         step: Id of the queued step to run; empty for the first one.
         tool_choice: Tool choice of the step.
         restart: Throw the step's journal away and start it anew.
+        round: Run all steps that are ready, at once.
         stored: The input in the archive, when it is too large for history.
     """
 
@@ -205,6 +208,7 @@ class RunRequest(Value):
     step: str = ""
     tool_choice: str = ""
     restart: bool = False
+    round: bool = False
 
     @property
     def attaches(self) -> bool:
@@ -221,6 +225,7 @@ class ViewRequest(Value):
     """What an activity lacks.
 
     Attributes:
+        n: The open step.
         have: Messages of the transcript that it holds.
         upto: Messages that it needs.
         head: Whether it needs the task's head.
@@ -229,6 +234,7 @@ class ViewRequest(Value):
         calls: Whether it needs the open calls.
     """
 
+    n: int = 0
     have: int = 0
     upto: int = 0
     head: bool = False

@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Iterator
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from holdfast import Agent, AgentRunner
 from holdfast.engine.ephemeral import ephemeral_server
@@ -13,6 +14,10 @@ from holdfast.engine.serverinfo import ServerInfo
 from holdfast.models.responses import ResponsesModel
 from holdfast.testing import FakeOpenAI
 from tests.support.rig import Engine, MakeAgent, MakeRunner, Rig, make_engine
+
+# A busy machine is slow, which is no defect: times are for benchmarks/.
+settings.register_profile("holdfast", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("holdfast")
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import timedelta
 
 from temporalio import workflow
@@ -18,6 +19,7 @@ from temporalio.workflow import ActivityCancellationType
 from holdfast.ledger import Ledger
 from holdfast.records import Failure, ForkOf, SegmentRef
 from holdfast.state import Described
+from holdfast.steps import TaskStep
 from holdfast.wire import Advanced, CloseInput
 
 VERDICTS = frozenset(
@@ -80,12 +82,12 @@ async def describe(ledger: Ledger) -> Described:
     return described
 
 
-async def advance(ledger: Ledger, *, now: float) -> Advanced:
-    """Run the open step up to its next call that needs the task."""
+async def advance(ledger: Ledger, n: int, *, now: float) -> Advanced:
+    """Run an open step up to its next call that needs the task."""
     described = ledger.s.described or Described(snapshot="")
     advanced: Advanced = await workflow.execute_activity(
         "step",
-        ledger.advance_input(now=now),
+        ledger.advance_input(n, now=now),
         result_type=Advanced,
         start_to_close_timeout=timedelta(seconds=described.timeout + 60),
         heartbeat_timeout=timedelta(seconds=ledger.given.heartbeat),
@@ -133,6 +135,23 @@ def failure_of(error: BaseException) -> Failure:
             return Failure(type="ActivityTimeout", message=text)
         case _:
             return Failure(type=type(cause).__name__, message=str(cause))
+
+
+def not_ready(step_id: str, unmet: tuple[str, ...]) -> Failure:
+    """Tell that a step waits for others."""
+    why = f"it waits for {', '.join(map(repr, unmet))}" if unmet else "no step has made it ready"
+    return Failure(type="InvalidArgumentError", message=f"Step {step_id} is not ready: {why}.")
+
+
+def none_ready(queue: Iterable[TaskStep]) -> Failure:
+    """Tell that all queued steps wait, and nothing runs that they could wait for."""
+    ids = ", ".join(repr(step.step_id) for step in queue)
+    text = (
+        f"None of the queued steps ({ids}) is ready, and no step is in progress that could make one"
+        " ready. Hand one out again with is_ready=True, drop one with drop_step, or undo the last"
+        " step."
+    )
+    return Failure(type="StalledTaskError", message=text)
 
 
 def no_such_step(step_id: str) -> Failure:

@@ -11,8 +11,9 @@ from temporalio.common import RawValue
 from holdfast import approvals
 from holdfast.commands import Command, decode
 from holdfast.ledger import Ledger
+from holdfast.links import unmet
 from holdfast.obey import obey
-from holdfast.records import Approval, Failure
+from holdfast.records import Approval, Failure, OpenState
 from holdfast.state import Receipt, RunReply, TaskInput, UndoRequest, UndoState
 from holdfast.steps import Task, TaskStatus, TaskStep
 from holdfast.values import Json
@@ -22,8 +23,11 @@ from holdfast.workflows import calls
 from holdfast.workflows.calls import now
 from holdfast.workflows.pending import Pending, refusal
 from holdfast.workflows.requests import Requests
-from holdfast.workflows.tools import ready_calls
+from holdfast.workflows.tools import Running, ready_calls
 from holdfast.workflows.visible import publish
+
+MOST_LANES = 64
+"""Most steps of one task that are open at the same time; the rest of a round follows."""
 
 
 class TaskDesk:
@@ -42,7 +46,7 @@ class TaskDesk:
         self.draining = False
         self.unrollable = False
         self.updates = 0
-        self.running: set[int] = set()
+        self.running: Running = set()
         self.work: asyncio.Task[None] | None = None
         self.why = ""
 
@@ -51,20 +55,55 @@ class TaskDesk:
         return self.ledger.s.undo is not None and not approvals.undo_waits(self.ledger)
 
     def _runnable(self) -> bool:
+        """Whether there is something to do that waits for nobody."""
         s = self.ledger.s
         if s.undo is not None:
             return self._undoes()
-        if self.ledger.failure is not None:
-            return bool(self.requests) and not s.paused
-        if s.described is None:
+        if s.described is None and self.ledger.failure is None:
             return True
-        if self.ledger.status == "waiting":
-            return bool(ready_calls(self.ledger))
-        if s.current is not None:
-            return True
-        if s.paused or not s.queue:
+        return self._retries() or self._begins() or any(map(self._goes, s.opens))
+
+    def _goes(self, current: OpenState) -> bool:
+        """Whether an open step can be taken further."""
+        if current.failure is not None:
             return False
-        return self.requests.want_a_step or (s.automatic and not s.answered)
+        n = current.n
+        return not approvals.waits(self.ledger, n) or bool(ready_calls(self.ledger, n))
+
+    def _retries(self) -> bool:
+        """Whether somebody wants what has failed to be tried again."""
+        if self.ledger.failure is None or self.ledger.s.paused:
+            return False
+        return self.requests.ask_anew(self.ledger.owners)
+
+    def _begins(self) -> bool:
+        """Whether a queued step is to be begun now."""
+        s = self.ledger.s
+        if s.paused or not s.queue or self.ledger.failure is not None or (s.lasts and s.opens):
+            return False
+        if len(s.opens) >= self._room():
+            return False
+        return bool(self._next_steps())
+
+    def _room(self) -> int:
+        """Return how many steps may be open at the same time."""
+        s = self.ledger.s
+        if self.requests.round is not None:
+            return MOST_LANES
+        if self.requests.want_a_step:
+            return 1
+        alone = s.described is None or not s.automatic
+        return 1 if alone else min(s.described.parallel, MOST_LANES) if s.described else 1
+
+    def _next_steps(self) -> tuple[TaskStep, ...]:
+        """List the steps that may be begun, for whoever wants them."""
+        s, all_ready = self.ledger.s, self.requests.round
+        ready = self.ledger.ready()
+        if all_ready is not None:
+            known = s.rounds.get(all_ready.id)
+            return ready if known is None else tuple(r for r in ready if r.step_id in known)
+        wanted = self.requests.want_a_step or (s.automatic and not s.answered)
+        return ready if wanted else ()
 
     def _end(self, status: TaskStatus) -> None:
         """Begin to close the task; what came first stays."""
@@ -80,19 +119,28 @@ class TaskDesk:
         s = self.ledger.s
         if pending.id in s.seen:
             return s.seen[pending.id]
-        if asked.attaches and s.undelivered:
-            reply = RunReply(n=s.undelivered)
-            self.ledger.change(undelivered=0)
-            self.ledger.remember(pending.id, reply)
-            return reply
+        if (asked.attaches or (asked.round and not s.opens)) and s.undelivered:
+            return self._deliver(pending)
         if asked.all and not s.answered:
-            self.ledger.change(automatic=True, undelivered=0)
+            self.ledger.change(automatic=True, undelivered=())
         self.unrollable = False
         self.requests.add(pending)
         if not self._runnable():
             self.requests.settle(self.ledger)
         await workflow.wait_condition(lambda: pending.done)
         return pending.result()
+
+    def _deliver(self, pending: Pending) -> RunReply:
+        """Hand over outputs of steps that were completed while nobody waited for them."""
+        first, *rest = self.ledger.s.undelivered
+        if pending.asked.round:
+            reply = RunReply(n=first, round=(first, *rest))
+            rest = []
+        else:
+            reply = RunReply(n=first)
+        self.ledger.change(undelivered=tuple(rest))
+        self.ledger.remember(pending.id, reply)
+        return reply
 
     @run_update.validator
     def _check_run(self, asked: RunRequest) -> None:
@@ -101,10 +149,10 @@ class TaskDesk:
         if info is not None and info.id in s.seen:
             return
         self._refuse_when_leaving()
-        failed = s.current if s.current is not None and s.current.failure is not None else None
-        if asked.restart and (failed is None or approvals.pending(self.ledger)):
+        failed = self._failed(asked.step)
+        if asked.restart and (failed is None or approvals.waits(self.ledger, failed.n)):
             raise refusal(calls.NOT_FAILED)
-        mine = s.current is not None and info is not None and s.current.owner == info.id
+        mine = info is not None and info.id in {current.owner for current in s.opens}
         if self.ledger.status == "waiting" and asked.changes and not mine:
             raise refusal(calls.WAITS)
         begun = failed is not None and (failed.journal or failed.result is not None)
@@ -112,21 +160,34 @@ class TaskDesk:
             raise refusal(calls.BEGUN)
         if asked.step:
             self._check_step(asked.step)
-        if s.current is None and not s.queue and not s.undelivered:
-            if not asked.all:
-                raise refusal(calls.NO_STEPS)
-            if not s.answered:
-                raise refusal(calls.stalled(""))
+        if not s.opens and not s.undelivered and not (s.answered and asked.all):
+            self._check_ready(asked)
+
+    def _failed(self, step_id: str) -> OpenState | None:
+        """Return the failed step that a request would try again."""
+        failed = self.ledger.failed
+        return next((c for c in failed if step_id in ("", c.open.step.step_id)), None)
 
     def _check_step(self, step_id: str) -> None:
-        """Refuse a step that is not there, or that would run in the place of a failed one."""
-        current = self.ledger.s.current
-        if current is not None and current.failure is not None:
-            failed = current.open.step.step_id
-            if step_id != failed:
-                raise refusal(calls.other_failed(failed))
-        elif step_id not in {step.step_id for step in self.ledger.s.queue}:
+        """Refuse a step that is not there or not ready, or that would run before a failed one."""
+        failed = [current.open.step.step_id for current in self.ledger.failed]
+        queued = next((step for step in self.ledger.s.queue if step.step_id == step_id), None)
+        if failed:
+            if step_id not in failed:
+                raise refusal(calls.other_failed(failed[0]))
+        elif queued is None:
             raise refusal(calls.no_such_step(step_id))
+        elif queued not in self.ledger.ready():
+            pending = {step.step_id for step in self.ledger.upcoming()}
+            raise refusal(calls.not_ready(step_id, unmet(queued, pending)))
+
+    def _check_ready(self, asked: RunRequest) -> None:
+        """Refuse a request that could only wait: nothing is in progress, and nothing is ready."""
+        queue = self.ledger.s.queue
+        if not queue:
+            raise refusal(calls.stalled("") if asked.all else calls.NO_STEPS)
+        if not self.ledger.ready() and self.ledger.s.described is not None:
+            raise refusal(calls.none_ready(queue))
 
     @workflow.update(name="finalize")
     async def finalize_update(self) -> bool:
@@ -157,7 +218,7 @@ class TaskDesk:
         if info is not None and info.id in s.seen:
             return s.seen[info.id]
         if s.undo is None:  # else this is the same request, sent again while it is waited for
-            to = asked.to if asked.to >= 0 else s.steps - (0 if s.current is not None else 1)
+            to = asked.to if asked.to >= 0 else s.steps - (0 if s.opens else 1)
             explicit = asked.model_copy(update={"to": to})
             request = info.id if info is not None else ""
             self.ledger.change(
@@ -186,11 +247,11 @@ class TaskDesk:
             if info is not None and info.id == s.undo.request:
                 return
             raise refusal(calls.UNDO_RUNS)
-        if s.current is None and not s.steps:
+        if not s.opens and not s.steps:
             raise refusal(calls.NOTHING_DONE)
-        if asked.to > s.steps or (asked.to == s.steps and s.current is None):
+        if asked.to > s.steps or (asked.to == s.steps and not s.opens):
             raise refusal(calls.NOTHING_AFTER)
-        to = asked.to if asked.to >= 0 else s.steps - (0 if s.current is not None else 1)
+        to = asked.to if asked.to >= 0 else s.steps - (0 if s.opens else 1)
         if s.fork is not None and to < s.fork.n:
             raise refusal(calls.of_another(s.fork))
 

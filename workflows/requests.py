@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from holdfast.ledger import Ledger
 from holdfast.records import Failure
 from holdfast.state import RunReply
@@ -16,6 +18,7 @@ class Requests:
     def __init__(self) -> None:
         """Begin with none."""
         self._waiting: list[Pending] = []
+        self._told: list[tuple[Pending, Failure]] = []
 
     def __bool__(self) -> bool:
         """Whether somebody waits."""
@@ -23,8 +26,26 @@ class Requests:
 
     @property
     def want_a_step(self) -> bool:
-        """Whether somebody waits for one step, rather than for the task's answer."""
-        return any(not pending.asked.all for pending in self._waiting)
+        """Whether somebody waits for one step, rather than for all."""
+        return any(not (p.asked.all or p.asked.round) for p in self._waiting)
+
+    @property
+    def round(self) -> Pending | None:
+        """The first request for all ready steps at once."""
+        return next((p for p in self._waiting if p.asked.round), None)
+
+    @property
+    def want_all(self) -> bool:
+        """Whether somebody waits for the task's answer."""
+        return any(p.asked.all for p in self._waiting)
+
+    def ask_anew(self, owners: Collection[str]) -> bool:
+        """Whether somebody waits whose step is not in progress.
+
+        Args:
+            owners: Ids of the requests whose steps are.
+        """
+        return any(p.id not in owners for p in self._waiting)
 
     @property
     def ids(self) -> frozenset[str]:
@@ -35,9 +56,16 @@ class Requests:
         """Take a request."""
         self._waiting.append(pending)
 
-    def next_for(self, steps: tuple[TaskStep, ...]) -> Pending | None:
-        """Return the next request for one step; refuse those whose step has been run meanwhile."""
-        for pending in [p for p in self._waiting if not p.asked.all]:
+    def next_for(self, steps: tuple[TaskStep, ...], owners: Collection[str] = ()) -> Pending | None:
+        """Return the next request for one step; refuse those whose step has been run meanwhile.
+
+        Args:
+            steps: The steps that may be run.
+            owners: Ids of the requests whose steps are in progress already.
+        """
+        for pending in [p for p in self._waiting if not (p.asked.all or p.asked.round)]:
+            if pending.id in owners:
+                continue
             if pending.asked.step in {"", *(step.step_id for step in steps)}:
                 return pending
             self._waiting.remove(pending)
@@ -72,6 +100,17 @@ class Requests:
         while self._waiting:
             self._waiting.pop(0).fail(failure, parked=parked)
 
+    def fail_later(self, failure: Failure) -> None:
+        """Tell everybody that a step has failed, once the steps beside it have come to a stop."""
+        self._told += [(pending, failure) for pending in self._waiting]
+        self._waiting.clear()
+
+    def tell(self) -> None:
+        """Tell now what was to be told later."""
+        while self._told:
+            pending, failure = self._told.pop(0)
+            pending.fail(failure, parked=True)
+
     def fail_some(self, ids: frozenset[str], failure: Failure) -> None:
         """Tell these of a failure."""
         for pending in [p for p in self._waiting if p.id in ids]:
@@ -80,13 +119,27 @@ class Requests:
 
     def settle(self, ledger: Ledger) -> None:
         """Answer those who would otherwise wait for a person, or have nothing to wait for."""
-        n = ledger.s.current.n if ledger.s.current is not None else ledger.s.steps
+        s = ledger.s
         if ledger.status == "waiting":
+            asked = [a.n for a in s.approvals if a.status in ("open", "checking")]
+            n = next((c.n for c in s.opens if c.n in asked), s.steps)
+            self._settle_round(ledger)
             ledger.disown()
             self.answer_all(RunReply(n=n, status="waiting"))
-        elif ledger.s.paused and (ledger.s.current is None or ledger.failure is not None):
+        elif s.paused and (not s.opens or ledger.failure is not None):
+            n = s.opens[0].n if s.opens else s.steps
             self.answer_all(RunReply(n=n, status="paused"))
-        elif ledger.s.answered and ledger.failure is None:
-            self.answer_all(RunReply(n=n), only_all=True)
-            if not ledger.s.queue:
+        elif s.answered and ledger.failure is None:
+            self.answer_all(RunReply(n=s.steps), only_all=True)
+            if not s.queue:
                 self.fail_all(calls.NO_STEPS)
+        elif not s.opens and ledger.failure is None and not ledger.ready():
+            self.fail_all(calls.none_ready(s.queue) if s.queue else calls.stalled(""))
+
+    def _settle_round(self, ledger: Ledger) -> None:
+        """Answer the requests for several steps, of which some wait for a person."""
+        for pending in [p for p in self._waiting if p.id in ledger.s.rounds]:
+            self._waiting.remove(pending)
+            done = ledger.s.rounds[pending.id]
+            pending.answer(RunReply(status="waiting", round=tuple(done.values())))
+        ledger.change(rounds={})

@@ -38,19 +38,24 @@ NOT_STARTED = "NotStarted"
 MOST_STARTS = 8
 
 
-async def run_tools(ledger: Ledger, running: set[int]) -> Failure | None:
-    """Take the open calls as far as they go without a person; return the first failure, if any.
+Running = set[tuple[int, int]]
+"""The (step, position) of the calls that are being run."""
+
+
+async def run_tools(ledger: Ledger, n: int, running: Running) -> Failure | None:
+    """Take a step's open calls as far as they go without a person; return the first failure.
 
     Calls run all at once. Outcomes are recorded as they come, so that a call that is done is never
     repeated because of a sibling that failed.
 
     Args:
         ledger: The task.
-        running: Filled with the positions of calls that are being run; an undo that cuts them off
-            must count them as unknown.
+        n: The step.
+        running: Filled with the calls that are being run; an undo that cuts them off must count
+            them as unknown.
     """
     taken = await asyncio.gather(  # all end before an error is raised: none goes on unseen
-        *(_take(ledger, i, running) for i in ready_calls(ledger)), return_exceptions=True
+        *(_take(ledger, n, i, running) for i in ready_calls(ledger, n)), return_exceptions=True
     )
     for result in taken:
         if isinstance(result, BaseException):
@@ -58,109 +63,107 @@ async def run_tools(ledger: Ledger, running: set[int]) -> Failure | None:
     return next((result for result in taken if isinstance(result, Failure)), None)
 
 
-async def ask_about_cut(ledger: Ledger, cut: Iterable[int]) -> None:
+async def ask_about_cut(ledger: Ledger, cut: Iterable[tuple[int, int]]) -> None:
     """Ask about calls that were cut off by an undo that then did not come to its end."""
     described = ledger.s.described
-    for i in cut:
-        current = ledger.s.current
-        if current is None or described is None or i not in ledger.missing_calls():
+    for n, i in cut:
+        current = ledger.find(n)
+        if current is None or described is None or i not in ledger.missing_calls(n):
             continue
         call = current.calls[i]
         policy = described.policies[call.name]
         if not policy.repeatable:
-            await _ask_about(ledger, i, policy, cut_text(call))
+            await _ask_about(ledger, n, i, policy, cut_text(call))
 
 
-def ready_calls(ledger: Ledger) -> list[int]:
-    """List the open calls that can go on now: those that no person has to decide on first."""
-    if ledger.s.current is None:
+def ready_calls(ledger: Ledger, n: int) -> list[int]:
+    """List a step's open calls that can go on now: those that no person has to decide on first."""
+    if ledger.find(n) is None:
         return []
     ready: list[int] = []
-    for i in ledger.missing_calls():
-        approval = approvals.latest(ledger, i)
+    for i in ledger.missing_calls(n):
+        approval = approvals.latest(ledger, n, i)
         if approval is None or approval.status != "open":
             ready.append(i)
     return ready
 
 
-async def _take(ledger: Ledger, i: int, running: set[int]) -> Failure | None:
+async def _take(ledger: Ledger, n: int, i: int, running: Running) -> Failure | None:
     """Take one call to its outcome, or to a person."""
-    current, described = ledger.s.current, ledger.s.described
+    current, described = ledger.find(n), ledger.s.described
     if current is None or described is None:
         return None
-    call = current.calls[i]
-    place = (current.n, ledger.s.branch)
+    call, branch = current.calls[i], ledger.s.branch
     policy = described.policies.get(call.name)
     if policy is None:
         if ledger.given.head.dialect.unknown_tool == "raise":
             text = f"Tool {call.name} not found in agent {ledger.given.head.agent}"
             return Failure(type="ModelBehaviorError", message=text)
-        ledger.outcome(i, unknown_tool(call, list(described.policies)))
+        ledger.outcome(n, i, unknown_tool(call, list(described.policies)))
         return None
     try:
-        if not await _may_run(ledger, i, policy):
+        if not await _may_run(ledger, n, i, policy):
             return None
-        approval = approvals.latest(ledger, i)
+        approval = approvals.latest(ledger, n, i)
         edited = approvals.effective_call(approval, call) if approval else call
-        running.add(i)  # and it stays there when the call is cut off
-        outcome = await _tool(ledger, i, None if edited == call else edited, policy)
-        if _is_left(ledger, place, i):
+        running.add((n, i))  # and it stays there when the call is cut off
+        outcome = await _tool(ledger, n, i, None if edited == call else edited, policy)
+        if _is_left(ledger, branch, n, i):
             return None
         if edited != call:
             outcome = outcome.model_copy(update={"edited": edited.arguments})
-        ledger.outcome(i, outcome)
-        approvals.settle(ledger, i, now=now())
-        running.discard(i)
+        ledger.outcome(n, i, outcome)
+        approvals.settle(ledger, n, i, now=now())
+        running.discard((n, i))
     except ActivityError as error:
-        if is_cancelled_exception(error) or _is_left(ledger, place, i):
+        if is_cancelled_exception(error) or _is_left(ledger, branch, n, i):
             raise
-        running.discard(i)
+        running.discard((n, i))
         if not _may_have_happened(error, policy):
             return failure_of(error)
         failure = failure_of(error)
         text = failure.message if failure.type == LOST else lost_text(call)
-        await _ask_about(ledger, i, policy, text)
+        await _ask_about(ledger, n, i, policy, text)
     return None
 
 
-def _is_left(ledger: Ledger, place: tuple[int, int], i: int) -> bool:
+def _is_left(ledger: Ledger, branch: int, n: int, i: int) -> bool:
     """Whether a call that did not heed its cancellation has outlived its step, or its question."""
-    current = ledger.s.current
-    if current is None or (current.n, ledger.s.branch) != place:
+    if ledger.find(n) is None or ledger.s.branch != branch:
         return True
-    return i not in ledger.missing_calls()
+    return i not in ledger.missing_calls(n)
 
 
-async def _may_run(ledger: Ledger, i: int, policy: ToolPolicy) -> bool:
+async def _may_run(ledger: Ledger, n: int, i: int, policy: ToolPolicy) -> bool:
     """Whether a call may run now; asks a person where the tool wants it."""
-    approval = approvals.latest(ledger, i)
+    approval = approvals.latest(ledger, n, i)
     if approval is not None:
         if approval.status == "checking":
-            edited = approvals.effective_call(approval, _call(ledger, i))
-            refused = await _quick(ledger, "check", ledger.tool_input(i, edited), str)
+            edited = approvals.effective_call(approval, _call(ledger, n, i))
+            refused = await _quick(ledger, "check", ledger.tool_input(n, i, edited), str)
             approvals.checked(ledger, approval, refused, now=now())
             return not refused
         return approval.status == "approved"
-    current = ledger.s.current
+    current = ledger.find(n)
     if policy.needs_approval == "no" or (current is not None and i in current.cleared):
         return True
     if policy.needs_approval == "ask" and not await _quick(
-        ledger, "gate", ledger.tool_input(i), bool
+        ledger, "gate", ledger.tool_input(n, i), bool
     ):
-        ledger.clear(i)
+        ledger.clear(n, i)
         return True
-    approvals.ask(ledger, i, "tool", now=now(), seconds=policy.approval_seconds)
+    approvals.ask(ledger, n, i, "tool", now=now(), seconds=policy.approval_seconds)
     return False
 
 
-async def _ask_about(ledger: Ledger, i: int, policy: ToolPolicy, text: str) -> None:
+async def _ask_about(ledger: Ledger, n: int, i: int, policy: ToolPolicy, text: str) -> None:
     """Find out about a call that may have happened: by its probe, else by a person."""
-    call, approval = _call(ledger, i), approvals.latest(ledger, i)
+    call, approval = _call(ledger, n, i), approvals.latest(ledger, n, i)
     ran = approvals.effective_call(approval, call) if approval else call
     edited = None if ran == call else ran
     if policy.has_probe:
         try:
-            probed = await _quick(ledger, "probe", ledger.tool_input(i, edited), Probed)
+            probed = await _quick(ledger, "probe", ledger.tool_input(n, i, edited), Probed)
         except ActivityError as error:
             text += f" Its probe failed: {failure_of(error).message}"
         else:
@@ -168,18 +171,20 @@ async def _ask_about(ledger: Ledger, i: int, policy: ToolPolicy, text: str) -> N
             ledger.note("probed", now=now(), body=body)
             if probed.happened:
                 known = Outcome(content=probed.content, edited=edited.arguments if edited else "")
-                ledger.outcome(i, known)
+                ledger.outcome(n, i, known)
             else:
-                ledger.clear(i)  # it did not happen, so it is run: it was approved before
+                ledger.clear(n, i)  # it did not happen, so it is run: it was approved before
             return
-    approvals.ask(ledger, i, "unknown", now=now(), text=text, call=ran)
+    approvals.ask(ledger, n, i, "unknown", now=now(), text=text, call=ran)
 
 
-async def _tool(ledger: Ledger, i: int, edited: ToolCall | None, policy: ToolPolicy) -> Outcome:
+async def _tool(
+    ledger: Ledger, n: int, i: int, edited: ToolCall | None, policy: ToolPolicy
+) -> Outcome:
     """Run one call; one that is known not to have started is scheduled again."""
     for attempt in itertools.count():
         try:
-            return await _tool_once(ledger, i, edited, policy)
+            return await _tool_once(ledger, n, i, edited, policy)
         except ActivityError as error:
             if attempt >= MOST_STARTS or failure_of(error).type != NOT_STARTED:
                 raise
@@ -188,11 +193,11 @@ async def _tool(ledger: Ledger, i: int, edited: ToolCall | None, policy: ToolPol
 
 
 async def _tool_once(
-    ledger: Ledger, i: int, edited: ToolCall | None, policy: ToolPolicy
+    ledger: Ledger, n: int, i: int, edited: ToolCall | None, policy: ToolPolicy
 ) -> Outcome:
     outcome: Outcome = await workflow.execute_activity(
         "tool",
-        ledger.tool_input(i, edited),
+        ledger.tool_input(n, i, edited),
         result_type=Outcome,
         start_to_close_timeout=LONGEST_TOOL,
         heartbeat_timeout=timedelta(seconds=ledger.given.heartbeat),
@@ -217,11 +222,8 @@ async def _quick(ledger: Ledger, name: str, given: ToolInput, kind: type[T]) -> 
     return result
 
 
-def _call(ledger: Ledger, i: int) -> ToolCall:
-    if ledger.s.current is None:
-        msg = "no step is open"
-        raise RuntimeError(msg)
-    return ledger.s.current.calls[i]
+def _call(ledger: Ledger, n: int, i: int) -> ToolCall:
+    return ledger.at(n).calls[i]
 
 
 def _may_have_happened(error: ActivityError, policy: ToolPolicy) -> bool:

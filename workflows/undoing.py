@@ -73,18 +73,18 @@ async def _targets(ledger: Ledger, state: UndoState) -> list[Undoable]:
         )
         known |= {target.n: target for target in recalled}
     targets = [known[n] for n in wanted]
-    current = ledger.s.current
-    if current is not None:
-        asked_about = {
-            approval.i for approval in approvals.pending(ledger) if approval.kind == "unknown"
-        }
-        targets.append(_of_open(current, {*state.cut, *asked_about}, ledger.s.branch))
+    asked = [a for a in approvals.pending(ledger) if a.kind == "unknown"]
+    cut = {*state.cut, *((approval.n, approval.i) for approval in asked)}
+    for k, current in enumerate(ledger.s.opens, start=ledger.s.steps + 1):
+        mine = {i for n, i in cut if n == current.n}
+        targets.append(_of_open(current, mine, n=k, branch=ledger.s.branch))
     return targets
 
 
-def _of_open(current: OpenState, cut: set[int], branch: int) -> Undoable:
+def _of_open(current: OpenState, cut: set[int], *, n: int, branch: int) -> Undoable:
     return Undoable(
-        n=current.n,
+        n=n,
+        key=current.n,
         step=current.open.step,
         before=current.before,
         effects=undo.effects_of_open(current, cut),
@@ -104,13 +104,13 @@ async def _undo_effect(ledger: Ledger, target: Undoable, i: int) -> Failure | No
             (
                 a
                 for a in reversed(ledger.s.approvals)
-                if (a.kind, a.n, a.i) == ("undo", target.n, i)
+                if (a.kind, a.n, a.i) == ("undo", target.key, i)
             ),
             None,
         )
         if asked is None:
             text = f"Undo of {effect.call.name}({effect.call.arguments}) in step {target.n}"
-            approvals.ask(ledger, i, "undo", now=now(), text=text, call=effect.call, n=target.n)
+            approvals.ask(ledger, target.key, i, "undo", now=now(), text=text, call=effect.call)
             return None
         if asked.status == "open":
             return None
@@ -123,11 +123,11 @@ async def _undo_effect(ledger: Ledger, target: Undoable, i: int) -> Failure | No
         said: str = await workflow.execute_activity(
             "undo",
             UndoInput(
-                n=target.n,
+                n=target.key,
                 i=i,
                 effect=effect,
                 branch=target.branch,
-                step="" if target.step.step_id == f"s{target.n}" else target.step.step_id,
+                step="" if target.step.step_id == f"s{target.key}" else target.step.step_id,
             ),
             result_type=str,
             start_to_close_timeout=LONGEST_TOOL,
@@ -171,8 +171,7 @@ def _leave(ledger: Ledger, targets: list[Undoable], remains: tuple[str, ...]) ->
     if state is None:
         return
     approvals.close_open(ledger, now=now())
-    if ledger.s.current is not None:
-        undo.leave_open_step(ledger)
+    undo.leave_open_steps(ledger)
     for target in reversed(targets):
         if target.n <= ledger.s.steps:
             undo.leave_step(ledger, target)
@@ -190,4 +189,4 @@ def _leave(ledger: Ledger, targets: list[Undoable], remains: tuple[str, ...]) ->
         "steps": steps,
     }
     ledger.change(undo=state.model_copy(update=found))
-    undo.finish_undo(ledger, now=now())
+    undo.finish_undo(ledger, known, now=now())

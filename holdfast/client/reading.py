@@ -39,10 +39,12 @@ from holdfast.state import TaskRecord
 from holdfast.steps import Task, TaskStep, TaskStepOutput, ToolOutput
 from holdfast.undo import active_messages, active_steps
 from holdfast.values import Json
-from holdfast.views import EntriesPage, EntriesRequest, StepView
+from holdfast.views import EntriesPage, EntriesRequest, StepView, point
 from holdfast.wire import View, ViewRequest
 
 T = TypeVar("T")
+
+ONLY_OPENS = EntriesRequest(skip=10**9, opens=True)
 
 
 class Reader:
@@ -197,20 +199,20 @@ class Reader:
         """Read the whole ledger, oldest first."""
         return (await self.ledger(task_id))[0]
 
-    async def ledger(self, task_id: str) -> tuple[list[Entry], OpenState | None]:
-        """Read the whole ledger, oldest first, and the step that is open or was when it ended."""
+    async def ledger(self, task_id: str) -> tuple[list[Entry], tuple[OpenState, ...]]:
+        """Read the whole ledger, oldest first, and the steps that are open or were at its end."""
 
-        async def ask(even_closed: bool) -> tuple[list[Entry], OpenState | None]:  # noqa: FBT001  see `read`
+        async def ask(even_closed: bool) -> tuple[list[Entry], tuple[OpenState, ...]]:  # noqa: FBT001  see `read`
             return await self._ledger(task_id, even_closed=even_closed)
 
-        async def recorded(record: TaskRecord) -> tuple[list[Entry], OpenState | None]:
-            return await read_segments(self.archive, record.segments), record.current
+        async def recorded(record: TaskRecord) -> tuple[list[Entry], tuple[OpenState, ...]]:
+            return await read_segments(self.archive, record.segments), record.opens
 
         return await self.read(task_id, ask, recorded)
 
     async def _ledger(
         self, task_id: str, *, even_closed: bool
-    ) -> tuple[list[Entry], OpenState | None]:
+    ) -> tuple[list[Entry], tuple[OpenState, ...]]:
         """Read the ledger from the task; begin anew when it rolls over meanwhile."""
         entries: list[Entry] = []
         segments: tuple[SegmentRef, ...] | None = None
@@ -219,7 +221,7 @@ class Reader:
                 task_id,
                 "entries",
                 EntriesPage,
-                EntriesRequest(skip=len(entries), current=True),
+                EntriesRequest(skip=len(entries), opens=True),
                 even_closed=even_closed,
             )
             if segments not in (None, page.segments):
@@ -228,7 +230,7 @@ class Reader:
             segments = page.segments
             entries.extend(page.entries)
             if not page.more:
-                return await read_segments(self.archive, segments) + entries, page.current
+                return await read_segments(self.archive, segments) + entries, page.opens
 
     async def intact_entries(self, task_id: str) -> tuple[list[Entry], list[Finding]]:
         """Read the ledger up to its first damaged segment, and say which segments are damaged."""
@@ -348,6 +350,19 @@ class Reader:
         step = view.step.model_copy(update={"task_id": task_id})
         return TaskStepOutput(status="waiting", task_step=step, waiting_for=view.waiting_for)
 
+    async def all_waiting(self, task_id: str) -> list[TaskStepOutput]:
+        """Read what each step in progress waits for, in the order in which they were begun."""
+        page = await self.query(task_id, "entries", EntriesPage, ONLY_OPENS)
+        asked = [
+            approval for approval in await self.approvals(task_id) if approval.status == "open"
+        ]
+        outputs: list[TaskStepOutput] = []
+        for current in page.opens:
+            texts = tuple(point(approval) for approval in asked if approval.n == current.n)
+            step = _with_task(current.open.step, task_id)
+            outputs.append(TaskStepOutput(status="waiting", task_step=step, waiting_for=texts))
+        return outputs
+
     async def output(self, task_id: str, record: StepRecord) -> TaskStepOutput:
         """Make the public form of a step record, archived texts put in."""
         output: Json = record.output
@@ -394,10 +409,10 @@ class Reader:
         return [await self.resolve(message) for message in found]
 
     async def all_messages(self, task_id: str) -> list[Message]:
-        """Read a task's messages and those of its open step, oldest first."""
-        entries, current = await self.ledger(task_id)
+        """Read a task's messages and those of its open steps, oldest first."""
+        entries, opens = await self.ledger(task_id)
         found = active_messages(entries)
-        if current is not None:
+        for current in opens:
             found.extend(open_messages(current))
         return [await self.resolve(message) for message in found]
 

@@ -199,6 +199,45 @@ class AgentRunner(TaskReading, TaskControl, TimeTravel):
             return await self._read.waiting(task_id, reply.n, or_done=True)
         return await self._reply(task_id, reply.n, reply.status)
 
+    async def run_steps_in_queue(
+        self,
+        task: TaskLike,
+        *,
+        tool_choice: str | None = None,
+        request_id: str | None = None,
+    ) -> list[TaskStepOutput]:
+        """Run all steps that are ready, at the same time, and return their outputs.
+
+        Steps that become ready meanwhile, as those linked to one of these, belong to the next call.
+        When a step fails, the others are taken to their end and are among the completed steps; the
+        failed one stays first, and is tried again by the next call or alone by `run_step`.
+
+        Args:
+            task: The task.
+            tool_choice: "auto", "none", "required" or a tool's name, for each of the steps.
+            request_id: Names this request: sent again with the same id, the steps are run once.
+
+        Returns:
+            The outputs in the order of the queue, also of steps that wait for a person.
+
+        Raises:
+            NoUpcomingStepsError: No step is left.
+            StalledTaskError: No step is ready.
+            StepFailedError: A step failed.
+            AgentsException: The task has ended with a verdict.
+            NoWorkerError: No worker process serves the task; it waits.
+        """
+        task_id = id_of(task)
+        asked = RunRequest(round=True, tool_choice=tool_choice or "")
+        reply = await self._tasks.run(task_id, asked, request_id)
+        if reply.status == "paused" or not reply.round:
+            return [await self._reply(task_id, reply.n, reply.status)]
+        waiting = iter(await self._read.all_waiting(task_id) if 0 in reply.round else ())
+        outputs = [
+            await self._read.step(task_id, n) if n else next(waiting, None) for n in reply.round
+        ]
+        return [output for output in outputs if output is not None]
+
     async def run_task(self, task: TaskLike) -> TaskStepOutput:
         """Run steps to the last one; return its output, or the output that waits for a person.
 

@@ -9,9 +9,10 @@ from holdfast import merge_patch
 from holdfast.client.base import RunnerBase, TaskLike, id_of, new_id
 from holdfast.client.sessions import Session
 from holdfast.errors import InvalidArgumentError, StepNotFoundError
-from holdfast.ledger import CREATED
+from holdfast.ledger import CREATED, DONE_KEPT
 from holdfast.messages import system
-from holdfast.records import Entry, EventRecord, ForkOf, StepRecord, TaskHead
+from holdfast.records import Entry, EventRecord, ForkOf, InputRef, StepRecord, TaskHead
+from holdfast.references import output_digest
 from holdfast.segments import write_segment
 from holdfast.state import Carried, TaskInput, UndoRequest
 from holdfast.steps import Task, TaskStep, TaskStepOutput, UndoReceipt
@@ -178,7 +179,9 @@ class TimeTravel(RunnerBase):
         feedback: str | None,
     ) -> Carried:
         """Make the state in which a fork begins; its ledger is the path, in the archive."""
+        was_undone = path[-1] not in active_steps(entries)
         origin = next((e for e in entries if e.event is not None and e.event.kind == CREATED), None)
+        path = [record.model_copy(update={"opened": 0}) for record in path]
         kept = [*((origin,) if origin else ()), *(Entry(step=record) for record in path)]
         segment = await write_segment(self.archive, [*kept, Entry(event=mark)])
         body = origin.event.body if origin and origin.event else {}
@@ -196,9 +199,11 @@ class TimeTravel(RunnerBase):
         # Never below the path's: after an undo in the fork, branch and id still tell steps apart.
         branch = max(record.branch for record in path)
         notes = begun.notes
-        if path[-1] not in active_steps(entries):
+        if was_undone:
             notes = (system(LEFT.format(path[-1].step.step_id, mark.body["from"])), *notes)
-        return begun.model_copy(update={"created": mark.at, "branch": branch, "notes": notes})
+        done = {r.step.step_id: InputRef(r.n, output_digest(r)) for r in path[-DONE_KEPT:]}
+        changes = {"created": mark.at, "branch": branch, "notes": notes, "done": done}
+        return begun.model_copy(update=changes)
 
     async def _undo(
         self, task: TaskLike, asked: UndoRequest, request_id: str | None

@@ -60,13 +60,13 @@ class Machine:
             self.ledger.fail(Failure(type="E", message=str(k)), now=3.0)
             simple.events.append(f"E: {k}")
             self.roll(plan["roll"])
-            self.ledger.retry(RunRequest(), now=4.0)
+            self.ledger.retry(self.ledger.last_opened, RunRequest(), now=4.0)
         calls = tuple(ToolCall(id=f"{number}.{i}", name="f") for i in range(plan["calls"]))
         answer = ModelAnswer(
             message=assistant(f"answer {number}", calls=calls), usage=Usage(input_tokens=3)
         )
         if plan["split"]:  # the answer in one activity, the result in the next
-            self.ledger.advanced(Advanced(request="r", answer=answer))
+            self.ledger.advanced(self.ledger.last_opened, Advanced(request="r", answer=answer))
             self.roll(plan["roll"])
         result = StepResult(
             adds=("input", "j0") if plan["input"] is not None else ("j0",),
@@ -76,12 +76,17 @@ class Machine:
             patch={"set": {f"k{number}": number}},
         )
         self.ledger.advanced(
-            Advanced(result=result) if plan["split"] else Advanced(answer=answer, result=result)
+            self.ledger.last_opened,
+            Advanced(result=result) if plan["split"] else Advanced(answer=answer, result=result),
         )
-        for i in reversed(self.ledger.missing_calls()):
-            self.ledger.outcome(i, Outcome(content=f"result {i}", patch={"set": {f"c{i}": number}}))
+        for i in reversed(self.ledger.missing_calls(self.ledger.last_opened)):
+            self.ledger.outcome(
+                self.ledger.last_opened,
+                i,
+                Outcome(content=f"result {i}", patch={"set": {f"c{i}": number}}),
+            )
             self.roll(plan["roll"])
-        self.ledger.finish(now=5.0)
+        self.ledger.finish(self.ledger.last_opened, now=5.0)
         self.expect(plan, number, calls)
 
     def expect(self, plan: dict[str, Any], number: int, calls: tuple[ToolCall, ...]) -> None:
@@ -262,25 +267,29 @@ def test_the_status_of_a_task_says_what_stands_in_its_way() -> None:
     ledger.fail(Failure(type="E", message="m"), now=3.0)
     assert status(ledger) == "needs_attention"
     ledger.change(paused="")
-    ledger.retry(RunRequest(), now=4.0)
+    ledger.retry(ledger.last_opened, RunRequest(), now=4.0)
     answer = ModelAnswer(message=assistant("", calls=(ToolCall(id="1", name="f"),)))
-    ledger.advanced(Advanced(answer=answer, result=StepResult(adds=("j0",), calls="j0")))
-    approvals.ask(ledger, 0, "unknown", now=5.0, text="?")
+    ledger.advanced(
+        ledger.last_opened, Advanced(answer=answer, result=StepResult(adds=("j0",), calls="j0"))
+    )
+    approvals.ask(ledger, 1, 0, "unknown", now=5.0, text="?")
     assert status(ledger) == "waiting"
 
 
 def test_a_retry_may_bring_a_new_input_and_a_restart_drops_the_journal() -> None:
     ledger = Ledger(TaskInput(head=HEAD, input="q"), task_id="t", now=1.0)
     ledger.begin(RunRequest(), now=2.0)
-    ledger.advanced(Advanced(request="r", answer=ModelAnswer(message=assistant("paid"))))
+    ledger.advanced(
+        ledger.last_opened, Advanced(request="r", answer=ModelAnswer(message=assistant("paid")))
+    )
     ledger.fail(Failure(type="E", message="m"), now=3.0)
-    ledger.retry(RunRequest(input="new"), now=4.0)
-    current = ledger.s.current
+    ledger.retry(ledger.last_opened, RunRequest(input="new"), now=4.0)
+    current = ledger.find(ledger.last_opened)
     assert current is not None
     assert (current.open.step.input, len(current.journal)) == ("new", 1)
     ledger.fail(Failure(type="E", message="m"), now=5.0)
-    ledger.retry(RunRequest(restart=True), now=6.0)
-    current = ledger.s.current
+    ledger.retry(ledger.last_opened, RunRequest(restart=True), now=6.0)
+    current = ledger.find(ledger.last_opened)
     assert current is not None
     assert (current.open.step.input, current.journal, current.chain) == ("new", (), "")
     assert ledger.s.usage.requests == 1
@@ -290,11 +299,11 @@ def test_results_of_calls_in_mid_step_are_in_call_order_whatever_ends_first() ->
     ledger = Ledger(TaskInput(head=HEAD, input="q"), task_id="t", now=1.0)
     ledger.begin(RunRequest(), now=2.0)
     calls = tuple(ToolCall(id=str(i), name="f") for i in range(3))
-    ledger.advanced(Advanced(calls=calls, asked="r"))
+    ledger.advanced(ledger.last_opened, Advanced(calls=calls, asked="r"))
     for i in (2, 0, 1):
-        ledger.outcome(i, Outcome(content=f"result {i}"))
-    ledger.answer_calls()
-    current = ledger.s.current
+        ledger.outcome(ledger.last_opened, i, Outcome(content=f"result {i}"))
+    ledger.answer_calls(ledger.last_opened)
+    current = ledger.find(ledger.last_opened)
     assert current is not None
     assert [o.content for o in current.journal[0].outcomes] == ["result 0", "result 1", "result 2"]
 
@@ -313,14 +322,13 @@ def test_a_reply_is_remembered_for_its_request_and_old_ones_are_dropped() -> Non
 
 def test_ids_of_steps_are_never_used_twice() -> None:
     ledger = Ledger(TaskInput(head=HEAD, input="q"), task_id="t", now=1.0)
-    for _ in range(5):
+    for k in range(5):
         ledger.begin(RunRequest(), now=2.0)
-        result = StepResult(
-            output="x", echo=False, adds=(), calls=(), next=(TaskStep(), TaskStep(step_id="mine"))
-        )
-        ledger.advanced(Advanced(result=result))
-        ledger.finish(now=3.0)
-    ids = [step.step_id for step in ledger.s.queue if step.step_id != "mine"]
+        following = (TaskStep(), TaskStep(step_id=f"mine{k}"))
+        result = StepResult(output="x", echo=False, adds=(), calls=(), next=following)
+        ledger.advanced(ledger.last_opened, Advanced(result=result))
+        ledger.finish(ledger.last_opened, now=3.0)
+    ids = [step.step_id for step in ledger.s.queue]
     assert len(ids) == len(set(ids))
 
 

@@ -83,7 +83,7 @@ def test_an_answer_is_given_again_until_it_was_handed_over() -> None:
     assert memory.unrecorded(2, "7") == ENTRY
     assert memory.unrecorded(2, "8") == ENTRY
     assert memory.unrecorded(1, "7") is None
-    memory.handed_over("7")
+    memory.handed_over(2, "7")
     assert memory.unrecorded(2, "7") == ENTRY
     assert memory.unrecorded(2, "8") is None
 
@@ -109,7 +109,7 @@ def test_everything_that_is_remembered_is_counted_and_uncounted() -> None:
     assert empty + 70_000 < cache.size < empty + 75_000
     memory.forget()
     memory.put_history(())
-    memory.put_journal(0, ())
+    memory.drop_journal(1)
     memory.open_calls(1, ())
     memory.drop_result(1, 0)
     assert cache.size < empty + 1000

@@ -44,7 +44,7 @@ from holdfast.undo import (
     departure,
     effects_of_open,
     finish_undo,
-    leave_open_step,
+    leave_open_steps,
     leave_step,
     obstacles,
     path_to,
@@ -131,7 +131,7 @@ class Life(RuleBasedStateMachine):
 
     @property
     def current(self) -> Any:
-        return self.ledger.s.current
+        return self.ledger.find(self.ledger.last_opened)
 
     @property
     def entries(self) -> list[Entry]:
@@ -186,7 +186,7 @@ class Life(RuleBasedStateMachine):
     ) -> None:
         if self.ledger.exceeded(now=self.clock) and self.current.limit == "":
             if not self.open_points():
-                approvals.ask(self.ledger, -1, "limit", now=self.tick())
+                approvals.ask(self.ledger, self.ledger.last_opened, -1, "limit", now=self.tick())
             return
         calls = tuple(
             ToolCall(id=f"k{self.clock}.{i}", name=name, arguments=json.dumps({"n": i}))
@@ -207,7 +207,9 @@ class Life(RuleBasedStateMachine):
             last=last,
             patch=merge_patch.diff(self.current.open.state, state),
         )
-        self.ledger.advanced(Advanced(request="r", answer=answer, result=result))
+        self.ledger.advanced(
+            self.ledger.last_opened, Advanced(request="r", answer=answer, result=result)
+        )
         self.now.turns += 1
         self.now.tokens += tokens
         self.said = [
@@ -218,7 +220,9 @@ class Life(RuleBasedStateMachine):
         self.after = copy.deepcopy(state)
         for i, call in enumerate(calls):
             if call.name == "pay":
-                asked = approvals.ask(self.ledger, i, "tool", now=self.tick(), seconds=1000)
+                asked = approvals.ask(
+                    self.ledger, self.ledger.last_opened, i, "tool", now=self.tick(), seconds=1000
+                )
                 assert asked.id not in self.asked_ever
                 self.asked_ever.add(asked.id)
 
@@ -227,14 +231,15 @@ class Life(RuleBasedStateMachine):
     def call(self, failed: bool, data: st.DataObject) -> None:
         ready = [
             i
-            for i in self.ledger.missing_calls()
-            if (found := approvals.latest(self.ledger, i)) is None or found.status == "approved"
+            for i in self.ledger.missing_calls(self.ledger.last_opened)
+            if (found := approvals.latest(self.ledger, self.ledger.last_opened, i)) is None
+            or found.status == "approved"
         ]
         if not ready:
             return
         i = data.draw(st.sampled_from(ready))
         call = self.current.calls[i]
-        approval = approvals.latest(self.ledger, i)
+        approval = approvals.latest(self.ledger, self.ledger.last_opened, i)
         if call.name == "pay":
             assert approval is not None
             assert approval.id not in self.used, "an approval is used once"
@@ -242,13 +247,15 @@ class Life(RuleBasedStateMachine):
             assert approval.branch == self.ledger.s.branch
             assert approval.call_id == call.id
         status: Any = "failed" if failed else "done"
-        self.ledger.outcome(i, Outcome(content=f"did {i}", status=status, is_error=failed))
+        self.ledger.outcome(
+            self.ledger.last_opened, i, Outcome(content=f"did {i}", status=status, is_error=failed)
+        )
 
     @precondition(
         lambda self: (
             self.current is not None
             and self.current.result is not None
-            and not self.ledger.missing_calls()
+            and not self.ledger.missing_calls(self.ledger.last_opened)
             and not self.current.failure
         )
     )
@@ -256,7 +263,7 @@ class Life(RuleBasedStateMachine):
     def finish(self) -> None:
         assert self.opened is not None
         current = self.current
-        record = self.ledger.finish(now=self.tick())
+        record = self.ledger.finish(self.ledger.last_opened, now=self.tick())
         self.befores.append(self.opened[0])
         self.pictures.append(self.opened[1])
         self.opened = None
@@ -285,7 +292,7 @@ class Life(RuleBasedStateMachine):
     @rule(anew=st.booleans())
     def retry(self, anew: bool) -> None:
         anew = anew and not self.open_points()
-        self.ledger.retry(RunRequest(restart=anew), now=self.tick())
+        self.ledger.retry(self.ledger.last_opened, RunRequest(restart=anew), now=self.tick())
         if anew:
             assert self.ledger.s.approvals == ()
 
@@ -388,6 +395,7 @@ class Life(RuleBasedStateMachine):
             targets.append(
                 Undoable(
                     n=self.current.n,
+                    key=self.current.n,
                     step=self.current.open.step,
                     before=self.current.before,
                     effects=effects_of_open(self.current, ()),
@@ -411,12 +419,12 @@ class Life(RuleBasedStateMachine):
         known, branch = picture_before(self, to), self.ledger.s.branch
         model = self.befores[to] if to < len(self.befores) else self.opened_now()
         if self.current is not None:
-            leave_open_step(self.ledger)
+            leave_open_steps(self.ledger)
         for target in reversed(targets):
             if target.n <= self.ledger.s.steps:
                 leave_step(self.ledger, target)
         self.ledger.change(undo=state.model_copy(update={"remains": tuple(blocked)}))
-        finish_undo(self.ledger, now=self.tick())
+        finish_undo(self.ledger, (), now=self.tick())
         self.residue += blocked
         assert picture(self.ledger) == known, "undo is the identity on everything but the audit"
         assert self.ledger.s.branch == branch + 1
@@ -462,7 +470,7 @@ class Life(RuleBasedStateMachine):
     @invariant()
     def is_what_the_model_says(self) -> None:
         s = self.ledger.s
-        current = s.current
+        current = self.current
         assert [(step.step_id, step.input) for step in s.queue] == self.now.queue
         assert [note.text for note in s.notes] == self.now.notes
         assert list(s.followups) == self.now.followups
