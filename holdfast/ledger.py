@@ -460,18 +460,17 @@ class Ledger:
         """
         step_id = record.step.step_id
         if record.last and not current.alone:
-            self.change(lasts=(*self.s.lasts, step_id))
-        waited = {*self.s.lasts, *(id for step in self.s.queue for id in step.prev_steps)}
+            self.change(lasts=tuple(sorted((*self.s.lasts, (current.n, step_id)))))
+        lasts = tuple(id for _, id in self.s.lasts)
+        waited = {*lasts, *(id for step in self.s.queue for id in step.prev_steps)}
         if step_id in waited or not _is_serial(step_id):
             done = {**self.s.done, step_id: InputRef(record.n, output_digest(record))}
             extra = [id for id in done if id not in waited]
             for id in extra[: max(len(extra) - DONE_KEPT, 0)]:
                 del done[id]
             self.change(done=done)
-        if self.s.lasts and not self.s.opens:
-            order = [step.step_id for step in record.before.queue]
-            lasts = sorted(self.s.lasts, key=lambda id: order.index(id) if id in order else -1)
-            [join] = self._number([TaskStep(prev_steps=tuple(lasts), is_join=True)])
+        if lasts and not self.s.opens:
+            [join] = self._number([TaskStep(prev_steps=lasts, is_join=True)])
             self.change(queue=(join, *self.s.queue), lasts=())
 
     def _unforeseen(

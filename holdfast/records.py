@@ -136,7 +136,7 @@ class Before(Value):
         answered: Whether the task had its answer.
         concluded: Whether the step before was the last one; a follow-up may be queued since.
         transcript: Length and digest of the transcript.
-        lasts: Steps whose last outputs waited to be joined.
+        lasts: (number, id) of steps whose last outputs waited to be joined.
     """
 
     queue: tuple[TaskStep, ...] = ()
@@ -148,7 +148,7 @@ class Before(Value):
     answered: bool = False
     concluded: bool = False
     transcript: ChainRef = ChainRef()
-    lasts: tuple[str, ...] = ()
+    lasts: tuple[tuple[int, str], ...] = ()
 
 
 class Handed(Value):

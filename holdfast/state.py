@@ -150,7 +150,7 @@ class Carried(Value):
         undelivered: Completed steps whose outputs nobody has asked for yet: they had waited.
         done: Completed steps that others may wait for: those with an id that a worker gave, and
             those that are waited for.
-        lasts: Steps that ran beside others and ended the task; to be joined.
+        lasts: (number, id) of steps that ran beside others and ended the task; to be joined.
         rounds: Request of `run_steps_in_queue` to its steps and their ordinals, 0 until done.
     """
 
@@ -185,7 +185,7 @@ class Carried(Value):
     residue: tuple[str, ...] = ()
     fork: ForkOf | None = None
     done: dict[str, InputRef] = Field(default_factory=dict[str, InputRef])
-    lasts: tuple[str, ...] = ()
+    lasts: tuple[tuple[int, str], ...] = ()
     rounds: dict[str, dict[str, int]] = Field(default_factory=dict[str, dict[str, int]])
 
 

@@ -69,7 +69,9 @@ def departure(
     if queue is None:
         queue = queue_after(before, record.step, record.next)
     serial = before.serial + len(record.next)
-    lasts = (*before.lasts, *((record.step.step_id,) if record.last and not record.alone else ()))
+    lasts = tuple(id for _, id in before.lasts)
+    if record.last and not record.alone:
+        lasts = (*lasts, record.step.step_id)
     if lasts:
         serial += 1
         queue = (TaskStep(step_id=f"s{serial}", prev_steps=lasts, is_join=True), *queue)

@@ -347,7 +347,7 @@ class AgentTask(TaskDesk):
             answered = self.requests.deliver(owner, reply)
             if answered:
                 ledger.remember(answered, reply)
-            elif not ledger.s.automatic:
+            elif not ledger.s.automatic and ledger.failure is None:
                 ledger.change(undelivered=(*ledger.s.undelivered, record.n))
         if ledger.s.answered:
             ledger.change(automatic=False)

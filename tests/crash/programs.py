@@ -14,7 +14,7 @@ import time
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from temporalio import activity, workflow
 from temporalio.worker import (
@@ -34,7 +34,7 @@ from holdfast.archive import Archive
 from holdfast.client.names import check_archive
 from holdfast.engine.connect import connect_embedded
 from holdfast.engine.serverinfo import ServerInfo
-from holdfast.messages import user
+from holdfast.messages import ToolCall, assistant, user
 from holdfast.plugin import HoldfastPlugin
 from holdfast.serve import build_worker
 from holdfast.settings import ModelSettings
@@ -159,6 +159,33 @@ class TwoQuestions(AgentWorker):
         return TaskStepOutput(output=f"{first.text} + {second.text}", task_step=step, is_last=True)
 
 
+class FanOut(AgentWorker):
+    """Makes a branch of each word `tool:thing`: a model call, then the tool; then a last step."""
+
+    max_parallel: ClassVar[int] = 8
+
+    async def run_step(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        if step.input is not None:
+            ctx.add(user(step.input))
+            _, name, *branches = step.input.split()
+            things = [branch.split(":")[1] for branch in branches]
+            following = [
+                TaskStep(step_id=thing, step_state={"name": name, "tool": branch.split(":")[0]})
+                for branch, thing in zip(branches, things, strict=True)
+            ]
+            following.append(TaskStep(step_id="last", prev_steps=tuple(things)))
+            return TaskStepOutput(task_step=step, next_steps=tuple(following))
+        if step.step_id == "last":
+            text = " ".join(str(output) for output in ctx.inputs.values())
+            ctx.add(assistant(text))
+            return TaskStepOutput(output=text, task_step=step, is_last=True)
+        await ctx.call_model([user(f"ask {step.step_state['name']} {step.step_id}")], tools=())
+        arguments = json.dumps({"thing": step.step_id})
+        call = ToolCall(id=step.step_id, name=step.step_state["tool"], arguments=arguments)
+        [result] = await ctx.call_tools([call])
+        return TaskStepOutput(output=result.content, task_step=step)
+
+
 class AskActAsk(AgentWorker):
     """Asks the model, runs the tools that it wants, and asks again, all in one step."""
 
@@ -186,6 +213,8 @@ def make_agent(job: Job) -> Agent:
             worker = TwoQuestions(job.version)
         case "ask-act-ask":
             worker = AskActAsk()
+        case "fan":
+            worker = FanOut()
         case "without-charge":
             del tools["charge"]
         case _:

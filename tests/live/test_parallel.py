@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 
 import pytest
 
-from holdfast import Task, TaskStep, TaskStepOutput, errors, tool
+from holdfast import TaskStep, TaskStepOutput, errors, tool
 from holdfast.messages import ToolCall, assistant, user
 from holdfast.values import Json
 from holdfast.workers import AgentWorker, StepContext
-from tests.support.rig import MakeRunner, Rig, activities_of, until, until_status
+from tests.support.rig import MakeRunner, Rig, until
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -134,3 +134,429 @@ async def test_a_step_sees_the_outputs_of_those_it_waited_for(make_runner: MakeR
     task = await runner.create_task("q")
     output = await runner.run_task(task)
     assert output.output == {"id": "last", "in": {"b": "b", "c": "c"}, "big": ""}
+
+
+# ---- failing branches
+
+
+def failing(*broken: str, error: Callable[[], Exception] = lambda: ValueError("broken")) -> Any:
+    """Make a `do` that fails for these steps until they are taken out of the list."""
+    left = list(broken)
+    ran: list[str] = []
+
+    async def do(step: TaskStep, ctx: StepContext) -> Json:
+        ran.append(step.step_id)
+        if step.step_id in left:
+            raise errors.InvalidArgumentError(str(error()))
+        return step.step_id
+
+    do.left, do.ran = left, ran  # type: ignore[attr-defined]
+    return do
+
+
+async def test_a_failing_branch_loses_no_sibling_and_is_tried_again_alone(
+    make_runner: MakeRunner,
+) -> None:
+    do = failing("y")
+    runner = await make_runner(worker=Graph({"x": (), "y": (), "z": ()}, do))
+    task = await runner.create_task("q")
+    await runner.run_step(task)
+    with pytest.raises(errors.StepFailedError, match="broken"):
+        await runner.run_steps_in_queue(task)
+    done = {o.task_step.step_id for o in await runner.get_completed_steps(task)}
+    assert done == {"s1", "x", "z"}
+    assert (await runner.get_task(task)).status == "needs_attention"
+    do.left.clear()
+    output = await runner.run_step(task, step="y")
+    assert output.output == "y"
+    assert sorted(do.ran) == ["x", "y", "y", "z"]
+
+
+async def test_a_round_tries_all_that_failed_again(make_runner: MakeRunner) -> None:
+    do = failing("x", "z")
+    runner = await make_runner(worker=Graph({"x": (), "y": (), "z": (), "w": ("x",)}, do))
+    task = await runner.create_task("q")
+    await runner.run_step(task)
+    with pytest.raises(errors.StepFailedError):
+        await runner.run_steps_in_queue(task)
+    do.left.remove("x")
+    with pytest.raises(errors.StepFailedError):
+        await runner.run_steps_in_queue(task)
+    do.left.clear()
+    outputs = await runner.run_steps_in_queue(task)
+    assert [o.output for o in outputs] == ["z", "w"]
+    assert sorted(do.ran) == ["w", "x", "x", "y", "z", "z", "z"]
+
+
+async def test_one_of_two_failed_steps_is_tried_again_and_the_other_is_not(
+    make_runner: MakeRunner,
+) -> None:
+    do = failing("x", "z")
+    runner = await make_runner(worker=Graph({"x": (), "y": (), "z": ()}, do))
+    task = await runner.create_task("q")
+    await runner.run_step(task)
+    with pytest.raises(errors.StepFailedError):
+        await runner.run_steps_in_queue(task)
+    do.left.clear()
+    assert (await runner.run_step(task, step="z")).output == "z"
+    assert sorted(do.ran) == ["x", "y", "z", "z"]
+    with pytest.raises(errors.InvalidArgumentError, match="has failed and stays first"):
+        await runner.run_step(task, step="y")
+    assert (await runner.run_step(task)).output == "x"
+
+
+async def test_run_task_goes_on_after_a_failure_with_what_is_missing(
+    make_runner: MakeRunner,
+) -> None:
+    do = failing("b")
+    runner = await make_runner(worker=Graph(DIAMOND, do))
+    task = await runner.create_task("q")
+    with pytest.raises(errors.StepFailedError, match="broken"):
+        await runner.run_task(task)
+    do.left.clear()
+    assert (await runner.run_task(task)).is_last
+    assert sorted(do.ran) == ["a", "b", "b", "c", "last"]
+
+
+# ---- links
+
+
+async def plan_of(make_runner: MakeRunner, *steps: TaskStep) -> Any:
+    class Planning(AgentWorker):
+        async def run_step(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+            return TaskStepOutput(
+                output=step.step_id,
+                task_step=step,
+                next_steps=steps if step.step_id == "s1" else (),
+            )
+
+    runner = await make_runner(worker=Planning())
+    return runner, await runner.create_task("q")
+
+
+REFUSED: list[tuple[tuple[TaskStep, ...], str]] = [
+    (
+        (TaskStep(step_id="a", prev_steps=("b",)), TaskStep(step_id="b", prev_steps=("a",))),
+        "wait for each other",
+    ),
+    ((TaskStep(step_id="a", prev_steps=("a",)),), "wait for each other"),
+    ((TaskStep(step_id="a", prev_steps=("nobody",)),), "'nobody'"),
+    ((TaskStep(step_id="a"), TaskStep(step_id="a")), "taken by another step"),
+]
+
+
+@pytest.mark.parametrize(("steps", "why"), REFUSED)
+async def test_links_that_cannot_be_kept_are_refused(
+    make_runner: MakeRunner, steps: tuple[TaskStep, ...], why: str
+) -> None:
+    runner, task = await plan_of(make_runner, *steps)
+    with pytest.raises(errors.StepFailedError, match=why):
+        await runner.run_step(task)
+    assert [s.step_id for s in await runner.get_upcoming_steps(task)] == ["s1"]
+
+
+async def test_a_step_that_waits_is_not_run_when_asked_for(make_runner: MakeRunner) -> None:
+    runner, task = await plan_of(
+        make_runner,
+        TaskStep(step_id="a", prev_steps=("b",)),
+        TaskStep(step_id="b"),
+        TaskStep(step_id="c", is_ready=False),
+    )
+    await runner.run_step(task)
+    with pytest.raises(errors.InvalidArgumentError, match="Step a is not ready: it waits for 'b'"):
+        await runner.run_step(task, step="a")
+    with pytest.raises(errors.InvalidArgumentError, match="Step c is not ready"):
+        await runner.run_step(task, step="c")
+    assert (await runner.run_step(task)).output == "b"
+    assert (await runner.run_step(task)).output == "a"
+    with pytest.raises(errors.StalledTaskError, match="'c'"):
+        await runner.run_step(task)
+    with pytest.raises(errors.StalledTaskError, match="'c'"):
+        await runner.run_steps_in_queue(task)
+    await runner.drop_step(task, "c", by="ann")
+    with pytest.raises(errors.NoUpcomingStepsError):
+        await runner.run_steps_in_queue(task)
+
+
+async def test_a_queue_in_which_nothing_is_ready_is_an_error_at_once(
+    make_runner: MakeRunner,
+) -> None:
+    runner, task = await plan_of(make_runner, TaskStep(step_id="c", is_ready=False))
+    with pytest.raises(errors.StalledTaskError, match="None of the queued steps"):
+        await runner.run_task(task)
+    assert (await runner.get_task(task)).status == "needs_attention"
+
+
+async def test_a_step_that_was_not_ready_is_handed_out_again(make_runner: MakeRunner) -> None:
+    class Gate(AgentWorker):
+        async def run_step(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+            following = {
+                "s1": (TaskStep(step_id="late", is_ready=False), TaskStep(step_id="key")),
+                "key": (TaskStep(step_id="late", input="now"),),
+            }
+            return TaskStepOutput(
+                output=step.input,
+                task_step=step,
+                next_steps=following.get(step.step_id, ()),
+                is_last=step.step_id == "late",
+            )
+
+    runner = await make_runner(worker=Gate())
+    task = await runner.create_task("q")
+    output = await runner.run_task(task)
+    assert (output.output, output.is_last) == ("now", True)
+
+
+# ---- several last outputs
+
+
+async def test_several_last_outputs_need_a_rule(make_runner: MakeRunner, rig: Rig) -> None:
+    runner = await make_runner(worker=Graph({"x": (), "y": ()}, lasts=("x", "y")))
+    task = await runner.create_task("q")
+    await runner.run_step(task)
+    outputs = await runner.run_steps_in_queue(task)
+    assert [o.is_last for o in outputs] == [True, True]
+    with pytest.raises(errors.StepFailedError, match="More than one step output"):
+        await runner.run_task(task)
+    with pytest.raises(errors.InvalidArgumentError):
+        await runner.finalize_response(task)
+
+
+@pytest.mark.parametrize(
+    ("lasts", "joined"), [(("x", "z"), ["x=x", "z=z"]), (("y",), ["y=y"])], ids=["two", "one"]
+)
+async def test_a_join_makes_one_answer_in_queue_order(
+    make_runner: MakeRunner, lasts: tuple[str, ...], joined: list[str]
+) -> None:
+    runner = await make_runner(worker=Joining({"x": (), "y": (), "z": ()}, lasts=lasts))
+    response = await runner.chat("q", session="s")
+    assert response.output == joined
+    history = await runner.session("s").chat_history()
+    assert history[-1].text == str(joined)
+
+
+# ---- people
+
+
+@tool(effect="reversible", undo=lambda effect: None, needs_approval=True)
+def pay(to: str) -> str:
+    """Pay somebody.
+
+    Args:
+        to: Who.
+    """
+    return f"paid {to}"
+
+
+async def paying(step: TaskStep, ctx: StepContext) -> Json:
+    if step.step_id not in ("x", "y"):
+        return step.step_id
+    call = ToolCall(id=f"call_{step.step_id}", name="pay", arguments=f'{{"to": "{step.step_id}"}}')
+    [result] = await ctx.call_tools([call])
+    return result.content
+
+
+async def test_a_branch_that_waits_for_a_person_holds_up_no_other(make_runner: MakeRunner) -> None:
+    plan = {"x": (), "y": (), "z": (), "after": ("z",), "last": ("x", "y", "after")}
+    runner = await make_runner(pay, worker=Graph(plan, paying))
+    task = await runner.create_task("q")
+    output = await runner.run_task(task)
+    assert output.status == "waiting"
+    done = {o.task_step.step_id for o in await runner.get_completed_steps(task)}
+    assert done == {"s1", "z", "after"}
+    for approval in await runner.pending_approvals(task):
+        await runner.approve(approval, by="ann")
+    output = await runner.run_task(task)
+    assert (output.output, output.is_last) == ("last", True)
+    response = await runner.finalize_response(task)
+    assert sorted(map(str, response.sources)) == ["paid x", "paid y"]
+
+
+async def test_a_round_answers_with_what_waits_and_later_with_the_rest(
+    make_runner: MakeRunner,
+) -> None:
+    runner = await make_runner(pay, worker=Graph({"x": (), "y": (), "z": ()}, paying))
+    task = await runner.create_task("q")
+    await runner.run_step(task)
+    outputs = await runner.run_steps_in_queue(task)
+    found = [(o.task_step.step_id, o.status) for o in outputs]
+    assert found == [("x", "waiting"), ("y", "waiting"), ("z", "done")]
+    assert "pay" in outputs[0].waiting_for[0]
+    asked = await runner.pending_approvals(task)
+    [first, second] = sorted(asked, key=lambda approval: approval.arguments)
+    await runner.approve(first, by="ann")
+    await until_done(runner, task, 3)
+    await runner.reject(second, by="ann", reason="no money")
+    await until_done(runner, task, 4)
+    outputs = await runner.run_steps_in_queue(task)
+    assert [o.output for o in outputs] == [
+        "paid x",
+        "The call was not run: it was rejected by ann: no money",
+    ]
+
+
+async def until_done(runner: Any, task: Any, steps: int) -> None:
+    async def condition() -> bool:
+        return bool((await runner.get_task(task)).steps == steps)
+
+    await until(condition)
+
+
+async def test_an_undo_in_the_middle_leaves_all_steps_in_progress(make_runner: MakeRunner) -> None:
+    doors = Doors()
+    runner = await make_runner(worker=Graph({"x": (), "y": (), "z": ()}, doors))
+    task = await runner.create_task("q")
+    await runner.run_step(task)
+    running = asyncio.create_task(runner.run_steps_in_queue(task))
+    await doors.are_inside("x", "y", "z")
+    doors.open("y")
+    await until_done(runner, task, 2)
+    receipt = await runner.undo_step(task, by="ann")
+    assert set(receipt.steps) == {"x", "z"}
+    with pytest.raises(errors.CommandRefusedError, match="was undone"):
+        await running
+    assert [s.step_id for s in await runner.get_upcoming_steps(task)] == ["x", "z"]
+    doors.open("x", "z")
+    outputs = await runner.run_steps_in_queue(task)
+    assert [o.task_step.step_id for o in outputs] == ["x", "z"]
+    assert doors.entered.count("y") == 1
+
+
+async def test_steps_of_a_round_are_undone_one_by_one(make_runner: MakeRunner) -> None:
+    def do(step: TaskStep, ctx: StepContext) -> Json:
+        ctx.state[step.step_id] = len(ctx.state)
+        ctx.add(user(f"note of {step.step_id}"))
+        return {"saw": sorted(ctx.inputs)}
+
+    runner = await make_runner(worker=Graph(DIAMOND, do))
+    task = await runner.create_task("q")
+    await runner.run_task(task)
+    pictures = [await picture(runner, task)]
+    for _ in range(4):
+        await runner.undo_step(task)
+        pictures.append(await picture(runner, task))
+    assert [p["upcoming"] for p in pictures][-1] == ["a", "b", "c", "last"]
+    assert [p["state"] for p in pictures][-1] == []
+    assert [len(p["notes"]) for p in pictures] == [4, 3, 2, 1, 0]
+    output = await runner.run_task(task)
+    assert output.output == {"saw": ["b", "c"]}
+    assert (await picture(runner, task))["state"] == ["a", "b", "c", "last"]
+
+
+async def picture(runner: Any, task: Any) -> dict[str, Any]:
+    found = await runner.get_task(task)
+    messages = await runner.transcript(task)
+    return {
+        "upcoming": [step.step_id for step in await runner.get_upcoming_steps(task)],
+        "state": sorted(found.extra_state),
+        "notes": [m.text for m in messages if m.text.startswith("note")],
+    }
+
+
+async def test_a_fork_of_a_round_has_the_branches_that_were_done(make_runner: MakeRunner) -> None:
+    doors = Doors()
+    runner = await make_runner(worker=Graph({**DIAMOND}, doors))
+    task = await runner.create_task("q")
+    running = asyncio.create_task(runner.run_task(task))
+    doors.open("a", "c")
+    await doors.are_inside("b")
+    await until_done(runner, task, 3)
+    fork = await runner.fork(task, at="c")
+    assert [s.step_id for s in await runner.get_upcoming_steps(fork)] == ["b", "last"]
+    doors.open("b", "last")
+    assert (await running).output == "last of ['b', 'c']"
+    assert (await runner.run_task(fork)).output == "last of ['b', 'c']"
+    assert doors.entered.count("c") == 1
+    assert await runner.verify(fork) == []
+
+
+# ---- state and limits
+
+
+async def test_changes_of_the_state_are_merged_and_conflicts_recorded(
+    make_runner: MakeRunner,
+) -> None:
+    doors = Doors()
+
+    async def do(step: TaskStep, ctx: StepContext) -> Json:
+        await doors(step, ctx)
+        ctx.state["last"] = step.step_id
+        ctx.state["log"] = [*ctx.state["log"], step.step_id]
+        return None
+
+    runner = await make_runner(worker=Graph({"x": (), "y": ()}, do))
+    task = await runner.create_task("q", extra_state={"log": []})
+    await runner.run_step(task)
+    running = asyncio.create_task(runner.run_steps_in_queue(task))
+    await doors.are_inside("x", "y")
+    doors.open("x")
+    await until_done(runner, task, 2)
+    doors.open("y")
+    await running
+    assert (await runner.get_task(task)).extra_state == {"last": "y", "log": ["x", "y"]}
+    steps = [entry.step for entry in await runner.ledger(task) if entry.step is not None]
+    assert [list(step.conflicts) for step in steps] == [[], [], ["last"]]
+
+
+async def test_max_parallel_bounds_the_steps_in_progress(make_runner: MakeRunner) -> None:
+    class Two(Graph):
+        max_parallel: ClassVar[int] = 2
+
+    doors = Doors()
+    runner = await make_runner(
+        worker=Two({"x": (), "y": (), "z": (), "last": ("x", "y", "z")}, doors)
+    )
+    task = await runner.create_task("q")
+    running = asyncio.create_task(runner.run_task(task))
+    await doors.are_inside("x", "y")
+    doors.open("x")
+    await doors.are_inside("y", "z")
+    doors.open("y", "z", "last")
+    await running
+
+
+async def test_a_round_goes_on_over_rollovers(make_runner: MakeRunner) -> None:
+    names = [f"n{k}" for k in range(30)]
+    plan: dict[str, tuple[str, ...]] = dict.fromkeys(names, ())
+
+    async def do(step: TaskStep, ctx: StepContext) -> Json:
+        for k in range(3):
+            await ctx.memo(f"memo {k}", lambda: 1)
+        return step.step_id
+
+    runner = await make_runner(worker=Graph(plan, do), roll_events=50)
+    task = await runner.create_task("q")
+    await runner.run_step(task)
+    outputs = await runner.run_steps_in_queue(task)
+    assert [o.output for o in outputs] == names
+    assert len(await runner.get_completed_steps(task)) == 31
+
+
+async def test_two_requests_for_the_same_round_run_it_once(make_runner: MakeRunner) -> None:
+    do = failing()
+    runner = await make_runner(worker=Graph({"x": (), "y": ()}, do))
+    task = await runner.create_task("q")
+    await runner.run_step(task)
+    first, second = await asyncio.gather(
+        runner.run_steps_in_queue(task, request_id="r"),
+        runner.run_steps_in_queue(task, request_id="r"),
+    )
+    assert [o.output for o in first] == [o.output for o in second] == ["x", "y"]
+    assert sorted(do.ran) == ["x", "y"]
+
+
+async def test_the_input_of_a_task_and_tool_choice_reach_every_step_of_a_round(
+    make_runner: MakeRunner,
+) -> None:
+    seen: dict[str, str] = {}
+
+    async def do(step: TaskStep, ctx: StepContext) -> Json:
+        seen[step.step_id] = ctx.tool_choice
+        return (await ctx.task()).input
+
+    runner = await make_runner(worker=Graph({"x": (), "y": ()}, do))
+    task = await runner.create_task("the question")
+    await runner.run_step(task)
+    outputs = await runner.run_steps_in_queue(task, tool_choice="required")
+    assert [o.output for o in outputs] == ["the question"] * 2
+    assert seen == {"x": "required", "y": "required"}
