@@ -35,7 +35,8 @@ async def test_killed_with_three_of_five_branches_done(lab: Lab) -> None:
 async def test_killed_while_five_model_calls_are_in_flight(lab: Lab) -> None:
     lab.hold_model(0, times=5)
     worker = await lab.serve(agent="fan")
-    task = await lab.create("look:a look:b look:c look:d look:e")
+    runner = await lab.client(heartbeat=10)  # a starved process is not a lost one
+    task = await runner.create_task(lab.say("look:a look:b look:c look:d look:e"))
     running = asyncio.create_task(lab.runner.run_task(task))
 
     async def five_are_asked() -> bool:
