@@ -149,7 +149,10 @@ class Ledger:
 
     def ready(self) -> tuple[TaskStep, ...]:
         """List the queued steps that wait for no other."""
-        return ready_steps(self.s.queue, [c.open.step.step_id for c in self.s.opens])
+        if any(c.open.step.is_join for c in self.s.opens):
+            return ()
+        ready = ready_steps(self.s.queue, [c.open.step.step_id for c in self.s.opens])
+        return tuple(step for step in ready if step.is_join) or ready
 
     def task(self) -> Task:
         """Describe the task."""

@@ -55,3 +55,12 @@ def test_two_prompts_are_compared_from_one_step_that_ran_once(tmp_path: Path) ->
     assert "terse: Status: order 7 is two days late." in printed
     assert "kind: I am very sorry: order 7 is two days late." in printed
     assert "Looked up once: ['order 7']" in printed
+
+
+def test_a_trip_is_planned_and_its_parts_are_done_side_by_side(tmp_path: Path) -> None:
+    lines = printed_by("plan_a_trip.py", tmp_path).splitlines()
+    assert "  p1:write-the-itinerary waits for p1:find-a-train, p1:find-a-hotel" in lines
+    at = lines.index("Side by side:")
+    assert lines[at + 1].startswith("  p1:find-a-train: the 9:20 to Rome (May 12 to May 14)")
+    assert lines[at + 2].startswith("  p1:find-a-hotel: Hotel Tiber")
+    assert lines[-1].startswith("Answer: Take the 9:20 to Rome (May 12 to May 14); stay at Hotel")

@@ -1,0 +1,361 @@
+"""Plans as data: read, checked, put in order, merged; and the steps made of them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.errors import InvalidArgumentError
+from holdfast.testing.strict_schema import strict_problem
+from holdfast.workers.plan import (
+    PLAN_OUTPUT,
+    Plan,
+    SubTask,
+    check,
+    default_plan,
+    merge,
+    read_plan,
+    ready,
+    step_ids,
+    terminal,
+    waves,
+)
+from holdfast.workers.plan_steps import PLANS_KEY, Progress, current, following, record, results
+
+ONE: dict[str, Any] = {"name": "a", "input": "do a", "expected_output": "x", "dependencies": []}
+WRITTEN = json.dumps({"sub_tasks": [ONE]})
+
+
+def plan(**dependencies: str) -> Plan:
+    """Make a plan of names; each value names dependencies, separated by spaces."""
+    return Plan(
+        sub_tasks=tuple(
+            SubTask(name=name, input=f"do {name}", dependencies=tuple(needs.split()))
+            for name, needs in dependencies.items()
+        )
+    )
+
+
+DIAMOND = plan(a="", b="a", c="a", d="b c")
+
+
+@st.composite
+def dags(draw: st.DrawFn) -> Plan:
+    """Draw a plan without cycles, its sub-tasks in any order."""
+    size = draw(st.integers(1, 8))
+    made = [
+        SubTask(
+            name=f"t{k}",
+            input=f"do t{k}",
+            dependencies=tuple(f"t{j}" for j in range(k) if draw(st.booleans())),
+        )
+        for k in range(size)
+    ]
+    return Plan(sub_tasks=tuple(draw(st.permutations(made))))
+
+
+# ---- reading
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        WRITTEN,
+        f"Sure! Here it is:\n```json\n{WRITTEN}\n```\nTell me if [x] is fine.",
+        f"```\n{WRITTEN}\n```",
+        f"{{not json}} {WRITTEN}",
+        json.dumps([ONE]),
+        json.dumps({"plan": {"sub_tasks": [ONE]}}),
+        json.dumps({"plan": [ONE]}),
+        f'A draft: {{"sub_tasks": []}}. Better: {WRITTEN}',
+        f'{{"tools": ["search"]}} {WRITTEN} {{"note": 1}}',
+    ],
+)
+def test_a_plan_is_read_wherever_it_stands(text: str) -> None:
+    assert read_plan(text).sub_tasks == (SubTask(**ONE),)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "no JSON object"),
+        ("I would first search, then book.", "no JSON object"),
+        ('{"tasks": []}', "no JSON object"),
+        (WRITTEN[:-4], "no JSON object"),
+        ("[" * 100_000, "no JSON object"),
+        ("{" * 5_000, "no JSON object"),
+        ('{"sub_tasks": "a, b"}', "no JSON object"),
+        ('{"sub_tasks": ["a"]}', r"sub_tasks\.0"),
+        ('{"sub_tasks": [{"name": "a"}]}', r"sub_tasks\.0\.input: Field required"),
+        ('{"sub_tasks": [{"name": 3, "input": "x"}]}', r"sub_tasks\.0\.name"),
+        ('{"sub_tasks": [{"name": " ", "input": "x"}]}', "must not be empty"),
+        ('{"sub_tasks": [{"name": "a", "input": ""}]}', "must not be empty"),
+        ('{"sub_tasks": [{"name": "a", "input": "x", "dependencies": "b"}]}', "dependencies"),
+    ],
+)
+def test_what_is_no_plan_is_refused_in_words_for_the_model(text: str, problem: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=problem):
+        read_plan(text)
+
+
+@given(dags())
+def test_a_plan_is_read_as_it_was_written(made: Plan) -> None:
+    assert read_plan(json.dumps(made.model_dump(mode="json"))) == made
+
+
+@given(st.text())
+def test_any_text_is_a_plan_or_refused(text: str) -> None:
+    with contextlib.suppress(InvalidArgumentError):
+        read_plan(text)
+
+
+def test_names_are_trimmed_and_dependencies_counted_once() -> None:
+    [made] = read_plan(
+        '{"sub_tasks": [{"name": " b ", "input": "x", "dependencies": ["a ", "a"]}]}'
+    ).sub_tasks
+    assert (made.name, made.dependencies) == ("b", ("a",))
+
+
+def test_half_a_character_does_not_get_into_a_plan() -> None:
+    [made] = read_plan(
+        r'[{"name": "a\ud83d", "input": "\ud83d", "dependencies": ["\ud83d"]}]'
+    ).sub_tasks
+    assert (made.name, made.input, made.dependencies) == ("a\ufffd", "\ufffd", ("\ufffd",))
+
+
+def test_the_structure_asked_for_may_be_enforced_by_a_provider() -> None:
+    assert PLAN_OUTPUT.strict
+    assert strict_problem(PLAN_OUTPUT.json_schema) == ""
+    assert read_plan(WRITTEN).sub_tasks[0].model_dump().keys() == ONE.keys()
+
+
+def test_the_default_plan_is_the_whole_request() -> None:
+    [only] = default_plan("book a trip").sub_tasks
+    assert (only.name, only.input, only.dependencies) == ("default", "book a trip", ())
+    check(default_plan(""))
+
+
+# ---- checking
+
+
+@pytest.mark.parametrize(
+    ("made", "problem"),
+    [
+        (Plan(), "no sub-tasks"),
+        (plan(a="x"), "'a' depends on 'x', but no sub-task"),
+        (plan(a="", b="a x", c="y"), "'b' depends on 'x'.*'c' depends on 'y'"),
+        (Plan(sub_tasks=DIAMOND.sub_tasks * 2), "'a' is used more than once"),
+        (plan(a="a"), "wait for each other: 'a' -> 'a'"),
+        (plan(z="a", a="b", b="c", c="a"), "wait for each other: 'a' -> 'b' -> 'c' -> 'a'"),
+    ],
+)
+def test_a_plan_that_cannot_be_carried_out_is_refused(made: Plan, problem: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=problem):
+        check(made)
+
+
+@given(dags())
+def test_every_plan_without_a_cycle_is_accepted(made: Plan) -> None:
+    check(made)
+
+
+@given(dags(), st.data())
+def test_every_cycle_is_found(made: Plan, data: st.DataObject) -> None:
+    first = data.draw(st.sampled_from(made.sub_tasks))
+    before = {each.name for each in made.sub_tasks if _needs(made, first.name, each.name)}
+    bent = data.draw(st.sampled_from(sorted(before)))
+    worse = [
+        each.model_copy(update={"dependencies": (*each.dependencies, first.name)})
+        if each.name == bent
+        else each
+        for each in made.sub_tasks
+    ]
+    with pytest.raises(InvalidArgumentError, match="wait for each other"):
+        check(Plan(sub_tasks=tuple(worse)))
+
+
+def _needs(made: Plan, name: str, other: str) -> bool:
+    """Whether a sub-task needs another one, or is it."""
+    by_name = {each.name: each for each in made.sub_tasks}
+    return name == other or any(_needs(made, d, other) for d in by_name[name].dependencies)
+
+
+# ---- order
+
+
+def test_a_and_b_are_ready_first_and_c_after_both() -> None:
+    made = plan(a="", b="", c="a b")
+    assert [each.name for each in ready(made, ())] == ["a", "b"]
+    assert [each.name for each in ready(made, ("a",))] == ["b"]
+    assert [each.name for each in ready(made, ("a", "b"))] == ["c"]
+    assert waves(made) == (("a", "b"), ("c",))
+    assert waves(DIAMOND) == (("a",), ("b", "c"), ("d",))
+    assert waves(DIAMOND, done=("a", "b")) == (("c",), ("d",))
+    assert (terminal(DIAMOND), terminal(plan(a="", b=""))) == (("d",), ("a", "b"))
+
+
+@given(dags())
+def test_waves_hold_everything_once_and_as_early_as_possible(made: Plan) -> None:
+    rounds = waves(made)
+    assert sorted(name for wave in rounds for name in wave) == sorted(made.names)
+    at = {name: k for k, wave in enumerate(rounds) for name in wave}
+    for each in made.sub_tasks:
+        assert at[each.name] == max((at[name] + 1 for name in each.dependencies), default=0)
+
+
+# ---- merging
+
+
+def test_a_refinement_replaces_the_rest_and_keeps_what_is_done() -> None:
+    changed = Plan(
+        sub_tasks=(
+            SubTask(name="a", input="another a"),
+            SubTask(name="c", input="another c", dependencies=("a",)),
+            SubTask(name="e", input="new", dependencies=("c",)),
+        )
+    )
+    merged = merge(DIAMOND, {"a"}, changed)
+    assert merged.names == ("a", "c", "e")
+    assert [each.input for each in merged.sub_tasks] == ["do a", "another c", "new"]
+
+
+@pytest.mark.parametrize(
+    ("refined", "problem"),
+    [
+        (plan(d="b c"), "'d' depends on 'b'.*'d' depends on 'c'"),
+        (plan(d="e", e="d"), "wait for each other"),
+        (Plan(sub_tasks=plan(d="").sub_tasks * 2), "'d' is used more than once"),
+    ],
+)
+def test_a_refinement_that_cannot_be_carried_out_is_refused(refined: Plan, problem: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=problem):
+        merge(DIAMOND, {"a"}, refined)
+
+
+def test_an_empty_refinement_leaves_what_is_done() -> None:
+    assert merge(DIAMOND, {"a", "b"}, Plan()).names == ("a", "b")
+
+
+@given(dags(), st.data())
+def test_merging_a_plan_with_its_own_rest_changes_nothing(made: Plan, data: st.DataObject) -> None:
+    rounds = waves(made)
+    upto = data.draw(st.integers(0, len(rounds)))
+    done = {name for wave in rounds[:upto] for name in wave}
+    rest = Plan(sub_tasks=tuple(each for each in made.sub_tasks if each.name not in done))
+    for refined in (made, rest):
+        merged = merge(made, done, refined)
+        assert {each.name: each for each in merged.sub_tasks} == {e.name: e for e in made.sub_tasks}
+        assert waves(merged, done) == rounds[upto:]
+
+
+# ---- steps
+
+
+def test_step_ids_are_readable_and_never_the_same() -> None:
+    ids = step_ids(
+        "p1", ["Find a hotel!", "find-a-hotel", "日本", "!?", "x" * 99], {"a": "p1:日本"}
+    )
+    assert ids == {
+        "a": "p1:日本",
+        "Find a hotel!": "p1:find-a-hotel",
+        "find-a-hotel": "p1:find-a-hotel-2",
+        "日本": "p1:日本-2",
+        "!?": "p1:sub-task",
+        "x" * 99: "p1:" + "x" * 40,
+    }
+
+
+def progress(**done: str) -> Progress:
+    return Progress(kind="refine", plan="p1", request=0, done=done)
+
+
+def test_without_refinement_all_sub_tasks_are_queued_with_their_links() -> None:
+    steps = following(DIAMOND, progress(), refine=False, synthesize=False)
+    assert {step.step_id: step.prev_steps for step in steps} == {
+        "p1:a": (),
+        "p1:b": ("p1:a",),
+        "p1:c": ("p1:a",),
+        "p1:d": ("p1:b", "p1:c"),
+    }
+    assert [bool(step.step_state.get("answers")) for step in steps] == [False] * 3 + [True]
+
+
+def test_with_refinement_a_wave_and_a_refinement_after_it_are_queued() -> None:
+    steps = following(DIAMOND, progress(a="p1:a"), refine=True, synthesize=False)
+    assert [(step.step_id, step.prev_steps) for step in steps] == [
+        ("p1:b", ("p1:a",)),
+        ("p1:c", ("p1:a",)),
+        ("p1-refine-1", ("p1:a", "p1:b", "p1:c")),
+    ]
+    last = following(DIAMOND, progress(a="p1:a", b="p1:b", c="p1:c"), refine=True, synthesize=False)
+    assert [step.step_id for step in last] == ["p1:d"]  # and no refinement after the last wave
+
+
+def test_several_results_are_put_together_by_a_step_of_its_own() -> None:
+    steps = following(plan(a="", b="", c="a"), progress(), refine=False, synthesize=False)
+    assert (steps[-1].step_id, steps[-1].prev_steps) == ("p1-answer", ("p1:b", "p1:c"))
+    assert not any(step.step_state.get("answers") for step in steps)
+
+
+def test_one_result_is_put_into_words_only_when_asked_to() -> None:
+    steps = following(DIAMOND, progress(), refine=False, synthesize=True)
+    assert (steps[-1].step_id, steps[-1].prev_steps) == ("p1-answer", ("p1:d",))
+
+
+@given(dags(), st.booleans())
+def test_steps_wait_for_what_they_need_and_only_the_one_result_answers(
+    made: Plan, synthesize: bool
+) -> None:
+    steps = following(made, progress(), refine=False, synthesize=synthesize)
+    by_id = {step.step_id: Progress.model_validate(step.step_state) for step in steps}
+    assert len(by_id) == len(steps)
+    for step in steps:
+        assert set(step.prev_steps) <= by_id.keys()
+        assert step.prev_steps == tuple(by_id[step.step_id].done.values())
+    answering = [p.sub_task.name for p in by_id.values() if p.answers and p.sub_task is not None]
+    asked = [id for id, p in by_id.items() if p.kind == "answer"]
+    assert len(answering) + len(asked) == 1
+    assert not answering or (not synthesize and answering == list(terminal(made)))
+
+
+def test_a_missing_result_is_an_error_that_names_it() -> None:
+    waiting = progress(a="p1:a", b="p1:b")
+    assert results(waiting, {"p1:a": 1, "p1:b": 2, "other": 3}) == {"a": 1, "b": 2}
+    with pytest.raises(InvalidArgumentError, match="no result of 'b'"):
+        results(waiting, {"p1:a": "found"})
+
+
+# ---- what is kept
+
+
+def test_versions_are_numbered_for_each_plan_and_the_newest_counts() -> None:
+    state: dict[str, Any] = {"mine": 1}
+    record(state, "p1", DIAMOND, "made")
+    said = record(state, "p1", plan(a=""), "refined")
+    record(state, "p2", plan(z=""), "made")
+    assert said == {"plan": "p1", "version": 2, "reason": "refined", "sub_tasks": ["a"]}
+    assert [(e["plan"], e["version"], e["reason"]) for e in state[PLANS_KEY]] == [
+        ("p1", 1, "made"),
+        ("p1", 2, "refined"),
+        ("p2", 1, "made"),
+    ]
+    assert current(state, "p1") == plan(a="")
+    assert json.loads(json.dumps(state)) == state
+
+
+def test_an_unchanged_plan_is_not_kept_twice() -> None:
+    state: dict[str, Any] = {}
+    record(state, "p1", DIAMOND, "made")
+    assert record(state, "p1", DIAMOND, "unchanged")["version"] == 1
+    assert len(state[PLANS_KEY]) == 1
+
+
+@pytest.mark.parametrize("state", [{}, {PLANS_KEY: []}, {PLANS_KEY: "mine"}, {PLANS_KEY: ["x"]}])
+def test_a_plan_that_something_else_wrote_over_is_an_error(state: dict[str, Any]) -> None:
+    with pytest.raises(InvalidArgumentError, match="plans"):
+        current(state, "p1")

@@ -1,0 +1,628 @@
+"""PlanAndSolveAgentWorker against contexts made by hand: a task in memory, without a server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from holdfast import Agent, Message, Task, TaskStep, ToolCall, tool
+from holdfast.errors import InvalidArgumentError, StepCodeChangedError
+from holdfast.messages import ImagePart, TextPart, assistant, system, user
+from holdfast.models.base import ModelAnswer, ModelRequest
+from holdfast.records import JournalEntry, OpenStep, Outcome, TaskHead
+from holdfast.testing import ScriptedModel
+from holdfast.values import Json
+from holdfast.workers import PlanAndSolveAgentWorker, StepContext
+from holdfast.workers.context import LAST_CALL
+from holdfast.workers.driver import advance
+from holdfast.workers.plan_prompts import OUT_OF_TURNS
+from holdfast.workers.plan_steps import PLANS_KEY
+from tests.support.workers import said
+
+
+@tool(effect="read")
+def look(where: str = "here") -> str:
+    """Look somewhere."""
+    return f"seen {where}"
+
+
+@tool(effect="read", return_direct=True)
+def direct() -> str:
+    """Answer directly."""
+    return "direct"
+
+
+def look_at(where: str) -> ToolCall:
+    return ToolCall(id="", name="look", arguments=json.dumps({"where": where}))
+
+
+def written(**dependencies: str) -> str:
+    """Write a plan as a model would; each value names dependencies, separated by spaces."""
+    return json.dumps(
+        {
+            "sub_tasks": [
+                {
+                    "name": name,
+                    "input": f"work on {name}",
+                    "expected_output": f"the {name} of it",
+                    "dependencies": needs.split(),
+                }
+                for name, needs in dependencies.items()
+            ]
+        }
+    )
+
+
+DIAMOND = written(a="", b="a", c="a", d="b c")
+
+
+class Play:
+    """A task in memory that runs one ready step after the other.
+
+    Attributes:
+        queue: Steps to come.
+        outputs: Step id to output, for what is done.
+        transcript: The conversation.
+        state: The task's extra_state.
+        activities: How often a step was run from its top.
+        last: Whether the last step is done.
+    """
+
+    def __init__(
+        self,
+        worker: PlanAndSolveAgentWorker,
+        model: ScriptedModel,
+        *tools: Any,
+        input: str | None = "the request",
+        history: Sequence[Message] = (),
+    ) -> None:
+        self.worker = worker
+        self.model = model
+        agent = Agent(name="a", instructions="Be good.", model=model, tools=tools)
+        self.snapshot = agent.snapshot("m")
+        self.queue = [TaskStep(step_id="s1", input=input)]
+        self.history = history
+        self.outputs: dict[str, Json] = {}
+        self.transcript: list[Message] = []
+        self.state: dict[str, Json] = {}
+        self.activities = 0
+        self.last = False
+
+    async def step(
+        self, at: int = 0, *, finish_after: int | None = None, notes: Sequence[Message] = ()
+    ) -> Json:
+        """Run a ready step to its end; after so many model calls the next one is the last."""
+        ready = [s for s in self.queue if all(id in self.outputs for id in s.prev_steps)]
+        step = ready[at]
+        assert step.step_id not in self.outputs
+        journal: list[JournalEntry] = []
+        opened = OpenStep(step=step, state=self.state, notes=tuple(notes))
+        while True:
+            answered = sum(entry.answer is not None for entry in journal)
+            finish = finish_after is not None and answered >= finish_after
+            ctx = self.context(opened, journal, limit="finish" if finish else "")
+            self.activities += 1
+            got = await advance(self.worker, ctx, opened)
+            assert got.failure is None, got.failure
+            if ctx.answered is not None:
+                journal.append(ctx.answered)
+            if got.result is not None:
+                break
+            if got.calls:
+                done = tuple(Outcome(content=f"seen {call.arguments}") for call in got.calls)
+                journal.append(JournalEntry(request=got.asked, calls=got.calls, outcomes=done))
+        newest = [entry.answer.text for entry in journal if entry.answer is not None]
+        output = newest[-1] if got.result.echo else got.result.output
+        self.queue.remove(step)
+        self.queue += got.result.next
+        self.outputs[step.step_id] = output
+        self.transcript += ctx.adds
+        self.state, self.last = ctx.state, got.result.last
+        return output
+
+    def context(self, opened: OpenStep, journal: list[JournalEntry], **given: Any) -> StepContext:
+        return StepContext(
+            agent=self.snapshot,
+            head=TaskHead(agent="a"),
+            opened=opened,
+            transcript=self.transcript,
+            respond=self.model.respond,
+            inputs={id: self.outputs[id] for id in opened.step.prev_steps},
+            task_id="t",
+            n=len(self.outputs) + 1,
+            history=self.history,
+            journal=list(journal),
+            **given,
+        )
+
+    async def run(self) -> Json:
+        """Run to the last step; return its output."""
+        output: Json = None
+        for _ in range(50):
+            if not self.queue:
+                assert self.last
+                return output
+            output = await self.step()
+        raise AssertionError("the plan does not end")
+
+    @property
+    def committed(self) -> list[tuple[str, str]]:
+        return said(self.worker.finalize_task(Task(task_id="t"), self.transcript))
+
+    @property
+    def reasons(self) -> list[str]:
+        return [entry["reason"] for entry in self.state[PLANS_KEY]]
+
+
+def play(*script: Any, tools: Sequence[Any] = (), **options: Any) -> Play:
+    return Play(PlanAndSolveAgentWorker(**options), ScriptedModel(script), *tools)
+
+
+def prompt(request: ModelRequest) -> str:
+    return "\n".join(message.text for message in request.messages)
+
+
+# ---- planning
+
+
+async def test_the_plan_is_asked_for_with_its_structure_the_tools_and_the_conversation() -> None:
+    work = play(DIAMOND, tools=[look], refine=False)
+    work.history = [user("before"), assistant("then")]
+    output = await work.step()
+    [asked] = work.model.requests
+    assert asked.output is not None
+    assert (asked.output.name, asked.output.strict) == ("plan", True)
+    assert asked.tools == ()
+    assert asked.instructions.startswith("Be good.\n")
+    assert "- look: Look somewhere." in asked.instructions
+    assert [m.text for m in asked.messages] == ["before", "then", "the request"]
+    assert output == {
+        "plan": "p1",
+        "version": 1,
+        "reason": "made",
+        "sub_tasks": ["a", "b", "c", "d"],
+    }
+    assert said(work.transcript) == [("user", "the request")]
+    assert [step.step_id for step in work.queue] == ["p1:a", "p1:b", "p1:c", "p1:d"]
+
+
+async def test_a_plan_is_recorded_with_its_sub_tasks() -> None:
+    work = play(written(a=""))
+    await work.step()
+    assert work.state == {
+        PLANS_KEY: [
+            {
+                "plan": "p1",
+                "version": 1,
+                "reason": "made",
+                "sub_tasks": [
+                    {
+                        "name": "a",
+                        "input": "work on a",
+                        "expected_output": "the a of it",
+                        "dependencies": [],
+                    }
+                ],
+            }
+        ]
+    }
+
+
+async def test_a_server_without_structured_output_is_not_asked_for_it() -> None:
+    work = play(f"Here:\n```json\n{DIAMOND}\n```", structured=False)
+    await work.step()
+    assert work.model.requests[0].output is None
+    assert work.reasons == ["made"]
+
+
+@pytest.mark.parametrize(
+    ("bad", "problem"),
+    [
+        ("I will just do it.", "no JSON object"),
+        ('{"sub_tasks": []}', "no sub-tasks"),
+        (written(a="x"), "'x'"),
+        (written(a="b", b="a"), "wait for each other"),
+        (f"[{written(a='')[15:-2]}, {written(a='')[15:-2]}]", "more than once"),
+    ],
+)
+async def test_an_invalid_plan_is_told_to_the_model_once(bad: str, problem: str) -> None:
+    work = play(bad, DIAMOND)
+    await work.step()
+    again = work.model.requests[1]
+    assert [m.role for m in again.messages] == ["user", "assistant", "user"]
+    assert again.messages[1].text == bad
+    assert problem in again.messages[2].text
+    assert work.reasons == ["made"]
+    assert said(work.transcript) == [("user", "the request")]
+
+
+async def test_without_a_valid_plan_one_sub_task_does_the_whole_request_and_it_shows() -> None:
+    work = play("no", written(a="nowhere"), "the answer")
+    output = await work.step()
+    assert output["reason"].startswith("fallback: Sub-task 'a' depends on 'nowhere'")
+    assert work.reasons == [output["reason"]]
+    [step] = work.queue
+    assert step.step_id == "p1:default"
+    assert step.step_state["sub_task"]["input"] == "the request"
+    assert await work.run() == "the answer"
+    assert work.committed == [("user", "the request"), ("assistant", "the answer")]
+
+
+async def test_a_plan_beside_tool_calls_is_told_without_them() -> None:
+    wild = ModelAnswer(message=assistant("no plan", calls=(ToolCall(id="1", name="look"),)))
+    work = play(wild, DIAMOND)
+    await work.step()
+    assert work.model.requests[1].messages[1] == assistant("no plan")
+
+
+async def test_an_empty_answer_is_not_shown_to_the_model_again() -> None:
+    work = play("", DIAMOND)
+    await work.step()
+    assert [m.role for m in work.model.requests[1].messages] == ["user", "user"]
+
+
+async def test_without_a_request_there_is_nothing_to_plan() -> None:
+    with pytest.raises(InvalidArgumentError, match="nothing to plan"):
+        await Play(PlanAndSolveAgentWorker(), ScriptedModel([]), input=None).step()
+
+
+async def test_a_conversation_that_was_given_holds_the_request() -> None:
+    work = play(written(a=""), "done")
+    work.queue = [TaskStep(step_id="s1")]
+    work.history = [user("the request of before")]
+    assert await work.run() == "done"
+    assert "the request of before" in prompt(work.model.requests[1])
+
+
+# ---- sub-tasks
+
+
+async def test_a_sub_task_sees_the_request_its_part_and_what_it_builds_on_alone() -> None:
+    work = play(DIAMOND, "res a", "res b", "res c", "res d", tools=[look], refine=False)
+    work.history = [user("before")]
+    assert await work.run() == "res d"
+    texts = [prompt(request) for request in work.model.requests[1:]]
+    assert [len(request.messages) for request in work.model.requests[1:]] == [1] * 4
+    for text, name in zip(texts, "abcd", strict=True):
+        assert "the request" in text
+        assert f"Sub-task '{name}':\nwork on {name}" in text
+        assert f"the {name} of it" in text
+        assert "before" not in text
+    seen = [[n for n in "abcd" if f"Result of '{n}':\nres {n}" in text] for text in texts]
+    assert seen == [[], ["a"], ["a"], ["b", "c"]]
+    assert all(request.instructions == "Be good." for request in work.model.requests[1:])
+    assert all(len(request.tools) == 1 for request in work.model.requests[1:])
+
+
+async def test_only_request_and_answer_join_the_transcript() -> None:
+    work = play(
+        DIAMOND, look_at("x"), "res a", "res b", "res c", "res d", tools=[look], refine=False
+    )
+    await work.run()
+    assert said(work.transcript) == [("user", "the request"), ("assistant", "res d")]
+    assert work.committed == said(work.transcript)
+
+
+async def test_tools_run_inside_a_sub_task_until_it_answers() -> None:
+    work = play(written(a=""), look_at("x"), (look_at("y"), look_at("z")), "found", tools=[look])
+    assert await work.run() == "found"
+    last = work.model.requests[-1]
+    assert [m.role for m in last.messages] == [
+        "user",
+        "assistant",
+        "tool",
+        "assistant",
+        "tool",
+        "tool",
+    ]
+    assert [m.call_id for m in last.messages if m.role == "tool"] == ["call_1", "call_2", "call_3"]
+    assert work.activities == 1 + 3  # one for each answer
+
+
+async def test_the_last_turn_of_a_sub_task_is_made_without_tools() -> None:
+    insatiable = ModelAnswer(message=assistant("so far", calls=(ToolCall(id="9", name="look"),)))
+    work = play(written(a=""), look_at("x"), look_at("y"), insatiable, tools=[look], max_turns=3)
+    assert await work.run() == "so far"
+    choices = [request.tool_choice for request in work.model.requests[1:]]
+    assert choices == ["auto", "auto", "none"]
+    assert work.model.requests[-1].messages[-1] == system(OUT_OF_TURNS)
+    assert work.transcript[-1] == assistant("so far")
+
+
+async def test_one_turn_is_enough_for_an_answer() -> None:
+    work = play(written(a=""), "at once", max_turns=1)
+    assert await work.run() == "at once"
+    assert work.model.requests[1].tool_choice == "none"
+
+
+@pytest.mark.parametrize("max_turns", [0, -1])
+def test_a_sub_task_without_turns_is_refused(max_turns: int) -> None:
+    with pytest.raises(InvalidArgumentError, match="max_turns"):
+        PlanAndSolveAgentWorker(max_turns=max_turns)
+
+
+async def test_the_text_of_a_direct_tool_is_the_result() -> None:
+    call = ToolCall(id="", name="direct", arguments="{}")
+    work = play(written(a=""), call, tools=[direct])
+    assert await work.run() == "seen {}"
+    assert work.transcript[-1] == assistant("seen {}")
+
+
+async def test_direct_tools_among_others_do_not_end_a_sub_task() -> None:
+    call = ToolCall(id="", name="direct", arguments="{}")
+    work = play(written(a=""), (call, call), "both", tools=[direct])
+    assert await work.run() == "both"
+
+
+async def test_what_people_say_meanwhile_is_seen_by_the_next_sub_task_and_kept() -> None:
+    work = play(written(a=""), look_at("x"), "done", tools=[look])
+    await work.step()
+    await work.step(notes=[user("only trains"), system("step s2 was undone")])
+    assert [m.text for m in work.model.requests[1].messages[1:]] == [
+        "only trains",
+        "step s2 was undone",
+    ]
+    assert work.model.requests[2].messages[:3] == work.model.requests[1].messages
+    assert work.committed == [
+        ("user", "the request"),
+        ("user", "only trains"),
+        ("assistant", "done"),
+    ]
+
+
+async def test_input_for_a_queued_step_steers_it() -> None:
+    work = play(DIAMOND, "a", "not a plan")
+    await work.step()
+    for expected in ("in italian", "drop b"):
+        work.queue[0] = work.queue[0].model_copy(update={"input": expected})
+        await work.step()
+        assert work.model.requests[-1].messages[-1] == user(expected)
+    assert said(work.transcript) == [("user", "the request")]
+
+
+async def test_images_of_the_request_reach_every_sub_task() -> None:
+    image = ImagePart(kind="image", url="https://example.org/a.png")
+    parts = (TextPart(kind="text", text="what is this?"), image)
+    work = play(written(a="", b="a"), "x", "unchanged", "y")
+    work.queue = [TaskStep(step_id="s1")]
+    work.history = [Message(role="user", content=parts)]
+    await work.run()
+    for number in (1, 3):
+        content = work.model.requests[number].messages[0].content
+        assert isinstance(content, tuple)
+        assert image in content
+        assert "what is this?" in work.model.requests[number].messages[0].text
+
+
+async def test_a_missing_result_is_an_error_and_no_partial_answer() -> None:
+    work = play(DIAMOND, "res a", refine=False)
+    await work.step()
+    await work.step()
+    d = work.queue[-1]
+    work.queue = [d.model_copy(update={"prev_steps": ("p1:a",)})]
+    with pytest.raises(InvalidArgumentError, match="no result of 'b', 'c'"):
+        await work.step()
+
+
+async def test_changed_code_in_the_middle_of_a_sub_task_is_found() -> None:
+    work = play(written(a=""), look_at("x"), tools=[look])
+    await work.step()
+    opened = OpenStep(step=work.queue[0], state=work.state)
+    ctx = work.context(opened, [])
+    await advance(work.worker, ctx, opened)
+    assert ctx.answered is not None
+    other = [ctx.answered.model_copy(update={"request": "another"})]
+    with pytest.raises(StepCodeChangedError):
+        await advance(work.worker, work.context(opened, other), opened)
+
+
+# ---- refining
+
+
+async def test_a_refinement_follows_each_wave_but_the_last() -> None:
+    unchanged = [written(b="a", c="a", d="b c"), written(d="b c")]
+    work = play(DIAMOND, "res a", unchanged[0], "res b", "res c", unchanged[1], "res d")
+    assert await work.run() == "res d"
+    assert list(work.outputs) == [
+        "s1",
+        "p1:a",
+        "p1-refine-1",
+        "p1:b",
+        "p1:c",
+        "p1-refine-2",
+        "p1:d",
+    ]
+    assert work.model.left == 0
+    assert work.reasons == ["made"]
+    assert work.outputs["p1-refine-2"]["reason"] == "unchanged"
+
+
+async def test_a_refinement_sees_tools_results_the_rest_and_the_request() -> None:
+    work = play(DIAMOND, "res a", "x", "res b", "res c", "x", "res d", tools=[look])
+    await work.run()
+    asked = work.model.requests[5]
+    assert asked.output is not None
+    assert asked.tools == ()
+    assert "- look: Look somewhere." in asked.instructions
+    assert [m.role for m in asked.messages] == ["user", "user"]
+    assert asked.messages[0].text == "the request"
+    shown = asked.messages[1].text
+    assert [n for n in "abcd" if f"Result of '{n}':\nres {n}" in shown] == ["a", "b", "c"]
+    rest = json.loads(shown.split("Remaining sub-tasks:\n")[1])
+    assert [each["name"] for each in rest] == ["d"]
+
+
+async def test_a_refinement_may_add_change_and_drop() -> None:
+    work = play(
+        DIAMOND, "res a", written(c="a", e="c", f="e a"), "res c", "x", "res e", "x", "res f"
+    )
+    assert await work.run() == "res f"
+    assert [id for id in work.outputs if ":" in id] == ["p1:a", "p1:c", "p1:e", "p1:f"]
+    assert [e["version"] for e in work.state[PLANS_KEY]] == [1, 2, 3, 4]
+    assert [r.split(":")[0] for r in work.reasons] == ["made", "refined", "kept", "kept"]
+    names = [each["name"] for each in work.state[PLANS_KEY][1]["sub_tasks"]]
+    assert names == ["a", "c", "e", "f"]
+    assert "Result of 'a':\nres a" in prompt(work.model.requests[-1])
+
+
+@pytest.mark.parametrize("bad", ["nothing to change", written(d="b"), written(b="c", c="b")])
+async def test_an_invalid_refinement_keeps_the_plan_and_says_so(bad: str) -> None:
+    work = play(DIAMOND, "res a", bad, "res b", "res c", bad, "res d")
+    while "p1-refine-1" not in work.outputs:
+        await work.step()
+    assert work.outputs["p1-refine-1"]["reason"].startswith("kept: ")
+    assert work.outputs["p1-refine-1"]["sub_tasks"] == ["a", "b", "c", "d"]
+    assert [step.step_id for step in work.queue] == ["p1:b", "p1:c", "p1-refine-2"]
+
+
+async def test_names_that_are_done_are_not_done_again() -> None:
+    work = play(written(a="", b="a"), "res a", written(a="", b="a"), "res b")
+    assert await work.run() == "res b"
+    assert work.outputs["p1:a"] == "res a"
+
+
+async def test_an_empty_refinement_ends_with_the_one_result_there_is() -> None:
+    work = play(written(a="", b="a"), "res a", '{"sub_tasks": []}')
+    assert await work.run() == "res a"
+    assert work.committed == [("user", "the request"), ("assistant", "res a")]
+    assert work.reasons == ["made", "refined"]
+
+
+async def test_an_empty_refinement_of_several_results_puts_them_together() -> None:
+    work = play(written(a="", b="", c="a b"), "res a", "res b", '{"sub_tasks": []}', "both")
+    assert await work.run() == "both"
+    assert list(work.outputs)[-1] == "p1-answer"
+
+
+# ---- answers
+
+
+async def test_several_terminal_results_are_put_into_one_answer() -> None:
+    work = play(written(a="", b=""), "res a", "res b", "the answer", refine=False)
+    assert await work.run() == "the answer"
+    last = work.model.requests[-1]
+    assert (last.tools, last.output) == ((), None)
+    assert "Result of 'a':\nres a\n\nResult of 'b':\nres b" in last.messages[-1].text
+    assert work.committed == [("user", "the request"), ("assistant", "the answer")]
+
+
+async def test_the_one_result_is_put_into_words_when_asked_to() -> None:
+    work = play(written(a=""), "res a", "in nice words", synthesize=True)
+    assert await work.run() == "in nice words"
+
+
+async def test_a_follow_up_makes_a_new_plan_and_each_turn_is_kept() -> None:
+    work = play(written(a=""), "one", written(a="", b="a"), "two", "x", "three")
+    await work.run()
+    work.queue = [TaskStep(step_id="s9", input="and now?")]
+    assert await work.run() == "three"
+    asked = work.model.requests[2]
+    assert [m.text for m in asked.messages] == ["the request", "one", "and now?"]
+    assert "The request:\nand now?" in prompt(work.model.requests[3])
+    assert [id for id in work.outputs if ":" in id] == ["p1:a", "p3:a", "p3:b"]
+    assert [(e["plan"], e["version"]) for e in work.state[PLANS_KEY]] == [
+        ("p1", 1),
+        ("p3", 1),
+        ("p3", 2),
+    ]
+    assert work.committed == [
+        ("user", "the request"),
+        ("assistant", "one"),
+        ("user", "and now?"),
+        ("assistant", "three"),
+    ]
+
+
+def test_the_session_gets_words_alone() -> None:
+    transcript = [
+        user("q"),
+        LAST_CALL,
+        assistant("part one"),
+        Message(role="assistant", content="both", items=({"type": "reasoning"},)),
+    ]
+    kept = PlanAndSolveAgentWorker().finalize_task(Task(task_id="t"), transcript)
+    assert list(kept) == [user("q"), assistant("both")]
+
+
+def test_what_ran_side_by_side_when_the_budget_ended_is_joined() -> None:
+    joined = PlanAndSolveAgentWorker().join({"p1:a": "one", "p1:b": {"two": 2}})
+    assert joined == 'p1:a:\none\n\np1:b:\n{"two": 2}'
+
+
+# ---- the end of the budget
+
+
+@pytest.mark.parametrize(
+    ("script", "steps", "calls", "expected"),
+    [
+        (["at once"], 0, 0, "at once"),
+        (["no plan", "instead"], 0, 1, "instead"),
+        ([DIAMOND, "part"], 1, 0, "part"),
+        ([DIAMOND, look_at("x"), "seen x"], 1, 1, "seen x"),
+        ([DIAMOND, "res a", "from a"], 2, 0, "from a"),
+        ([written(a="", b=""), "res a", "res b", "both"], 3, 0, "both"),
+    ],
+)
+async def test_the_answer_at_the_end_of_the_budget_is_the_last(
+    script: list[Any], steps: int, calls: int, expected: str
+) -> None:
+    work = play(*script, tools=[look])
+    for _ in range(steps):
+        await work.step()
+    assert await work.step(finish_after=calls) == expected
+    assert work.last
+    last = work.model.requests[-1]
+    assert LAST_CALL in last.messages
+    assert (last.output, last.tool_choice) == (None, "none")
+    assert work.committed == [("user", "the request"), ("assistant", expected)]
+
+
+# ---- any plan
+
+
+@st.composite
+def dags(draw: st.DrawFn) -> dict[str, str]:
+    """Draw the dependencies of a plan without cycles."""
+    names = [f"t{k}" for k in range(draw(st.integers(1, 6)))]
+    made = {
+        name: " ".join(other for other in names[:k] if draw(st.booleans()))
+        for k, name in enumerate(names)
+    }
+    return {name: made[name] for name in draw(st.permutations(names))}
+
+
+@settings(max_examples=60, deadline=None)
+@given(dags(), st.booleans(), st.booleans(), st.data())
+async def test_any_plan_in_any_order_runs_each_sub_task_once_with_all_it_needs(
+    made: dict[str, str], refine: bool, synthesize: bool, data: st.DataObject
+) -> None:
+    def answer(request: ModelRequest) -> str:
+        text = prompt(request)
+        if request.output is not None and "Remaining sub-tasks" not in text:
+            return written(**made)
+        if request.output is not None:
+            return "keep it"
+        doing = [name for name in made if f"Sub-task '{name}':" in text]
+        seen = sorted(name for name in made if f"Result of '{name}':\nres {name}" in text)
+        if not doing:
+            return f"all of {' '.join(seen)}"
+        assert seen == sorted(made[doing[0]].split())
+        return f"res {doing[0]}"
+
+    worker = PlanAndSolveAgentWorker(refine=refine, synthesize=synthesize)
+    work = Play(worker, ScriptedModel(answer))
+    output: Json = None
+    while work.queue:
+        waiting = [s for s in work.queue if all(id in work.outputs for id in s.prev_steps)]
+        output = await work.step(data.draw(st.integers(0, len(waiting) - 1)))
+    assert work.last
+    assert {id for id in work.outputs if ":" in id} == {f"p1:{name}" for name in made}
+    ends = sorted(set(made) - {name for needs in made.values() for name in needs.split()})
+    alone = len(ends) == 1 and not synthesize
+    assert output == (f"res {ends[0]}" if alone else f"all of {' '.join(ends)}")
+    assert len(work.committed) == 2
