@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 from pydantic import Field
 
 from holdfast.models.base import ToolSpec
 from holdfast.settings import ModelSettings
 from holdfast.tool_policy import ToolPolicy
-from holdfast.values import Value, canonical, digest
+from holdfast.values import Value, digest
 
 
 class AgentSnapshot(Value):
@@ -35,8 +37,13 @@ class AgentSnapshot(Value):
 
     @property
     def data(self) -> bytes:
-        """This snapshot as the archive keeps it."""
-        return canonical(self.wire())
+        """This snapshot as the archive keeps it.
+
+        Keys stay in their order, unlike in the canonical form: a schema's order of parameters means
+        something to models, and prompts made of it must be the same from a worker to the next.
+        """
+        text = json.dumps(self.wire(), ensure_ascii=False, separators=(",", ":"))
+        return text.encode("utf-8", "surrogatepass")
 
     @property
     def digest(self) -> str:

@@ -64,3 +64,19 @@ def test_a_trip_is_planned_and_its_parts_are_done_side_by_side(tmp_path: Path) -
     assert lines[at + 1].startswith("  p1:find-a-train: the 9:20 to Rome (May 12 to May 14)")
     assert lines[at + 2].startswith("  p1:find-a-hotel: Hotel Tiber")
     assert lines[-1].startswith("Answer: Take the 9:20 to Rome (May 12 to May 14); stay at Hotel")
+
+
+def test_a_question_is_answered_over_three_documents_and_the_reasoning_is_shown(
+    tmp_path: Path,
+) -> None:
+    printed = printed_by("multi_hop.py", tmp_path)
+    assert printed.startswith("On which river lies the town")
+    searched = [line for line in printed.splitlines() if '"title"' in line]
+    assert searched == [
+        'Action Input: {"title": "Lantern Bridge"}',
+        'Action Input: {"title": "Ida Brandt"}',
+        'Action Input: {"title": "Osterhamn"}',
+    ]
+    assert "Observation: (1 of 1) Its engineer was Ida Brandt, then 29 years old." in printed
+    assert "Thought: She was born in Osterhamn, which lies on the Silla." in printed
+    assert printed.splitlines()[-1].startswith("After 5 tool calls: The Silla: ")

@@ -1,0 +1,125 @@
+"""The answer in a stream of ReAct text: never a thought, a preamble or a made-up line."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from holdfast.workers import AnswerFilter
+from holdfast.workers.react_parser import Answer, parse
+
+
+def filtered(deltas: list[str]) -> list[str]:
+    """Return what each piece let through, and at last what the end did."""
+    stream = AnswerFilter()
+    return [*(stream.feed(delta) for delta in deltas), stream.finish()]
+
+
+def answer_of(text: str) -> str:
+    parsed = parse(text)
+    return parsed.text if isinstance(parsed, Answer) else ""
+
+
+SHORT = [
+    "Answer: 42\nObs",
+    "Answer: a\n\nObservation: b",
+    "**Answer:** **x** ",
+    "**Answer: x** y",
+    "Thought: t\nAnswer:\n x",
+    "Thought: t Answer: x",
+    "Sure!\nAction: f\nAction Input: {}",
+    "```\nAnswer: 4\n```",
+    "Sure, here: 42",
+    "Answer: \nObservation: x",
+    "answer: a\n- **obs** b",
+    "",
+]
+
+
+@pytest.mark.parametrize("text", SHORT)
+def test_every_split_in_three_gives_the_answer(text: str) -> None:
+    ends = range(len(text) + 1)
+    for i, j in itertools.combinations_with_replacement(ends, 2):
+        assert "".join(filtered([text[:i], text[i:j], text[j:]])) == answer_of(text), (i, j)
+    assert "".join(filtered(list(text))) == answer_of(text)
+
+
+def test_an_answer_comes_out_while_it_is_written() -> None:
+    deltas = ["Thought: hm\n", "Ans", "wer:", " The", " sum", "\n", "is 3", ".\n"]
+    assert filtered(deltas) == ["", "", "", "The", " sum", "", "\nis 3", ".", ""]
+
+
+def test_a_bold_keyword_does_not_hold_the_answer_back() -> None:
+    assert filtered(["**Answer:*", "*", " x", " y"]) == ["", "", "x", " y", ""]
+
+
+def test_a_preamble_before_an_action_is_never_shown() -> None:
+    text = "Of course! Let me look.\nAction: look\nAction Input: {}\nObservation: x\nAnswer: y"
+    assert filtered(list(text)) == [""] * (len(text) + 1)
+
+
+def test_a_preamble_before_an_answer_is_never_shown() -> None:
+    assert filtered(["Of course!", "\nAnswer: 42"]) == ["", "42", ""]
+
+
+def test_a_reply_without_keywords_comes_out_at_its_end() -> None:
+    assert filtered(["Just ", "42."]) == ["", "", "Just 42."]
+
+
+def test_a_line_that_could_be_an_observation_waits_until_it_is_none() -> None:
+    deltas = ["Answer: a\n", "Obs", "tacles ", "b\nObservation", ": c\n", "d"]
+    assert filtered(deltas) == ["a", "", "\nObstacles", " b", "", "", ""]
+
+
+def test_an_answer_that_begins_with_a_keyword_is_let_through() -> None:
+    assert filtered(["Answer: Observation: x", " y"]) == ["Observation: x", " y", ""]
+
+
+PIECES = st.sampled_from(
+    [
+        "Thought:",
+        "Action:",
+        "Action Input:",
+        "Answer:",
+        "answer:",
+        "Observation:",
+        "obser",
+        "**",
+        "```",
+        "\n",
+        "\n\n",
+        " ",
+        "- ",
+        "{}",
+        "a",
+        "add",
+        "\n**Obs",
+        "vation",
+        ": ",
+        "_",
+        "`",
+        "\r\n",
+        "Final Answer:",
+        "\n\nAnswer: x",
+        "\nObservation: y",
+        "\N{LATIN SMALL LETTER LONG S}",
+    ]
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(PIECES | st.text(max_size=4), max_size=25), st.sampled_from(["", "Answer: "]))
+@example(["Ob\N{LATIN SMALL LETTER LONG S}ervation", ": x"], "Answer: a\n")
+def test_the_pieces_joined_are_the_answer_or_nothing(deltas: list[str], first: str) -> None:
+    assert "".join(filtered([first, *deltas])) == answer_of(first + "".join(deltas))
+
+
+@settings(max_examples=300, deadline=None)
+@given(text=st.lists(PIECES, max_size=15).map("".join), data=st.data())
+def test_any_split_of_a_text_gives_the_same(text: str, data: st.DataObject) -> None:
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=8)))
+    deltas = [text[a:b] for a, b in itertools.pairwise([0, *cuts, len(text)])]
+    assert "".join(filtered(deltas)) == answer_of(text)
