@@ -11,19 +11,17 @@ from typing import Literal
 
 from holdfast import merge_patch
 from holdfast.chain import ChainRef, extend
-from holdfast.links import problem, queued_with, ready_steps
-from holdfast.messages import Message, ToolCall, Usage
+from holdfast.ledger_state import LedgerState
+from holdfast.links import problem, queued_with
+from holdfast.messages import ToolCall
 from holdfast.records import (
-    Before,
     Entry,
-    EventRecord,
     Failure,
     InputRef,
     JournalEntry,
     OpenState,
     OpenStep,
     Outcome,
-    SegmentRef,
     StepRecord,
     call_digest,
     usual_step,
@@ -39,8 +37,8 @@ from holdfast.references import (
     with_entry,
     without_adds,
 )
-from holdfast.state import Carried, Described, Receipt, RunReply, TaskInput
-from holdfast.steps import Task, TaskStatus, TaskStep
+from holdfast.state import Described
+from holdfast.steps import TaskStep
 from holdfast.values import Json, canonical, digest
 from holdfast.wire import Advanced, AdvanceInput, RunRequest, ToolInput
 
@@ -51,133 +49,12 @@ AT_DIGITS = 16
 """Digits of the transcript digest that an activity gets; 64 bits tell transcripts apart and
 the ledger keeps all of them."""
 
-CREATED = "created"
-SEEN_KEPT = 200
 DONE_KEPT = 1000
 """Most completed steps, of those with a name of their own, that later steps can be linked to."""
-RECEIPTS_KEPT = 200
 
 
-class Ledger:
-    """One task's state. Methods are called in the order in which things happened.
-
-    Attributes:
-        entries: Records since the last archived segment, oldest first.
-        messages: Messages that those records added to the transcript.
-        asking: Steps in progress that may be making a model call right now.
-    """
-
-    def __init__(self, given: TaskInput, *, task_id: str, now: float) -> None:
-        """Begin a task, or go on with one that continued as new.
-
-        Args:
-            given: The workflow's input.
-            task_id: The task's id.
-            now: Time in seconds since the epoch.
-        """
-        self.given = given
-        self.task_id = task_id
-        carried = given.carried
-        first = None if given.head.history and not (given.input or given.stored) else given.input
-        self.s = carried or Carried(
-            created=now,
-            queue=(TaskStep(step_id="s1", input=first),),
-            extra_state=given.extra_state,
-            automatic=given.automatic,
-            serial=1,
-        )
-        self.entries: list[Entry] = []
-        self.messages: list[Message] = []
-        self.asking: set[int] = set()
-        self.base = self.s.transcript.length
-        if carried is None:
-            self.note(CREATED, now=now, body={"extra_state": given.extra_state})
-
-    def change(self, **fields: object) -> None:
-        """Replace fields of the carried state."""
-        self.s = self.s.model_copy(update=fields)
-
-    # ---- reading
-
-    @property
-    def status(self) -> TaskStatus:
-        """The task's status while it is open."""
-        if any(approval.status in ("open", "checking") for approval in self.s.approvals):
-            return "waiting"
-        if self.failure is not None:
-            return "needs_attention"
-        if self.s.paused:
-            return "paused"
-        return "answered" if self.s.answered else "running"
-
-    @property
-    def failure(self) -> Failure | None:
-        """What stands in the way of the next step."""
-        failed = self.failed
-        return failed[0].failure if failed else self.s.failure
-
-    @property
-    def failed(self) -> list[OpenState]:
-        """The steps in progress that have failed."""
-        return [current for current in self.s.opens if current.failure is not None]
-
-    @property
-    def last_opened(self) -> int:
-        """Number of the step that was opened last: each is completed, or open still."""
-        return self.s.steps + len(self.s.opens)
-
-    @property
-    def owners(self) -> frozenset[str]:
-        """Ids of the requests that steps in progress are run for."""
-        return frozenset(current.owner for current in self.s.opens if current.owner)
-
-    def find(self, n: int) -> OpenState | None:
-        """Return the step in progress of this number, or None."""
-        return next((current for current in self.s.opens if current.n == n), None)
-
-    def at(self, n: int) -> OpenState:
-        """Return the step in progress of this number.
-
-        Raises:
-            RuntimeError: There is none.
-        """
-        current = self.find(n)
-        if current is None:
-            msg = f"step {n} is not open"
-            raise RuntimeError(msg)
-        return current
-
-    def ready(self) -> tuple[TaskStep, ...]:
-        """List the queued steps that wait for no other."""
-        if any(c.open.step.is_join for c in self.s.opens):
-            return ()
-        ready = ready_steps(self.s.queue, [c.open.step.step_id for c in self.s.opens])
-        return tuple(step for step in ready if step.is_join) or ready
-
-    def task(self) -> Task:
-        """Describe the task."""
-        head = self.given.head
-        return Task(
-            task_id=self.task_id,
-            input=self.given.input,
-            agent=head.agent,
-            session=head.session.name if head.session else "",
-            extra_state=self.s.extra_state,
-            status=self.status,
-            created=self.s.created,
-            steps=self.s.steps,
-            usage=self.s.usage,
-            stored=self.given.stored,
-            paused=self.s.paused,
-            error=f"{self.failure.type}: {self.failure.message}" if self.failure else "",
-        )
-
-    def upcoming(self) -> tuple[TaskStep, ...]:
-        """The steps in progress, then the queued ones."""
-        steps = (*(current.open.step for current in self.s.opens), *self.s.queue)
-        return tuple(step.model_copy(update={"task_id": self.task_id}) for step in steps)
-
-    # ---- a step's life
+class Ledger(LedgerState):
+    """One task's state. Methods are called in the order in which things happened."""
 
     def described(self, result: Described) -> None:
         """Take over what the worker process knows of the agent."""
@@ -226,24 +103,6 @@ class Ledger:
     def _is_original(self, step: TaskStep) -> bool:
         """Whether a step has the task's own input, which the archive keeps when it is large."""
         return step.step_id == "s1" and step.input == "" and self.s.steps == 0
-
-    def before(self) -> Before:
-        """Keep what there is, as if no step were open: an undo brings it back."""
-        s = self.s
-        journals = [current.journal for current in s.opens]
-        spent = sum((usage_of(journal) for journal in journals), Usage())
-        return Before(
-            queue=(*(current.open.step for current in s.opens), *s.queue),
-            notes=(*(note for current in s.opens for note in current.open.notes), *s.notes),
-            followups=s.followups,
-            serial=s.serial,
-            turns=s.turns - spent.requests,
-            usage=s.usage - spent,
-            answered=s.answered,
-            concluded=s.concluded,
-            transcript=s.transcript,
-            lasts=s.lasts,
-        )
 
     def retry(self, n: int, asked: RunRequest, *, now: float, owner: str = "") -> None:
         """Try a step that failed again, from its journal or, when asked to, from nothing."""
@@ -528,37 +387,6 @@ class Ledger:
         """Let a step's next model call pass the budget."""
         self._put(self.at(n).model_copy(update={"limit": "allow"}))
 
-    # ---- the rest
-
-    def note(
-        self,
-        kind: str,
-        *,
-        now: float,
-        by: str = "",
-        text: str = "",
-        body: dict[str, Json] | None = None,
-    ) -> None:
-        """Append an event."""
-        event = EventRecord(kind=kind, at=now, by=by, text=text, body=body or {})
-        self.entries.append(Entry(event=event))
-
-    def receipt(self, receipt: Receipt) -> None:
-        """Keep what became of a command."""
-        self.change(receipts=(*self.s.receipts, receipt)[-RECEIPTS_KEPT:])
-
-    def remember(self, request_id: str, reply: RunReply) -> None:
-        """Keep the reply to a request, so that the same request gets it again."""
-        seen = {**self.s.seen, request_id: reply}
-        self.change(seen=dict(list(seen.items())[-SEEN_KEPT:]))
-
-    def archived(self, segment: SegmentRef) -> None:
-        """Forget entries that are now in the archive; no step was completed meanwhile."""
-        del self.entries[: segment.entries]
-        self.messages.clear()
-        self.base = self.s.transcript.length
-        self.change(segments=(*self.s.segments, segment))
-
     def _put(self, current: OpenState) -> None:
         """Replace an open step."""
         self.change(opens=tuple(current if c.n == current.n else c for c in self.s.opens))
@@ -566,25 +394,6 @@ class Ledger:
     def _forget_approvals(self, n: int) -> None:
         """Forget what was decided for an open step."""
         self.change(approvals=tuple(a for a in self.s.approvals if a.n != n))
-
-    def exceeded(self, *, now: float, n: int = 0) -> str:
-        """Say which part of the budget is used up, or empty.
-
-        Args:
-            now: Time, seconds since the epoch.
-            n: The step that asks; calls that other steps may be making count as made.
-        """
-        budget = self.given.budget
-        if budget is None:
-            return ""
-        turns = self.s.turns + len(self.asking - {n})
-        if budget.max_turns is not None and turns >= budget.max_turns:
-            return f"max_turns={budget.max_turns}"
-        if budget.max_tokens is not None and self.s.usage.total_tokens >= budget.max_tokens:
-            return f"max_tokens={budget.max_tokens}"
-        if budget.max_seconds is not None and now - self.s.created >= budget.max_seconds:
-            return f"max_seconds={budget.max_seconds:g}"
-        return ""
 
     def _limit(self, current: OpenState, *, now: float) -> Literal["", "stop", "finish"]:
         if current.limit == "finish":

@@ -17,7 +17,7 @@ from holdfast.cli.options import Common
 from holdfast.cli.waiting import READ_SECONDS, waiting_in
 from holdfast.client.visibility import listed
 from holdfast.errors import NoWorkerError
-from holdfast.ledger import CREATED
+from holdfast.ledger_state import CREATED
 from holdfast.records import Approval, Entry, StepRecord
 from holdfast.steps import Task, TaskStep, TaskStepOutput
 from holdfast.values import Json

@@ -9,7 +9,8 @@ from holdfast import merge_patch
 from holdfast.client.base import RunnerBase, TaskLike, id_of, new_id
 from holdfast.client.sessions import Session
 from holdfast.errors import InvalidArgumentError, StepNotFoundError
-from holdfast.ledger import CREATED, DONE_KEPT
+from holdfast.ledger import DONE_KEPT
+from holdfast.ledger_state import CREATED
 from holdfast.messages import system
 from holdfast.records import Entry, EventRecord, ForkOf, InputRef, StepRecord, TaskHead
 from holdfast.references import output_digest

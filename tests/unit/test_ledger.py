@@ -309,7 +309,7 @@ def test_results_of_calls_in_mid_step_are_in_call_order_whatever_ends_first() ->
 
 
 def test_a_reply_is_remembered_for_its_request_and_old_ones_are_dropped() -> None:
-    from holdfast.ledger import SEEN_KEPT
+    from holdfast.ledger_state import SEEN_KEPT
     from holdfast.state import RunReply
 
     ledger = Ledger(TaskInput(head=HEAD, input="q"), task_id="t", now=1.0)

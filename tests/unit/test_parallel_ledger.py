@@ -85,7 +85,7 @@ class Machine:
             patch={"set": {key: len(current.open.state)}},
         )
         assert self.ledger.advanced(current.n, Advanced(result=result)) is None
-        self.pictures.append(picture(self.ledger, current))
+        self.pictures.append(picture(self.ledger))
         self.ledger.finish(current.n, now=3.0)
 
     def undo(self, to: int) -> None:
@@ -124,9 +124,11 @@ class Machine:
         assert state == s.extra_state
 
 
-def picture(ledger: Ledger, *_: object) -> dict[str, Any]:
+def picture(ledger: Ledger) -> dict[str, Any]:
     """Tell what there is, as if no step were open."""
-    s, before = ledger.s, ledger.before()
+    s = ledger.s
+    alone = len(s.opens) == 1 and s.opens[0].alone
+    before = s.opens[0].before if alone else ledger.before()
     return {
         "queue": [step.step_id for step in before.queue],
         "state": s.extra_state,

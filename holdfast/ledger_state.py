@@ -1,0 +1,199 @@
+"""The state of one task as it is read: status, queue, steps in progress, budget."""
+
+from __future__ import annotations
+
+from holdfast.links import ready_steps
+from holdfast.messages import Message, Usage
+from holdfast.records import Before, Entry, EventRecord, Failure, OpenState, SegmentRef
+from holdfast.references import usage_of
+from holdfast.state import Carried, Receipt, RunReply, TaskInput
+from holdfast.steps import Task, TaskStatus, TaskStep
+from holdfast.values import Json
+
+CREATED = "created"
+SEEN_KEPT = 200
+RECEIPTS_KEPT = 200
+
+
+class LedgerState:
+    """One task's state, and what is recorded beside its steps.
+
+    Attributes:
+        entries: Records since the last archived segment, oldest first.
+        messages: Messages that those records added to the transcript.
+        asking: Steps in progress that may be making a model call right now.
+    """
+
+    def __init__(self, given: TaskInput, *, task_id: str, now: float) -> None:
+        """Begin a task, or go on with one that continued as new.
+
+        Args:
+            given: The workflow's input.
+            task_id: The task's id.
+            now: Time in seconds since the epoch.
+        """
+        self.given = given
+        self.task_id = task_id
+        carried = given.carried
+        first = None if given.head.history and not (given.input or given.stored) else given.input
+        self.s = carried or Carried(
+            created=now,
+            queue=(TaskStep(step_id="s1", input=first),),
+            extra_state=given.extra_state,
+            automatic=given.automatic,
+            serial=1,
+        )
+        self.entries: list[Entry] = []
+        self.messages: list[Message] = []
+        self.asking: set[int] = set()
+        self.base = self.s.transcript.length
+        if carried is None:
+            self.note(CREATED, now=now, body={"extra_state": given.extra_state})
+
+    def change(self, **fields: object) -> None:
+        """Replace fields of the carried state."""
+        self.s = self.s.model_copy(update=fields)
+
+    @property
+    def status(self) -> TaskStatus:
+        """The task's status while it is open."""
+        if any(approval.status in ("open", "checking") for approval in self.s.approvals):
+            return "waiting"
+        if self.failure is not None:
+            return "needs_attention"
+        if self.s.paused:
+            return "paused"
+        return "answered" if self.s.answered else "running"
+
+    @property
+    def failure(self) -> Failure | None:
+        """What stands in the way of the next step."""
+        failed = self.failed
+        return failed[0].failure if failed else self.s.failure
+
+    @property
+    def failed(self) -> list[OpenState]:
+        """The steps in progress that have failed."""
+        return [current for current in self.s.opens if current.failure is not None]
+
+    @property
+    def last_opened(self) -> int:
+        """Number of the step that was opened last: each is completed, or open still."""
+        return self.s.steps + len(self.s.opens)
+
+    @property
+    def owners(self) -> frozenset[str]:
+        """Ids of the requests that steps in progress are run for."""
+        return frozenset(current.owner for current in self.s.opens if current.owner)
+
+    def find(self, n: int) -> OpenState | None:
+        """Return the step in progress of this number, or None."""
+        return next((current for current in self.s.opens if current.n == n), None)
+
+    def at(self, n: int) -> OpenState:
+        """Return the step in progress of this number.
+
+        Raises:
+            RuntimeError: There is none.
+        """
+        current = self.find(n)
+        if current is None:
+            msg = f"step {n} is not open"
+            raise RuntimeError(msg)
+        return current
+
+    def ready(self) -> tuple[TaskStep, ...]:
+        """List the queued steps that wait for no other."""
+        if any(c.open.step.is_join for c in self.s.opens):
+            return ()
+        ready = ready_steps(self.s.queue, [c.open.step.step_id for c in self.s.opens])
+        return tuple(step for step in ready if step.is_join) or ready
+
+    def task(self) -> Task:
+        """Describe the task."""
+        head = self.given.head
+        return Task(
+            task_id=self.task_id,
+            input=self.given.input,
+            agent=head.agent,
+            session=head.session.name if head.session else "",
+            extra_state=self.s.extra_state,
+            status=self.status,
+            created=self.s.created,
+            steps=self.s.steps,
+            usage=self.s.usage,
+            stored=self.given.stored,
+            paused=self.s.paused,
+            error=f"{self.failure.type}: {self.failure.message}" if self.failure else "",
+        )
+
+    def upcoming(self) -> tuple[TaskStep, ...]:
+        """The steps in progress, then the queued ones."""
+        steps = (*(current.open.step for current in self.s.opens), *self.s.queue)
+        return tuple(step.model_copy(update={"task_id": self.task_id}) for step in steps)
+
+    def before(self) -> Before:
+        """Keep what there is, as if no step were open: an undo brings it back."""
+        s = self.s
+        journals = [current.journal for current in s.opens]
+        spent = sum((usage_of(journal) for journal in journals), Usage())
+        return Before(
+            queue=(*(current.open.step for current in s.opens), *s.queue),
+            notes=(*(note for current in s.opens for note in current.open.notes), *s.notes),
+            followups=s.followups,
+            serial=s.serial,
+            turns=s.turns - spent.requests,
+            usage=s.usage - spent,
+            answered=s.answered,
+            concluded=s.concluded,
+            transcript=s.transcript,
+            lasts=s.lasts,
+        )
+
+    def exceeded(self, *, now: float, n: int = 0) -> str:
+        """Say which part of the budget is used up, or empty.
+
+        Args:
+            now: Time, seconds since the epoch.
+            n: The step that asks; calls that other steps may be making count as made.
+        """
+        budget = self.given.budget
+        if budget is None:
+            return ""
+        turns = self.s.turns + len(self.asking - {n})
+        if budget.max_turns is not None and turns >= budget.max_turns:
+            return f"max_turns={budget.max_turns}"
+        if budget.max_tokens is not None and self.s.usage.total_tokens >= budget.max_tokens:
+            return f"max_tokens={budget.max_tokens}"
+        if budget.max_seconds is not None and now - self.s.created >= budget.max_seconds:
+            return f"max_seconds={budget.max_seconds:g}"
+        return ""
+
+    def note(
+        self,
+        kind: str,
+        *,
+        now: float,
+        by: str = "",
+        text: str = "",
+        body: dict[str, Json] | None = None,
+    ) -> None:
+        """Append an event."""
+        event = EventRecord(kind=kind, at=now, by=by, text=text, body=body or {})
+        self.entries.append(Entry(event=event))
+
+    def receipt(self, receipt: Receipt) -> None:
+        """Keep what became of a command."""
+        self.change(receipts=(*self.s.receipts, receipt)[-RECEIPTS_KEPT:])
+
+    def remember(self, request_id: str, reply: RunReply) -> None:
+        """Keep the reply to a request, so that the same request gets it again."""
+        seen = {**self.s.seen, request_id: reply}
+        self.change(seen=dict(list(seen.items())[-SEEN_KEPT:]))
+
+    def archived(self, segment: SegmentRef) -> None:
+        """Forget entries that are now in the archive; no step was completed meanwhile."""
+        del self.entries[: segment.entries]
+        self.messages.clear()
+        self.base = self.s.transcript.length
+        self.change(segments=(*self.s.segments, segment))

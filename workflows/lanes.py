@@ -1,0 +1,260 @@
+"""Steps in progress, each in a lane of its own, and what becomes of them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from temporalio import workflow
+
+from holdfast import approvals
+from holdfast.records import Failure, OpenState, StepRecord
+from holdfast.state import RunReply
+from holdfast.wire import Advanced, RunRequest
+from holdfast.workflows import calls
+from holdfast.workflows.calls import now
+from holdfast.workflows.desk import TaskDesk
+from holdfast.workflows.pending import Pending
+from holdfast.workflows.tools import run_tools
+
+FEWEST_EVENTS = 50
+"""A run that rolled sooner would do nothing but roll."""
+
+UPDATES_PER_RUN = 1500
+
+Work = asyncio.Task[Any] | None
+"""A unit of work of the task's main loop."""
+
+
+class StepLanes(TaskDesk):
+    """Takes open steps further, and begins others, until they are done or need somebody."""
+
+    async def _run_lanes(self, work: Work) -> None:
+        """Run open steps side by side, each in a lane of its own, and begin others meanwhile.
+
+        Args:
+            work: The unit of work that this is part of; once another one has taken its place, this
+                one touches nothing any more.
+        """
+        lanes: dict[int, asyncio.Task[None]] = {}
+
+        def idle() -> list[OpenState]:
+            return [c for c in self.ledger.s.opens if c.n not in lanes and self._goes(c)]
+
+        def has_news() -> bool:
+            over = any(lane.done() for lane in lanes.values())
+            return over or (not self._leaves() and (bool(idle()) or self._has_new_requests()))
+
+        try:
+            while not self._is_left(work):
+                if not self._leaves():
+                    self._take_steps()
+                    for current in idle():
+                        lanes[current.n] = asyncio.create_task(self._lane(current.n, work))
+                if not lanes:
+                    return
+                await workflow.wait_condition(has_news)
+                for n in [n for n, lane in lanes.items() if lane.done()]:
+                    await lanes.pop(n)
+        except asyncio.CancelledError:  # not `finally`: an evicted task may await nothing
+            for lane in lanes.values():
+                lane.cancel()
+            await asyncio.gather(*lanes.values(), return_exceptions=True)
+            raise
+
+    async def _lane(self, n: int, work: Work) -> None:
+        """Take one step to its end, or to where it needs somebody."""
+        try:
+            while not self._leaves() and not self._is_left(work):
+                current = self.ledger.find(n)
+                if current is None or not self._goes(current):
+                    return
+                await self._advance(n, work)
+        except Exception as error:  # noqa: BLE001  as for the unit
+            if not self._interrupted(undoing=False) and not self._is_left(work):
+                self._judge(calls.failure_of(error), n)
+
+    def _leaves(self) -> bool:
+        """Whether no open step may be taken further now, whatever its state."""
+        return self._interrupted(undoing=False) or self._rolls()
+
+    def _is_left(self, work: Work) -> bool:
+        """Whether a unit did not heed its cancellation, and another has taken over."""
+        return work is None or work is not self.work
+
+    def _has_new_requests(self) -> bool:
+        """Whether somebody wants more than what the lanes are doing."""
+        return self._retries() or self._new_round() is not None or self._begins()
+
+    def _new_round(self) -> Pending | None:
+        """Return the request for all ready steps that has not been looked at yet."""
+        wanted = self.requests.round
+        known = wanted is None or wanted.id in self.ledger.s.rounds
+        return None if known or self.ledger.failure is not None else wanted
+
+    def _take_steps(self) -> None:
+        """Try again what has failed, if somebody wants that; open the next steps."""
+        if self._retries():
+            self._retry()
+        ledger, new = self.ledger, self._new_round()
+        if new is not None:
+            free = [c for c in ledger.s.opens if not c.owner]
+            steps = (*(current.open.step for current in free), *ledger.ready())
+            ledger.own(new.id)
+            plan = {step.step_id: 0 for step in steps}
+            ledger.change(rounds={**ledger.s.rounds, new.id: plan} if plan else ledger.s.rounds)
+        while self._begins():
+            steps = self._next_steps()
+            pending = self.requests.round or self.requests.next_for(steps, ledger.owners)
+            if pending is not None and not pending.asked.round:
+                ledger.begin(pending.asked, now=now(), owner=pending.id)
+                return
+            if pending is None and not ledger.s.automatic:
+                return
+            asked = RunRequest(
+                step=steps[0].step_id, tool_choice=pending.asked.tool_choice if pending else ""
+            )
+            ledger.begin(asked, now=now(), owner=pending.id if pending else "")
+
+    def _retry(self) -> None:
+        """Try again what has failed: all of it, or the step that somebody asks for."""
+        ledger, failed = self.ledger, self.ledger.failed
+        ledger.change(failure=None)
+        if not failed:
+            return
+        steps = tuple(current.open.step for current in failed)
+        pending = self.requests.next_for(steps, ledger.owners)
+        if pending is None:
+            for current in failed:
+                ledger.retry(current.n, RunRequest(), now=now())
+            return
+        wanted = self._failed(pending.asked.step) or failed[0]
+        ledger.retry(wanted.n, pending.asked, now=now(), owner=pending.id)
+
+    async def _advance(self, n: int, work: Work) -> None:
+        """Take an open step one activity further."""
+        ledger = self.ledger
+        current = ledger.at(n)
+        if ledger.missing_calls(n):
+            failure = await run_tools(ledger, n, self.running)
+            if not self._is_left(work):
+                self._judge(failure, n)
+        elif current.result is not None:
+            self._finish_step(n)
+        elif current.calls:
+            ledger.answer_calls(n)
+        else:
+            got = await self._ask_worker(n)
+            if self._is_left(work):
+                return
+            failure = ledger.advanced(n, got) or got.failure
+            if failure is not None:
+                self._judge(failure, n)
+            elif got.limit and not ledger.exceeded(now=now()):
+                await self._wait_for_siblings()
+            elif got.limit:
+                self._limit(n)
+            elif got == Advanced():
+                self._park(calls.NO_PROGRESS, n)
+
+    async def _wait_for_siblings(self) -> None:
+        """Wait until a call that may be using up the budget has come to its end.
+
+        It may turn out to be no model call, and leave room for this step's.
+        """
+        asking = frozenset(self.ledger.asking)
+        await workflow.wait_condition(lambda: not asking <= self.ledger.asking)
+
+    async def _ask_worker(self, n: int) -> Advanced:
+        """Run the AgentWorker's code; meanwhile the budget counts one call more."""
+        sent = calls.advance(self.ledger, n, now=now())
+        self.ledger.asking.add(n)
+        try:
+            return await sent
+        finally:
+            self.ledger.asking.discard(n)
+
+    def _judge(self, failure: Failure | None, n: int = 0) -> None:
+        """End the task when a tool call was a verdict, park it when a call failed."""
+        if failure is None:
+            return
+        if failure.type in calls.VERDICTS:
+            self.verdict = failure
+            self._end("failed")
+        else:
+            self._park(failure, n)
+
+    def _limit(self, n: int) -> None:
+        """A step wants a model call beyond the budget."""
+        budget = self.given.budget
+        policy = budget.on_exceeded if budget is not None else "ask"
+        what = self.ledger.exceeded(now=now())
+        self.ledger.note("limit", now=now(), text=what, body={"policy": policy})
+        match policy:
+            case "finish":
+                self.ledger.finish_early(n)
+            case "fail":
+                turns = budget.max_turns if budget is not None else None
+                text = f"Max turns ({turns}) exceeded" if "turns" in what else f"Budget: {what}"
+                self._judge(Failure(type="MaxTurnsExceeded", message=text))
+            case "ask":
+                text = f"The budget is used up ({what}). approve: one more call; reject: finish now"
+                approvals.ask(self.ledger, n, -1, "limit", now=now(), text=text)
+
+    def _finish_step(self, n: int) -> None:
+        """Close an open step and answer whoever waits for it."""
+        ledger = self.ledger
+        owner = ledger.at(n).owner
+        record = ledger.finish(n, now=now())
+        if owner in ledger.s.rounds:
+            self._finish_in_round(owner, record)
+        else:
+            reply = RunReply(n=record.n)
+            answered = self.requests.deliver(owner, reply)
+            if answered:
+                ledger.remember(answered, reply)
+            elif not ledger.s.automatic and ledger.failure is None:
+                ledger.change(undelivered=(*ledger.s.undelivered, record.n))
+        if ledger.s.answered:
+            ledger.change(automatic=False)
+            if self.given.finalize:
+                self._end("finished")
+        elif ledger.s.automatic and not ledger.s.opens and not ledger.ready():
+            queue = ledger.s.queue
+            stalled = calls.none_ready(queue) if queue else calls.stalled(record.step.step_id)
+            self._park(stalled)
+
+    def _finish_in_round(self, owner: str, record: StepRecord) -> None:
+        """Note that one of several steps is done; answer when all of them are."""
+        rounds = self.ledger.s.rounds
+        done = {**rounds[owner], record.step.step_id: record.n}
+        if all(done.values()):
+            reply = RunReply(n=record.n, round=tuple(done.values()))
+            self.requests.deliver(owner, reply)
+            self.ledger.remember(owner, reply)
+            self.ledger.change(rounds={id: r for id, r in rounds.items() if id != owner})
+        else:
+            self.ledger.change(rounds={**rounds, owner: done})
+
+    def _park(self, failure: Failure, n: int = 0) -> None:
+        """Leave a step first in the queue with its error; whoever waits is told.
+
+        Steps beside it are taken to their end first.
+        """
+        self.ledger.fail(failure, now=now(), n=n)
+        self.ledger.change(automatic=False, rounds={})
+        self.ledger.disown()
+        self.requests.fail_later(failure)
+
+    def _rolls(self) -> bool:
+        if self.unrollable:
+            return False
+        info = workflow.info()
+        return (
+            info.get_current_history_length() >= max(self.given.roll_events, FEWEST_EVENTS)
+            or info.is_continue_as_new_suggested()
+            or self.updates >= UPDATES_PER_RUN
+        )
+
+    def _interrupted(self, undoing: bool) -> bool:  # noqa: FBT001
+        return self.closing is not None or (self.ledger.s.undo is not None and not undoing)
