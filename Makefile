@@ -55,6 +55,7 @@ demo: $(STAMP) ## Run the demo; QUESTION="..." asks your own question
 
 bench: $(STAMP) ## Run the benchmarks
 	$(BIN)/python -m benchmarks.run
+	$(BIN)/python -m benchmarks.custom
 
 lock: ## Make both lock files anew from pyproject.toml
 	rm -rf .build/lock

@@ -19,6 +19,7 @@ lost, *ends* with this error, or is *untouched* because the request was refused 
     ├── SessionClosedError              waits       somebody ended the session through Temporal
     ├── StepFailedError                 waits
     │   └── StepCodeChangedError
+    ├── ComponentError                  waits       a component of a pipeline failed
     ├── EngineError                     untouched
     │   ├── ServerStartError
     │   ├── ConnectError
@@ -164,6 +165,19 @@ class StepCodeChangedError(StepFailedError):
 
     `run_step(task, restart="step")` starts the step anew; its model calls are then made again.
     """
+
+
+class ComponentError(HoldfastError):
+    """A component of a pipeline failed; the step waits, to be run again.
+
+    Attributes:
+        component: Name of the component.
+    """
+
+    def __init__(self, component: str, what: str) -> None:
+        """Name the component and say what became of it."""
+        self.component = component
+        super().__init__(f"Component {component!r} {what}")
 
 
 class EngineError(HoldfastError):

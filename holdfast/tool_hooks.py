@@ -54,7 +54,7 @@ async def invoke(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> 
     A cancelled thread goes on to its end: `ToolContext.is_cancelled` is how it learns of it.
     """
     call = functools.partial(function, *args, **kwargs)
-    result = call() if _is_async(function) else await _in_thread(call)
+    result = call() if is_async(function) else await _in_thread(call)
     return await result if inspect.isawaitable(result) else result
 
 
@@ -98,7 +98,8 @@ def check_hook(function: Callable[..., Any], what: str, arguments: tuple[str, ..
     raise InvalidArgumentError(msg)
 
 
-def _is_async(function: Any) -> bool:
+def is_async(function: Any) -> bool:
+    """Whether calling this gives a coroutine: an async function, method, partial or object."""
     while isinstance(function, functools.partial):
         function = cast("Any", function.func)
     if inspect.iscoroutinefunction(function):

@@ -80,3 +80,13 @@ def test_a_question_is_answered_over_three_documents_and_the_reasoning_is_shown(
     assert "Observation: (1 of 1) Its engineer was Ida Brandt, then 29 years old." in printed
     assert "Thought: She was born in Osterhamn, which lies on the Silla." in printed
     assert printed.splitlines()[-1].startswith("After 5 tool calls: The Silla: ")
+
+
+def test_a_headline_is_tried_undone_and_steered(tmp_path: Path) -> None:
+    assert printed_by("custom_worker.py", tmp_path).splitlines() == [
+        "First try: After ten long years the new bridge in Italy opens",
+        "Second try: New bridge in Italy opens",
+        "Undone; the state is: ['After ten long years the new bridge in Italy opens']",
+        "With a wish: New bridge in Rome opens",
+        "Answer: New bridge in Rome opens",
+    ]

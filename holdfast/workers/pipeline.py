@@ -1,0 +1,126 @@
+"""PipelineAgentWorker: each step runs a graph of functions, prompts, model calls and tools."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from holdfast import merge_patch
+from holdfast.errors import InvalidArgumentError
+from holdfast.messages import Message
+from holdfast.steps import Task, TaskStep, TaskStepOutput
+from holdfast.values import Json
+from holdfast.workers.base import AgentWorker
+from holdfast.workers.pipeline_components import Component
+from holdfast.workers.pipeline_graph import Graph, Link
+from holdfast.workers.pipeline_run import Run
+from holdfast.workers.turns import add_answer, add_question, as_json, one_turn
+
+if TYPE_CHECKING:
+    from holdfast.workers.context import StepContext
+
+Done = Callable[[Any, dict[str, Json]], bool]
+"""Whether the task has its answer, from the run's output and the state."""
+
+
+class PipelineAgentWorker(AgentWorker):
+    """Runs a graph of components once per step.
+
+        PipelineAgentWorker(
+            [
+                ToolComponent("search"),
+                PromptComponent("ask", "Answer {question} from this: {found}"),
+                ModelComponent("answer"),
+            ],
+            [
+                link("input", "search", to="query"),
+                link("input", "ask", to="question"),
+                link("search", "ask", to="found"),
+                link("ask", "answer"),
+            ],
+            output="answer",
+        )
+
+    Links may begin at "input", the step's new user input or, in a step without one, the task's
+    input; and at "previous", the output of the step before (None in the first). Which components
+    run is told by Traversal. They run one after the other in the graph's order, tools last, so that
+    all tools that do not depend on each other are called side by side.
+
+    One run is the task, unless the output component is a function that returns `(answer, is_last)`,
+    or `done` is given: then another step follows until it says True. What lasts from step to step
+    is in the state, which functions with a parameter `state` see. It is recorded whole with each
+    step, so keep it small.
+    """
+
+    def __init__(
+        self,
+        components: Sequence[Component],
+        links: Sequence[Link] = (),
+        *,
+        output: str,
+        done: Done | None = None,
+        initial_state: Mapping[str, Json] | None = None,
+    ) -> None:
+        """Check the pipeline; only whether its tools exist is found out when it runs.
+
+        Args:
+            components: The components. Their order decides between those that could both run next.
+            links: The links between them.
+            output: Name of the component whose output is the step's.
+            done: Tells from the output and the state whether the task is over.
+            initial_state: State that each task begins with; tasks get copies.
+
+        Raises:
+            InvalidArgumentError: The pipeline could not run; the text names the component or link.
+        """
+        _check_kinds(components)
+        self._graph = Graph([(each.name, each.slots) for each in components], links, output)
+        self._components = {each.name: each for each in components}
+        self._done = done
+        self._initial = as_json(dict(initial_state or {}), "The initial state is")
+
+    async def run_step(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        """Run the graph once, on the step's input and the state."""
+        add_question(ctx, step.input)
+        state = merge_patch.plain(step.step_state.get("state", self._initial))
+        flagged = self._graph.output if self._done is None else ""
+        run = Run(self._graph, self._components, ctx, state, flagged=flagged)
+        made = await run.output(await self._given(step, ctx))
+        is_last = made.is_last if self._done is None else self._is_done(made.value, state)
+        if is_last:
+            add_answer(ctx, made.value)
+            return TaskStepOutput(output=made.value, task_step=step, is_last=True)
+        after: dict[str, Json] = {"state": merge_patch.plain(state, "the pipeline's state")}
+        if self._graph.uses("previous"):
+            after["previous"] = made.value
+        following = (step.get_next_step(step_state=after),)
+        return TaskStepOutput(output=made.value, task_step=step, next_steps=following)
+
+    def finalize_task(self, task: Task, transcript: Sequence[Message]) -> Sequence[Message]:
+        """Keep one user message, the task's input, and one answer."""
+        return one_turn(task, transcript)
+
+    async def _given(self, step: TaskStep, ctx: StepContext) -> dict[str, Json]:
+        asked = step.input
+        if asked is None and self._graph.uses("input"):
+            asked = (await ctx.task()).input
+        return {"input": asked, "previous": step.step_state.get("previous")}
+
+    def _is_done(self, output: Json, state: dict[str, Json]) -> bool:
+        if self._done is None:
+            return True
+        verdict: Any = self._done(merge_patch.plain(output), state)
+        if not isinstance(verdict, bool):
+            msg = f"`done` of the pipeline gave {verdict!r:.80}; it must give True or False."
+            raise InvalidArgumentError(msg)
+        return verdict
+
+
+def _check_kinds(components: Sequence[Any]) -> None:
+    for each in components:
+        if not isinstance(each, Component):
+            msg = (
+                f"{each!r:.80} is no component. Wrap a function as FunctionComponent(name,"
+                " function), a tool of the agent as ToolComponent(name)."
+            )
+            raise InvalidArgumentError(msg)

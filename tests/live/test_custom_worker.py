@@ -1,0 +1,350 @@
+"""CustomAgentWorker: one method from state to state, whatever happens in between."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from holdfast import AgentRunner, Message, Task, TaskStepOutput, ToolCall
+from holdfast.errors import InvalidArgumentError, StepFailedError
+from holdfast.messages import assistant, user
+from holdfast.testing import FakeOpenAI
+from holdfast.workers import CustomAgentWorker, StepContext
+from tests.support.rig import MakeAgent, MakeRunner, Rig
+from tests.support.workers import said
+
+State = dict[str, Any]
+Method = Callable[[State, StepContext], Awaitable[Any]]
+
+
+class Custom(CustomAgentWorker):
+    """Does in each step what a function does."""
+
+    def __init__(self, method: Method, initial_state: Mapping[str, Any] | None = None) -> None:
+        super().__init__(initial_state)
+        self.method = method
+
+    async def next_state(self, state: State, ctx: StepContext) -> Any:
+        return await self.method(state, ctx)
+
+
+class Noting(CustomAgentWorker):
+    """Notes its input in a nested list, in place, three times; a plain method."""
+
+    initial_state = {"notes": {"all": []}}  # noqa: RUF012  copied for each task
+
+    def next_state(self, state: State, ctx: StepContext) -> tuple[State, bool]:
+        state["notes"]["all"].append(state["input"])
+        state["output"] = list(state["notes"]["all"])
+        return state, len(state["notes"]["all"]) == 3
+
+
+async def anew(state: State, ctx: StepContext) -> tuple[State, bool]:
+    """Count to three by new dicts, and leave the old ones alone."""
+    count = state.get("count", 0) + 1
+    return {"count": count, "output": f"counted {count}"}, count == 3
+
+
+async def outputs(runner: AgentRunner, task: Task, steps: int) -> list[Any]:
+    return [(await runner.run_step(task)).output for _ in range(steps)]
+
+
+async def test_a_state_that_is_changed_in_place_is_handed_on(make_runner: MakeRunner) -> None:
+    runner = await make_runner(worker=Noting())
+    task = await runner.create_task("q")
+    assert await outputs(runner, task, 3) == [["q"], ["q", None], ["q", None, None]]
+
+
+async def test_a_new_state_that_is_returned_is_handed_on_and_replaces_the_old(
+    make_runner: MakeRunner,
+) -> None:
+    runner = await make_runner(worker=Custom(anew, {"old": [1]}))
+    task = await runner.create_task("q")
+    assert (await runner.run_step(task)).output == "counted 1"
+    [upcoming] = await runner.get_upcoming_steps(task)
+    assert upcoming.step_state == {"state": {"count": 1}}
+    last: TaskStepOutput = await runner.run_task(task)
+    assert (str(last), last.is_last) == ("counted 3", True)
+
+
+async def test_tasks_at_once_share_no_nested_state(make_runner: MakeRunner) -> None:
+    given: State = {"seen": {"all": []}}
+
+    async def see(state: State, ctx: StepContext) -> tuple[State, bool]:
+        state["seen"]["all"].append(state["input"])
+        state["output"] = list(state["seen"]["all"])
+        return state, len(state["output"]) == 2
+
+    worker = Custom(see, given)
+    given["seen"]["all"].append("added later")
+    runner = await make_runner(worker=worker)
+    tasks = [await runner.create_task(q) for q in ("a", "b", "c")]
+    for _ in range(2):
+        await asyncio.gather(*(runner.run_step(task) for task in tasks))
+    ended = [(await runner.get_task_output(task)).output for task in tasks]
+    assert ended == [["a", None], ["b", None], ["c", None]]
+    assert worker.initial_state == {"seen": {"all": []}}
+    assert Noting.initial_state == {"notes": {"all": []}}
+
+
+async def test_undo_brings_the_state_back(make_runner: MakeRunner) -> None:
+    runner = await make_runner(worker=Noting())
+    task = await runner.create_task("q")
+    await outputs(runner, task, 1)
+    before = await runner.get_upcoming_steps(task)
+    await runner.run_step(task, input="wrong")
+    await runner.undo_step(task)
+    assert await runner.get_upcoming_steps(task) == before
+    assert (await runner.run_step(task, input="right")).output == ["q", "right"]
+    await runner.undo_step(task)
+    await runner.undo_step(task)
+    assert (await runner.run_step(task)).output == ["q"]
+
+
+async def test_another_worker_process_goes_on_between_steps(
+    rig: Rig, make_agent: MakeAgent
+) -> None:
+    await rig.serve(make_agent(worker=Noting()))
+    runner = rig.runner()
+    task = await runner.create_task("q")
+    await runner.run_step(task)
+    await rig.serve(make_agent(worker=Noting()))
+    await runner.run_step(task, input="more")
+    await rig.serve(make_agent(worker=Noting()))
+    assert (await runner.run_step(task)).output == ["q", "more", None]
+
+
+async def test_a_step_that_is_cut_off_keeps_its_answers_and_changes_its_state_once(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    reached, made = asyncio.Event(), list[str]()
+
+    def find() -> int:
+        made.append("x")
+        return len(made)
+
+    async def twice(state: State, ctx: StepContext) -> tuple[State, bool]:
+        recorded = len(ctx.journal)
+        state["log"].append("began")
+        state["log"].append((await ctx.call_model()).text)
+        state["log"].append(await ctx.memo("found", find))
+        if recorded == 3 and not reached.is_set():  # the first state, the answer and the memo
+            reached.set()
+            await asyncio.Event().wait()
+        state["log"].append((await ctx.call_model([user("again")])).text)
+        state["output"] = state["log"]
+        return state, True
+
+    agent = make_agent(worker=Custom(twice, {"log": []}))
+    await rig.serve(agent, graceful_shutdown_timeout=timedelta())
+    runner = rig.runner()
+    model.reply("first")
+    model.reply("second")
+    task = await runner.create_task("q")
+    stepping = asyncio.create_task(runner.run_step(task))
+    await reached.wait()
+    await rig.serve(agent)
+    assert (await stepping).output == ["began", "first", 1, "second"]
+    assert (len(model.requests), made) == (2, ["x"])
+
+
+async def test_the_first_state_is_made_once_of_the_task(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    numbers = itertools.count(1)
+
+    class Made(CustomAgentWorker):
+        def initialize_state(self, task: Task) -> State:
+            return {"asked": len(task.input), "number": next(numbers)}
+
+        async def next_state(self, state: State, ctx: StepContext) -> tuple[State, bool]:
+            answer = await ctx.call_model([user("a")])
+            answer = await ctx.call_model([user(answer.text)])
+            return {**state, "output": {**state, "input": len(state["input"])}}, True
+
+    runner = await make_runner(worker=Made())
+    model.reply("b")
+    model.reply("c")
+    task = await runner.create_task("long " * 20_000)
+    expected = {"asked": 100_000, "number": 1, "input": 100_000}
+    assert (await runner.run_step(task)).output == expected
+
+
+async def test_a_follow_up_begins_with_the_first_state(make_runner: MakeRunner) -> None:
+    runner = await make_runner(worker=Custom(anew))
+    task = await runner.create_task("q")
+    await runner.give_feedback(task, "once more", when="queued")
+    assert await outputs(runner, task, 4) == [
+        "counted 1",
+        "counted 2",
+        "counted 3",
+        "counted 1",
+    ]
+
+
+async def test_an_emptied_state_stays_empty(make_runner: MakeRunner) -> None:
+    async def empties(state: State, ctx: StepContext) -> tuple[State, bool]:
+        return {"output": sorted(state)}, False
+
+    runner = await make_runner(worker=Custom(empties, {"k": 1}))
+    task = await runner.create_task("q")
+    assert await outputs(runner, task, 2) == [["input", "k"], ["input"]]
+
+
+# ---- what the session keeps
+
+
+async def test_a_session_gets_one_question_and_one_answer_per_task(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    async def thinks(state: State, ctx: StepContext) -> tuple[State, bool]:
+        if "draft" not in state:
+            answer = await ctx.call_model()
+            ctx.add(answer.message)
+            ctx.add(user("Is that so?"))
+            return {"draft": answer.text}, False
+        answer = await ctx.call_model()
+        ctx.add(answer.message)
+        return {"output": answer.text}, True
+
+    runner = await make_runner(worker=Custom(thinks))
+    for text in ("draft 1", "answer 1", "draft 2", "answer 2"):
+        model.reply(text)
+    assert str(await runner.chat("one", session="s")) == "answer 1"
+    assert str(await runner.chat("two", session="s")) == "answer 2"
+    turns = [("user", "one"), ("assistant", "answer 1"), ("user", "two"), ("assistant", "answer 2")]
+    assert said(await runner.session("s").chat_history()) == turns
+    assert [m.text for m in model.requests[3].messages] == [
+        "one",
+        "answer 1",
+        "two",
+        "draft 2",
+        "Is that so?",
+    ]
+
+
+async def test_data_is_told_to_the_session_as_json(make_runner: MakeRunner) -> None:
+    async def data(state: State, ctx: StepContext) -> tuple[State, bool]:
+        return {"output": {"rating": 7}}, True
+
+    runner = await make_runner(worker=Custom(data))
+    response = await runner.chat("q", session="s")
+    assert response.output == {"rating": 7}
+    assert said(await runner.session("s").chat_history())[-1] == ("assistant", '{"rating":7}')
+
+
+async def test_what_the_session_keeps_can_be_chosen(make_runner: MakeRunner) -> None:
+    class Own(Custom):
+        def finalize_task(self, task: Task, transcript: Any) -> list[Message]:
+            return [assistant(f"{len(transcript)} messages")]
+
+    async def speaks(state: State, ctx: StepContext) -> tuple[State, bool]:
+        ctx.add(assistant("done"))  # and is not said a second time
+        return {"output": "done"}, True
+
+    runner = await make_runner(worker=Own(speaks))
+    await runner.chat("q", session="s")
+    assert said(await runner.session("s").chat_history()) == [("assistant", "2 messages")]
+
+
+# ---- tools
+
+
+async def test_tools_are_called_through_the_context(make_runner: MakeRunner) -> None:
+    called: list[str] = []
+
+    def look(where: str) -> str:
+        """Look."""
+        called.append(where)
+        return f"seen {where}"
+
+    async def looks(state: State, ctx: StepContext) -> tuple[State, bool]:
+        state["n"] += 1
+        call = ToolCall(id="c", name="look", arguments=f'{{"where": "{state["input"]}"}}')
+        [result] = await ctx.call_tools([call])
+        return {**state, "output": [state["n"], result.content]}, True
+
+    runner = await make_runner(look, worker=Custom(looks, {"n": 0}))
+    task = await runner.create_task("here")
+    assert (await runner.run_step(task)).output == [1, "seen here"]
+    assert called == ["here"]
+
+
+# ---- mistakes
+
+
+async def _no_output(state: State, ctx: StepContext) -> Any:
+    return state, True
+
+
+async def _no_pair(state: State, ctx: StepContext) -> Any:
+    return state
+
+
+async def _no_bool(state: State, ctx: StepContext) -> Any:
+    return state, "yes"
+
+
+async def _no_json(state: State, ctx: StepContext) -> Any:
+    return {"deep": [{"at": object()}]}, False
+
+
+async def _no_json_output(state: State, ctx: StepContext) -> Any:
+    return {"output": float("nan")}, True
+
+
+async def _own_input(state: State, ctx: StepContext) -> Any:
+    state["input"] = "mine"
+    return state, False
+
+
+@pytest.mark.parametrize(
+    ("method", "text"),
+    [
+        (_no_output, r"Custom\.next_state ended the task without an answer.*state\[.output.\]"),
+        (_no_pair, r"Custom\.next_state returned \{'input': 'q'\} \(dict\).*\(state, is_last\)"),
+        (_no_bool, r"Custom\.next_state returned .*True or False"),
+        (_no_json, r"state\.deep\[0\]\.at holds .*JSON"),
+        (_no_json_output, r"Custom\.next_state gave as output a float that cannot be stored"),
+        (_own_input, r"changed state\[.input.\].*another key"),
+    ],
+)
+async def test_a_mistake_parks_the_step_which_can_be_run_again_when_it_is_corrected(
+    make_runner: MakeRunner, method: Method, text: str
+) -> None:
+    worker = Custom(method)
+    runner = await make_runner(worker=worker)
+    task = await runner.create_task("q")
+    with pytest.raises(StepFailedError, match=text) as caught:
+        await runner.run_step(task)
+    assert caught.value.cause_type == "InvalidArgumentError"
+    worker.method = anew
+    assert (await runner.run_step(task)).output == "counted 1"
+
+
+@pytest.mark.parametrize("key", ["input", "output"])
+async def test_a_reserved_key_is_refused_when_the_worker_is_made(key: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=f"the key '{key}', which is reserved"):
+        Custom(anew, {key: 1})
+
+
+async def test_a_first_state_that_is_no_json_is_refused_when_the_worker_is_made() -> None:
+    with pytest.raises(InvalidArgumentError, match=r"state\.k\[0\] holds"):
+        Custom(anew, {"k": [object()]})
+
+
+async def test_a_reserved_key_in_a_class_or_a_method_is_told_when_the_task_begins(
+    make_runner: MakeRunner,
+) -> None:
+    class Wrong(Custom):
+        initial_state = {"output": 1}  # noqa: RUF012  the mistake under test
+
+    runner = await make_runner(worker=Wrong(anew))
+    task = await runner.create_task("q")
+    with pytest.raises(StepFailedError, match="The initial state of Wrong has the key 'output'"):
+        await runner.run_step(task)

@@ -1,0 +1,249 @@
+"""FunctionAgentWorker: any function is a step; what it has made is not made again."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import itertools
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from holdfast import TaskStep, TaskStepOutput
+from holdfast.errors import InvalidArgumentError, StepFailedError
+from holdfast.messages import user
+from holdfast.testing import FakeOpenAI
+from holdfast.workers import FunctionAgentWorker, StepContext
+from tests.support.rig import MakeAgent, MakeRunner, Rig
+from tests.support.workers import said
+
+
+class Foreign:
+    """Stands for the agent of another framework."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    async def __call__(self, question: str) -> str:
+        self.asked.append(question)
+        return f"re {question}"
+
+    async def run(self, question: str, depth: int = 1) -> dict[str, Any]:
+        return {"answer": await self(question), "depth": depth}
+
+
+class Rating(BaseModel):
+    value: int
+
+
+def plain(text: str) -> str:
+    return f"{text} by {threading.current_thread().name.partition('_')[0]}"
+
+
+async def by_step(step: TaskStep) -> str:
+    return f"{step.step_id}: {step.input}"
+
+
+async def with_ctx(text: str, ctx: StepContext) -> list[Any]:
+    return [text, ctx.n]
+
+
+async def of_step_and_ctx(step: TaskStep, *, ctx: StepContext, times: int = 2) -> str:
+    return f"{step.input} {ctx.n}" * times
+
+
+async def model(text: str) -> Rating:
+    return Rating(value=len(text))
+
+
+def lazily(text: str) -> Any:
+    return by_step(TaskStep(step_id="lazy", input=text))
+
+
+@pytest.mark.parametrize(
+    ("function", "output"),
+    [
+        (plain, "q by holdfast-tool"),
+        (by_step, "s1: q"),
+        (with_ctx, ["q", 1]),
+        (of_step_and_ctx, "q 1q 1"),
+        (model, {"value": 1}),
+        (lazily, "lazy: q"),
+        (functools.partial(of_step_and_ctx, times=1), "q 1"),
+        (lambda text="none": text.upper(), "Q"),
+        (Foreign(), "re q"),
+        (Foreign().run, {"answer": "re q", "depth": 1}),
+    ],
+)
+async def test_what_a_function_returns_is_the_answer(
+    make_runner: MakeRunner, function: Callable[..., Any], output: Any
+) -> None:
+    runner = await make_runner(worker=FunctionAgentWorker(function))
+    response = await runner.chat("q")
+    assert response.output == output
+
+
+async def test_a_session_gets_one_question_and_one_answer(make_runner: MakeRunner) -> None:
+    runner = await make_runner(worker=FunctionAgentWorker(Foreign()))
+    await runner.chat("one", session="s")
+    await runner.chat("two", session="s")
+    assert said(await runner.session("s").chat_history()) == [
+        ("user", "one"),
+        ("assistant", "re one"),
+        ("user", "two"),
+        ("assistant", "re two"),
+    ]
+
+
+async def test_a_function_can_hand_out_further_steps(make_runner: MakeRunner) -> None:
+    async def counts(step: TaskStep) -> Any:
+        count = step.step_state.get("count", 0) + 1
+        if count == 3:
+            return f"counted, {step.input}"
+        following = step.get_next_step(step_state={"count": count})
+        return TaskStepOutput(output=count, next_steps=(following,))
+
+    runner = await make_runner(worker=FunctionAgentWorker(counts))
+    task = await runner.create_task("q")
+    assert [(await runner.run_step(task)).output for _ in range(2)] == [1, 2]
+    await runner.undo_step(task)
+    last = [await runner.run_step(task) for _ in range(2)]
+    assert [(o.output, o.is_last) for o in last] == [(2, False), ("counted, None", True)]
+
+
+async def test_a_last_output_of_its_own_is_told_to_the_session(make_runner: MakeRunner) -> None:
+    async def ends(text: str) -> TaskStepOutput:
+        return TaskStepOutput(output=text.upper(), is_last=True)
+
+    runner = await make_runner(worker=FunctionAgentWorker(ends))
+    await runner.chat("q", session="s")
+    assert said(await runner.session("s").chat_history()) == [("user", "q"), ("assistant", "Q")]
+
+
+async def test_each_costly_thing_is_made_once_though_the_step_is_run_again(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    foreign, runs = Foreign(), itertools.count(1)
+
+    async def answers(question: str, ctx: StepContext) -> str:
+        next(runs)
+        plan = await ctx.memo(f"plan {question}", lambda: foreign(question))
+        found = await ctx.memo(f"find {plan}", lambda: foreign(str(plan)))
+        told = await ctx.call_model([user(f"{plan}, {found}")])
+        checked = await ctx.memo(f"check {told.text}", lambda: foreign(told.text))
+        return str(checked)
+
+    runner = await make_runner(worker=FunctionAgentWorker(answers))
+    model.reply("told")
+    assert str(await runner.chat("q")) == "re told"
+    assert foreign.asked == ["q", "re q", "told"]
+    assert model.requests[0].last_user == "re q, re re q"
+    assert next(runs) > 3
+
+
+async def test_what_was_made_before_the_worker_was_lost_is_not_made_again(
+    rig: Rig, make_agent: MakeAgent
+) -> None:
+    foreign, reached, cut = Foreign(), asyncio.Event(), True
+
+    async def answers(question: str, ctx: StepContext) -> str:
+        plan = await ctx.memo("plan", lambda: foreign(question))
+        return str(await ctx.memo("hold", lambda: holds(str(plan))))
+
+    async def holds(plan: str) -> str:
+        if cut:
+            reached.set()
+            await asyncio.Event().wait()
+        return f"{plan}!"
+
+    agent = make_agent(worker=FunctionAgentWorker(answers))
+    await rig.serve(agent, graceful_shutdown_timeout=timedelta())
+    runner = rig.runner()
+    task = await runner.create_task("q")
+    stepping = asyncio.create_task(runner.run_step(task))
+    await reached.wait()
+    cut = False
+    await rig.serve(agent)
+    assert (await stepping).output == "re q!"
+    assert foreign.asked == ["q"]
+
+
+# ---- mistakes
+
+
+def _two(text: str, more: str) -> str:
+    return text
+
+
+def _only_ctx(ctx: StepContext) -> str:
+    return ""
+
+
+def _sync_ctx(text: str, ctx: StepContext) -> str:
+    return text
+
+
+def _none() -> str:
+    return ""
+
+
+def _by_name(*, text: str) -> str:
+    return text
+
+
+def _ctx_first(ctx: StepContext, text: str) -> str:
+    return text
+
+
+def _stars(*texts: str) -> str:
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("function", "text"),
+    [
+        (_two, r"Function _two\(text: .*more.*\) cannot be a step\. It must take one parameter"),
+        (_only_ctx, "_only_ctx.* cannot be a step"),
+        (_none, r"_none\(\) cannot be a step"),
+        (_by_name, "_by_name.* cannot be a step"),
+        (_ctx_first, "_ctx_first.* cannot be a step"),
+        (_stars, "_stars.* cannot be a step"),
+        (Foreign.run, "run.self, question.* cannot be a step"),
+        (_sync_ctx, "'_sync_ctx' takes `ctx` but is no async function"),
+        (7, "7 cannot be called"),
+        (type, "The signature of 'type' cannot be read|type.* cannot be a step"),
+    ],
+)
+def test_a_function_that_is_no_step_is_refused(function: Any, text: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=text):
+        FunctionAgentWorker(function)
+
+
+async def test_no_answer_and_no_data_are_refused(make_runner: MakeRunner) -> None:
+    returned: list[Any] = ["healed", object(), None]
+
+    async def gives(text: str) -> Any:
+        return returned.pop()
+
+    runner = await make_runner(worker=FunctionAgentWorker(gives))
+    task = await runner.create_task("q")
+    with pytest.raises(StepFailedError, match="Function 'gives' returned None, which is no answer"):
+        await runner.run_step(task)
+    with pytest.raises(StepFailedError, match="Function 'gives' returned a object that cannot be"):
+        await runner.run_step(task)
+    assert str(await runner.run_step(task)) == "healed"
+
+
+async def test_an_error_of_the_function_parks_the_step(make_runner: MakeRunner) -> None:
+    def stops(text: str) -> str:
+        raise StopIteration(text)
+
+    runner = await make_runner(worker=FunctionAgentWorker(stops))
+    task = await runner.create_task("q")
+    with pytest.raises(StepFailedError, match="raised StopIteration"):
+        await runner.run_step(task)
+    assert (await runner.get_task(task)).status == "needs_attention"

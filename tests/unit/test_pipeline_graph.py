@@ -1,0 +1,333 @@
+"""The graph of a pipeline: what is refused, the order, and what runs when."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.errors import InvalidArgumentError
+from holdfast.workers import (
+    ConstantComponent,
+    FunctionComponent,
+    Link,
+    ModelComponent,
+    PipelineAgentWorker,
+    PromptComponent,
+    StepContext,
+    ToolComponent,
+    link,
+)
+from holdfast.workers.pipeline_graph import Graph, Slots, Traversal
+
+ONE = Slots(("x",))
+TWO = Slots(("x", "y"))
+NONE = Slots()
+
+
+def prompts(*names: str) -> list[PromptComponent]:
+    return [PromptComponent(name, "{x}") for name in names]
+
+
+def fixed(on: bool) -> Callable[[Any], bool]:
+    """Make a condition that holds always, or never."""
+
+    def condition(value: Any) -> bool:
+        return on
+
+    return condition
+
+
+def traverse(going: Traversal, make: Callable[[str, dict[str, Any]], Any] | None = None) -> str:
+    """Run everything that can run, first come first served; each gives its own name."""
+    order: list[str] = []
+    while ready := going.ready():
+        order.append(ready[0])
+        value = make(ready[0], going.inputs(ready[0])) if make else ready[0]
+        going.put(ready[0], value)
+    return "".join(order)
+
+
+# ---- what is refused
+
+
+@pytest.mark.parametrize(
+    ("components", "links", "output", "text"),
+    [
+        (prompts("a", "a"), [link("input", "a")], "a", "Two components are called 'a'"),
+        (prompts("input"), [link("previous", "input")], "input", "'input' cannot be the name"),
+        (prompts(""), [], "", "'' cannot be the name"),
+        (prompts("a"), [], "a", "'a' needs a value for 'x', and no link brings one"),
+        (prompts("a"), [link("input", "a")], "b", "The output is 'b', which does not exist"),
+        (prompts("a"), [link("q", "a")], "a", "The source of link q -> a is 'q'.*'a', 'input'"),
+        (prompts("a"), [link("input", "z")], "a", "The target of link input -> z is 'z'"),
+        (prompts("a"), [link("input", "a", to="z")], "a", r"input -> a\.z is 'z'.*There are: 'x'"),
+        (
+            [PromptComponent("a", "{x}{y}")],
+            [link("input", "a")],
+            "a",
+            "does not say which slot.*one of: 'x', 'y'",
+        ),
+        ([ToolComponent("a")], [link("input", "a")], "a", "does not say which slot.*any name"),
+        (
+            prompts("a", "b", "c"),
+            [link("a", "b"), link("b", "a"), link("input", "c")],
+            "c",
+            "cycle, (a -> b -> a|b -> a -> b):",
+        ),
+        (prompts("a"), [link("a", "a")], "a", "cycle, a -> a:"),
+        (
+            [ConstantComponent("k", 1), *prompts("a", "b")],
+            [link("input", "a"), link("k", "b")],
+            "b",
+            "No links lead from 'input' to the output 'b'.*'a'",
+        ),
+    ],
+)
+def test_a_pipeline_that_could_not_run_is_refused(
+    components: Sequence[Any], links: Sequence[Link], output: str, text: str
+) -> None:
+    with pytest.raises(InvalidArgumentError, match=text):
+        PipelineAgentWorker(components, links, output=output)
+
+
+def test_something_else_than_a_component_is_refused() -> None:
+    wrong: Any = len
+    with pytest.raises(InvalidArgumentError, match="no component"):
+        PipelineAgentWorker([wrong], output="len")
+
+
+def _by_position(x: str, /) -> str:
+    return x
+
+
+def _with_ctx(x: str, ctx: StepContext) -> str:
+    return x
+
+
+async def _paid(x: str, ctx: StepContext) -> str:
+    return x
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: FunctionComponent("f", _by_position), "'f': parameter 'x'.*by position"),
+        (lambda: FunctionComponent("f", _with_ctx), "'f' takes `ctx`, but is not async"),
+        (lambda: FunctionComponent("f", _paid, memo=True), "'f' takes `ctx`, but has memo"),
+        (lambda: FunctionComponent("f", 7), "'f': the signature of 7"),  # type: ignore[arg-type]
+        (lambda: ConstantComponent("k", object()), "Constant 'k' is a object"),
+        (lambda: PromptComponent("p", "a { b"), "'p' has a brace without a partner.*character 2"),
+        (lambda: PromptComponent("p", "a } b"), "brace without a partner"),
+        (lambda: PromptComponent("p", "{x.__class__}"), "slot 'x.__class__', not a name"),
+        (lambda: PromptComponent("p", "{}"), "slot '', not a name"),
+        (lambda: PromptComponent("p", "{x!r}"), "slot 'x!r', not a name"),
+        (lambda: PromptComponent("p", "{x}", {"y": 1}), "default for 'y', but no such slot"),
+    ],
+)
+def test_a_component_that_could_not_run_is_refused(make: Callable[[], Any], text: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=text):
+        make()
+
+
+# ---- prompts
+
+
+def test_a_prompt_fills_each_slot_once_and_leaves_braces_of_values_and_text_alone() -> None:
+    prompt = PromptComponent("p", 'Say {x} as {{"k": {y}}}, {x}.', {"y": [1, "é"]})
+    assert prompt.slots == Slots(("x",), ("y",))
+    assert prompt.fill({"x": "{y} {{z}}"}) == 'Say {y} {{z}} as {"k": [1,"é"]}, {y} {{z}}.'
+
+
+@given(st.text(), st.text())
+def test_a_prompt_of_doubled_braces_gives_the_text_itself(before: str, value: str) -> None:
+    text = before.replace("{", "{{").replace("}", "}}")
+    assert PromptComponent("p", text + "{x}").fill({"x": value}) == before + value
+
+
+# ---- slots
+
+
+def test_a_function_gets_by_link_what_has_no_other_source() -> None:
+    async def f(a: str, state: dict[str, Any], ctx: StepContext, b: int = 1, *, c: str) -> str:
+        return a
+
+    component = FunctionComponent("f", f)
+    assert component.slots == Slots(("a", "c"), ("b",))
+    assert component.special == {"state", "ctx"}
+
+
+def test_a_link_without_a_slot_takes_the_only_one() -> None:
+    graph = Graph([("a", ONE)], [link("input", "a")], "a")
+    assert graph.links[0].to == "x"
+
+
+def test_a_model_takes_its_prompt_and_a_function_with_stars_takes_any_name() -> None:
+    graph = Graph([("m", ModelComponent("m").slots)], [link("input", "m")], "m")
+    assert graph.links[0].to == "prompt"
+
+    def takes_all(**more: str) -> str:
+        return ""
+
+    component = FunctionComponent("f", takes_all)
+    Graph([("f", component.slots)], [link("input", "f", to="anything")], "f")
+
+
+# ---- order and conditions
+
+
+def test_among_those_that_could_be_next_the_one_declared_first_is() -> None:
+    components = [("d", ONE), ("b", ONE), ("c", NONE), ("a", NONE)]
+    links = [link("a", "d"), link("c", "b")]
+    assert "".join(Graph(components, links, "d").order) == "cbad"
+
+
+def test_a_branch_not_taken_takes_its_descendants_with_it() -> None:
+    components = [("a", ONE), ("b", ONE), ("c", ONE), ("d", ONE), ("z", ONE)]
+    links = [
+        link("input", "a"),
+        link("a", "b", when=lambda v: v == "b"),
+        link("a", "c", when=lambda v: v == "c"),
+        link("b", "d"),
+        link("d", "z"),
+        link("c", "z"),
+    ]
+    for branch, ran in (("b", "abdz"), ("c", "acz")):
+        going = Traversal(Graph(components, links, "z"), {"input": "q"})
+        made = {"a": branch}
+        assert traverse(going, lambda name, _: made.get(name, name)) == ran  # noqa: B023  used here
+        assert going.skipped == set("abcdz") - set(ran)
+
+
+def test_of_two_links_that_arrive_at_one_slot_the_one_declared_first_counts() -> None:
+    components = [("a", ONE), ("b", ONE), ("z", ONE)]
+    links = [link("input", "a"), link("input", "b"), link("b", "z"), link("a", "z")]
+    going = Traversal(Graph(components, links, "z"), {"input": "q"})
+    seen: dict[str, dict[str, Any]] = {}
+    traverse(going, lambda name, inputs: seen.setdefault(name, inputs) and name)
+    assert seen["z"] == {"x": "b"}
+
+
+def test_a_component_waits_until_no_link_is_undecided() -> None:
+    components = [("a", NONE), ("b", NONE), ("z", ONE)]
+    links = [link("a", "z"), link("b", "z")]
+    going = Traversal(Graph(components, links, "z"), {})
+    going.put("a", 1)
+    assert going.ready() == ["b"]
+    going.put("b", 2)
+    assert going.ready() == ["z"]
+
+
+def test_a_component_whose_links_are_all_off_is_skipped_even_if_all_slots_have_defaults() -> None:
+    components = [("a", NONE), ("z", Slots((), ("x",)))]
+    graph = Graph(components, [link("a", "z", when=fixed(False))], "z")
+    going = Traversal(graph, {})
+    assert traverse(going) == "a"
+    assert going.skipped == {"z"}
+    assert going.why_skipped("z") == "these links were off: a -> z.x"
+
+
+def test_an_optional_slot_whose_link_is_off_is_left_to_its_default() -> None:
+    components = [("a", NONE), ("z", Slots(("x",), ("y",)))]
+    links = [link("a", "z", to="y", when=fixed(False)), link("input", "z", to="x")]
+    going = Traversal(Graph(components, links, "z"), {"input": "q"})
+    going.put("a", 1)
+    assert going.ready() == ["z"]
+    assert going.inputs("z") == {"x": "q"}
+
+
+def test_a_link_to_no_slot_makes_its_target_wait_and_switches_it() -> None:
+    components = [("z", ONE), ("a", NONE)]
+    for on in (True, False):
+        links = [link("input", "z"), link("a", "z", to=None, when=fixed(on))]
+        going = Traversal(Graph(components, links, "z"), {"input": "q"})
+        assert going.ready() == ["a"]
+        going.put("a", 1)
+        assert going.ready() == (["z"] if on else [])
+        if on:
+            assert going.inputs("z") == {"x": "q"}
+
+
+def test_a_condition_that_fails_or_gives_no_bool_names_its_link() -> None:
+    def raises(value: Any) -> bool:
+        raise KeyError(value)
+
+    def echoes(value: Any) -> Any:
+        return value
+
+    for when, text in ((raises, "KeyError: 'q'"), (echoes, "gave 'q'; it must give True")):
+        graph = Graph([("z", ONE)], [link("input", "z", when=when)], "z")
+        with pytest.raises(InvalidArgumentError, match=f"input -> z.x .*{text}"):
+            Traversal(graph, {"input": "q"})
+
+
+# ---- any graph
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> tuple[Graph, list[str]]:
+    """Draw a graph without cycles, declared in any order; each link is on or off for good."""
+    size = draw(st.integers(1, 7))
+    names = [f"n{k}" for k in range(size)]
+    slots = {n: draw(st.sampled_from([NONE, ONE, TWO, Slots((), ("x",))])) for n in names}
+    links: list[Link] = []
+    for k, target in enumerate(names):
+        sources = ["input", *names[:k]]
+        wanted = [*slots[target].names, *draw(st.lists(st.none(), max_size=1))]
+        for slot in wanted:
+            for source in draw(st.lists(st.sampled_from(sources), min_size=1, max_size=3)):
+                on = draw(st.booleans())
+                links.append(link(source, target, to=slot, when=fixed(on)))
+    declared = draw(st.permutations(names))
+    links = draw(st.permutations(links))
+    graph = Graph([(n, slots[n]) for n in declared], list(links), declared[0])
+    return graph, declared
+
+
+def _drawn() -> st.SearchStrategy[tuple[Graph, list[str]]]:
+    def valid(pair: Any) -> bool:
+        return pair is not None
+
+    @st.composite
+    def draw_one(draw: st.DrawFn) -> Any:
+        try:
+            return draw(graphs())
+        except InvalidArgumentError:  # the output happened to be out of the input's reach
+            return None
+
+    return draw_one().filter(valid)
+
+
+@given(_drawn(), st.data())
+def test_what_runs_does_not_depend_on_which_of_the_ready_ones_is_taken(
+    drawn: tuple[Graph, list[str]], data: st.DataObject
+) -> None:
+    graph, _ = drawn
+    usual, other = Traversal(graph, {"input": 1}), Traversal(graph, {"input": 1})
+    traverse(usual)
+    while ready := other.ready():
+        chosen = data.draw(st.sampled_from(ready))
+        assert graph.slots[chosen].required == tuple(
+            slot for slot in graph.slots[chosen].required if slot in other.inputs(chosen)
+        )
+        other.put(chosen, chosen)
+    assert usual.values.keys() == other.values.keys()
+    assert usual.skipped == other.skipped
+    assert usual.values.keys() | usual.skipped == {*graph.order, "input"}
+
+
+@given(_drawn())
+def test_the_order_is_the_first_of_all_possible_ones_by_declaration(
+    drawn: tuple[Graph, list[str]],
+) -> None:
+    graph, declared = drawn
+    left = list(declared)
+    for name in graph.order:
+        placed = {"input", *graph.order[: graph.order.index(name)]}
+        could = [n for n in left if all(e.source in placed for _, e in graph.into(n))]
+        assert could[0] == name
+        left.remove(name)
+    assert left == []
