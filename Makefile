@@ -56,6 +56,7 @@ demo: $(STAMP) ## Run the demo; QUESTION="..." asks your own question
 bench: $(STAMP) ## Run the benchmarks
 	$(BIN)/python -m benchmarks.run
 	$(BIN)/python -m benchmarks.custom
+	$(BIN)/python -m benchmarks.parallel
 
 lock: ## Make both lock files anew from pyproject.toml
 	rm -rf .build/lock

@@ -57,6 +57,14 @@ def test_two_prompts_are_compared_from_one_step_that_ran_once(tmp_path: Path) ->
     assert "Looked up once: ['order 7']" in printed
 
 
+def test_lookups_are_planned_at_once_and_run_side_by_side(tmp_path: Path) -> None:
+    lines = printed_by("parallel_lookup.py", tmp_path).splitlines()
+    assert "  p1.1: nothing" in lines
+    assert "  p1.5: p1.1, p1.4" in lines
+    assert "Lookups at the same time: 3" in lines
+    assert lines[-1] == "Answer: In millions: Rome: 2.8 | Oslo and Bonn: 1.0"
+
+
 def test_a_trip_is_planned_and_its_parts_are_done_side_by_side(tmp_path: Path) -> None:
     lines = printed_by("plan_a_trip.py", tmp_path).splitlines()
     assert "  p1:write-the-itinerary waits for p1:find-a-train, p1:find-a-hotel" in lines

@@ -1,0 +1,121 @@
+"""The joiner's decision: from the text that a model writes to "this is the answer" or "plan again".
+
+Pure. The usual form is `Thought: ...` and `Action: finish(answer)` or `Action: replan(reason)`;
+small and capital letters, missing brackets, answers of several lines and with brackets of their own
+are understood.
+
+Source: LLMCompiler, arXiv:2312.04511.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from holdfast.values import Value
+from holdfast.workers.compiler_arguments import ArgumentsError, Plain, read_arguments
+
+_VERB = re.compile(
+    r"(?:\baction[\s*`]*[:=][\s*`]*(?P<asked>finish|replan)"
+    r"|^[ \t>*`#-]*(?P<bare>finish|replan)(?=[ \t]*\())\b[*`]*[ \t]*(?P<open>\()?",
+    re.IGNORECASE | re.MULTILINE,
+)
+_ACTION = re.compile(r"^[ \t>*`#-]*action[\s*`]*[:=].*", re.IGNORECASE | re.MULTILINE | re.DOTALL)
+_THOUGHT = re.compile(r"^[\s>*`#-]*thought[\s*`]*:[\s*]*", re.IGNORECASE)
+_END = re.compile(r"<[A-Z_ ]{0,20}END[A-Z_ ]{0,20}>\Z", re.IGNORECASE)
+_NAMED = re.compile(r"\s*(?:answer|response|result|reason)\s*=\s*(?=[\"'])", re.IGNORECASE)
+_AGAIN = re.compile(
+    r"\s*[\"'`]?replan\b[\s\"'`]*(?:[-:(,.](?P<reason>.*))?", re.IGNORECASE | re.DOTALL
+)
+
+
+class Decision(Value):
+    """What the joiner decided.
+
+    Attributes:
+        kind: "finish" with the answer, or "replan".
+        text: The answer, or why another plan is needed; the latter may be empty.
+        thought: What it said before.
+    """
+
+    kind: Literal["finish", "replan"]
+    text: str = ""
+    thought: str = ""
+
+
+def parse_decision(text: str) -> Decision | None:
+    """Read what the joiner decided; None when it cannot be told.
+
+    Args:
+        text: What the model wrote.
+    """
+    found = _VERB.search(text)
+    if found is None:
+        return None
+    verb = (found["asked"] or found["bare"]).lower()
+    thought = _THOUGHT.sub("", text[: found.start()]).strip()
+    rest = text[found.end() :]
+    said = _inside(rest) if found["open"] else rest.strip().removeprefix(":").strip()
+    said = _unquoted(_trimmed(said))
+    again = _AGAIN.fullmatch(said) if verb == "finish" else None
+    if again is not None:
+        return Decision(kind="replan", text=(again["reason"] or "").strip(" )\"'"), thought=thought)
+    if verb == "replan":
+        return Decision(kind="replan", text=said, thought=thought)
+    return Decision(kind="finish", text=said, thought=thought) if said else None
+
+
+def without_grammar(text: str) -> str:
+    """Return the answer in a text of which no decision is wanted any more.
+
+    Args:
+        text: What the model wrote, with or without the words of the grammar.
+    """
+    decision = parse_decision(text)
+    if decision is not None and decision.kind == "finish":
+        return decision.text
+    said = _THOUGHT.sub("", _ACTION.sub("", text)).strip() if decision is not None else text
+    return said or text
+
+
+def _inside(rest: str) -> str:
+    """Return what stands between an opening bracket, which is left out, and its closing one.
+
+    Brackets in an answer need not come in pairs. The one that closes the whole is the one that
+    matches, unless what follows shows that it was not meant; then it is the last one.
+    """
+    text = _trimmed(rest)
+    level = 1
+    for at, letter in enumerate(text):
+        level += (letter == "(") - (letter == ")")
+        if level == 0:
+            after = text[at + 1 :]
+            if after.count(")") <= after.count("("):
+                return text[:at]
+            break
+    end = text.rfind(")")
+    return text if end < 0 or text[end + 1 :].strip() else text[:end]
+
+
+def _trimmed(text: str) -> str:
+    """Take off what may stand behind a decision without meaning anything."""
+    text = text.rstrip()
+    shorter = _END.sub("", text.removesuffix("```").removesuffix("**")).rstrip()
+    return text if shorter == text else _trimmed(shorter)
+
+
+def _unquoted(said: str) -> str:
+    """Take off the quotes of an answer that is one quoted text, and its name."""
+    said = said.strip()
+    named = _NAMED.match(said)
+    quoted = said[named.end() :] if named else said
+    if quoted[:1] not in ("'", '"') or not quoted:
+        return said
+    try:
+        given = read_arguments(f"({quoted})", 0)
+    except ArgumentsError:
+        return said
+    only = given.positional[0] if len(given.positional) == 1 else None
+    if isinstance(only, str) and not isinstance(only, Plain) and given.end == len(quoted) + 2:
+        return only.strip()
+    return said

@@ -1,0 +1,266 @@
+"""LLMCompilerAgentWorker on a real server: every call is a step of its own, run when it can be."""
+
+from __future__ import annotations
+
+import asyncio
+
+from holdfast import AgentRunner, Budget, Task, tool
+from holdfast.messages import assistant, user
+from holdfast.testing import FakeOpenAI
+from holdfast.workers import LLMCompilerAgentWorker
+from tests.support.rig import MakeAgent, MakeRunner, Rig, roles, until_status
+
+PLAN = """\
+Thought: both cities, then the two together
+1. look("Rome")
+2. look("Oslo")
+3. add($1, $2)
+4. join()
+<END_OF_PLAN>"""
+FINISH = "Thought: known\nAction: finish(Rome and Oslo together have 3.5 million (2024) people)\n"
+ANSWER = "Rome and Oslo together have 3.5 million (2024) people"
+
+
+@tool(effect="read")
+def look(city: str) -> float:
+    """Look up how many million people live in a city."""
+    return {"Rome": 2.8, "Oslo": 0.7}[city]
+
+
+@tool(effect="read")
+def add(a: float, b: float) -> float:
+    """Add two numbers."""
+    return a + b
+
+
+async def ids(runner: AgentRunner, task: Task | str) -> list[str]:
+    """List the completed steps."""
+    return [output.task_step.step_id for output in await runner.get_completed_steps(task)]
+
+
+async def test_a_plan_is_run_to_its_answer(make_runner: MakeRunner, model: FakeOpenAI) -> None:
+    runner = await make_runner(look, add, worker=LLMCompilerAgentWorker())
+    model.reply(PLAN)
+    model.reply(FINISH)
+    response = await runner.chat("How many people live there?", session="s")
+    assert response.response == ANSWER
+    assert sorted((s.call_id, s.tool_name, s.content) for s in response.sources) == [
+        ("call_p1.1", "look", "2.8"),
+        ("call_p1.2", "look", "0.7"),
+        ("call_p1.3", "add", "3.5"),
+    ]
+    assert "result: 3.5" in model.requests[1].last_user
+    kept = await runner.session("s").chat_history()
+    assert list(kept) == [user("How many people live there?"), assistant(ANSWER)]
+    assert response.usage.requests == 2
+
+
+async def test_every_call_is_a_step_that_can_be_seen(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    runner = await make_runner(look, add, worker=LLMCompilerAgentWorker())
+    model.reply(PLAN)
+    model.reply(FINISH)
+    task = await runner.create_task("q")
+    await runner.run_step(task)
+    upcoming = await runner.get_upcoming_steps(task)
+    assert [step.step_id for step in upcoming] == ["p1.1", "p1.2", "p1.3", "p1.join"]
+    assert upcoming[2].prev_steps == ("p1.1", "p1.2")
+    assert upcoming[2].step_state["arguments"] == {"a": "$1", "b": "$2"}
+    outputs = [await runner.run_step(task) for _ in range(4)]
+    assert [str(output) for output in outputs] == ["2.8", "0.7", "3.5", ANSWER]
+    assert [output.is_last for output in outputs] == [False, False, False, True]
+    state = (await runner.get_task(task)).extra_state
+    assert state["plans"][0]["nodes"][2] == '3. add(a="$1", b="$2")'
+
+
+async def test_all_ready_calls_are_run_at_once(make_runner: MakeRunner, model: FakeOpenAI) -> None:
+    runner = await make_runner(look, add, worker=LLMCompilerAgentWorker())
+    model.reply(PLAN)
+    model.reply(FINISH)
+    task = await runner.create_task("q")
+    rounds = [[str(o) for o in await runner.run_steps_in_queue(task)] for _ in range(4)]
+    assert rounds[1:] == [["2.8", "0.7"], ["3.5"], [ANSWER]]
+
+
+async def test_calls_that_do_not_need_each_other_run_side_by_side(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    together = asyncio.Barrier(3)
+
+    @tool(effect="read")
+    async def meet(name: str) -> str:
+        """Return when all are there."""
+        async with asyncio.timeout(20):
+            await together.wait()
+        return f"{name} met"
+
+    runner = await make_runner(meet, worker=LLMCompilerAgentWorker())
+    model.reply("1. meet('a')\n2. meet('b')\n3. meet('c')\n4. join()")
+    model.reply("Action: finish(all met)")
+    response = await runner.chat("q")
+    assert {source.content for source in response.sources} == {"a met", "b met", "c met"}
+
+
+async def test_a_call_starts_when_its_inputs_are_done_whatever_else_still_runs(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    released = asyncio.Event()
+
+    @tool(effect="read")
+    async def wait() -> str:
+        """Wait for the release."""
+        async with asyncio.timeout(20):
+            await released.wait()
+        return "waited"
+
+    @tool(effect="read")
+    async def release(after: str) -> str:
+        """Release who waits."""
+        released.set()
+        return f"released after {after}"
+
+    runner = await make_runner(look, wait, release, worker=LLMCompilerAgentWorker())
+    model.reply("1. wait()\n2. look('Rome')\n3. release($2)\n4. join()")
+    model.reply("Action: finish(done)")
+    response = await runner.chat("q")
+    found = {source.tool_name: source.content for source in response.sources}
+    assert found == {"wait": "waited", "look": "2.8", "release": "released after 2.8"}
+
+
+async def test_failures_are_observations_and_another_plan_heals_them(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    runner = await make_runner(look, add, worker=LLMCompilerAgentWorker())
+    model.reply("1. look('Roma')\n2. fly('Oslo')\n3. add($1, 1)\n4. look('Oslo')\n5. join()")
+    model.reply("Thought: wrong name\nAction: Replan(look up Rome instead)")
+    model.reply("1. look('Rome')\n2. join()")
+    model.reply(FINISH)
+    task = await runner.create_task("q")
+    await runner.run_task(task)
+    assert str(await runner.finalize_response(task)) == ANSWER
+    assert sorted(await ids(runner, task)) == sorted(
+        ["s1", "p1.1", "p1.2", "p1.3", "p1.4", "p1.join", "p2", "p2.1", "p2.join"]
+    )
+    observed = model.requests[1].last_user
+    assert "error: Encountered error" in observed
+    assert "error: Tool with name fly not found" in observed
+    assert "error: Not run: it needs the result of $1" in observed
+    assert "result: 0.7" in observed
+    assert "look up Rome instead" in model.requests[2].last_user
+    assert "result: 2.8" in model.requests[3].last_user
+
+
+async def test_a_call_that_needs_approval_waits_and_the_others_do_not(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    @tool(needs_approval=True)
+    def pay(amount: float) -> str:
+        """Pay."""
+        return f"paid {amount}"
+
+    runner = await make_runner(look, pay, worker=LLMCompilerAgentWorker())
+    model.reply("1. look('Rome')\n2. pay($1)\n3. look('Oslo')\n4. join()")
+    model.reply("Action: finish(paid)")
+    task = await runner.create_task("q")
+    waiting = await runner.run_task(task)
+    assert waiting.status == "waiting"
+    [approval] = await runner.pending_approvals(task)
+    assert (approval.tool, approval.arguments) == ("pay", '{"amount": 2.8}')
+    await runner.approve(approval, by="ann")
+    assert str(await runner.run_task(task)) == "paid"
+    assert "result: paid 2.8" in model.requests[1].last_user
+    assert "result: 0.7" in model.requests[1].last_user
+
+
+async def test_an_input_in_the_middle_of_a_plan_is_planned_for(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    runner = await make_runner(look, add, worker=LLMCompilerAgentWorker())
+    model.reply("1. look('Rome')\n2. join()")
+    model.reply("1. look('Oslo')\n2. join()")
+    model.reply("Action: finish(both)")
+    task = await runner.create_task("Rome?", session="s")
+    await runner.run_step(task)
+    await runner.run_step(task, input="and Oslo?")
+    assert str(await runner.run_task(task)) == "both"
+    await runner.finalize_response(task)
+    assert [m.text for m in model.requests[1].messages[:2]] == ["Rome?", "and Oslo?"]
+    kept = await runner.session("s").chat_history()
+    assert [message.text for message in kept] == ["Rome?", "and Oslo?", "both"]
+
+
+async def test_a_plan_can_be_undone_and_made_anew(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    runner = await make_runner(look, add, worker=LLMCompilerAgentWorker())
+    model.reply(PLAN)
+    model.reply("1. look('Oslo')\n2. join()")
+    model.reply("Action: finish(Oslo)")
+    task = await runner.create_task("q")
+    planned = await runner.run_step(task)
+    await runner.run_step(task)
+    await runner.undo_step(task)
+    [first, *_] = await runner.get_upcoming_steps(task)
+    assert first.step_id == "p1.1"
+    await runner.undo_step(task)
+    assert (await runner.get_task(task)).extra_state == {}
+    again = await runner.run_step(task)
+    assert (planned.output["version"], again.output["version"]) == (1, 1)
+    assert again.output["nodes"] == ['1. look(city="Oslo")']
+    assert str(await runner.run_task(task)) == "Oslo"
+
+
+async def test_a_used_up_budget_ends_with_what_is_known(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    runner = await make_runner(look, add, worker=LLMCompilerAgentWorker())
+    model.reply(PLAN)
+    model.reply("Rome has 2.8 million; the budget ended the work.")
+    budget = Budget(max_turns=1, on_exceeded="finish")
+    task = await runner.create_task("q", session="s", budget=budget)
+    output = await runner.run_task(task)
+    assert output.is_last
+    assert str(await runner.finalize_response(task)).startswith("Rome has 2.8 million")
+    assert "result: 3.5" in model.requests[1].text
+    kept = await runner.session("s").chat_history()
+    assert roles(kept) == ["user", "assistant"]
+
+
+async def test_another_worker_process_goes_on_with_a_plan(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    @tool(effect="read")
+    def pair(second: str, first: str, and_so: str = "") -> str:
+        """Pair two texts; the order of the parameters is not that of the alphabet."""
+        return f"{first}{second}{and_so}"
+
+    agent = make_agent(pair, worker=LLMCompilerAgentWorker())
+    await rig.serve(agent)
+    runner = rig.runner()
+    model.reply("no plan at all")
+    model.reply("1. pair('b', 'a')\n2. pair('d', $1, 'e')\n3. join()")
+    model.reply("Action: finish(done)")
+    task = await runner.create_task("q")
+    for _ in range(2):
+        await runner.run_step(task)
+        await rig.serve(agent)
+    response = await runner.run_task(task)
+    assert str(response) == "done"
+    assert "result: abde" in model.requests[2].last_user
+
+
+async def test_a_follow_up_is_planned_anew(make_runner: MakeRunner, model: FakeOpenAI) -> None:
+    runner = await make_runner(look, add, worker=LLMCompilerAgentWorker())
+    model.reply("1. look('Rome')\n2. join()")
+    model.reply("Action: finish(2.8)")
+    model.reply("1. look('Oslo')\n2. join()")
+    model.reply("Action: finish(0.7)")
+    task = await runner.create_task("Rome?", session="s")
+    await runner.run_task(task)
+    await runner.give_feedback(task, "and Oslo?", when="queued")
+    await until_status(runner, task, "running")
+    assert str(await runner.run_task(task)) == "0.7"
+    await runner.finalize_response(task)
+    kept = await runner.session("s").chat_history()
+    assert [message.text for message in kept] == ["Rome?", "2.8", "and Oslo?", "0.7"]
