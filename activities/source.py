@@ -23,12 +23,14 @@ from holdfast.records import (
     InputRef,
     JournalEntry,
     OpenStep,
+    Outcome,
     TaskHead,
     call_digest,
     usual_step,
 )
 from holdfast.references import output_digest
 from holdfast.segments import read_segments
+from holdfast.sources import SourceNode, read_nodes
 from holdfast.steps import Task
 from holdfast.undo import active_messages, active_steps
 from holdfast.values import Json, canonical, digest
@@ -215,6 +217,11 @@ class Source:
     async def content(self, content: Content) -> Content:
         """Read a content that is in the archive."""
         return await self.text(content) if isinstance(content, Blob) else content
+
+    async def nodes(self, outcome: Outcome) -> tuple[SourceNode, ...]:
+        """Read what a result rests on."""
+        nodes = outcome.nodes
+        return read_nodes(await self.text(nodes)) if isinstance(nodes, Blob) else nodes
 
     async def text(self, blob: Blob) -> str:
         """Read a text of the archive."""

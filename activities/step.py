@@ -12,17 +12,21 @@ from holdfast.activities.heartbeat import heartbeats
 from holdfast.activities.history import count_commits, history_before
 from holdfast.activities.registry import Registry
 from holdfast.activities.source import Source, task_id, worker_identity
+from holdfast.agent import Agent
+from holdfast.agent_snapshot import AgentSnapshot
 from holdfast.messages import Blob, Message, clean
 from holdfast.models.base import Model, ModelAnswer, ModelRequest
 from holdfast.records import Handed, JournalEntry, OpenState, OpenStep, TaskHead
 from holdfast.references import new_entries, resolve_adds, resolve_calls
 from holdfast.state import Described
 from holdfast.steps import TaskStep
+from holdfast.tool_retriever import ask_retriever
 from holdfast.values import Json, canonical
 from holdfast.wire import Advanced, AdvanceInput
 from holdfast.workers.base import AgentWorker
 from holdfast.workers.context import StepContext
 from holdfast.workers.driver import advance, failure_after
+from holdfast.workers.offer import Retrieve
 
 
 class StepActivities:
@@ -88,6 +92,7 @@ class StepActivities:
             transcript=await source.transcript(given.at),
             respond=functools.partial(_respond, model),
             ask_task=source.task,
+            retrieve=_retrieve(agent, snapshot),
             inputs={step: await source.output(ref) for step, ref in opened.inputs.items()},
             at=given.at,
             task_id=task_id(),
@@ -157,7 +162,12 @@ class StepActivities:
                 update={"answer": answer.model_copy(update={"message": message})}
             )
         outcomes = [
-            o.model_copy(update={"content": await self._source.content(o.content)})
+            o.model_copy(
+                update={
+                    "content": await self._source.content(o.content),
+                    "nodes": await self._source.nodes(o),
+                }
+            )
             for o in entry.outcomes
         ]
         return entry.model_copy(update={"outcomes": tuple(outcomes)})
@@ -207,7 +217,20 @@ class StepActivities:
         memory.open_calls(given.n, calls)
         memory.clear_results()
         adds = resolve_adds(advanced.result, state)
+        for i, outcome in advanced.told.items():
+            memory.put_result(given.n, i, outcome.message(calls[i]))
         memory.expect([*adds, *((given.n, i) for i in range(len(calls)))])
+
+
+def _retrieve(agent: Agent, snapshot: AgentSnapshot) -> Retrieve | None:
+    """Return how the tools on offer are chosen, if the task began with an agent that chooses.
+
+    An agent that has lost its retriever since then offers the task all tools that it knows.
+    """
+    if agent.tool_retriever is None or not snapshot.retriever:
+        return None
+    catalogue = {tool.name for tool in agent.made_tools}
+    return functools.partial(ask_retriever, agent.tool_retriever, catalogue)
 
 
 def _stamped(advanced: Advanced) -> Advanced:

@@ -23,9 +23,10 @@ from holdfast.activities.heartbeat import heartbeats
 from holdfast.activities.registry import Registry
 from holdfast.activities.source import Source, task_id, worker_identity
 from holdfast.errors import ArchiveError, InvalidArgumentError, ToolTimeoutError
-from holdfast.messages import ToolCall, clean
+from holdfast.messages import Blob, ToolCall, clean
 from holdfast.records import Dialect, Outcome
 from holdfast.redact import redact
+from holdfast.sources import SourceNode, nodes_of
 from holdfast.tool_context import ToolContext
 from holdfast.tools import Tool, ToolArgumentsError, ToolResultError, render_result
 from holdfast.values import Json, canonical, digest
@@ -148,7 +149,9 @@ class ToolActivities:
         self, tool: Tool, ctx: ToolContext[dict[str, Json]], dialect: Dialect
     ) -> Outcome:
         try:
-            text = render_result(await run_with_retries(tool, ctx), tool=tool.name)
+            value = await run_with_retries(tool, ctx)
+            text = render_result(value, tool=tool.name)
+            nodes = nodes_of(value)
         except ToolResultError as error:  # it ran; only its result is of no use
             return Outcome(content=_short(error), is_error=True)
         except ToolArgumentsError as error:
@@ -161,19 +164,26 @@ class ToolActivities:
             text = clean(await failure_text(tool, ctx, error, dialect))
             content = await self._source.store(text) or text
             return Outcome(content=content, is_error=True, status="failed")
-        return await self._done(tool, text)
+        return await self._done(tool, text, nodes)
 
-    async def _done(self, tool: Tool, text: str) -> Outcome:
+    async def _done(self, tool: Tool, text: str, nodes: tuple[SourceNode, ...]) -> Outcome:
         text = clean(text)
         blob = await self._source.store(text)
         if blob is None or blob.size <= tool.max_output_bytes:
-            return Outcome(content=blob or text)
+            return Outcome(content=blob or text, nodes=await self._kept(nodes))
         return Outcome(
             content=f"Tool {tool.name!r} ran, but its result of {blob.size} bytes is over the limit"
             f" of {tool.max_output_bytes} bytes and was left out here. The whole result is in the"
             f" archive as {blob.sha256}. Do not repeat the call as it is; ask for less.",
             is_error=True,
         )
+
+    async def _kept(self, nodes: tuple[SourceNode, ...]) -> tuple[SourceNode, ...] | Blob:
+        """Store nodes that are too large for history."""
+        if not nodes:
+            return ()
+        text = canonical([node.wire() for node in nodes]).decode("utf-8", "surrogatepass")
+        return await self._source.store(text, is_json=True) or nodes
 
 
 def _with_patch(

@@ -27,8 +27,10 @@ from holdfast.errors import (
 )
 from holdfast.messages import Message, ToolCall, Usage
 from holdfast.settings import Budget, ModelSettings
+from holdfast.sources import Retrieved, SourceNode
 from holdfast.steps import AgentResponse, Task, TaskStep, TaskStepOutput, ToolOutput
 from holdfast.tool_context import ToolContext
+from holdfast.tool_retriever import KeywordToolRetriever, ToolRetriever
 from holdfast.tools import Tool, function_tool, tool
 
 if TYPE_CHECKING:
@@ -57,15 +59,18 @@ __all__ = [
     "Budget",
     "HoldfastError",
     "HoldfastPlugin",
+    "KeywordToolRetriever",
     "MaxTurnsExceeded",
     "Message",
     "ModelBehaviorError",
     "ModelRefusalError",
     "ModelSettings",
+    "Retrieved",
     "RunConfig",
     "RunResult",
     "Runner",
     "Session",
+    "SourceNode",
     "StepFailedError",
     "Task",
     "TaskAbandonedError",
@@ -75,6 +80,7 @@ __all__ = [
     "ToolCall",
     "ToolContext",
     "ToolOutput",
+    "ToolRetriever",
     "ToolTimeoutError",
     "Usage",
     "UserError",

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from holdfast.agent_snapshot import AgentSnapshot
 from holdfast.errors import UserError
 from holdfast.models.base import Model
 from holdfast.settings import ModelSettings
+from holdfast.tool_retriever import ToolRetriever
 from holdfast.tools import Tool, to_tool
 from holdfast.workers.function_calling import FunctionCallingAgentWorker
 
@@ -29,9 +30,12 @@ class Agent:
         tools: Tools, or plain functions to be made into tools.
         model_settings: How the model is called.
         worker: The step logic.
+        tool_retriever: Chooses from its catalogue, in place of `tools`, what each step offers the
+            model. See `holdfast.tool_retriever`.
 
     Raises:
-        UserError: The name is empty, or two tools have the same name.
+        UserError: The name is empty, two tools have the same name, or both tools and a
+            tool_retriever are given.
     """
 
     name: str
@@ -40,13 +44,24 @@ class Agent:
     tools: Sequence[Tool | Callable[..., Any]] = ()
     model_settings: ModelSettings = field(default_factory=ModelSettings)
     worker: AgentWorker = field(default_factory=FunctionCallingAgentWorker)
+    tool_retriever: ToolRetriever | None = None
+    made_tools: tuple[Tool, ...] = field(init=False, repr=False, compare=False, default=())
+    """The tools, functions made into tools; with a retriever, its whole catalogue."""
 
     def __post_init__(self) -> None:
         """Check names and make functions into tools."""
         if not self.name or not isinstance(self.name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             msg = f"An agent needs a name of at least one character; it was given {self.name!r}."
             raise UserError(msg)
-        tools = tuple(to_tool(tool) for tool in self.tools)
+        if self.tools and self.tool_retriever is not None:
+            msg = (
+                f"Cannot specify both `tools` and `tool_retriever`: agent {self.name!r} has both."
+                " Put the tools into the retriever's catalogue."
+            )
+            raise UserError(msg)
+        retriever = self.tool_retriever
+        given = self.tools if retriever is None else retriever.tools
+        tools = tuple(to_tool(tool) for tool in given)
         names = [tool.name for tool in tools]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
@@ -55,7 +70,9 @@ class Agent:
                 " The model could not tell them apart: rename one with @tool(name=...)."
             )
             raise UserError(msg)
-        object.__setattr__(self, "tools", tools)
+        object.__setattr__(self, "made_tools", tools)
+        if retriever is None:
+            object.__setattr__(self, "tools", tools)
 
     def clone(self, **changes: Any) -> Agent:
         """Return a copy with some fields changed."""
@@ -65,11 +82,6 @@ class Agent:
         """Return the tool of this name, or None."""
         return next((tool for tool in self.made_tools if tool.name == name), None)
 
-    @property
-    def made_tools(self) -> tuple[Tool, ...]:
-        """The tools, functions made into tools."""
-        return cast("tuple[Tool, ...]", tuple(self.tools))
-
     def snapshot(self, model: str) -> AgentSnapshot:
         """Describe this agent as data.
 
@@ -78,6 +90,7 @@ class Agent:
         """
         tools = self.made_tools
         kind = type(self.worker)
+        chooser = None if self.tool_retriever is None else type(self.tool_retriever)
         return AgentSnapshot(
             name=self.name,
             instructions=self.instructions,
@@ -86,4 +99,5 @@ class Agent:
             tools=tuple(tool.spec() for tool in tools),
             policies={tool.name: tool.policy() for tool in tools},
             worker=f"{kind.__module__}.{kind.__qualname__}",
+            retriever="" if chooser is None else f"{chooser.__module__}.{chooser.__qualname__}",
         )

@@ -25,6 +25,7 @@ class AgentSnapshot(Value):
         tools: What the model is told of the tools.
         policies: Tool name to what the task must know of the tool.
         worker: Class of the AgentWorker, as `module.QualifiedName`.
+        retriever: Class of the tool retriever, likewise; empty when all tools are on offer.
     """
 
     name: str
@@ -34,6 +35,7 @@ class AgentSnapshot(Value):
     tools: tuple[ToolSpec, ...] = ()
     policies: dict[str, ToolPolicy] = Field(default_factory=dict)
     worker: str = ""
+    retriever: str = ""
 
     @property
     def data(self) -> bytes:

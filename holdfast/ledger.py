@@ -19,6 +19,7 @@ from holdfast.records import (
     Failure,
     InputRef,
     JournalEntry,
+    Mark,
     OpenState,
     OpenStep,
     Outcome,
@@ -99,6 +100,7 @@ class Ledger(LedgerState):
             before=before,
         )
         self.change(queue=queue, notes=(), answered=False, failure=None, opens=(*siblings, current))
+        self._mark(current.n, "start")
 
     def _is_original(self, step: TaskStep) -> bool:
         """Whether a step has the task's own input, which the archive keeps when it is large."""
@@ -128,6 +130,7 @@ class Ledger(LedgerState):
                 alone=current.alone,
                 started=current.started,
                 before=current.before,
+                marks=current.marks[:1],
             )
         changes: dict[str, object] = {"open": opened, "failure": None, "owner": owner}
         self._put(current.model_copy(update=changes))
@@ -173,14 +176,24 @@ class Ledger(LedgerState):
             calls = resolve_calls(got.result, current)
             state = merge_patch.apply(current.open.state, got.result.patch)
             current = current.model_copy(
-                update={"result": got.result, "calls": calls, "state": state}
+                update={"result": got.result, "calls": calls, "state": state, "outcomes": got.told}
             )
         elif got.calls:
             state = merge_patch.apply(current.open.state, got.patch)
             current = current.model_copy(
-                update={"calls": got.calls, "asked": got.asked, "state": state}
+                update={
+                    "calls": got.calls,
+                    "asked": got.asked,
+                    "state": state,
+                    "outcomes": got.told,
+                }
             )
         self._put(current)
+        if refused is None and (got.result is not None or got.calls):
+            for i in range(len(current.calls)):
+                self._mark(current.n, "call", i)
+            for i in sorted(got.told):
+                self._mark(current.n, "done", i)
         return refused
 
     def _refused(self, current: OpenState, got: Advanced) -> Failure | None:
@@ -210,7 +223,7 @@ class Ledger(LedgerState):
             digest=call_digest(edited or current.calls[i]),
             call=edited,
             branch=self.s.branch,
-            batch=sum(bool(entry.calls) for entry in current.journal),
+            batch=_batches(current),
             step="" if current.open.step.step_id == f"s{current.n}" else current.open.step.step_id,
             state={} if big else current.state,
             big=big,
@@ -225,6 +238,7 @@ class Ledger(LedgerState):
         """Record what became of an open call."""
         current = self.at(n)
         self._put(current.model_copy(update={"outcomes": {**current.outcomes, i: got}}))
+        self._mark(n, "done", i)
 
     def answer_calls(self, n: int) -> None:
         """Hand the outcomes of calls made in the middle of a step to its journal."""
@@ -243,6 +257,7 @@ class Ledger(LedgerState):
 
     def finish(self, n: int, *, now: float) -> StepRecord:
         """Close a step: append its record, move the head, queue its next steps."""
+        self._mark(n, "end")
         current = self.at(n)
         result = current.result
         if result is None:
@@ -282,6 +297,7 @@ class Ledger(LedgerState):
             branch=self.s.branch,
             before=before,
             queue=self._unforeseen(current, steps),
+            marks=current.marks,
             alone=current.alone,
         )
         self.messages.extend(adds)
@@ -387,6 +403,13 @@ class Ledger(LedgerState):
         """Let a step's next model call pass the budget."""
         self._put(self.at(n).model_copy(update={"limit": "allow"}))
 
+    def _mark(self, n: int, kind: Literal["start", "call", "done", "end"], i: int = 0) -> None:
+        """Note in an open step what happened, in the order in which followers are told."""
+        current = self.at(n)
+        in_batch = kind in ("call", "done")
+        mark = Mark(self.next_number(), kind, _batches(current) if in_batch else 0, i)
+        self._put(current.model_copy(update={"marks": (*current.marks, mark)}))
+
     def _put(self, current: OpenState) -> None:
         """Replace an open step."""
         self.change(opens=tuple(current if c.n == current.n else c for c in self.s.opens))
@@ -411,6 +434,11 @@ class Ledger(LedgerState):
             )
         self.change(serial=serial)
         return tuple(numbered)
+
+
+def _batches(current: OpenState) -> int:
+    """Count the batches of calls that an open step has made before the present one."""
+    return sum(bool(entry.calls) for entry in current.journal)
 
 
 def _is_serial(step_id: str) -> bool:

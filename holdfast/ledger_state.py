@@ -182,6 +182,11 @@ class LedgerState:
         event = EventRecord(kind=kind, at=now, by=by, text=text, body=body or {})
         self.entries.append(Entry(event=event))
 
+    def next_number(self) -> int:
+        """Count one more thing that happened, and return its number."""
+        self.change(marks=self.s.marks + 1)
+        return self.s.marks
+
     def receipt(self, receipt: Receipt) -> None:
         """Keep what became of a command."""
         self.change(receipts=(*self.s.receipts, receipt)[-RECEIPTS_KEPT:])

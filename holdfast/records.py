@@ -10,6 +10,7 @@ from holdfast.chain import ChainRef
 from holdfast.messages import Blob, Content, Message, ToolCall, Usage
 from holdfast.models.base import ModelAnswer
 from holdfast.settings import ModelSettings
+from holdfast.sources import SourceNode
 from holdfast.steps import TaskStep
 from holdfast.values import Json, Value, canonical, digest
 
@@ -212,6 +213,7 @@ class Outcome(Value):
         attempts: How often the call was started.
         edited: The arguments with which it ran, when a person changed them.
         worker: Identity of the worker that ran it.
+        nodes: What the result rests on, or where the archive keeps that.
     """
 
     content: Content = ""
@@ -221,6 +223,7 @@ class Outcome(Value):
     attempts: int = 1
     edited: str = ""
     worker: str = ""
+    nodes: tuple[SourceNode, ...] | Blob = ()
 
     def message(self, call: ToolCall) -> Message:
         """Return the message that tells the model."""
@@ -296,6 +299,22 @@ class Failure(Value):
     message: str
 
 
+class Mark(NamedTuple):
+    """Something that happened in a step, with its place in the life of the task.
+
+    Attributes:
+        number: Counts what happened in the task, from 1, over all its steps.
+        kind: What it was.
+        batch: Which of the step's batches of calls a call is in, from 0.
+        i: Its position there.
+    """
+
+    number: int
+    kind: Literal["start", "call", "done", "end"]
+    batch: int = 0
+    i: int = 0
+
+
 class StepRecord(Value):
     """One completed step in the ledger.
 
@@ -322,6 +341,7 @@ class StepRecord(Value):
         branch: Branch of the ledger on which it was run.
         before: What it found.
         queue: The queue after it, when a person changed it while the step ran.
+        marks: When things happened in it, oldest first.
         alone: Whether no other step was open while it ran.
     """
 
@@ -346,6 +366,7 @@ class StepRecord(Value):
     branch: int = 0
     before: Before = Before()
     queue: tuple[TaskStep, ...] | None = None
+    marks: tuple[Mark, ...] = ()
     alone: bool = True
 
     @property
@@ -428,6 +449,7 @@ class OpenState(Value):
         failure: Why the step stopped.
         limit: "finish" makes the next model call the last, "allow" lets one pass the budget.
         owner: Id of the request that the step is run for, if any.
+        marks: When things happened in it, oldest first.
     """
 
     open: OpenStep
@@ -447,3 +469,4 @@ class OpenState(Value):
     failure: Failure | None = None
     limit: Literal["", "allow", "finish"] = ""
     owner: str = ""
+    marks: tuple[Mark, ...] = ()

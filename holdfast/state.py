@@ -184,6 +184,7 @@ class Carried(Value):
     undone_effects: tuple[str, ...] = ()
     residue: tuple[str, ...] = ()
     fork: ForkOf | None = None
+    marks: int = 0
     done: dict[str, InputRef] = Field(default_factory=dict[str, InputRef])
     lasts: tuple[tuple[int, str], ...] = ()
     rounds: dict[str, dict[str, int]] = Field(default_factory=dict[str, dict[str, int]])

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from holdfast.errors import InvalidArgumentError
 from holdfast.messages import Blob, ToolCall, Usage
+from holdfast.sources import SourceNode
 from holdfast.values import Json, Value
 
 TaskStatus = Literal[
@@ -134,6 +135,7 @@ class ToolOutput(Value):
         status: "done", "failed", or "unknown" when a worker was lost inside the call and the tool
             may or may not have taken effect.
         attempts: How often the call was started.
+        nodes: What the result rests on, when the tool said so.
     """
 
     tool_name: str
@@ -143,6 +145,7 @@ class ToolOutput(Value):
     is_error: bool = False
     status: Literal["done", "failed", "unknown"] = "done"
     attempts: int = 1
+    nodes: tuple[SourceNode, ...] = ()
 
     def __str__(self) -> str:
         """Return the content."""
@@ -209,6 +212,7 @@ class AgentResponse(Value):
         response: The answer's text.
         output: The last step's output as JSON data.
         sources: Results of all tool calls, over all steps, in call order.
+        source_nodes: What those results rest on, in the same order, each id once.
         usage: What all model calls cost.
         task_id: The task that gave it.
         status: "done", or "waiting" while a person must decide and there is no answer yet.
@@ -217,6 +221,7 @@ class AgentResponse(Value):
     response: str
     output: Any = None
     sources: tuple[ToolOutput, ...] = ()
+    source_nodes: tuple[SourceNode, ...] = ()
     usage: Usage = Usage()
     task_id: str = ""
     status: Literal["done", "waiting"] = "done"

@@ -9,7 +9,7 @@ with AgentRunner.local(agent) as runner:
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
 
@@ -48,6 +48,27 @@ def _sync(
         return shared_loop().run(method(self._twin, *args, **kwargs))
 
     return cast("Callable[Concatenate[Any, P], R]", call)
+
+
+def _sync_iterator(
+    method: Callable[Concatenate[A, P], AsyncIterator[R]],
+) -> Callable[Concatenate[Any, P], Iterator[R]]:
+    """Make the blocking twin of an async iterator; each item is waited for as it is asked for."""
+
+    @functools.wraps(method)
+    def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[R]:
+        items = method(self._twin, *args, **kwargs)
+
+        async def following() -> list[R]:
+            try:
+                return [await anext(items)]
+            except StopAsyncIteration:
+                return []
+
+        while item := shared_loop().run(following()):
+            yield item[0]
+
+    return cast("Callable[Concatenate[Any, P], Iterator[R]]", call)
 
 
 class Session(_Twin):
@@ -116,6 +137,7 @@ class AgentRunner(_Twin):
     run_task = _sync(_async.AgentRunner.run_task)
     run_to_end = _sync(_async.AgentRunner.run_to_end)
     finalize_response = _sync(_async.AgentRunner.finalize_response)
+    step_events = _sync_iterator(_async.AgentRunner.step_events)
     response = _sync(_async.AgentRunner.response)
     transcript = _sync(_async.AgentRunner.transcript)
     all_messages = _sync(_async.AgentRunner.all_messages)

@@ -7,6 +7,7 @@ from typing import Any
 from pydantic_core import PydanticSerializationError, to_json
 
 from holdfast.errors import HoldfastError
+from holdfast.sources import content_of
 
 
 class ToolResultError(HoldfastError):
@@ -32,12 +33,13 @@ def render_result(value: Any, *, tool: str = "") -> str:
     """Return the text that the model reads: strings as they are, None as "None", the rest as JSON.
 
     Args:
-        value: What the tool returned.
+        value: What the tool returned; of a result that carries source nodes only its content.
         tool: Tool name, for the error text.
 
     Raises:
         ToolResultError: JSON cannot express the value.
     """
+    value = content_of(value)
     if value is None:
         return "None"
     if isinstance(value, str):

@@ -90,6 +90,7 @@ def departure(
         notes=(user(feedback),) if feedback else (),
         serial=serial,
         fork=fork,
+        marks=record.marks[-1].number if record.marks else 0,
     )
 
 

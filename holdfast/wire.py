@@ -17,6 +17,7 @@ from holdfast.records import (
     Failure,
     JournalEntry,
     OpenStep,
+    Outcome,
     SegmentRef,
     StepResult,
     TaskHead,
@@ -79,6 +80,8 @@ class Advanced(Value):
         early: How many of those came before the answer.
         result: The step's result, when the step is over.
         calls: Tool calls that the step waits for in its middle.
+        told: Position of a call that is not run, its tool not being on offer, to what the model is
+            told.
         asked: Digest of that request for tools.
         patch: Change of extra_state made before those calls.
         limit: The step wants a model call that the limit forbids.
@@ -93,6 +96,7 @@ class Advanced(Value):
     early: int = 0
     result: StepResult | None = None
     calls: tuple[ToolCall, ...] = ()
+    told: dict[int, Outcome] = Field(default_factory=dict[int, Outcome])
     asked: str = ""
     patch: dict[str, Json] = Field(default_factory=dict)
     limit: bool = False

@@ -194,7 +194,12 @@ class AgentTask(StepLanes):
         """Finalize or abandon: the archive first, then the session, then the end."""
         status = self.closing or "finished"
         approvals.close_open(self.ledger, now=now())
-        self.ledger.note("closed", now=now(), text=self.why, body={"status": status})
+        self.ledger.note(
+            "closed",
+            now=now(),
+            text=self.why,
+            body={"status": status, "number": self.ledger.next_number()},
+        )
         commit = status == "finished" and self.given.head.session is not None
         sent = CloseInput(
             status=status, at=self.ledger.s.transcript, commit=commit, failure=self._ending()

@@ -14,7 +14,7 @@ from temporalio.client import Client
 from holdfast.commands import Command, decode
 from holdfast.messages import Blob, Content, Message, ToolCall
 from holdfast.records import JournalEntry, OpenState, OpenStep, Outcome, StepResult
-from holdfast.references import resolve_calls
+from holdfast.references import new_entries, resolve_calls
 from holdfast.steps import TaskStep
 from holdfast.values import Value
 from holdfast.wire import Advanced, AdvanceInput, TaskResult, ToolInput
@@ -168,8 +168,7 @@ class TaskHistory:
         return self._answered(scheduled, await self._decode(done.result.payloads, Advanced), at)
 
     def _answered(self, scheduled: Happening, got: Advanced, at: float) -> Happening | None:
-        if got.answer is not None:
-            self._journal.append(JournalEntry(request=got.request, answer=got.answer))
+        self._journal.extend(new_entries(got, last=False))
         if got.result is not None:
             self._calls = self._ending_calls(got.result)
         elif got.calls:

@@ -52,6 +52,7 @@ class RunnerBase:
         roll_events: int = 2000,
         default_tool_choice: str = "auto",
         default_extra_state: Mapping[str, Json] | None = None,
+        verbose: bool = False,
     ) -> None:
         """Use an engine to be started, or a client made with `HoldfastPlugin` and its archive.
 
@@ -66,6 +67,7 @@ class RunnerBase:
             roll_events: History length at which a task continues as new.
             default_tool_choice: Tool choice of first steps when create_task gives none.
             default_extra_state: extra_state of tasks when create_task gives none.
+            verbose: Whether run_step, run_task and chat print what happens meanwhile.
         """
         self.agent = agent
         self.app = app or agent
@@ -75,6 +77,7 @@ class RunnerBase:
         self._roll_events = roll_events
         self._tool_choice = default_tool_choice
         self._extra_state = default_extra_state
+        self._verbose = verbose
         self._resources = AsyncExitStack()
         self._reader: Reader | None = None
         if client is not None and archive is not None:

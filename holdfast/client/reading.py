@@ -31,10 +31,11 @@ from holdfast.errors import (
     TaskClosedError,
     TaskNotFoundError,
 )
-from holdfast.messages import Blob, Message, Usage
-from holdfast.records import Approval, Entry, OpenState, SegmentRef, StepRecord, TaskHead
+from holdfast.messages import Blob, Message, ToolCall, Usage
+from holdfast.records import Approval, Entry, OpenState, Outcome, SegmentRef, StepRecord, TaskHead
 from holdfast.references import resolve_adds
 from holdfast.segments import read_record, read_segment, read_segments
+from holdfast.sources import read_nodes
 from holdfast.state import TaskRecord
 from holdfast.steps import Task, TaskStep, TaskStepOutput, ToolOutput
 from holdfast.undo import active_messages, active_steps
@@ -390,18 +391,22 @@ class Reader:
         outputs: list[ToolOutput] = []
         for call, outcome in pairs:
             message = adds.get(call.id, outcome.message(call))
-            outputs.append(
-                ToolOutput(
-                    tool_name=call.name,
-                    call_id=call.id,
-                    raw_input=outcome.edited or call.arguments,
-                    content=(await self.resolve(message)).text,
-                    is_error=message.is_error,
-                    status=outcome.status,
-                    attempts=outcome.attempts,
-                )
-            )
+            outputs.append(await self.source(call, outcome, message))
         return tuple(outputs)
+
+    async def source(self, call: ToolCall, outcome: Outcome, message: Message) -> ToolOutput:
+        """Make the public form of one tool result, archived texts put in."""
+        nodes = outcome.nodes
+        return ToolOutput(
+            tool_name=call.name,
+            call_id=call.id,
+            raw_input=outcome.edited or call.arguments,
+            content=(await self.resolve(message)).text,
+            is_error=message.is_error,
+            status=outcome.status,
+            attempts=outcome.attempts,
+            nodes=read_nodes(await self.text(nodes)) if isinstance(nodes, Blob) else nodes,
+        )
 
     async def transcript(self, task_id: str) -> list[Message]:
         """Read a task's messages, oldest first."""

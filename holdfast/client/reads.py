@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Literal
 
 from holdfast.audit import AuditEvent, Finding, audit_events, verify
 from holdfast.client.base import RunnerBase, TaskLike, id_of
 from holdfast.client.failures import server_errors
+from holdfast.client.following import Follower, follow, told
 from holdfast.client.reading import total_usage
 from holdfast.client.visibility import listed, tasks_query
 from holdfast.errors import StepNotFoundError
+from holdfast.events import EventHandler, StepEvent, print_event
 from holdfast.messages import Message
 from holdfast.records import Entry
+from holdfast.sources import union
 from holdfast.steps import AgentResponse, Task, TaskStatus, TaskStep, TaskStepOutput
+
+POLL_SECONDS = 0.2
 
 FINISHED: tuple[TaskStatus, ...] = ("answered", "finished")
 
@@ -130,13 +137,54 @@ class TaskReading(RunnerBase):
             msg = f"No completed steps for task_id: {id_of(task)}"
             raise StepNotFoundError(msg)
         last = outputs[-1]
+        sources = tuple(source for output in outputs for source in output.sources)
         return AgentResponse(
             response=str(last),
             output=last.output,
-            sources=tuple(source for output in outputs for source in output.sources),
+            sources=sources,
+            source_nodes=union(source.nodes for source in sources),
             usage=total_usage(outputs),
             task_id=id_of(task),
         )
+
+    async def step_events(
+        self,
+        task: TaskLike,
+        *,
+        after: int = -1,
+        until: Literal["closed", "answered"] = "closed",
+        poll: float = POLL_SECONDS,
+    ) -> AsyncIterator[StepEvent]:
+        """Follow a task: yield what happened and what happens, each event once and in order.
+
+        A task that waits, for a person or for run_step, is followed all the same. Breaking off
+        does nothing to the task.
+
+        Args:
+            task: The task, running or closed.
+            after: Number of the last event that is known already; -1 for none.
+            until: Whether to end when the task is closed, or when it has its answer.
+            poll: Seconds between two readings of a task in which nothing happened.
+
+        Raises:
+            TaskNotFoundError: There is none of this id.
+            NoWorkerError: It is open and no worker process is up to answer. Go on `after` the last
+                event once there is one.
+            ConnectError: The server could not be reached; likewise.
+        """
+        follower = Follower(self._read, self.response, id_of(task), after)
+        ends: tuple[TaskStatus, ...] = ("answered",) if until == "answered" else ()
+        async for event in follow(follower, poll=poll, ends=ends):
+            yield event
+
+    def _telling(
+        self, task_id: str, on_event: EventHandler | None = None, *, afresh: bool
+    ) -> AbstractAsyncContextManager[None]:
+        """Tell a handler, and with `verbose` the terminal, what happens in a task meanwhile."""
+        wanted = (on_event, print_event if self._verbose else None)
+        handlers = [handler for handler in wanted if handler is not None]
+        follower = Follower(self._read, self.response, task_id)
+        return told(follower, handlers, poll=POLL_SECONDS, afresh=afresh)
 
     async def audit(self, task: TaskLike, *, secrets: Sequence[str] = ()) -> list[AuditEvent]:
         """Return every event of a task, oldest first, whatever became of the task.

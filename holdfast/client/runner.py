@@ -12,6 +12,7 @@ from holdfast.client.reads import TaskReading
 from holdfast.client.sessions import Session
 from holdfast.client.timetravel import TimeTravel
 from holdfast.errors import InvalidArgumentError, TaskClosedError
+from holdfast.events import EventHandler
 from holdfast.messages import Message
 from holdfast.records import AGENTS_SDK, TaskHead
 from holdfast.segments import read_record, write_messages
@@ -193,8 +194,9 @@ class AgentRunner(TaskReading, TaskControl, TimeTravel):
             tool_choice=tool_choice or "",
             restart=restart == "step",
         )
-        reply = await self._tasks.run(id_of(task), asked, request_id)
         task_id = id_of(task)
+        async with self._telling(task_id, afresh=True):
+            reply = await self._tasks.run(task_id, asked, request_id)
         if request_id is not None and reply.status == "waiting":  # perhaps decided since then
             return await self._read.waiting(task_id, reply.n, or_done=True)
         return await self._reply(task_id, reply.n, reply.status)
@@ -250,8 +252,12 @@ class AgentRunner(TaskReading, TaskControl, TimeTravel):
             AgentsException: The task has ended with a verdict.
             NoWorkerError: No worker process serves the task; it waits.
         """
-        reply = await self._tasks.run(id_of(task), RunRequest(all=True))
-        return await self._reply(id_of(task), reply.n, reply.status)
+        async with self._telling(id_of(task), afresh=True):
+            return await self._run_task(id_of(task))
+
+    async def _run_task(self, task_id: str) -> TaskStepOutput:
+        reply = await self._tasks.run(task_id, RunRequest(all=True))
+        return await self._reply(task_id, reply.n, reply.status)
 
     async def finalize_response(self, task: TaskLike) -> AgentResponse:
         """Commit a task that has its answer to its session, close it, and return the answer.
@@ -285,6 +291,7 @@ class AgentRunner(TaskReading, TaskControl, TimeTravel):
         task_id: str | None = None,
         extra_state: Mapping[str, Json] | None = None,
         budget: Budget | None = None,
+        on_event: EventHandler | None = None,
     ) -> AgentResponse:
         """Create a task, run it to its end and finalize it.
 
@@ -297,6 +304,8 @@ class AgentRunner(TaskReading, TaskControl, TimeTravel):
             task_id: Id of the task.
             extra_state: Shared state of the task.
             budget: Limits.
+            on_event: Told of each event of the task meanwhile, see `step_events`; async or not.
+                What it raises is logged, and the task goes on.
 
         Raises:
             InvalidArgumentError: chat_history is given without a session.
@@ -319,10 +328,11 @@ class AgentRunner(TaskReading, TaskControl, TimeTravel):
             tool_choice=tool_choice,
         )
         # Not automatic: a task that has failed before run_task comes would be tried once more.
-        output = await self.run_task(task)
-        if output.status == "waiting":
-            return AgentResponse(response="", task_id=task.task_id, status="waiting")
-        return await self.finalize_response(task)
+        async with self._telling(task.task_id, on_event, afresh=False):
+            output = await self._run_task(task.task_id)
+            if output.status == "waiting":
+                return AgentResponse(response="", task_id=task.task_id, status="waiting")
+            return await self.finalize_response(task)
 
     async def _reply(self, task_id: str, n: int, status: str) -> TaskStepOutput:
         if status == "paused":

@@ -20,6 +20,7 @@ from holdfast.records import Handed, JournalEntry, OpenStep, Outcome, TaskHead
 from holdfast.settings import ModelSettings
 from holdfast.steps import Task, ToolOutput
 from holdfast.values import Json, Value, canonical, digest
+from holdfast.workers.offer import Offer, Retrieve
 
 LAST_CALL = system(
     "The budget of this task is used up. Answer now, without tools: say what is known, what is"
@@ -61,6 +62,7 @@ class StepContext:
         state: The task's extra_state; changes to it are recorded when the step is done.
         tool_choice: Tool choice asked for by whoever runs this step, else "auto".
         inputs: Step id to output, for the steps that this one waited for.
+        offer: Which tools may be called.
     """
 
     def __init__(
@@ -73,6 +75,7 @@ class StepContext:
         respond: Respond,
         ask_task: Callable[[], Awaitable[Task]] | None = None,
         inputs: Mapping[str, Json] | None = None,
+        retrieve: Retrieve | None = None,
         at: ChainRef | None = None,
         task_id: str = "",
         n: int = 1,
@@ -93,6 +96,7 @@ class StepContext:
             respond: Makes one model call.
             ask_task: Reads the task.
             inputs: Outputs of the steps that this one waited for.
+            retrieve: Chooses the tools on offer; None offers all.
             at: Length and digest of the transcript; counted when left out.
             task_id: The task.
             n: Ordinal of the step.
@@ -113,6 +117,7 @@ class StepContext:
             first_choice = agent.settings.resolve(head.settings).tool_choice or ""
         self.tool_choice = opened.tool_choice or first_choice or "auto"
         self.inputs: Mapping[str, Json] = inputs or {}
+        self.offer = Offer(agent, head.dialect, retrieve)
         self.interrupted: asyncio.Future[Interrupt] = asyncio.get_running_loop().create_future()
         self.fresh: list[JournalEntry] = []
         self.adds: list[Message] = list(opened.notes)
@@ -163,6 +168,19 @@ class StepContext:
             return Task(task_id=self.task_id, agent=self.agent.name)
         return await self._ask_task()
 
+    async def offered_tools(self) -> tuple[ToolSpec, ...]:
+        """Return the tools on offer in this step, for a prompt that lists them.
+
+        All of the agent's; with a tool retriever, those that it chooses for the task's input, the
+        best first, and the one that `tool_choice` names. It is asked once per step and recorded.
+        Calls of other tools are then not run, and the model is told so.
+
+        Raises:
+            InvalidArgumentError: The retriever named a tool that its catalogue lacks.
+            Exception: Whatever the retriever raised.
+        """
+        return await self.offer.tools(self, self.tool_choice)
+
     def add(self, message: Message) -> None:
         """Append a message to the transcript; it is recorded when the step is done."""
         self.adds.append(message)
@@ -183,7 +201,7 @@ class StepContext:
 
         Args:
             messages: The conversation; None for `ctx.messages`.
-            tools: Tools on offer; None for the agent's own.
+            tools: Tools on offer; None for `offered_tools()`.
             tool_choice: "auto", "none", "required" or a tool's name; None for "auto".
             output_type: Structure of the answer, or None for text.
             instructions: System prompt; None for the agent's own.
@@ -196,6 +214,7 @@ class StepContext:
             asyncio.CancelledError: The step is interrupted already.
         """
         self._go_on()
+        offered = await self._offered(tools, tool_choice)
         finishing = self._finishes()
         if finishing and LAST_CALL not in self.adds:
             self.add(LAST_CALL)
@@ -206,7 +225,7 @@ class StepContext:
             model=self._head.model or self.agent.model,
             instructions=self.agent.instructions if instructions is None else instructions,
             messages=asked,
-            tools=self.agent.tools if tools is None else tuple(tools),
+            tools=offered,
             tool_choice="none" if finishing else (tool_choice or "auto"),
             settings=self._settings(),
             output=output_type,
@@ -224,6 +243,14 @@ class StepContext:
         if self._spent:
             await self._interrupt(Interrupt(kind="more"))
         return await self._ask(request, key, last=finishing)
+
+    async def _offered(
+        self, tools: Sequence[ToolSpec] | None, choice: str | None
+    ) -> tuple[ToolSpec, ...]:
+        if tools is None:
+            return await self.offer.tools(self, choice or "")
+        self.offer.widen(tools)
+        return tuple(tools)
 
     async def memo(
         self, name: str, make: Callable[[], Awaitable[Any] | Any], *, costly: bool = True
@@ -360,8 +387,9 @@ class StepContext:
 
     def _finishes(self) -> bool:
         """Whether the next call is the last that the budget allows; recorded calls stay as made."""
-        if self._position < len(self._journal):
-            return self._journal[self._position].last
+        for entry in self._journal[self._position :]:
+            if entry.memo is None:
+                return entry.last
         return self._limit == "finish"
 
     def _settings(self) -> ModelSettings:
@@ -441,5 +469,6 @@ def tool_result(call: ToolCall, outcome: Outcome) -> ToolResult:
         is_error=outcome.is_error,
         status=outcome.status,
         attempts=outcome.attempts,
+        nodes=outcome.nodes if isinstance(outcome.nodes, tuple) else (),
         message=outcome.message(call),
     )

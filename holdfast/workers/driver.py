@@ -105,7 +105,7 @@ def _came_to(
         if ctx.interrupted.done():
             advanced = _interrupted(ctx, opened)
         else:
-            advanced = Advanced(result=_result(worker, ctx, opened, _returned(run, worker)))
+            advanced = _ended(worker, ctx, opened, _returned(run, worker))
     except Exception as error:
         if not fresh:
             raise
@@ -138,12 +138,19 @@ def _interrupted(ctx: StepContext, opened: OpenStep) -> Advanced:
     Raises:
         Exception: The model call failed.
         InvalidArgumentError: The state cannot be recorded.
+        ModelBehaviorError: The model called a tool that was not on offer, and that is a verdict.
     """
     why = ctx.interrupted.result()
     if why.kind == "over":
         return Advanced(result=_forced(ctx, opened))
     patch = merge_patch.diff(opened.state, ctx.state)
-    return Advanced(calls=why.calls, asked=why.request, patch=patch, limit=why.kind == "limit")
+    return Advanced(
+        calls=why.calls,
+        told=ctx.offer.refused(why.calls),
+        asked=why.request,
+        patch=patch,
+        limit=why.kind == "limit",
+    )
 
 
 def _returned(run: asyncio.Task[TaskStepOutput], worker: AgentWorker) -> object:
@@ -159,13 +166,20 @@ def _returned(run: asyncio.Task[TaskStepOutput], worker: AgentWorker) -> object:
     return run.result()
 
 
-def _result(worker: AgentWorker, ctx: StepContext, opened: OpenStep, output: object) -> StepResult:
+def _ended(worker: AgentWorker, ctx: StepContext, opened: OpenStep, output: object) -> Advanced:
     if not isinstance(output, TaskStepOutput):
         msg = (
             f"{type(worker).__name__}.run_step returned {type(output).__name__}; it must return a"
             " TaskStepOutput."
         )
         raise InvalidArgumentError(msg)
+    told = {} if ctx.finished else ctx.offer.refused(output.calls)
+    return Advanced(result=_result(worker, ctx, opened, output), told=told)
+
+
+def _result(
+    worker: AgentWorker, ctx: StepContext, opened: OpenStep, output: TaskStepOutput
+) -> StepResult:
     newest = _newest(ctx)
     echo = newest is not None and isinstance(output.output, str) and output.output == newest.text
     over = ctx.finished

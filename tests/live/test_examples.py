@@ -65,6 +65,16 @@ def test_lookups_are_planned_at_once_and_run_side_by_side(tmp_path: Path) -> Non
     assert lines[-1] == "Answer: In millions: Rome: 2.8 | Oslo and Bonn: 1.0"
 
 
+def test_a_query_engine_answers_as_a_tool_with_its_sources_and_as_a_step(tmp_path: Path) -> None:
+    lines = printed_by("query_engine.py", tmp_path).splitlines()
+    refund = "A refund is paid within 14 days of the return."
+    assert lines == [
+        f"As a tool: Our handbook says: {refund}",
+        f"  from refunds.txt: {refund}",
+        f"As a step: {refund}",
+    ]
+
+
 def test_a_trip_is_planned_and_its_parts_are_done_side_by_side(tmp_path: Path) -> None:
     lines = printed_by("plan_a_trip.py", tmp_path).splitlines()
     assert "  p1:write-the-itinerary waits for p1:find-a-train, p1:find-a-hotel" in lines

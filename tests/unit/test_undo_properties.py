@@ -84,6 +84,7 @@ def picture(ledger: Ledger) -> dict[str, Any]:
     left_out = {
         "branch",
         "approval_serial",
+        "marks",
         "residue",
         "segments",
         "automatic",

@@ -1,0 +1,83 @@
+"""What a step offers its model when a retriever chooses the tools, and what becomes of the rest."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from holdfast.agent_snapshot import AgentSnapshot
+from holdfast.errors import ModelBehaviorError
+from holdfast.messages import ToolCall
+from holdfast.models.base import ToolSpec
+from holdfast.records import Dialect, Outcome
+from holdfast.tool_retriever import select
+
+if TYPE_CHECKING:
+    from holdfast.workers.context import StepContext
+
+MEMO = "offered tools"
+
+Retrieve = Callable[[str], Awaitable[Sequence[str]]]
+"""Names the tools for a query, the best first."""
+
+
+class Offer:
+    """The tools of one step.
+
+    The retriever is asked once, when the step first wants to know; from then on only what was
+    offered may be called, by the model or by the AgentWorker.
+    """
+
+    def __init__(self, agent: AgentSnapshot, dialect: Dialect, retrieve: Retrieve | None) -> None:
+        """Offer all tools of the agent, unless there is a retriever."""
+        self._agent = agent
+        self._dialect = dialect
+        self._retrieve = retrieve
+        self._chosen: list[str] | None = None
+        self._allowed: set[str] = set()
+        self._asking = asyncio.Lock()
+
+    async def tools(self, ctx: StepContext, choice: str) -> tuple[ToolSpec, ...]:
+        """Return the tools on offer, and the one that a tool choice names."""
+        if self._retrieve is None:
+            return self._agent.tools
+        async with self._asking:  # two model calls at once ask it once
+            if self._chosen is None:
+                self._chosen = await self._ask(ctx, self._retrieve)
+        tools = select(self._agent.tools, self._chosen, choice)
+        self.widen(tools)
+        return tuple(tools)
+
+    async def _ask(self, ctx: StepContext, retrieve: Retrieve) -> list[str]:
+        async def choose() -> Sequence[str]:
+            task = await ctx.task()
+            # A task that was given a conversation has its request at the end of that.
+            asked = (message.text for message in reversed(ctx.messages) if message.role == "user")
+            return await retrieve(task.input or next(asked, ""))
+
+        return list(await ctx.memo(MEMO, choose, costly=False))
+
+    def widen(self, tools: Iterable[ToolSpec]) -> None:
+        """Allow calls of tools that the AgentWorker offers the model of its own accord."""
+        self._allowed.update(tool.name for tool in tools)
+
+    def refused(self, calls: Sequence[ToolCall]) -> dict[int, Outcome]:
+        """Say to the model which of its calls are not run: position to what it is told.
+
+        Raises:
+            ModelBehaviorError: The task's dialect ends it when the model calls a tool that it was
+                not given.
+        """
+        if self._chosen is None:
+            return {}
+        told = {i: c for i, c in enumerate(calls) if c.name not in self._allowed}
+        if told and self._dialect.unknown_tool == "raise":
+            name = next(iter(told.values())).name
+            raise ModelBehaviorError(f"Tool {name} not found in agent {self._agent.name}")
+        return {i: self._outcome(call) for i, call in told.items()}
+
+    def _outcome(self, call: ToolCall) -> Outcome:
+        names = ", ".join(sorted(self._allowed)) or "none"
+        text = f"Not run: tool {call.name!r} is not on offer in this step. On offer: {names}."
+        return Outcome(content=text, is_error=True, status="failed", attempts=0)

@@ -1,0 +1,216 @@
+"""What an answer rests on: nodes of retrieval tools, kept apart from what the model reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from holdfast import AgentResponse, Retrieved, SourceNode, TaskStep, TaskStepOutput, ToolCall, tool
+from holdfast.sources import content_of, nodes_of, union
+from holdfast.testing import FakeOpenAI
+from holdfast.tools import render_result
+from holdfast.wire import INLINE_BYTES
+from holdfast.workers import StepContext
+from tests.support.rig import MakeRunner, histories
+from tests.support.workers import Doing, ends
+
+LARGE = "a long page " * 4000
+
+
+@dataclass
+class Node:
+    """As LlamaIndex's TextNode."""
+
+    node_id: str
+    text: str
+    metadata: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    def get_content(self) -> str:
+        return self.text
+
+
+@dataclass
+class Scored:
+    """As LlamaIndex's NodeWithScore."""
+
+    node: Node
+    score: Any = None
+
+
+@dataclass
+class Response:
+    """As LlamaIndex's Response."""
+
+    response: str
+    source_nodes: list[Any]
+
+    def __str__(self) -> str:
+        return self.response
+
+
+@tool(effect="read")
+def search(query: str) -> Retrieved:
+    """Search the handbook."""
+    shared = SourceNode(id="shared", text="both", score=0.5)
+    own = SourceNode(id=query, text=f"about {query}", metadata={"page": 7})
+    return Retrieved(f"found {query}", nodes=[own, shared])
+
+
+@tool(effect="read")
+def engine(query: str) -> Response:
+    """Ask the query engine."""
+    found = [Scored(Node("n1", f"text of {query}", {"file": "a.txt"}), 0.75)]
+    return Response(f"answer to {query}", found)
+
+
+@tool(effect="read")
+def archive(size: int) -> Retrieved:
+    """Return large nodes."""
+    return Retrieved("short", nodes=[SourceNode(id=str(k), text=LARGE) for k in range(size)])
+
+
+# ---- reading results
+
+
+def test_the_model_reads_the_content_only() -> None:
+    assert content_of(search("x")) == "found x"
+    assert render_result(engine("x")) == "answer to x"
+    assert render_result(Retrieved({"a": 1}, nodes=[SourceNode(id="1")])) == '{"a":1}'
+    assert str(Retrieved({"a": 1})) == "{'a': 1}"
+
+
+def test_a_result_without_a_list_of_nodes_is_what_it_was() -> None:
+    class Told(BaseModel):
+        source_nodes: str = "none"
+
+    assert render_result(Told()) == '{"source_nodes":"none"}'
+    assert nodes_of(Told()) == ()
+    assert content_of(Response) is Response
+
+
+def test_nodes_of_another_framework_are_read() -> None:
+    [node] = nodes_of(engine("x"))
+    assert node == SourceNode(id="n1", text="text of x", score=0.75, metadata={"file": "a.txt"})
+
+
+def test_a_node_without_an_id_is_named_by_its_text() -> None:
+    first, second, third = nodes_of(Response("", [Node("", "a"), Node("", "a"), Node("", "b")]))
+    assert first.id == second.id != third.id
+
+
+def test_a_node_that_cannot_be_read_is_left_out_and_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    found = Response("", [Scored(Node("1", "a")), object(), Scored(Node("2", "b"), "high")])
+    assert [node.id for node in nodes_of(found)] == ["1", "2"]
+    assert "A source node of type object is left out" in caplog.text
+
+
+def test_what_json_cannot_say_is_said_in_another_way() -> None:
+    odd = Node("\ud800", "\ud800", {"when": object, "how_much": float("nan")})
+    [node] = nodes_of(Response("", [Scored(odd, float("inf"))]))
+    assert node.score is None
+    assert node.metadata["how_much"] == "NaN"
+    assert "object" in node.metadata["when"]
+    node.model_dump_json()
+
+
+def test_of_nodes_with_one_id_the_first_is_kept_where_it_stands() -> None:
+    a, b, c = (SourceNode(id=id, text=text) for id, text in (("a", "1"), ("b", "2"), ("a", "3")))
+    assert union([[a, b], [c]]) == (a, b)
+
+
+# ---- tasks
+
+
+async def test_nodes_of_all_steps_are_joined_in_call_order(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    runner = await make_runner(search, engine)
+    model.calls([("search", {"query": "a"}), ("engine", {"query": "b"})])
+    model.call("search", {"query": "c"})
+    model.reply("done")
+    response = await runner.chat("q")
+    assert [node.id for node in response.source_nodes] == ["a", "shared", "n1", "c"]
+    assert response.source_nodes[0].metadata == {"page": 7}
+    assert [[node.id for node in source.nodes] for source in response.sources] == [
+        *(["a", "shared"], ["n1"], ["c", "shared"])
+    ]
+    steps = await runner.get_completed_steps(response.task_id)
+    assert [node.id for source in steps[1].sources for node in source.nodes] == ["c", "shared"]
+    assert model.requests[1].results == {"call_1": "found a", "call_2": "answer to b"}
+
+
+async def test_large_nodes_are_kept_in_the_archive_and_shown_whole(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    runner = await make_runner(archive)
+    model.call("archive", {"size": 3})
+    model.reply("done")
+    response = await runner.chat("q")
+    assert [node.text for node in response.source_nodes] == [LARGE] * 3
+    [history] = await histories(runner.client, response.task_id)
+    assert len(LARGE) > INLINE_BYTES
+    assert max(event.ByteSize() for event in history.events) < INLINE_BYTES
+
+
+async def test_nodes_are_shown_in_the_middle_of_a_step_and_after_it(
+    make_runner: MakeRunner,
+) -> None:
+    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        calls = [ToolCall(id="1", name="archive", arguments='{"size": 2}')]
+        [result] = await ctx.call_tools(calls)
+        return ends(step, [result.content, *(len(node.text) for node in result.nodes)])
+
+    runner = await make_runner(archive, worker=Doing(body))
+    response = await runner.chat("q")
+    assert response.output == ["short", len(LARGE), len(LARGE)]
+    assert [node.id for node in response.source_nodes] == ["0", "1"]
+
+
+async def test_a_tool_that_answers_by_another_agent_hands_its_nodes_on(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    @tool(effect="read")
+    def ask() -> AgentResponse:
+        """Ask a colleague."""
+        return AgentResponse(response="they say no", source_nodes=(SourceNode(id="theirs"),))
+
+    runner = await make_runner(ask)
+    model.call("ask")
+    model.reply("no")
+    response = await runner.chat("q")
+    assert response.sources[0].content == "they say no"
+    assert [node.id for node in response.source_nodes] == ["theirs"]
+
+
+async def test_nodes_of_an_undone_step_are_no_sources_of_the_answer(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    runner = await make_runner(search)
+    task = await runner.create_task("q")
+    model.call("search", {"query": "a"})
+    await runner.run_step(task)
+    await runner.undo_step(task)
+    model.call("search", {"query": "b"})
+    model.reply("done")
+    await runner.run_task(task)
+    response = await runner.finalize_response(task)
+    assert [node.id for node in response.source_nodes] == ["b", "shared"]
+
+
+async def test_a_failed_call_has_no_nodes(make_runner: MakeRunner, model: FakeOpenAI) -> None:
+    @tool(effect="read", max_output_bytes=10)
+    def long() -> Retrieved:
+        """Say too much."""
+        return Retrieved(LARGE, nodes=[SourceNode(id="x")])
+
+    runner = await make_runner(long)
+    model.call("long")
+    model.reply("sorry")
+    response = await runner.chat("q")
+    assert response.sources[0].is_error
+    assert response.source_nodes == ()

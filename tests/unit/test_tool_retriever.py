@@ -1,0 +1,408 @@
+"""Choosing tools for a step: the keyword retriever, what retrievers may return, agents with one."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast import Agent, KeywordToolRetriever, Message, TaskStep, ToolRetriever, UserError, tool
+from holdfast.agent_snapshot import AgentSnapshot
+from holdfast.errors import InvalidArgumentError, ModelBehaviorError
+from holdfast.messages import ToolCall, assistant, user
+from holdfast.models.base import ModelAnswer, ModelRequest
+from holdfast.records import AGENTS_SDK, JournalEntry, OpenStep, Outcome, TaskHead
+from holdfast.steps import Task, TaskStepOutput
+from holdfast.tool_retriever import ask_retriever, select, words_in
+from holdfast.wire import Advanced
+from holdfast.workers import StepContext
+from holdfast.workers.driver import advance
+from tests.support.workers import Body, Doing, ends
+
+
+@tool(effect="read")
+def search_flights(origin: str, destination: str) -> str:
+    """Find flights between two cities."""
+    return f"{origin} to {destination}"
+
+
+@tool
+def book_hotel(city: str, nights: int) -> str:
+    """Book a hotel room."""
+    return f"{city} {nights}"
+
+
+def convert_currency(amount: float, to: str) -> str:
+    """Say what money is worth elsewhere."""
+    return f"{amount} {to}"
+
+
+@tool(effect="read")
+def weather(city: str) -> str:
+    """Forecast rain and sun."""
+    return city
+
+
+CATALOGUE: tuple[Any, ...] = (search_flights, book_hotel, convert_currency, weather)
+NAMES = ["search_flights", "book_hotel", "convert_currency", "weather"]
+
+
+class Fixed:
+    """Returns what it was given, and counts how often it was asked."""
+
+    def __init__(self, *names: str, tools: Sequence[Any] = CATALOGUE) -> None:
+        self.tools = tools
+        self.names = names
+        self.queries: list[str] = []
+
+    async def retrieve(self, query: str) -> Sequence[str]:
+        self.queries.append(query)
+        await asyncio.sleep(0)
+        return self.names
+
+
+# ---- the keyword retriever
+
+
+def test_the_tool_whose_words_are_asked_for_comes_first() -> None:
+    retriever = KeywordToolRetriever(CATALOGUE, top_k=1)
+    assert retriever.retrieve("I need a hotel in Rome") == ["book_hotel"]
+    assert retriever.retrieve("Is there a flight?") == ["search_flights"]
+    assert retriever.retrieve("how much money is that") == ["convert_currency"]
+    assert retriever.retrieve("to what amount") == ["convert_currency"]  # a parameter's name
+
+
+def test_a_word_that_fewer_tools_have_weighs_more() -> None:
+    retriever = KeywordToolRetriever(CATALOGUE, top_k=2)
+    assert retriever.retrieve("city rain") == ["weather", "book_hotel"]
+
+    def common_words() -> None:
+        """Alpha alpha beta."""
+
+    def a_rare_word() -> None:
+        """Gamma delta beta."""
+
+    def others() -> None:
+        """Alpha epsilon beta."""
+
+    rare = KeywordToolRetriever([common_words, others, a_rare_word], top_k=1)
+    assert rare.retrieve("alpha gamma") == ["a_rare_word"]
+
+
+def test_a_shorter_description_weighs_more() -> None:
+    def long() -> None:
+        """Fetch the parcel from the depot where the van has brought it in the night."""
+
+    def short() -> None:
+        """Fetch the parcel."""
+
+    assert KeywordToolRetriever([long, short], top_k=1).retrieve("parcel") == ["short"]
+
+
+def test_tools_without_a_common_word_follow_in_the_order_of_the_catalogue() -> None:
+    retriever = KeywordToolRetriever(CATALOGUE, top_k=3)
+    assert retriever.retrieve("xyzzy") == NAMES[:3]
+    assert retriever.retrieve("") == NAMES[:3]
+    assert retriever.retrieve("forecast") == ["weather", "search_flights", "book_hotel"]
+
+
+@given(st.text(max_size=80))
+def test_any_query_gets_top_k_different_tools_and_always_the_same(query: str) -> None:
+    retriever = KeywordToolRetriever(CATALOGUE, top_k=3)
+    found = retriever.retrieve(query)
+    assert len(found) == len(set(found)) == 3
+    assert found == KeywordToolRetriever(CATALOGUE, top_k=3).retrieve(query)
+
+
+def test_names_are_split_into_their_words() -> None:
+    assert words_in("search_flights findHTTPServer2 don't GLASS Straße") == [
+        *("search", "flight", "find", "http", "server", "2", "don", "t", "glass", "straße")
+    ]
+
+
+def test_an_empty_catalogue_offers_nothing() -> None:
+    assert KeywordToolRetriever([]).retrieve("q") == []
+
+
+def test_top_k_below_one_is_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match="top_k=0"):
+        KeywordToolRetriever(CATALOGUE, top_k=0)
+
+
+# ---- agents
+
+
+def test_tools_and_a_retriever_are_refused_by_name() -> None:
+    with pytest.raises(UserError, match="both `tools` and `tool_retriever`"):
+        Agent(name="a", tools=[weather], tool_retriever=KeywordToolRetriever(CATALOGUE))
+
+
+def test_a_task_knows_the_whole_catalogue() -> None:
+    agent = Agent(name="a", tool_retriever=Fixed())
+    snapshot = agent.snapshot("m")
+    assert [spec.name for spec in snapshot.tools] == NAMES
+    assert list(snapshot.policies) == NAMES
+    assert snapshot.policies["weather"].effect == "read"
+    assert snapshot.retriever == f"{__name__}.Fixed"
+    assert agent.tool("convert_currency") is not None
+    assert agent.clone(instructions="x").made_tools[0] is search_flights
+
+
+def test_two_tools_of_one_name_in_the_catalogue_are_refused() -> None:
+    with pytest.raises(UserError, match="'weather'"):
+        Agent(name="a", tool_retriever=Fixed(tools=[weather, weather]))
+
+
+def test_the_ready_made_retriever_is_one() -> None:
+    retriever: ToolRetriever = KeywordToolRetriever(CATALOGUE)
+    assert Agent(name="a", tool_retriever=retriever).tool("weather") is weather
+
+
+# ---- what a retriever returns
+
+
+async def test_names_are_taken_once_and_in_order() -> None:
+    assert await ask_retriever(Fixed("weather", "book_hotel", "weather"), NAMES, "q") == [
+        *("weather", "book_hotel")
+    ]
+
+
+async def test_a_plain_retriever_runs_in_a_thread() -> None:
+    class Blocking(KeywordToolRetriever):
+        def retrieve(self, query: str) -> list[str]:
+            threads.append(threading.current_thread())
+            return super().retrieve(query)
+
+    threads: list[threading.Thread] = []
+    assert await ask_retriever(Blocking(CATALOGUE, top_k=1), NAMES, "hotel") == ["book_hotel"]
+    assert threads != [threading.current_thread()]
+
+
+async def test_a_name_that_the_catalogue_lacks_is_an_error_that_says_so() -> None:
+    with pytest.raises(InvalidArgumentError, match=r"Fixed.retrieve named 'swim'"):
+        await ask_retriever(Fixed("weather", "swim"), NAMES, "q")
+
+
+@pytest.mark.parametrize("returned", ["weather", None, [weather], {"weather": 1}])
+async def test_something_else_than_names_is_an_error_that_says_so(returned: Any) -> None:
+    class Odd(Fixed):
+        async def retrieve(self, query: str) -> Sequence[str]:
+            found: Sequence[str] = returned
+            return found
+
+    with pytest.raises(InvalidArgumentError, match="must return a list of tool names"):
+        await ask_retriever(Odd(), NAMES, "q")
+
+
+def test_a_tool_that_came_after_the_task_had_begun_is_passed_over() -> None:
+    specs = Agent(name="a", tools=[weather, book_hotel]).snapshot("m").tools
+    assert [s.name for s in select(specs, ["search_flights", "weather"])] == ["weather"]
+    assert [s.name for s in select(specs, ["weather"], "book_hotel")] == ["weather", "book_hotel"]
+    assert [s.name for s in select(specs, ["weather"], "auto")] == ["weather"]
+
+
+# ---- a step
+
+
+class Bench:
+    """Runs a step's activities one after the other, as a task does, with a retriever."""
+
+    def __init__(self, body: Body, retriever: Fixed, said: Message | None = None) -> None:
+        self.body = body
+        self.retriever = retriever
+        self.said = said or assistant("hi")
+        self.paid: list[ModelRequest] = []
+        self.journal: tuple[JournalEntry, ...] = ()
+        self.snapshot: AgentSnapshot = Agent(name="a", tool_retriever=retriever).snapshot("m")
+
+    async def advance(
+        self, *, head: TaskHead | None = None, input: str = "the task", limit: Any = "", n: int = 1
+    ) -> Advanced:
+        async def respond(request: ModelRequest) -> ModelAnswer:
+            self.paid.append(request)
+            return ModelAnswer(message=self.said)
+
+        async def ask_task() -> Task:
+            return Task(task_id="t", input=input)
+
+        async def retrieve(query: str) -> Sequence[str]:
+            return await ask_retriever(self.retriever, NAMES, query)
+
+        opened = OpenStep(step=TaskStep(step_id="s1"))
+        ctx = StepContext(
+            agent=self.snapshot,
+            head=head or TaskHead(agent="a"),
+            opened=opened,
+            transcript=[user("earlier"), assistant("yes"), user("the request")],
+            respond=respond,
+            ask_task=ask_task,
+            retrieve=retrieve,
+            journal=self.journal,
+            limit=limit,
+            n=n,
+        )
+        async with asyncio.timeout(10):
+            got = await advance(Doing(self.body), ctx, opened)
+        self.journal = (*self.journal, *ctx.fresh)
+        return got
+
+
+def offered(request: ModelRequest) -> list[str]:
+    return [spec.name for spec in request.tools]
+
+
+async def asks(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+    answer = await ctx.call_model()
+    ctx.add(answer.message)
+    return TaskStepOutput(output=answer.text, calls=answer.message.calls, task_step=step)
+
+
+async def test_the_retriever_is_asked_with_the_tasks_input_and_the_model_gets_its_tools() -> None:
+    bench = Bench(asks, Fixed("weather", "book_hotel"))
+    await bench.advance()
+    assert bench.retriever.queries == ["the task"]
+    assert offered(bench.paid[0]) == ["weather", "book_hotel"]
+
+
+async def test_without_an_input_of_its_own_the_tasks_last_user_message_is_asked() -> None:
+    bench = Bench(asks, Fixed("weather"))
+    await bench.advance(input="")
+    assert bench.retriever.queries == ["the request"]
+
+
+async def test_a_step_that_is_run_again_offers_the_same_tools_without_asking() -> None:
+    async def twice(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        await asyncio.gather(ctx.offered_tools(), ctx.offered_tools())
+        one, two = await asyncio.gather(ctx.call_model(), ctx.call_model([user("x")]))
+        names = [spec.name for spec in await ctx.offered_tools()]
+        return ends(step, [one.text, two.text, *names])
+
+    bench = Bench(twice, Fixed("weather"))
+    assert (await bench.advance()).result is None
+    bench.retriever.names = ("book_hotel",)
+    got = await bench.advance()
+    assert got.result is not None
+    assert got.result.output == ["hi", "hi", "weather"]
+    assert [offered(request) for request in bench.paid] == [["weather"], ["weather"]]
+    assert len(bench.retriever.queries) == 1
+
+
+async def test_a_tool_that_is_not_on_offer_is_not_run_and_the_model_is_told() -> None:
+    calls = (ToolCall(id="1", name="weather"), ToolCall(id="2", name="book_hotel"))
+    bench = Bench(asks, Fixed("weather"), assistant("", calls=calls))
+    got = await bench.advance()
+    assert list(got.told) == [1]
+    assert got.told[1].is_error
+    assert got.told[1].attempts == 0
+    assert "'book_hotel' is not on offer" in str(got.told[1].content)
+    assert "weather" in str(got.told[1].content)
+
+
+async def test_it_is_told_in_the_middle_of_a_step_too() -> None:
+    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        await ctx.offered_tools()
+        await ctx.call_tools([ToolCall(id="1", name="swim")])
+        return ends(step)
+
+    got = await Bench(body, Fixed("weather")).advance()
+    assert got.calls
+    assert list(got.told) == [0]
+
+
+async def test_in_the_agents_sdks_dialect_it_is_a_verdict_and_the_answer_is_kept() -> None:
+    said = assistant("", calls=(ToolCall(id="1", name="book_hotel"),))
+    bench = Bench(asks, Fixed("weather"), said)
+    got = await bench.advance(head=TaskHead(agent="a", dialect=AGENTS_SDK))
+    assert got.failure is not None
+    assert got.failure.type == ModelBehaviorError.__name__
+    assert got.failure.message == "Tool book_hotel not found in agent a"
+    assert got.answer is not None
+
+
+async def test_a_worker_may_offer_other_tools_of_its_own_accord() -> None:
+    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        others = [spec for spec in ctx.agent.tools if spec.name == "book_hotel"]
+        answer = await ctx.call_model(tools=[*await ctx.offered_tools(), *others])
+        return TaskStepOutput(output="", calls=answer.message.calls, task_step=step)
+
+    said = assistant("", calls=(ToolCall(id="1", name="book_hotel"),))
+    bench = Bench(body, Fixed("weather"), said)
+    got = await bench.advance()
+    assert offered(bench.paid[0]) == ["weather", "book_hotel"]
+    assert got.told == {}
+
+
+async def test_a_worker_that_offers_nothing_may_call_every_tool() -> None:
+    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        calls = (ToolCall(id="1", name="book_hotel"),)
+        return TaskStepOutput(output="", calls=calls, task_step=step)
+
+    bench = Bench(body, Fixed("weather"))
+    assert (await bench.advance()).told == {}
+    assert bench.retriever.queries == []
+
+
+async def test_the_tool_that_a_tool_choice_names_is_always_on_offer() -> None:
+    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        await ctx.call_model(tool_choice=ctx.tool_choice)
+        return ends(step)
+
+    bench = Bench(body, Fixed("weather"))
+    await bench.advance(head=TaskHead(agent="a", tool_choice="book_hotel"))
+    assert offered(bench.paid[0]) == ["weather", "book_hotel"]
+
+
+async def test_a_retriever_that_fails_is_an_error_before_the_model_is_paid() -> None:
+    class Down(Fixed):
+        async def retrieve(self, query: str) -> Sequence[str]:
+            raise ConnectionError("the index is down")
+
+    bench = Bench(asks, Down())
+    with pytest.raises(ConnectionError, match="the index is down"):
+        await bench.advance()
+    assert bench.paid == []
+
+
+async def test_the_last_call_of_a_budget_is_seen_behind_the_record_of_the_offer() -> None:
+    limits: list[bool] = []
+
+    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        limits.append(ctx.limit_reached)
+        await ctx.call_model()
+        return ends(step)
+
+    bench = Bench(body, Fixed("weather"))
+    await bench.advance(limit="finish")
+    await bench.advance()
+    assert limits == [True, True]
+
+
+async def test_without_a_retriever_nothing_is_recorded() -> None:
+    bench = Bench(asks, Fixed("weather"))
+    opened = OpenStep(step=TaskStep(step_id="s1"))
+
+    async def respond(request: ModelRequest) -> ModelAnswer:
+        bench.paid.append(request)
+        return ModelAnswer(message=assistant("", calls=(ToolCall(id="1", name="swim"),)))
+
+    ctx = StepContext(
+        agent=bench.snapshot,
+        head=TaskHead(agent="a"),
+        opened=opened,
+        transcript=[],
+        respond=respond,
+    )
+    got = await advance(Doing(asks), ctx, opened)
+    assert got.memos == ()
+    assert got.told == {}
+    assert offered(bench.paid[0]) == NAMES
+
+
+def test_what_was_told_is_an_outcome_of_the_open_call() -> None:
+    told = {1: Outcome(content="Not run", is_error=True, status="failed", attempts=0)}
+    assert Advanced.model_validate(Advanced(told=told).wire()).told == told
