@@ -8,8 +8,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from holdfast.activities.recent import Recent
 from holdfast.chain import ChainRef, extend
-from holdfast.messages import Blob, Message, TextPart, ToolCall
+from holdfast.messages import Blob, Message, Part, TextPart, ToolCall
 from holdfast.records import InputRef, JournalEntry, TaskHead
 from holdfast.values import Json, canonical
 
@@ -261,9 +262,13 @@ def weight(message: Message) -> int:
         case Blob():
             content = 100
         case parts:
-            content = sum(len(p.text if isinstance(p, TextPart) else p.url) for p in parts)
+            content = sum(_part_weight(part) for part in parts)
     items = len(canonical(list(message.items))) if message.items else 0
     return 200 + content + items + sum(call_weight(call) for call in message.calls)
+
+
+def _part_weight(part: Part) -> int:
+    return len(part.text) if isinstance(part, TextPart) else len(part.url) + 200
 
 
 def call_weight(call: ToolCall) -> int:
@@ -284,15 +289,20 @@ def entry_weight(entry: JournalEntry) -> int:
 
 
 class Cache:
-    """Memories of the tasks used last, and texts of the archive used last; bounded in bytes."""
+    """Memories of the tasks used last, and what was read last of the archive; bounded in bytes.
+
+    Attributes:
+        texts: Texts by their digest.
+        images: Images as `data:` URLs, by media type and digest.
+    """
 
     def __init__(self, limit_bytes: int = LIMIT_BYTES) -> None:
-        """Set the bound; one entry may pass it."""
+        """Set the bound of each of the three; one entry may pass it."""
         self._limit = limit_bytes
         self._tasks: OrderedDict[str, TaskMemory] = OrderedDict()
         self._tally = Tally()
-        self._texts: OrderedDict[str, str] = OrderedDict()
-        self._text_size = 0
+        self.texts = Recent(limit_bytes)
+        self.images = Recent(limit_bytes)
 
     @property
     def size(self) -> int:
@@ -326,19 +336,3 @@ class Cache:
         dropped = self._tasks.pop(task_id, None)
         if dropped is not None:
             dropped.counted_by(Tally())
-
-    def text(self, blob: Blob) -> str | None:
-        """Return a text of the archive, if it is here."""
-        text = self._texts.get(blob.sha256)
-        if text is not None:
-            self._texts.move_to_end(blob.sha256)
-        return text
-
-    def keep_text(self, blob: Blob, text: str) -> None:
-        """Remember a text of the archive."""
-        self._text_size += len(text) - len(self._texts.get(blob.sha256, ""))
-        self._texts[blob.sha256] = text
-        self._texts.move_to_end(blob.sha256)
-        while self._text_size > self._limit and len(self._texts) > 1:
-            _, dropped = self._texts.popitem(last=False)
-            self._text_size -= len(dropped)

@@ -14,9 +14,10 @@ from holdfast.activities.registry import Registry
 from holdfast.activities.source import Source, task_id
 from holdfast.activities.tool import idempotency_key
 from holdfast.errors import NotFoundError
-from holdfast.messages import Content, ToolCall, clean
+from holdfast.messages import ToolCall, clean, shown
 from holdfast.segments import read_segments
 from holdfast.tool_context import Effect, ToolContext
+from holdfast.tool_result import read_result
 from holdfast.tools import Tool, ToolArgumentsError, render_result
 from holdfast.undo import active_steps, undoable
 from holdfast.values import Json
@@ -63,8 +64,7 @@ class JudgingActivities:
                 found = await tool.run_probe(ctx, effect)
                 if found is None:
                     return Probed()
-                text = clean(render_result(found, tool=tool.name))
-                content: Content = await self._source.store(text) or text
+                content = await self._source.store_result(read_result(found, tool=tool.name))
                 self._source.memory().drop_result(given.n, given.i)
                 return Probed(happened=True, content=content)
 
@@ -85,8 +85,7 @@ class JudgingActivities:
                 )
                 ctx = self._context(tool, call, given.n, key, {})
                 content = await self._source.content(given.effect.content)
-                result = content if isinstance(content, str) else ""
-                effect = _effect(tool, call, ctx, "done", _parsed(result))
+                effect = _effect(tool, call, ctx, "done", _parsed(shown(content)))
                 said = await tool.run_undo(ctx, effect)
                 return "" if said is None else clean(render_result(said, tool=tool.name))[:2000]
 

@@ -16,8 +16,20 @@ from temporalio.client import WorkflowHandle
 from holdfast.activities.cache import Cache, TaskMemory
 from holdfast.archive import Archive
 from holdfast.chain import ChainRef, extend
+from holdfast.contents import refer, rehydrate, resolve, store_image, with_parts
 from holdfast.errors import ArchiveError, DigestMismatchError
-from holdfast.messages import Blob, Content, Message, ToolCall, clean
+from holdfast.images import Image, data_url
+from holdfast.messages import (
+    Blob,
+    Content,
+    ImagePart,
+    ImageRef,
+    Message,
+    Part,
+    TextPart,
+    ToolCall,
+    clean,
+)
 from holdfast.records import (
     Entry,
     InputRef,
@@ -210,13 +222,12 @@ class Source:
 
     async def resolve(self, message: Message) -> Message:
         """Put an archived content into its message."""
-        if not isinstance(message.content, Blob):
-            return message
-        return message.model_copy(update={"content": await self.text(message.content)})
+        content = await self.content(message.content)
+        return message.model_copy(update={"content": content})
 
     async def content(self, content: Content) -> Content:
-        """Read a content that is in the archive."""
-        return await self.text(content) if isinstance(content, Blob) else content
+        """Read the texts of a content that are in the archive."""
+        return await resolve(content, self.text)
 
     async def nodes(self, outcome: Outcome) -> tuple[SourceNode, ...]:
         """Read what a result rests on."""
@@ -225,21 +236,56 @@ class Source:
 
     async def text(self, blob: Blob) -> str:
         """Read a text of the archive."""
-        text = self.cache.text(blob)
+        text = self.cache.texts.get(blob.sha256)
         if text is None:
             text = (await self.archive.aget(blob.sha256)).decode("utf-8", "surrogatepass")
-            self.cache.keep_text(blob, text)
+            self.cache.texts.keep(blob.sha256, text)
         return text
 
+    async def rehydrate(self, message: Message) -> Message:
+        """Put the bytes of its images into a message that is about to be sent to a model."""
+        return await rehydrate(message, self._image_url)
+
+    async def _image_url(self, image: ImageRef) -> str:
+        name = f"{image.media_type} {image.sha256}"
+        url = self.cache.images.get(name)
+        if url is None:
+            url = data_url(image.media_type, await self.archive.aget(image.sha256))
+            self.cache.images.keep(name, url)
+        return url
+
     async def offload(self, message: Message) -> Message:
-        """Move a large text content to the archive."""
+        """Move large texts and the bytes of images to the archive."""
         if not isinstance(message.content, str):
-            return message
+            return await with_parts(message, self._offload_part)
         text = clean(message.content)
         content = await self.store(text) or text
         if content == message.content:
             return message
         return message.model_copy(update={"content": content})
+
+    async def _offload_part(self, part: Part) -> Part:
+        if isinstance(part, ImagePart):
+            return await self.refer(part)
+        text = clean(part.text)
+        stored = await self.store(text) or part.stored
+        return TextPart(kind="text", text="" if stored else text, stored=stored)
+
+    async def refer(self, part: ImagePart) -> ImagePart:
+        """Name an image by reference, its bytes in the archive."""
+        return await refer(part, self._put)
+
+    async def store_result(self, said: str | Sequence[str | Image]) -> Content:
+        """Return a tool's result as history holds it: large texts and images by reference."""
+        if isinstance(said, str):
+            return await self.store(clean(said)) or clean(said)
+        parts = [
+            await store_image(each, self._put)
+            if isinstance(each, Image)
+            else await self._offload_part(TextPart(kind="text", text=each))
+            for each in said
+        ]
+        return tuple(parts)
 
     async def store(self, text: str, *, is_json: bool = False) -> Blob | None:
         """Store a text if it is too large for history."""
@@ -249,7 +295,7 @@ class Source:
         if len(data) <= INLINE_BYTES:
             return None
         blob = Blob(sha256=await self._put(data), size=len(data), is_json=is_json)
-        self.cache.keep_text(blob, text)
+        self.cache.texts.keep(blob.sha256, text)
         return blob
 
     async def _put(self, data: bytes) -> str:

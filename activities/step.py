@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+from collections.abc import Sequence
 
 from temporalio import activity
 
@@ -65,8 +66,23 @@ class StepActivities:
         """Let a worker that has its own first step make it; the task makes the usual one itself."""
         if type(worker).initialize_step is AgentWorker.initialize_step:
             return TaskStep()
-        made = worker.initialize_step(await self._source.task())
+        task = await self._source.task()
+        made = worker.initialize_step(task)
+        if made.input == task.input and not made.images:
+            made = made.model_copy(update={"images": task.images})  # it does not know of images
+        [made] = await self._with_references([made])
         return made.model_copy(update={"task_id": ""})
+
+    async def _with_references(self, steps: Sequence[TaskStep]) -> tuple[TaskStep, ...]:
+        """Name the images of steps by reference, before history gets to see them."""
+        return tuple(
+            [
+                step.model_copy(
+                    update={"images": tuple([await self._source.refer(i) for i in step.images])}
+                )
+                for step in steps
+            ]
+        )
 
     @activity.defn(name="step")
     async def step(self, given: AdvanceInput) -> Advanced:
@@ -90,7 +106,7 @@ class StepActivities:
             head=head,
             opened=whole,
             transcript=await source.transcript(given.at),
-            respond=functools.partial(_respond, model),
+            respond=functools.partial(self._respond, model),
             ask_task=source.task,
             retrieve=_retrieve(agent, snapshot),
             inputs={step: await source.output(ref) for step, ref in opened.inputs.items()},
@@ -122,6 +138,11 @@ class StepActivities:
         if ctx.fresh:
             memory.handed_over(given.n, activity_id)
         return advanced
+
+    async def _respond(self, model: Model, request: ModelRequest) -> ModelAnswer:
+        """Ask the model, which alone gets the bytes of images."""
+        messages = [await self._source.rehydrate(message) for message in request.messages]
+        return await model.respond(request.model_copy(update={"messages": tuple(messages)}))
 
     async def _whole(self, opened: OpenStep) -> OpenStep:
         """Put an archived input into the step."""
@@ -190,7 +211,8 @@ class StepActivities:
             await self._source.offload(add) if isinstance(add, Message) else add
             for add in result.adds
         ]
-        changes: dict[str, object] = {"adds": tuple(adds)}
+        following = await self._with_references(result.next)
+        changes: dict[str, object] = {"adds": tuple(adds), "next": following}
         if result.output is not None:
             stored = await self._stored(result.output)
             if stored is not None:
@@ -256,7 +278,3 @@ def _answer_alone(advanced: Advanced, request: str, error: Exception) -> Advance
         attempts=advanced.attempts,
         worker=advanced.worker,
     )
-
-
-async def _respond(model: Model, request: ModelRequest) -> ModelAnswer:
-    return await model.respond(request)

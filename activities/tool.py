@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import itertools
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from temporalio import activity
@@ -23,12 +24,14 @@ from holdfast.activities.heartbeat import heartbeats
 from holdfast.activities.registry import Registry
 from holdfast.activities.source import Source, task_id, worker_identity
 from holdfast.errors import ArchiveError, InvalidArgumentError, ToolTimeoutError
+from holdfast.images import Image
 from holdfast.messages import Blob, ToolCall, clean
 from holdfast.records import Dialect, Outcome
 from holdfast.redact import redact
 from holdfast.sources import SourceNode, nodes_of
 from holdfast.tool_context import ToolContext
-from holdfast.tools import Tool, ToolArgumentsError, ToolResultError, render_result
+from holdfast.tool_result import read_result
+from holdfast.tools import Tool, ToolArgumentsError, ToolResultError
 from holdfast.values import Json, canonical, digest
 from holdfast.wire import ToolInput
 
@@ -150,7 +153,7 @@ class ToolActivities:
     ) -> Outcome:
         try:
             value = await run_with_retries(tool, ctx)
-            text = render_result(value, tool=tool.name)
+            result = read_result(value, tool=tool.name)
             nodes = nodes_of(value)
         except ToolResultError as error:  # it ran; only its result is of no use
             return Outcome(content=_short(error), is_error=True)
@@ -162,9 +165,18 @@ class ToolActivities:
             return Outcome(content=_short(error), is_error=True, status="failed")
         except (Exception, SystemExit) as error:  # noqa: BLE001  a result for the model
             text = clean(await failure_text(tool, ctx, error, dialect))
-            content = await self._source.store(text) or text
-            return Outcome(content=content, is_error=True, status="failed")
-        return await self._done(tool, text, nodes)
+            stored = await self._source.store(text)
+            return Outcome(content=stored or text, is_error=True, status="failed")
+        if isinstance(result, str):
+            return await self._done(tool, result, nodes)
+        return await self._done_with_images(tool, result)
+
+    async def _done_with_images(self, tool: Tool, result: Sequence[str | Image]) -> Outcome:
+        """Keep images by reference, unless the texts beside them are too long."""
+        text = clean("\n".join(each for each in result if isinstance(each, str)))
+        if len(text.encode()) > tool.max_output_bytes:
+            return await self._done(tool, text, ())
+        return Outcome(content=await self._source.store_result(result))
 
     async def _done(self, tool: Tool, text: str, nodes: tuple[SourceNode, ...]) -> Outcome:
         text = clean(text)

@@ -25,6 +25,7 @@ from holdfast.errors import (
     ToolTimeoutError,
     UserError,
 )
+from holdfast.images import Image
 from holdfast.messages import Message, ToolCall, Usage
 from holdfast.settings import Budget, ModelSettings
 from holdfast.sources import Retrieved, SourceNode
@@ -59,6 +60,7 @@ __all__ = [
     "Budget",
     "HoldfastError",
     "HoldfastPlugin",
+    "Image",
     "KeywordToolRetriever",
     "MaxTurnsExceeded",
     "Message",

@@ -9,7 +9,7 @@ from typing import cast
 from pydantic import Field
 
 from holdfast.chain import extend
-from holdfast.messages import Blob, Content, Message, ToolCall
+from holdfast.messages import Message, ToolCall, shown
 from holdfast.records import Entry, EventRecord, JournalEntry, Outcome, StepRecord
 from holdfast.redact import REDACTED
 from holdfast.undo import active_steps
@@ -160,7 +160,7 @@ def _journal_events(
                 "kind": "model_call",
                 "actor": "model",
                 "tokens": entry.answer.usage.total_tokens,
-                "result": _text_of(entry.answer.message.content),
+                "result": shown(entry.answer.message.content),
                 "status": entry.answer.finish,
                 "attempts": entry.attempts,
                 "worker": entry.worker,
@@ -174,7 +174,7 @@ def _journal_events(
                 **common,
                 "kind": "memo",
                 "tool": entry.name,
-                "result": _text_of(made),
+                "result": shown(made),
                 "attempts": entry.attempts,
                 "worker": entry.worker,
             }
@@ -199,7 +199,7 @@ def _call_event(
             "tool": call.name,
             "call_id": call.id,
             "arguments": outcome.edited or call.arguments,
-            "result": _text_of(content),
+            "result": shown(content),
             "status": outcome.status,
             "attempts": outcome.attempts,
             "worker": outcome.worker,
@@ -229,16 +229,6 @@ def _cut(event: AuditEvent) -> AuditEvent:
     if len(event.result) <= LONGEST_RESULT:
         return event
     return event.model_copy(update={"result": event.result[:LONGEST_RESULT]})
-
-
-def _text_of(content: Content) -> str:
-    match content:
-        case Blob():
-            return f"[{content.size} bytes in the archive as {content.sha256}]"
-        case str():
-            return content
-        case _:
-            return Message(role="user", content=content).text
 
 
 def _redacted(event: AuditEvent, secrets: Sequence[str]) -> AuditEvent:

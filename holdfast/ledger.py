@@ -79,13 +79,15 @@ class Ledger(LedgerState):
         step = next((s for s in ready if s.step_id == asked.step), ready[0])
         before = self.before()
         queue = tuple(queued for queued in self.s.queue if queued is not step)
+        own = self._is_original(step) and not asked.brings_input
+        step = step.model_copy(update={"images": asked.images_after(step)})
         if asked.input is not None:
             step = step.model_copy(update={"input": asked.input})
         opened = OpenStep(
             step=step,
             state=self.s.extra_state,
             tool_choice=asked.tool_choice,
-            stored=asked.stored or (self.given.stored if self._is_original(step) else None),
+            stored=asked.stored or (self.given.stored if own else None),
             notes=self.s.notes,
             inputs={id: self.s.done[id] for id in step.prev_steps if id in self.s.done},
         )
@@ -110,8 +112,11 @@ class Ledger(LedgerState):
         """Try a step that failed again, from its journal or, when asked to, from nothing."""
         current = self.at(n)
         opened = current.open
-        if asked.input is not None or asked.stored is not None:
-            step = opened.step.model_copy(update={"input": asked.input})
+        images = asked.images_after(opened.step)
+        step = opened.step.model_copy(update={"images": images})
+        opened = opened.model_copy(update={"step": step})
+        if asked.brings_input:
+            step = step.model_copy(update={"input": asked.input})
             opened = opened.model_copy(update={"step": step, "stored": asked.stored})
         if asked.tool_choice:
             opened = opened.model_copy(update={"tool_choice": asked.tool_choice})

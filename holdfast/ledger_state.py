@@ -38,7 +38,7 @@ class LedgerState:
         first = None if given.head.history and not (given.input or given.stored) else given.input
         self.s = carried or Carried(
             created=now,
-            queue=(TaskStep(step_id="s1", input=first),),
+            queue=(TaskStep(step_id="s1", input=first, images=given.images),),
             extra_state=given.extra_state,
             automatic=given.automatic,
             serial=1,
@@ -123,6 +123,7 @@ class LedgerState:
             steps=self.s.steps,
             usage=self.s.usage,
             stored=self.given.stored,
+            images=self.given.images,
             paused=self.s.paused,
             error=f"{self.failure.type}: {self.failure.message}" if self.failure else "",
         )

@@ -24,17 +24,57 @@ class Blob(Value):
 
 
 class TextPart(Value):
-    """A piece of text in a message of several parts."""
+    """A piece of text in a message of several parts.
+
+    Attributes:
+        text: The text; empty when `stored` holds it.
+        stored: Where the archive keeps a text too large for history.
+    """
 
     kind: Literal["text"]
     text: str
+    stored: Blob | None = None
+
+
+Detail = Literal["auto", "low", "high", "original"]
+"""How closely a model looks at an image."""
+
+
+class ImageRef(Value):
+    """An image in the archive.
+
+    Attributes:
+        sha256: Digest of the bytes, 64 hexadecimal digits.
+        size: Length in bytes.
+        media_type: As in "image/png".
+    """
+
+    sha256: str
+    size: int
+    media_type: str
 
 
 class ImagePart(Value):
-    """An image in a message, by URL (`https:` or `data:`)."""
+    """An image in a message: by URL, or by reference to the archive.
+
+    Attributes:
+        url: Address (`https:`), or empty. A `data:` URL becomes a reference before history sees it.
+        stored: Where the archive keeps the image's bytes.
+        detail: How closely the model looks at it.
+    """
 
     kind: Literal["image"]
-    url: str
+    url: str = ""
+    stored: ImageRef | None = None
+    detail: Detail = "auto"
+
+    def __str__(self) -> str:
+        """Describe it in a few words, as in "[image png 12 kB sha256 ab12cd34..]"."""
+        if self.stored is not None:
+            what = self.stored.media_type.removeprefix("image/")
+            size = -(-self.stored.size // 1000)
+            return f"[image {what} {size} kB sha256 {self.stored.sha256[:8]}..]"
+        return f"[image {self.url[:100]}]" if self.url[:5] != "data:" else "[image]"
 
 
 Part = TextPart | ImagePart
@@ -86,15 +126,42 @@ class Message(Value):
             case parts:
                 return "".join(part.text for part in parts if isinstance(part, TextPart))
 
+    @property
+    def images(self) -> tuple[ImagePart, ...]:
+        """The images of this message, in order."""
+        if isinstance(self.content, str | Blob):
+            return ()
+        return tuple(part for part in self.content if isinstance(part, ImagePart))
+
+
+def shown(content: Content) -> str:
+    """Return a content as people read it: a placeholder stands for what is not text."""
+    match content:
+        case str(text):
+            return text
+        case Blob():
+            return f"[{content.size} bytes in the archive as {content.sha256}]"
+        case parts:
+            return "\n".join(_shown_part(part) for part in parts)
+
+
+def _shown_part(part: Part) -> str:
+    if isinstance(part, ImagePart):
+        return str(part)
+    return part.text if part.stored is None else shown(part.stored)
+
 
 def clean(text: str) -> str:
     """Replace lone surrogates, which no UTF-8 encoder and so no history accepts."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def user(text: str) -> Message:
-    """Make a user message."""
-    return Message(role="user", content=text)
+def user(text: str, images: tuple[ImagePart, ...] = ()) -> Message:
+    """Make a user message of a text, and of images if there are any."""
+    if not images:
+        return Message(role="user", content=text)
+    said = (TextPart(kind="text", text=text),) if text else ()
+    return Message(role="user", content=(*said, *images))
 
 
 def assistant(text: str, *, calls: tuple[ToolCall, ...] = ()) -> Message:

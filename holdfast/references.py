@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 from holdfast.chain import extend
 from holdfast.links import queued_with
-from holdfast.messages import Blob, Message, ToolCall, Usage
+from holdfast.messages import Blob, Content, Message, TextPart, ToolCall, Usage, user
 from holdfast.models.base import ModelAnswer
 from holdfast.records import (
     Before,
     JournalEntry,
     OpenState,
+    OpenStep,
     StepRecord,
     StepResult,
 )
@@ -39,8 +40,7 @@ def resolve_add(add: Message | str, current: OpenState) -> Message:
     if isinstance(add, Message):
         return add
     if add == "input":
-        opened = current.open
-        return Message(role="user", content=opened.stored or opened.step.input or "")
+        return input_message(current.open)
     if add.startswith("n"):
         return current.open.notes[int(add[1:])]
     entry, call = place_of(add)
@@ -48,6 +48,16 @@ def resolve_add(add: Message | str, current: OpenState) -> Message:
         found = current.journal[entry]
         return found.outcomes[call].message(found.calls[call])
     return answer_of(current.journal[entry]).message
+
+
+def input_message(opened: OpenStep) -> Message:
+    """Return a step's input as the message that history holds; an empty one when it has none."""
+    stored, images = opened.stored, opened.step.images
+    if stored is None:
+        return opened.step.message() or user("")
+    text = TextPart(kind="text", text="", stored=stored)
+    content: Content = (text, *images) if images else stored
+    return Message(role="user", content=content)
 
 
 def resolve_calls(result: StepResult, current: OpenState) -> tuple[ToolCall, ...]:

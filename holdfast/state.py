@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from holdfast.chain import ChainRef
-from holdfast.messages import Blob, Message, Usage
+from holdfast.messages import Blob, ImagePart, Message, Usage
 from holdfast.records import (
     Approval,
     Failure,
@@ -43,6 +43,7 @@ class TaskInput(Value):
         head: What stays the same.
         input: The user's request; empty when `stored` holds it.
         stored: The request in the archive, when it is too large for history.
+        images: Images of the request.
         extra_state: Shared state at the beginning.
         budget: Limits, or None.
         automatic: Run steps without being asked.
@@ -55,6 +56,7 @@ class TaskInput(Value):
     head: TaskHead
     input: str = ""
     stored: Blob | None = None
+    images: tuple[ImagePart, ...] = ()
     extra_state: dict[str, Json] = Field(default_factory=dict)
     budget: Budget | None = None
     automatic: bool = False

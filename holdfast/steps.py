@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from holdfast.errors import InvalidArgumentError
-from holdfast.messages import Blob, ToolCall, Usage
+from holdfast.messages import Blob, ImagePart, Message, ToolCall, Usage, user
 from holdfast.sources import SourceNode
 from holdfast.values import Json, Value
 
@@ -40,6 +40,7 @@ class Task(Value):
         error: Why the task needs attention or has failed, else empty.
         paused: Who paused it and why, else empty.
         stored: Where the archive keeps an input too large for history; AgentRunner resolves it.
+        images: Images that came with the input.
     """
 
     task_id: str
@@ -54,6 +55,7 @@ class Task(Value):
     error: str = ""
     paused: str = ""
     stored: Blob | None = None
+    images: tuple[ImagePart, ...] = ()
 
 
 class TaskStep(Value):
@@ -69,6 +71,7 @@ class TaskStep(Value):
         is_ready: False keeps a step without `prev_steps` in the queue until a step hands out one of
             the same id that is ready.
         is_join: Whether the task made it, to join several last outputs into one.
+        images: Images that came with the input, or without one.
     """
 
     task_id: str = ""
@@ -78,12 +81,20 @@ class TaskStep(Value):
     prev_steps: tuple[str, ...] = ()
     is_ready: bool = True
     is_join: bool = False
+    images: tuple[ImagePart, ...] = ()
+
+    def message(self) -> Message | None:
+        """Return the step's input as a user message of text and images; None without an input."""
+        if self.input is None and not self.images:
+            return None
+        return user(self.input or "", self.images)
 
     def get_next_step(
         self,
         step_id: str = "",
         input: str | None = None,
         step_state: dict[str, Json] | None = None,
+        images: tuple[ImagePart, ...] = (),
     ) -> TaskStep:
         """Make a step that follows this one.
 
@@ -92,12 +103,14 @@ class TaskStep(Value):
             input: New user input, or None.
             step_state: State of the new step; None hands this step's state on, an empty dict
                 starts from nothing.
+            images: Images of the new input.
         """
         return TaskStep(
             task_id=self.task_id,
             step_id=step_id,
             input=input,
             step_state=self.step_state if step_state is None else step_state,
+            images=images,
         )
 
     def link_step(self, next_step: TaskStep) -> TaskStep:
@@ -130,7 +143,7 @@ class ToolOutput(Value):
         tool_name: The tool.
         call_id: The model's id of the call.
         raw_input: The arguments as the model wrote them.
-        content: The result as the model saw it.
+        content: The result as the model saw it; a placeholder stands for each image.
         is_error: Whether it is a failure's text.
         status: "done", "failed", or "unknown" when a worker was lost inside the call and the tool
             may or may not have taken effect.

@@ -141,6 +141,7 @@ class AgentRunner(_Twin):
     response = _sync(_async.AgentRunner.response)
     transcript = _sync(_async.AgentRunner.transcript)
     all_messages = _sync(_async.AgentRunner.all_messages)
+    image = _sync(_async.AgentRunner.image)
     chat = _sync(_async.AgentRunner.chat)
     pause = _sync(_async.AgentRunner.pause)
     resume = _sync(_async.AgentRunner.resume)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, cast
 
 from pydantic_core import PydanticSerializationError, to_json
 
 from holdfast.errors import HoldfastError
+from holdfast.images import Image
 from holdfast.sources import content_of
 
 
@@ -27,6 +29,29 @@ class ToolResultError(HoldfastError):
             f" {self.type_name!r}, which cannot be written as JSON: {reason}. Return a str, or"
             " numbers, lists, dicts, dataclasses or pydantic models of such."
         )
+
+
+def read_result(value: Any, *, tool: str = "") -> str | list[str | Image]:
+    """Return what the model is told: a text, or texts and images in their order.
+
+    Args:
+        value: What the tool returned: anything for `render_result`, an Image, or a list or tuple
+            that holds Images beside such things.
+        tool: Tool name, for the error text.
+
+    Raises:
+        ToolResultError: As for `render_result`.
+    """
+    if isinstance(value, Image):
+        return [value]
+    if isinstance(value, list | tuple):
+        several = cast("Sequence[Any]", value)
+        if any(isinstance(each, Image) for each in several):
+            return [
+                each if isinstance(each, Image) else render_result(each, tool=tool)
+                for each in several
+            ]
+    return render_result(value, tool=tool)
 
 
 def render_result(value: Any, *, tool: str = "") -> str:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from holdfast import merge_patch
 from holdfast.chain import ChainRef
 from holdfast.ledger import Ledger
-from holdfast.messages import Message, ToolCall, system, user
+from holdfast.messages import ImagePart, Message, ToolCall, system, user
 from holdfast.records import Before, Entry, ForkOf, OpenState, Outcome, SegmentRef, StepRecord
 from holdfast.references import queue_after
 from holdfast.state import Carried, UndoState
@@ -53,6 +53,7 @@ def departure(
     fork: ForkOf,
     text: str | None,
     feedback: str | None,
+    images: tuple[ImagePart, ...] = (),
 ) -> Carried:
     """Return the state in which a fork begins: as it was right after a step.
 
@@ -63,6 +64,7 @@ def departure(
         fork: Where it comes from.
         text: New user input in place of the steps that were queued, or None.
         feedback: Said to the model before its next call, or None.
+        images: Images of the new input.
     """
     before = record.before
     queue = record.queue
@@ -77,7 +79,7 @@ def departure(
         queue = (TaskStep(step_id=f"s{serial}", prev_steps=lasts, is_join=True), *queue)
     if text is not None:
         serial += 1
-        queue = (TaskStep(step_id=f"s{serial}", input=text),)
+        queue = (TaskStep(step_id=f"s{serial}", input=text, images=images),)
     return Carried(
         created=record.ended,
         queue=queue,

@@ -10,7 +10,7 @@ from typing import Literal
 from pydantic import Field
 
 from holdfast.chain import ChainRef
-from holdfast.messages import Blob, Content, Message, ToolCall
+from holdfast.messages import Blob, Content, ImagePart, Message, ToolCall
 from holdfast.models.base import ModelAnswer
 from holdfast.records import (
     Before,
@@ -204,11 +204,13 @@ class RunRequest(Value):
         restart: Throw the step's journal away and start it anew.
         round: Run all steps that are ready, at once.
         stored: The input in the archive, when it is too large for history.
+        images: Images of the new input; without one they join what the step has.
     """
 
     all: bool = False
     input: str | None = None
     stored: Blob | None = None
+    images: tuple[ImagePart, ...] = ()
     step: str = ""
     tool_choice: str = ""
     restart: bool = False
@@ -222,7 +224,18 @@ class RunRequest(Value):
     @property
     def changes(self) -> bool:
         """Whether this wants the step to be another one than it was."""
-        return self.input is not None or self.stored is not None or bool(self.tool_choice)
+        return self.brings_input or bool(self.tool_choice or self.images)
+
+    @property
+    def brings_input(self) -> bool:
+        """Whether this replaces the step's input."""
+        return self.input is not None or self.stored is not None
+
+    def images_after(self, step: TaskStep) -> tuple[ImagePart, ...]:
+        """Return the images that the step then has; asking again gives it none twice."""
+        if self.brings_input:
+            return self.images
+        return (*step.images, *(image for image in self.images if image not in step.images))
 
 
 class ViewRequest(Value):

@@ -12,7 +12,7 @@ from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client
 
 from holdfast.commands import Command, decode
-from holdfast.messages import Blob, Content, Message, ToolCall
+from holdfast.messages import Blob, Content, ToolCall, shown
 from holdfast.records import JournalEntry, OpenState, OpenStep, Outcome, StepResult
 from holdfast.references import new_entries, resolve_calls
 from holdfast.steps import TaskStep
@@ -226,7 +226,7 @@ def why(failure: Failure) -> str:
 def _shown(content: Content) -> str:
     if isinstance(content, Blob):
         return f"({content.size} bytes, in the archive)"
-    return Message(role="tool", content=content).text
+    return shown(content)
 
 
 def _at(calls: tuple[ToolCall, ...], place: int) -> ToolCall:

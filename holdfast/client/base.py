@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Self, cast
@@ -17,10 +17,12 @@ from holdfast.client.names import check_archive, queue_of, session_id
 from holdfast.client.reading import Reader
 from holdfast.client.sessions import Session
 from holdfast.client.tasks import TaskClient
+from holdfast.contents import store_images
 from holdfast.engine.cluster import ensure_search_attributes
 from holdfast.engine.connect import connect_client
 from holdfast.errors import InvalidArgumentError
-from holdfast.messages import Blob
+from holdfast.images import Image
+from holdfast.messages import Blob, ImagePart
 from holdfast.plugin import HoldfastPlugin
 from holdfast.records import SessionRef
 from holdfast.serve import default_archive
@@ -29,6 +31,8 @@ from holdfast.values import Json
 from holdfast.wire import INLINE_BYTES
 
 TaskLike = Task | str
+Images = Sequence[Image | ImagePart]
+"""Images of an input; a part of an earlier message may be given again as it is."""
 
 
 class RunnerBase:
@@ -217,8 +221,16 @@ class RunnerBase:
         if self._engine is not None:
             self._engine.require(self.app, agent)
 
-    async def _input(self, text: str) -> tuple[str | None, Blob | None]:
-        """Keep a small input as it is and store a large one."""
+    async def _input(
+        self, text: str | None, images: Images = ()
+    ) -> tuple[str | None, Blob | None, tuple[ImagePart, ...]]:
+        """Keep a small text as it is, store a large one, and store images; images may be alone.
+
+        Raises:
+            InvalidArgumentError: The text says nothing, or an image is none. Nothing was stored.
+        """
+        if text is None or (text == "" and images):
+            return text, None, await store_images(images, self.archive.aput)
         if not isinstance(cast("object", text), str) or not text.strip():
             msg = f"The input must be a text that says something; it was {text!r}."
             raise InvalidArgumentError(msg)
@@ -227,9 +239,10 @@ class RunnerBase:
         except UnicodeEncodeError as cause:
             msg = f"The input holds lone surrogates, which are no text: {cause}"
             raise InvalidArgumentError(msg) from cause
+        parts = await store_images(images, self.archive.aput)
         if len(data) <= INLINE_BYTES:
-            return text, None
-        return None, Blob(sha256=await self.archive.aput(data), size=len(data))
+            return text, None, parts
+        return None, Blob(sha256=await self.archive.aput(data), size=len(data)), parts
 
     def _session_ref(self, session: str | Session | None) -> SessionRef | None:
         if session is None:

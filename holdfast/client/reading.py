@@ -22,6 +22,7 @@ from holdfast.audit import Finding
 from holdfast.client.failures import server_errors
 from holdfast.client.presence import PATIENCE_SECONDS, Presence
 from holdfast.client.visibility import listed
+from holdfast.contents import resolve
 from holdfast.errors import (
     BlobMissingError,
     DigestMismatchError,
@@ -31,9 +32,9 @@ from holdfast.errors import (
     TaskClosedError,
     TaskNotFoundError,
 )
-from holdfast.messages import Blob, Message, ToolCall, Usage
+from holdfast.messages import Blob, Message, ToolCall, Usage, shown
 from holdfast.records import Approval, Entry, OpenState, Outcome, SegmentRef, StepRecord, TaskHead
-from holdfast.references import resolve_adds
+from holdfast.references import input_message, resolve_adds
 from holdfast.segments import read_record, read_segment, read_segments
 from holdfast.sources import read_nodes
 from holdfast.state import TaskRecord
@@ -401,7 +402,7 @@ class Reader:
             tool_name=call.name,
             call_id=call.id,
             raw_input=outcome.edited or call.arguments,
-            content=(await self.resolve(message)).text,
+            content=shown((await self.resolve(message)).content),
             is_error=message.is_error,
             status=outcome.status,
             attempts=outcome.attempts,
@@ -423,9 +424,8 @@ class Reader:
 
     async def resolve(self, message: Message) -> Message:
         """Put an archived content into its message."""
-        if not isinstance(message.content, Blob):
-            return message
-        return message.model_copy(update={"content": await self.text(message.content)})
+        content = await resolve(message.content, self.text)
+        return message.model_copy(update={"content": content})
 
     async def text(self, blob: Blob) -> str:
         """Read a text of the archive."""
@@ -439,9 +439,8 @@ def open_messages(current: OpenState) -> list[Message]:
         found.extend(resolve_adds(current.result, current))
     else:
         opened = current.open
-        text = opened.stored or opened.step.input
-        if text is not None:
-            found.append(Message(role="user", content=text))
+        if opened.stored is not None or opened.step.message() is not None:
+            found.append(input_message(opened))
         for entry in current.journal:
             if entry.answer is not None:
                 found.append(entry.answer.message)

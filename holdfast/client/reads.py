@@ -14,7 +14,8 @@ from holdfast.client.reading import total_usage
 from holdfast.client.visibility import listed, tasks_query
 from holdfast.errors import StepNotFoundError
 from holdfast.events import EventHandler, StepEvent, print_event
-from holdfast.messages import Message
+from holdfast.images import Image
+from holdfast.messages import ImagePart, Message
 from holdfast.records import Entry
 from holdfast.sources import union
 from holdfast.steps import AgentResponse, Task, TaskStatus, TaskStep, TaskStepOutput
@@ -124,6 +125,18 @@ class TaskReading(RunnerBase):
     async def all_messages(self, task: TaskLike) -> list[Message]:
         """Return a task's messages and those of its open or failed step so far, oldest first."""
         return await self._read.all_messages(id_of(task))
+
+    async def image(self, part: ImagePart) -> Image:
+        """Read the image that a part of a message names; one of the web is not fetched.
+
+        Raises:
+            BlobMissingError: The archive does not have it.
+            InvalidArgumentError: It is none that an Image can be.
+        """
+        if part.stored is None:
+            return Image.from_url(part.url, detail=part.detail)
+        data = await self.archive.aget(part.stored.sha256)
+        return Image.from_bytes(data, detail=part.detail)
 
     async def response(self, task: TaskLike) -> AgentResponse:
         """Return the answer of a finalized task.

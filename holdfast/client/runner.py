@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Literal, cast
 
 from holdfast import merge_patch
-from holdfast.client.base import TaskLike, id_of, new_id
+from holdfast.client.base import Images, TaskLike, id_of, new_id
 from holdfast.client.control import TaskControl
 from holdfast.client.reads import TaskReading
 from holdfast.client.sessions import Session
 from holdfast.client.timetravel import TimeTravel
+from holdfast.contents import refer_all
 from holdfast.errors import InvalidArgumentError, TaskClosedError
 from holdfast.events import EventHandler
 from holdfast.messages import Message
@@ -47,11 +48,12 @@ class AgentRunner(TaskReading, TaskControl, TimeTravel):
         budget: Budget | None = None,
         tool_choice: str | None = None,
         step_mode: StepMode = "manual",
+        images: Images = (),
     ) -> Task:
         """Create a task; it is durable once this returns, also when no worker process is up.
 
         Args:
-            input: The request, not empty.
+            input: The request; empty only beside images.
             agent: Name of the agent, when it is not the runner's.
             task_id: Id of the task; made up by default.
             session: Session whose history the model sees, and that finalize commits to.
@@ -59,6 +61,7 @@ class AgentRunner(TaskReading, TaskControl, TimeTravel):
             budget: Limits.
             tool_choice: "auto", "none", "required" or a tool's name, for the first step.
             step_mode: "manual": a step runs when asked for. "automatic": all run by themselves.
+            images: Images of the request.
 
         Raises:
             InvalidArgumentError: The input is empty, extra_state is given twice or is not JSON, or
@@ -74,19 +77,21 @@ class AgentRunner(TaskReading, TaskControl, TimeTravel):
             session=self._session_ref(session),
             tool_choice="" if choice == "auto" else choice,
         )
-        text, stored = await self._input(input)
+        self._require_agent(head.agent)
+        state = json_state(extra_state or self._extra_state or {})
+        text, stored, parts = await self._input(input, images)
         given = TaskInput(
             head=head,
             input=text or "",
             stored=stored,
-            extra_state=json_state(extra_state or self._extra_state or {}),
+            images=parts,
+            extra_state=state,
             budget=budget,
             automatic=step_mode == "automatic",
             heartbeat=self._heartbeat,
             roll_events=self._roll_events,
         )
         task_id = task_id or new_id(head.agent)
-        self._require_agent(head.agent)
         await self._tasks.start(task_id, given, self._queue)
         return Task(
             task_id=task_id,
@@ -94,6 +99,7 @@ class AgentRunner(TaskReading, TaskControl, TimeTravel):
             agent=head.agent,
             session=head.session.name if head.session else "",
             extra_state=given.extra_state,
+            images=parts,
         )
 
     async def run_to_end(
@@ -114,7 +120,8 @@ class AgentRunner(TaskReading, TaskControl, TimeTravel):
             input: The request; empty when it is the end of `before`.
             task_id: Id of the task.
             agent: Name of the agent.
-            before: Messages before the request.
+            before: Messages before the request. What `data:` URLs of images hold is stored by
+                reference.
             session: As for create_task.
             budget: Limits.
             model: Model name that replaces the agent's.
@@ -124,10 +131,13 @@ class AgentRunner(TaskReading, TaskControl, TimeTravel):
             The last output, or the one that waits for a person.
 
         Raises:
+            InvalidArgumentError: The `data:` URL of an image cannot be decoded, or holds more than
+                20 MB; nothing was created.
             TaskExistsError: There is a task of this id.
             StepFailedError: A step failed; the task can be healed and run on by its id.
             AgentsException: The task has ended with a verdict.
         """
+        before = await refer_all(before, self.archive.aput)
         head = TaskHead(
             agent=agent,
             session=self._session_ref(session),
@@ -136,7 +146,7 @@ class AgentRunner(TaskReading, TaskControl, TimeTravel):
             model=model,
             settings=settings,
         )
-        text, stored = (None, None) if before else await self._input(input)
+        text, stored, _ = await self._input(None if before else input)
         given = TaskInput(
             head=head,
             input=text or "",
@@ -160,6 +170,7 @@ class AgentRunner(TaskReading, TaskControl, TimeTravel):
         tool_choice: str | None = None,
         restart: Literal["step"] | None = None,
         request_id: str | None = None,
+        images: Images = (),
     ) -> TaskStepOutput:
         """Run the next step and return its output; a step that waits for a person returns too.
 
@@ -170,9 +181,11 @@ class AgentRunner(TaskReading, TaskControl, TimeTravel):
             tool_choice: "auto", "none", "required" or a tool's name, for this step.
             restart: "step" throws away what a failed step has in its journal and starts it anew.
             request_id: Names this request: sent again with the same id, one step is run.
+            images: Images of the new input; without one they join the input that the step has.
 
         Raises:
-            InvalidArgumentError: Both input and step are given, or step is something else.
+            InvalidArgumentError: Both input and step are given, or step is something else; or an
+                image is none.
             NoUpcomingStepsError: No step is left.
             StepFailedError: The step failed; it stays first in the queue.
             AgentsException: The task has ended with a verdict.
@@ -186,10 +199,11 @@ class AgentRunner(TaskReading, TaskControl, TimeTravel):
         if not isinstance(cast("object", step), TaskStep | str | None):
             msg = f"step must be TaskStep: {type(step).__name__}"
             raise InvalidArgumentError(msg)
-        text, stored = (None, None) if input is None else await self._input(input)
+        text, stored, parts = await self._input(input, images)
         asked = RunRequest(
             input=text,
             stored=stored,
+            images=parts,
             step=(step.step_id if isinstance(step, TaskStep) else step) or "",
             tool_choice=tool_choice or "",
             restart=restart == "step",
@@ -291,6 +305,7 @@ class AgentRunner(TaskReading, TaskControl, TimeTravel):
         task_id: str | None = None,
         extra_state: Mapping[str, Json] | None = None,
         budget: Budget | None = None,
+        images: Images = (),
         on_event: EventHandler | None = None,
     ) -> AgentResponse:
         """Create a task, run it to its end and finalize it.
@@ -304,6 +319,7 @@ class AgentRunner(TaskReading, TaskControl, TimeTravel):
             task_id: Id of the task.
             extra_state: Shared state of the task.
             budget: Limits.
+            images: Images of the request.
             on_event: Told of each event of the task meanwhile, see `step_events`; async or not.
                 What it raises is logged, and the task goes on.
 
@@ -326,6 +342,7 @@ class AgentRunner(TaskReading, TaskControl, TimeTravel):
             extra_state=extra_state,
             budget=budget,
             tool_choice=tool_choice,
+            images=images,
         )
         # Not automatic: a task that has failed before run_task comes would be tried once more.
         async with self._telling(task.task_id, on_event, afresh=False):

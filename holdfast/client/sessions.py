@@ -11,8 +11,9 @@ from holdfast.archive import Archive
 from holdfast.client.failures import server_errors
 from holdfast.client.names import queue_of, session_id
 from holdfast.client.reading import Reader
+from holdfast.contents import refer_all, resolve
 from holdfast.errors import TaskNotFoundError
-from holdfast.messages import Blob, Message
+from holdfast.messages import Message
 from holdfast.segments import read_messages, turns, write_messages
 from holdfast.sessions import commit_turn
 from holdfast.state import CommitRef, SessionState
@@ -52,14 +53,16 @@ class Session:
         return [await self._resolve(message) for message in messages]
 
     async def append(self, messages: Sequence[Message]) -> None:
-        """Commit messages as one turn.
+        """Commit messages as one turn; what `data:` URLs of images hold is stored by reference.
 
         Raises:
+            InvalidArgumentError: A `data:` URL cannot be decoded, or holds more than 20 MB.
             SessionClosedError: The session was ended with Temporal's own tools.
             ConnectError: The server could not be reached.
         """
         if messages:
-            sha256 = await write_messages(self._archive, messages)
+            referring = await refer_all(messages, self._archive.aput)
+            sha256 = await write_messages(self._archive, referring)
             await self._commit(CommitRef(task=_unique(), sha256=sha256, count=len(messages)))
 
     async def reset(self) -> None:
@@ -72,10 +75,8 @@ class Session:
         await self._commit(CommitRef(task=_unique()))
 
     async def _resolve(self, message: Message) -> Message:
-        if not isinstance(message.content, Blob):
-            return message
-        data = await self._archive.aget(message.content.sha256)
-        return message.model_copy(update={"content": data.decode("utf-8", "surrogatepass")})
+        content = await resolve(message.content, self._reader.text)
+        return message.model_copy(update={"content": content})
 
     async def _commit(self, turn: CommitRef) -> None:
         with server_errors():

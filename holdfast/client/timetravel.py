@@ -6,12 +6,12 @@ import time
 from typing import Literal
 
 from holdfast import merge_patch
-from holdfast.client.base import RunnerBase, TaskLike, id_of, new_id
+from holdfast.client.base import Images, RunnerBase, TaskLike, id_of, new_id
 from holdfast.client.sessions import Session
 from holdfast.errors import InvalidArgumentError, StepNotFoundError
 from holdfast.ledger import DONE_KEPT
 from holdfast.ledger_state import CREATED
-from holdfast.messages import system
+from holdfast.messages import ImagePart, system
 from holdfast.records import Entry, EventRecord, ForkOf, InputRef, StepRecord, TaskHead
 from holdfast.references import output_digest
 from holdfast.segments import write_segment
@@ -105,6 +105,7 @@ class TimeTravel(RunnerBase):
         task_id: str | None = None,
         session: str | Session | None = None,
         by: str = "",
+        images: Images = (),
     ) -> Task:
         """Start a new task from a step of this one, open or closed, on any branch.
 
@@ -123,14 +124,19 @@ class TimeTravel(RunnerBase):
             session: Session of the new task. By default it commits to none, but its model goes on
                 seeing the history that the old task's session had when that task began.
             by: Who asks.
+            images: Images of the new input; they may be all of it.
 
         Raises:
-            InvalidArgumentError: The input is empty or too large; nothing was written.
+            InvalidArgumentError: The input is empty or too large, or an image is none; nothing was
+                written.
             TaskNotFoundError: There is no such task.
             StepNotFoundError: There is no such step.
             TaskExistsError: There is a task of the new id.
         """
         _check_input(input)
+        _, _, parts = await self._input(None, images)
+        if parts and input is None:
+            input = ""  # the step's input is the images
         old = await self._read.task(id_of(task))
         entries = await self._read.entries(old.task_id)
         path = path_to(entries, _find_anywhere(entries, at))
@@ -148,12 +154,15 @@ class TimeTravel(RunnerBase):
         mark = EventRecord(
             kind="forked", at=time.time(), by=by, body={"from": old.task_id, "at": path[-1].n}
         )
-        carried = await self._departure(entries, path, mark, text=input, feedback=feedback)
-        text, stored = await self._input(old.input) if old.input else ("", None)
+        carried = await self._departure(
+            entries, path, mark, text=input, feedback=feedback, images=parts
+        )
+        text, stored, _ = await self._input(old.input or None)
         given = TaskInput(
             head=head,
             input=text or "",
             stored=stored,
+            images=old.images,
             heartbeat=self._heartbeat,
             roll_events=self._roll_events,
             carried=carried,
@@ -168,6 +177,7 @@ class TimeTravel(RunnerBase):
             extra_state=carried.extra_state,
             created=carried.created,
             steps=len(path),
+            images=old.images,
         )
 
     async def _departure(
@@ -178,6 +188,7 @@ class TimeTravel(RunnerBase):
         *,
         text: str | None,
         feedback: str | None,
+        images: tuple[ImagePart, ...],
     ) -> Carried:
         """Make the state in which a fork begins; its ledger is the path, in the archive."""
         was_undone = path[-1] not in active_steps(entries)
@@ -196,6 +207,7 @@ class TimeTravel(RunnerBase):
             fork=ForkOf(task=str(mark.body["from"]), n=path[-1].n),
             text=text,
             feedback=feedback,
+            images=images,
         )
         # Never below the path's: after an undo in the fork, branch and id still tell steps apart.
         branch = max(record.branch for record in path)

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import assert_never
 
 from holdfast.errors import InvalidArgumentError
+from holdfast.images import address
 from holdfast.messages import Blob, Content, ImagePart, Message, Part, TextPart, ToolCall
 from holdfast.values import Json
 
@@ -98,8 +99,11 @@ def _part(part: Part) -> ChatMessage:
     match part:
         case TextPart(text=text):
             return {"type": "text", "text": text}
-        case ImagePart(url=url):
-            return {"type": "image_url", "image_url": {"url": url}}
+        case ImagePart():
+            image: dict[str, Json] = {"url": address(part)}
+            if part.detail != "auto":  # some compatible servers do not know the field
+                image["detail"] = part.detail
+            return {"type": "image_url", "image_url": image}
         case _:
             assert_never(part)
 
@@ -114,6 +118,4 @@ def _result_text(message: Message) -> str:
 
 
 def _result_images(message: Message) -> list[ChatMessage]:
-    if not isinstance(message.content, tuple):
-        return []
-    return [_part(part) for part in message.content if isinstance(part, ImagePart)]
+    return [_part(part) for part in message.images]

@@ -6,17 +6,31 @@ knows is left out there: `{"type": "message", "id": ...}` without `content` stan
 content, `{"type": "function_call", "call_id": ...}` without `name` for the call of that id. So
 nothing enters the history twice, and the API gets back what it sent, byte for byte.
 
+An image of the archive has a `holdfast:` URL in items, which comes back as the same reference.
+
 Normalised on the way in, otherwise exact: `{"type": "message", "role", "content": str}` loses its
-`type`, `developer` becomes `system`, images get `detail: auto`.
+`type`, `developer` becomes `system`, images without a `detail` get `detail: auto` and lose what is
+null.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import assert_never
+from typing import assert_never, get_args
 
 from holdfast.errors import InvalidArgumentError
-from holdfast.messages import Blob, Content, ImagePart, Message, Part, Role, TextPart, ToolCall
+from holdfast.images import address, part_at
+from holdfast.messages import (
+    Blob,
+    Content,
+    Detail,
+    ImagePart,
+    Message,
+    Part,
+    Role,
+    TextPart,
+    ToolCall,
+)
 from holdfast.models.item_checks import check_item, kind_of
 from holdfast.models.shapes import as_text, is_array, is_object
 from holdfast.values import Json
@@ -234,8 +248,8 @@ def _write_part(part: Part, text_type: str) -> Item:
     match part:
         case TextPart(text=text):
             return {"type": text_type, "text": text}
-        case ImagePart(url=url):
-            return {"type": "input_image", "image_url": url, "detail": "auto"}
+        case ImagePart():
+            return {"type": "input_image", "image_url": address(part), "detail": part.detail}
         case _:
             assert_never(part)
 
@@ -271,7 +285,9 @@ def _is_equal(written: Item, item: Item) -> bool:
 
 
 def _with_detail(part: Item) -> Item:
-    return {"detail": "auto", **part} if part.get("type") == "input_image" else part
+    if part.get("type") != "input_image":
+        return part
+    return {"detail": "auto", **{key: part[key] for key in part if part[key] is not None}}
 
 
 def _read_content(item: Item) -> Content:
@@ -296,7 +312,8 @@ def _read_part(part: Item) -> Part | None:
         case "refusal":
             return TextPart(kind="text", text=part["refusal"])
         case "input_image" if isinstance(part.get("image_url"), str):
-            return ImagePart(kind="image", url=part["image_url"])
+            detail: Json = part.get("detail")
+            return part_at(part["image_url"], detail if detail in get_args(Detail) else "auto")
         case _:
             return None
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from holdfast.models.shapes import as_object, as_text, is_array
+from holdfast.testing.image_validation import image_problem
 from holdfast.values import Json
 
 _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
+_PARTS = {
+    "user": ("text", "image_url", "input_audio", "file"),
+    "assistant": ("text", "refusal"),
+}
 _Found = tuple[str, str]
 
 
@@ -69,6 +74,23 @@ def _check_content(message: dict[str, Json], where: str) -> Iterator[_Found]:
             f"{where}.content",
             f"Invalid value for 'content': expected a string, got {content!r}.",
         )
+    allowed = _PARTS.get(as_text(message.get("role")), ("text",))
+    yield from _check_parts(message.get("content"), allowed, f"{where}.content")
+
+
+def _check_parts(content: Json, allowed: Sequence[str], where: str) -> Iterator[_Found]:
+    for number, given in enumerate(content if is_array(content) else list[Json]()):
+        part, place = as_object(given), f"{where}[{number}]"
+        kind: Json = part.get("type")
+        if kind not in allowed:
+            yield f"{place}.type", f"Invalid value: {kind!r}. Supported values are: {allowed}."
+        elif kind == "text" and not isinstance(part.get("text"), str):
+            yield f"{place}.text", f"Missing required parameter: '{place}.text'."
+        elif kind == "image_url":
+            image = as_object(part.get("image_url"))
+            problem = image_problem(image.get("url"), image.get("detail"), f"{place}.image_url.url")
+            if problem:
+                yield f"{place}.image_url", problem
 
 
 def _check_calls(calls: Json, where: str, open_calls: list[str]) -> Iterator[_Found]:

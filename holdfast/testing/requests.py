@@ -6,9 +6,10 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
+from typing import Literal, get_args
 
-from holdfast.messages import Content, ImagePart, Message, Part, TextPart, ToolCall
+from holdfast.images import Image, part_at
+from holdfast.messages import Content, Detail, Message, Part, TextPart, ToolCall
 from holdfast.models.base import ToolSpec
 from holdfast.models.items import from_response_items
 from holdfast.models.shapes import as_object, as_text, is_array
@@ -77,6 +78,19 @@ class FakeRequest:
     def results(self) -> dict[str, str]:
         """Text of each tool result by call id, in order."""
         return {each.call_id: each.text for each in self.messages if each.role == "tool"}
+
+    @property
+    def images(self) -> tuple[Image, ...]:
+        """The images of the conversation, in order.
+
+        Raises:
+            InvalidArgumentError: One of them is none.
+        """
+        return tuple(
+            Image.from_url(part.url, detail=part.detail)
+            for message in self.messages
+            for part in message.images
+        )
 
     @property
     def tools(self) -> tuple[ToolSpec, ...]:
@@ -152,6 +166,7 @@ def _read_content(content: Json) -> Content:
 
 def _read_part(part: dict[str, Json]) -> Part:
     if part.get("type") == "image_url":
-        url = as_text(as_object(part.get("image_url")).get("url"))
-        return ImagePart(kind="image", url=url)
+        image = as_object(part.get("image_url"))
+        detail: Json = image.get("detail")
+        return part_at(as_text(image.get("url")), detail if detail in get_args(Detail) else "auto")
     return TextPart(kind="text", text=as_text(part.get("text")))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from holdfast.models.shapes import as_object, as_text, is_array
+from holdfast.testing.image_validation import image_problem
 from holdfast.values import Json
 
 _ROLES = ("user", "assistant", "system", "developer")
@@ -39,6 +40,7 @@ _TYPES = frozenset(
     }
 )
 _SAID = ("output_text", "refusal")
+_RETURNED = ("input_text", "input_image", "input_file")
 _TOLD = ("input_text", "input_image", "input_file", "input_audio")
 _NOT_FOLLOWED = "was provided without its required following item."
 _NOT_STORED = (
@@ -66,8 +68,10 @@ def check_response_items(items: Sequence[Json], *, is_stored: bool) -> Iterator[
                 yield from _check_text(item, key, where)
         elif kind == "function_call_output":
             yield from _check_text(item, "call_id", where)
-            if not isinstance(item.get("output"), str | list):
+            output: Json = item.get("output")
+            if not isinstance(output, str | list):
                 yield f"{where}.output", f"Missing required parameter: '{where}.output'."
+            yield from _check_parts(output, _RETURNED, f"{where}.output")
         elif kind == "reasoning":
             following = as_object(items[index + 1]) if index + 1 < len(items) else {}
             yield from _check_reasoning(item, following, where, is_stored=is_stored)
@@ -94,12 +98,25 @@ def _check_message(item: dict[str, Json], where: str) -> Iterator[_Found]:
     content: Json = item.get("content")
     if not (isinstance(content, str) or is_array(content)):
         yield f"{where}.content", f"Missing required parameter: '{where}.content'."
-    allowed = _SAID if role == "assistant" else _TOLD
-    for number, part in enumerate(content if is_array(content) else list[Json]()):
-        kind = as_object(part).get("type")
-        if kind not in allowed:
-            place = f"{where}.content[{number}].type"
-            yield place, f"Invalid value: {kind!r}. Supported values are: {allowed}."
+    yield from _check_parts(content, _SAID if role == "assistant" else _TOLD, f"{where}.content")
+
+
+def _check_parts(content: Json, allowed: Sequence[str], where: str) -> Iterator[_Found]:
+    for number, given in enumerate(content if is_array(content) else list[Json]()):
+        part, place = as_object(given), f"{where}[{number}]"
+        match part.get("type"):
+            case kind if kind not in allowed:
+                problem = f"Invalid value: {kind!r}. Supported values are: {allowed}."
+                yield f"{place}.type", problem
+            case "input_text":
+                yield from _check_text(part, "text", place)
+            case "input_image" if not as_text(part.get("file_id")):
+                url, detail = part.get("image_url"), part.get("detail")
+                problem = image_problem(url, detail, f"{place}.image_url")
+                if problem:
+                    yield f"{place}.image_url", problem
+            case _:
+                pass
 
 
 def _check_reasoning(

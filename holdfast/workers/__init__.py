@@ -6,6 +6,7 @@ from holdfast.workers.custom import CustomAgentWorker
 from holdfast.workers.function import FunctionAgentWorker
 from holdfast.workers.function_calling import FunctionCallingAgentWorker, OpenAIAgentWorker
 from holdfast.workers.llm_compiler import LLMCompilerAgentWorker
+from holdfast.workers.multimodal_react import MultimodalReActAgentWorker
 from holdfast.workers.pipeline import PipelineAgentWorker
 from holdfast.workers.pipeline_components import (
     ConstantComponent,
@@ -30,6 +31,7 @@ __all__ = [
     "LLMCompilerAgentWorker",
     "Link",
     "ModelComponent",
+    "MultimodalReActAgentWorker",
     "OpenAIAgentWorker",
     "PipelineAgentWorker",
     "PlanAndSolveAgentWorker",

@@ -36,14 +36,15 @@ class AgentWorker(ABC):
         Args:
             task: The new task.
         """
-        return TaskStep(task_id=task.task_id, input=task.input)
+        return TaskStep(task_id=task.task_id, input=task.input, images=task.images)
 
     @abstractmethod
     async def run_step(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
         """Do one step.
 
         Args:
-            step: The step; `step.input` is new user input, or None.
+            step: The step; `step.input` is new user input, or None. `step.message()` is the message
+                for the transcript, images included.
             ctx: Model, tools, transcript and state of the task.
 
         Returns:

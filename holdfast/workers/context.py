@@ -14,7 +14,7 @@ from holdfast import merge_patch
 from holdfast.agent_snapshot import AgentSnapshot
 from holdfast.chain import ChainRef, extend
 from holdfast.errors import InvalidArgumentError, StepCodeChangedError
-from holdfast.messages import Message, ToolCall, system
+from holdfast.messages import Message, ToolCall, shown, system
 from holdfast.models.base import ModelAnswer, ModelRequest, OutputSpec, ToolSpec
 from holdfast.records import Handed, JournalEntry, OpenStep, Outcome, TaskHead
 from holdfast.settings import ModelSettings
@@ -465,7 +465,7 @@ def tool_result(call: ToolCall, outcome: Outcome) -> ToolResult:
         tool_name=call.name,
         call_id=call.id,
         raw_input=call.arguments,
-        content=outcome.message(call).text,
+        content=shown(outcome.content),
         is_error=outcome.is_error,
         status=outcome.status,
         attempts=outcome.attempts,

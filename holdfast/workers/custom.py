@@ -89,7 +89,7 @@ class CustomAgentWorker(AgentWorker):
 
     async def run_step(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
         """Call `next_state` on a copy of the state and hand on what it returns."""
-        add_question(ctx, step.input)
+        add_question(ctx, step)
         before = await self._before(step, ctx)
         made = await invoke(self.next_state, {**before, "input": step.input}, ctx)
         state, is_last = self._returned(made)

@@ -11,7 +11,7 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from holdfast import merge_patch
 from holdfast.errors import InvalidArgumentError, StalledTaskError
-from holdfast.messages import Message, ToolCall, assistant, clean
+from holdfast.messages import Message, ToolCall, assistant, clean, user
 from holdfast.models.base import ModelAnswer
 from holdfast.records import Failure, JournalEntry, OpenStep, StepResult
 from holdfast.redact import redact
@@ -227,7 +227,7 @@ def _adds(ctx: StepContext, opened: OpenStep) -> tuple[Message | str, ...]:
 
 def _reference(message: Message, ctx: StepContext, opened: OpenStep) -> Message | str:
     """Name a message that history holds already, so that it is not stored twice."""
-    if message == Message(role="user", content=opened.step.input or ""):
+    if message == (opened.step.message() or user("")):
         return "input"
     if message in opened.notes:
         return f"n{opened.notes.index(message)}"

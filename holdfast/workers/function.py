@@ -62,7 +62,7 @@ class FunctionAgentWorker(AgentWorker):
 
     async def run_step(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
         """Call the function with the step or its input."""
-        add_question(ctx, step.input)
+        add_question(ctx, step)
         first = step if self._by_step else step.input
         named = {"ctx": ctx} if self._has_ctx else {}
         made = await invoke(self.function, first, **named)

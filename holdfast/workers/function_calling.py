@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.messages import Message, ToolCall, assistant, user
+from holdfast.messages import Message, ToolCall, assistant
 from holdfast.steps import TaskStep, TaskStepOutput
 from holdfast.values import Json
 from holdfast.workers.base import AgentWorker
@@ -40,8 +40,9 @@ class FunctionCallingAgentWorker(AgentWorker):
 
     async def run_step(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
         """Ask the model once; end the step with its tool calls, or the task with its answer."""
-        if step.input is not None:
-            ctx.add(user(step.input))
+        told = step.message()
+        if told is not None:
+            ctx.add(told)
         used, refused = _progress(step)
         for call_id, reason in refused:
             ctx.add(Message(role="tool", call_id=call_id, content=reason, is_error=True))

@@ -69,8 +69,9 @@ class LLMCompilerAgentWorker(AgentWorker):
 
     async def run_step(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
         """Plan, run one call of a plan, or join."""
-        if step.input is not None:
-            ctx.add(user(step.input))
+        told = step.message()
+        if told is not None:
+            ctx.add(told)
         match step.step_state.get("kind"):
             case "call":
                 return await _call(step, ctx)
@@ -88,12 +89,13 @@ class LLMCompilerAgentWorker(AgentWorker):
 
     async def _plan(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
         """Make a plan and queue its calls and their join."""
-        if not ctx.agent.tools:
+        tools = await ctx.offered_tools()
+        if not tools:
             return _finished(step, ctx, (await ctx.call_model()).text)
         rounds = _rounds(ctx, step.step_state.get("after"))
         problems: tuple[str, ...] = ()
         asked = _with_results(ctx, rounds, prompts.PLAN_ON)
-        rules = prompts.planner_instructions(ctx.agent.instructions, ctx.agent.tools)
+        rules = prompts.planner_instructions(ctx.agent.instructions, tools)
         for _ in range(self.max_plan_attempts):
             if ctx.limit_reached:
                 return await _answer(step, ctx, rounds)
@@ -101,7 +103,7 @@ class LLMCompilerAgentWorker(AgentWorker):
             if answer.refusal:
                 return _finished(step, ctx, answer.text)
             try:
-                plan = parse_plan(answer.text, ctx.agent.tools)
+                plan = parse_plan(answer.text, tools)
                 if answer.finish == "length" and not plan.is_joined:
                     raise PlanError([prompts.CUT_OFF])
             except PlanError as error:

@@ -81,7 +81,7 @@ class PipelineAgentWorker(AgentWorker):
 
     async def run_step(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
         """Run the graph once, on the step's input and the state."""
-        add_question(ctx, step.input)
+        add_question(ctx, step)
         state = merge_patch.plain(step.step_state.get("state", self._initial))
         flagged = self._graph.output if self._done is None else ""
         run = Run(self._graph, self._components, ctx, state, flagged=flagged)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from holdfast.errors import InvalidArgumentError
-from holdfast.messages import Message, assistant, system, user
+from holdfast.messages import Message, assistant, system
 from holdfast.steps import Task, TaskStep, TaskStepOutput
 from holdfast.values import Json
 from holdfast.workers import plan_prompts as prompts
@@ -103,9 +103,11 @@ class PlanAndSolveAgentWorker(AgentWorker):
     # ---- the four kinds of step
 
     async def _plan(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
-        if step.input is not None:
-            ctx.add(user(step.input))
-        instructions = prompts.planning(ctx.agent.instructions, self.plan_prompt, ctx.agent.tools)
+        told = step.message()
+        if told is not None:
+            ctx.add(told)
+        tools = await ctx.offered_tools()
+        instructions = prompts.planning(ctx.agent.instructions, self.plan_prompt, tools)
         request = _request(ctx)
         conversation, problem = ctx.messages, ""
         for _ in range(2):
@@ -173,14 +175,12 @@ class PlanAndSolveAgentWorker(AgentWorker):
         outputs = results(progress, ctx.inputs)
         if ctx.limit_reached:
             return _last(step, ctx, await _conclude(step, ctx, outputs))
-        plan = current(ctx.state, progress.plan)
+        plan, tools = current(ctx.state, progress.plan), await ctx.offered_tools()
         answer = await ctx.call_model(
             (*ctx.messages, prompts.refining(plan, outputs), *_steering(step)),
             tools=(),
             output_type=self._output,
-            instructions=prompts.planning(
-                ctx.agent.instructions, self.refine_prompt, ctx.agent.tools
-            ),
+            instructions=prompts.planning(ctx.agent.instructions, self.refine_prompt, tools),
         )
         try:
             refined = merge(plan, progress.done, read_plan(answer.text))
@@ -240,7 +240,8 @@ def _same(left: Plan, right: Plan) -> bool:
 
 def _steering(step: TaskStep) -> tuple[Message, ...]:
     """Return what a person gave a queued step as input."""
-    return () if step.input is None else (user(step.input),)
+    told = step.message()
+    return () if told is None else (told,)
 
 
 def _is_direct(ctx: StepContext, tool: str) -> bool:

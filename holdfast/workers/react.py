@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, assert_never
 
 from holdfast.errors import InvalidArgumentError
-from holdfast.messages import Message, ToolCall, assistant, system, user
+from holdfast.messages import ImagePart, Message, ToolCall, assistant, shown, system, user
 from holdfast.steps import Task, TaskStep, TaskStepOutput
 from holdfast.workers import react_prompt
 from holdfast.workers.base import AgentWorker
@@ -30,14 +30,15 @@ RETRIED = "format"
 VERBATIM = "answer"
 
 
-def observation(text: str, of: str) -> Message:
+def observation(text: str, of: str, images: tuple[ImagePart, ...] = ()) -> Message:
     """Make an observation: a user message, for tool messages need native calls.
 
     Args:
         text: What was observed.
         of: Id of the call that gave it, or what else it comes from.
+        images: Images that belong to it.
     """
-    return user(f"Observation: {text}").model_copy(update={"call_id": of})
+    return user(f"Observation: {text}", images).model_copy(update={"call_id": of})
 
 
 class ReActAgentWorker(AgentWorker):
@@ -85,13 +86,14 @@ class ReActAgentWorker(AgentWorker):
 
     async def run_step(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
         """Ask the model once; end the task with its answer, or the step with its action."""
-        if step.input is not None:
-            ctx.add(_heard(step.input, step, ctx))
+        told = step.message()
+        if told is not None:
+            ctx.add(_heard(told, step, ctx))
         limit = self._limit(step, ctx)
         note = _note(limit, ctx)
         if note is not None:
             ctx.add(note)
-        instructions = self.prompt(ctx.agent.instructions, ctx.agent.tools)
+        instructions = self.prompt(ctx.agent.instructions, await ctx.offered_tools())
         answer = await ctx.call_model(tools=(), instructions=instructions)
         if answer.refusal:
             return _ends(answer.text or answer.refusal, step, ctx)
@@ -142,7 +144,7 @@ def turns(transcript: Sequence[Message]) -> list[Message]:
     for k, message in enumerate(transcript):
         following = transcript[k + 1] if k + 1 < len(transcript) else None
         if message.role == "user" and message.call_id == TURN:
-            asked = [*(() if waits else asked), user(message.text)]
+            asked = [*(() if waits else asked), message.model_copy(update={"call_id": ""})]
         elif message.role == "user" and not message.call_id:
             asked = [message] if waits else asked
         elif message.role in ("user", "assistant"):
@@ -154,14 +156,14 @@ def turns(transcript: Sequence[Message]) -> list[Message]:
     return kept
 
 
-def _heard(text: str, step: TaskStep, ctx: StepContext) -> Message:
+def _heard(told: Message, step: TaskStep, ctx: StepContext) -> Message:
     """Make the message of an input: steering in the middle of a turn, else the turn's beginning.
 
     The task's own input stays unmarked, so that history holds it once.
     """
     if CALLS in step.step_state:
-        return observation(text, STEERED)
-    return user(text) if ctx.n == 1 else user(text).model_copy(update={"call_id": TURN})
+        return observation(told.text or shown(told.content), STEERED, told.images)
+    return told if ctx.n == 1 else told.model_copy(update={"call_id": TURN})
 
 
 def _answer_text(message: Message) -> str:
@@ -209,14 +211,14 @@ async def _act(action: Action, step: TaskStep, ctx: StepContext, reply: str) -> 
     call = ToolCall(id=f"call_{step.step_id}", name=action.tool, arguments=action.arguments)
     policy = ctx.agent.policies.get(action.tool)
     if policy is None:
-        known = [tool.name for tool in ctx.agent.tools]
+        known = [tool.name for tool in await ctx.offered_tools()]
         ctx.add(observation(react_prompt.unknown_tool(action.tool, known), call.id))
         return _goes_on(reply, step)
     if ctx.tool_choice == "none":
         ctx.add(observation(react_prompt.refused(action), call.id))
         return _goes_on(reply, step)
     [result] = await ctx.call_tools([call])
-    ctx.add(observation(result.content, call.id))
+    ctx.add(observation(result.content, call.id, result.message.images))
     if policy.return_direct and not result.is_error:
         return _ends(result.content, step, ctx)
     return _goes_on(reply, step)

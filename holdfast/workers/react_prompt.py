@@ -65,8 +65,6 @@ def react_instructions(instructions: str, tools: Sequence[ToolSpec]) -> str:
 
 
 def _describe(tool: ToolSpec) -> str:
-    # Sorted: a schema that comes from the archive has another order than one of this process, and
-    # the prompt must be the same in both, or the step could not go on elsewhere.
     schema = json.dumps(tool.parameters, ensure_ascii=False)
     lines = [f"- {tool.name}", *tool.description.strip().splitlines(), f"Schema: {schema}"]
     return "\n  ".join(lines)

@@ -10,7 +10,7 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 from holdfast import merge_patch
 from holdfast.errors import InvalidArgumentError
 from holdfast.messages import Message, assistant, user
-from holdfast.steps import Task
+from holdfast.steps import Task, TaskStep
 from holdfast.tool_result import render_result
 from holdfast.values import Json
 
@@ -38,10 +38,11 @@ def as_json(value: Any, what: str) -> Json:
         raise InvalidArgumentError(msg) from cause
 
 
-def add_question(ctx: StepContext, text: str | None) -> None:
+def add_question(ctx: StepContext, step: TaskStep) -> None:
     """Append the input of a step to the transcript, if it has one."""
-    if text is not None:
-        ctx.add(user(text))
+    told = step.message()
+    if told is not None:
+        ctx.add(told)
 
 
 def add_answer(ctx: StepContext, answer: Json) -> None:
@@ -60,4 +61,4 @@ def one_turn(task: Task, transcript: Sequence[Message]) -> tuple[Message, ...]:
         transcript: Its messages, oldest first; the last assistant message is the answer.
     """
     said = [message for message in transcript if message.role == "assistant"]
-    return (user(task.input), *(assistant(message.text) for message in said[-1:]))
+    return (user(task.input, task.images), *(assistant(message.text) for message in said[-1:]))

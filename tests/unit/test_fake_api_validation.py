@@ -21,6 +21,8 @@ CHAT_RESULT = {"role": "tool", "tool_call_id": "1", "content": "7"}
 SCHEMA = {"type": "object", "properties": {"a": {"type": "number"}}, "required": ["a"]}
 TOOL = {"type": "function", "name": "add", "parameters": SCHEMA}
 CHAT_TOOL = {"type": "function", "function": {"name": "add", "parameters": SCHEMA}}
+PICTURE = {"type": "input_image", "image_url": "https://example.com/cat.png"}
+CHAT_PICTURE = {"type": "image_url", "image_url": {"url": "https://example.com/cat.png"}}
 REASONING: dict[str, Any] = {"type": "reasoning", "id": "rs_1", "summary": []}
 
 
@@ -39,6 +41,8 @@ def problem_of(endpoint: Any, body: dict[str, Any]) -> str:
         [USER, REASONING, {"role": "assistant", "content": "x"}],
         [{"role": "developer", "content": [{"type": "input_text", "text": "x"}]}],
         [{"type": "web_search_call", "id": "ws_1", "status": "completed"}],
+        [{"role": "user", "content": [PICTURE, {"type": "input_image", "file_id": "file_1"}]}],
+        [USER, CALL, {**RESULT, "output": [{"type": "input_text", "text": "x"}, PICTURE]}],
     ],
 )
 def test_good_response_items_pass(items: list[Any]) -> None:
@@ -59,6 +63,14 @@ BAD_ITEMS: list[tuple[list[Any], str]] = [
     ([{**CALL, "arguments": {}}, RESULT], "expected a string, but got dict"),
     ([{"type": "function_call", "call_id": "1"}, RESULT], "Missing required parameter"),
     ([CALL, {"type": "function_call_output", "call_id": "1"}], "input[1].output"),
+    (
+        [USER, CALL, {**RESULT, "output": [{"type": "output_text", "text": "x"}]}],
+        "value: 'output_text'",
+    ),
+    ([{"role": "user", "content": [{"type": "input_text"}]}], "input[0].content[0].text"),
+    ([{"role": "user", "content": [{"type": "input_image"}]}], "content[0].image_url'"),
+    ([{"role": "user", "content": [{**PICTURE, "image_url": "x"}]}], "Expected a valid URL"),
+    ([USER, CALL, {**RESULT, "output": [{**PICTURE, "detail": "x"}]}], "Invalid value: 'x'"),
     ([USER, REASONING], "without its required following item"),
     ([USER, REASONING, USER], "without its required following item"),
 ]
@@ -84,6 +96,7 @@ def test_reasoning_that_is_not_stored_cannot_be_found() -> None:
         [USER, CHAT_TURN, CHAT_RESULT],
         [USER, CHAT_TURN, CHAT_RESULT, USER],
         [{"role": "system", "content": "x"}, USER, {"role": "assistant", "content": "x"}],
+        [{"role": "user", "content": [{"type": "text", "text": "x"}, CHAT_PICTURE]}],
     ],
 )
 def test_good_chat_messages_pass(messages: list[Any]) -> None:
@@ -107,6 +120,11 @@ BAD_MESSAGES: list[tuple[Any, str]] = [
         "Invalid content of a tool message",
     ),
     ([{"role": "assistant", "tool_calls": [{"id": "1"}]}], ".function'"),
+    ([{"role": "user", "content": [PICTURE]}], "Invalid value: 'input_image'"),
+    ([{"role": "system", "content": [CHAT_PICTURE]}], "Invalid value: 'image_url'"),
+    ([{"role": "assistant", "content": [CHAT_PICTURE]}], "Invalid value: 'image_url'"),
+    ([{"role": "user", "content": [{"type": "text"}]}], "content[0].text'"),
+    ([{"role": "user", "content": [{"type": "image_url"}]}], "image_url.url'"),
 ]
 
 

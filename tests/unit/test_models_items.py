@@ -261,3 +261,14 @@ def test_an_unresolved_reference_is_refused() -> None:
     message = Message(role="user", content=Blob(sha256="0" * 64, size=9))
     with pytest.raises(InvalidArgumentError, match="Resolve references"):
         to_response_items([message])
+
+
+def test_an_image_in_the_form_of_the_agents_sdk_needs_no_second_copy() -> None:
+    part = {
+        "type": "input_image",
+        "image_url": "https://a.b/c.png",
+        "file_id": None,
+        "detail": None,
+    }
+    [message] = from_response_items([{"role": "user", "content": [part]}])
+    assert message == user("", (ImagePart(kind="image", url="https://a.b/c.png"),))

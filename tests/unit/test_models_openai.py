@@ -205,6 +205,18 @@ async def test_images_are_sent(api: FakeOpenAI, kind: Any) -> None:
     assert api.requests[0].messages == (message,)
 
 
+async def test_chat_is_told_the_detail_only_where_it_is_not_the_usual(api: FakeOpenAI) -> None:
+    api.reply("A cat")
+    high = IMAGE.model_copy(update={"detail": "high"})
+    await ask(ChatCompletionsModel, user("What?", (IMAGE, high)))
+    sent = api.requests[0].body["messages"][-1]["content"]
+    assert [part.get("image_url") for part in sent] == [
+        None,
+        {"url": IMAGE.url},
+        {"url": IMAGE.url, "detail": "high"},
+    ]
+
+
 async def test_images_in_tool_results_follow_all_results_in_chat(api: FakeOpenAI) -> None:
     api.reply("Two")
     calls = (ToolCall(id="1", name="add"), ToolCall(id="2", name="add"))

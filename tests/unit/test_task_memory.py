@@ -154,11 +154,11 @@ def test_the_total_is_not_counted_anew_on_each_access(monkeypatch: pytest.Monkey
 def test_a_text_of_the_archive_is_counted_once() -> None:
     cache = Cache(limit_bytes=250)
     for _ in range(5):
-        cache.keep_text(Blob(sha256="a", size=100), "x" * 100)
-    cache.keep_text(Blob(sha256="b", size=100), "x" * 100)
-    assert cache.text(Blob(sha256="a", size=100)) is not None
-    cache.keep_text(Blob(sha256="c", size=100), "x" * 100)
-    assert cache.text(Blob(sha256="b", size=100)) is None  # used least lately
+        cache.texts.keep("a", "x" * 100)
+    cache.texts.keep("b", "x" * 100)
+    assert cache.texts.get("a") is not None
+    cache.texts.keep("c", "x" * 100)
+    assert cache.texts.get("b") is None  # used least lately
 
 
 def test_an_image_weighs_as_much_as_its_url() -> None:

@@ -1,0 +1,143 @@
+"""ReAct with images: in the first input, in later ones, in observations, and in the session."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from holdfast import Image, Message, tool
+from holdfast.messages import ImagePart, TextPart
+from holdfast.testing import FakeOpenAI, FakeRequest
+from holdfast.workers import MultimodalReActAgentWorker
+from holdfast.workers.multimodal_react import IMAGES
+from tests.support.pictures import histories_hold, png
+from tests.support.rig import MakeAgent, MakeRunner, Rig
+from tests.support.workers import said
+
+CAT, DOG, FOX = (Image.from_bytes(png(shade)) for shade in (1, 2, 4))
+BIG = Image.from_bytes(png(3, side=200))
+ACT = 'Thought: I must see more.\nAction: camera\nAction Input: {"where": "left"}'
+ANSWER = "Thought: I see.\nAnswer: two animals"
+
+
+@tool(effect="read")
+def camera(where: str) -> list[Any]:
+    """Take a picture."""
+    return [f"looked {where}", DOG]
+
+
+@pytest.fixture
+def worker() -> MultimodalReActAgentWorker:
+    return MultimodalReActAgentWorker()
+
+
+def told(request: FakeRequest) -> Message:
+    """Return the newest message of a request."""
+    return request.messages[-1]
+
+
+async def test_the_model_sees_the_images_of_the_question_and_of_a_tool(
+    make_runner: MakeRunner, model: FakeOpenAI, worker: MultimodalReActAgentWorker
+) -> None:
+    runner = await make_runner(camera, worker=worker)
+    model.reply(ACT)
+    model.reply(ANSWER)
+    response = await runner.chat("What is there?", images=[CAT])
+    assert str(response) == "two animals"
+    assert [request.images for request in model.requests] == [(CAT,), (CAT, DOG)]
+    observed = told(model.requests[1])
+    assert observed.role == "user"
+    assert isinstance(observed.content, tuple)
+    text, image = observed.content
+    assert isinstance(text, TextPart)
+    assert isinstance(image, ImagePart)
+    [placeholder] = [line for line in text.text.splitlines() if line.startswith("[image png 1 kB")]
+    assert text.text == f"Observation: looked left\n{placeholder}"
+    assert response.sources[0].content == f"looked left\n{placeholder}"
+
+
+async def test_the_model_is_told_how_to_go_about_images(
+    make_runner: MakeRunner, model: FakeOpenAI, worker: MultimodalReActAgentWorker
+) -> None:
+    runner = await make_runner(camera, worker=worker)
+    model.reply(ANSWER)
+    await runner.chat("What is there?", images=[CAT])
+    [request] = model.requests
+    assert request.instructions.endswith(IMAGES)
+    assert "camera" in request.instructions
+    assert request.tools == ()
+
+
+async def test_a_later_input_with_images_is_an_observation(
+    make_runner: MakeRunner, model: FakeOpenAI, worker: MultimodalReActAgentWorker
+) -> None:
+    runner = await make_runner(camera, worker=worker)
+    model.reply(ACT)
+    model.reply(ACT)
+    model.reply(ANSWER)
+    task = await runner.create_task("What is there?")
+    await runner.run_step(task)
+    await runner.run_step(task, input="and here?", images=[CAT])
+    assert told(model.requests[1]).text == "Observation: and here?"
+    assert model.requests[1].images == (DOG, CAT)
+    await runner.run_step(task, images=[FOX])
+    assert told(model.requests[2]).text.startswith("Observation: [image png 1 kB sha256 ")
+    assert model.requests[2].images == (DOG, CAT, DOG, FOX)
+
+
+async def test_the_session_keeps_the_question_with_its_images_and_the_answer(
+    make_runner: MakeRunner, model: FakeOpenAI, worker: MultimodalReActAgentWorker
+) -> None:
+    runner = await make_runner(camera, worker=worker)
+    model.reply(ACT)
+    model.reply(ANSWER)
+    await runner.chat("What is there?", "s", images=[CAT])
+    history = await runner.session("s").chat_history()
+    assert said(history) == [("user", "What is there?"), ("assistant", "two animals")]
+    assert [await runner.image(part) for part in history[0].images] == [CAT]
+    model.reply(ANSWER)
+    await runner.chat("Sure?", "s")
+    assert model.requests[2].images == (CAT,)
+
+
+async def test_a_turn_that_begins_in_a_fork_keeps_its_images(
+    make_runner: MakeRunner, model: FakeOpenAI, worker: MultimodalReActAgentWorker
+) -> None:
+    runner = await make_runner(camera, worker=worker)
+    model.reply(ANSWER)
+    task = await runner.create_task("What is there?", images=[CAT])
+    first = await runner.run_step(task)
+    model.reply("Thought: A dog.\nAnswer: one more")
+    forked = await runner.fork(task, first, "And now?", images=[DOG], session="s")
+    await runner.run_task(forked)
+    await runner.finalize_response(forked)
+    history = await runner.session("s").chat_history()
+    assert said(history) == [
+        ("user", "What is there?"),
+        ("assistant", "two animals"),
+        ("user", "And now?"),
+        ("assistant", "one more"),
+    ]
+    assert [[await runner.image(p) for p in m.images] for m in history] == [[CAT], [], [DOG], []]
+
+
+async def test_no_history_holds_the_bytes_also_after_a_restart(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, worker: MultimodalReActAgentWorker
+) -> None:
+    @tool(effect="read")
+    def scan() -> Image:
+        """Scan."""
+        return BIG
+
+    await rig.serve(make_agent(scan, worker=worker))
+    runner = rig.runner()
+    model.reply("Thought: Look.\nAction: scan\nAction Input: {}")
+    task = await runner.create_task("What is there?", images=[BIG])
+    await runner.run_step(task)
+    await rig.serve(make_agent(scan, worker=worker))
+    model.reply(ANSWER)
+    await runner.run_step(task)
+    assert model.requests[1].images == (BIG, BIG)
+    assert not await histories_hold(runner, task, BIG.data)
+    assert await runner.verify(task) == []

@@ -1,0 +1,351 @@
+"""Images: what is one, how it is named, and how it gets into messages and out of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import FrozenInstanceError
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from holdfast import Image, TaskStep, images
+from holdfast.activities.recent import Recent
+from holdfast.contents import refer, refer_all, rehydrate, resolve, store_image, store_images
+from holdfast.errors import InvalidArgumentError
+from holdfast.images import address, data_url, part_at, read_data_url, sniff
+from holdfast.messages import Blob, ImagePart, ImageRef, Message, TextPart, assistant, shown, user
+from holdfast.models import from_response_items, to_response_items
+from holdfast.records import OpenState, OpenStep, TaskHead
+from holdfast.references import resolve_add
+from holdfast.testing.image_validation import image_problem
+from holdfast.tool_result import ToolResultError, read_result
+from holdfast.values import digest
+from holdfast.workers import driver
+from tests.support.pictures import png, url_of
+
+PNG = png()
+REF = ImageRef(sha256="ab12cd34" + "0" * 56, size=11_900, media_type="image/png")
+PART = ImagePart(kind="image", stored=REF)
+KINDS = {
+    "image/png": PNG,
+    "image/jpeg": b"\xff\xd8\xff\xe0" + b"x" * 20,
+    "image/gif": b"GIF89a" + b"x" * 20,
+    "image/webp": b"RIFF\0\0\0\0WEBPVP8 ",
+}
+
+
+class Shelf:
+    """A store in memory."""
+
+    def __init__(self) -> None:
+        self.blobs: dict[str, bytes] = {}
+
+    async def put(self, data: bytes) -> str:
+        self.blobs[digest(data)] = data
+        return digest(data)
+
+    async def url(self, ref: ImageRef) -> str:
+        return data_url(ref.media_type, self.blobs[ref.sha256])
+
+
+@pytest.fixture
+def shelf() -> Shelf:
+    return Shelf()
+
+
+# ---- making one
+
+
+@pytest.mark.parametrize(("media_type", "data"), KINDS.items())
+def test_the_media_type_is_found_in_the_first_bytes(media_type: str, data: bytes) -> None:
+    assert sniff(data) == media_type
+    assert Image.from_bytes(data).media_type == media_type
+    assert Image.from_bytes(data, media_type).data == data
+
+
+def test_a_file_is_read_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "cat.png"
+    path.write_bytes(PNG)
+    image = Image.from_path(path, detail="high")
+    path.unlink()
+    assert (image.data, image.media_type, image.detail) == (PNG, "image/png", "high")
+
+
+def test_a_data_url_is_decoded_and_an_address_is_kept() -> None:
+    assert Image.from_url(url_of(PNG)) == Image.from_bytes(PNG)
+    web = Image.from_url("https://example.com/cat.png", detail="low")
+    assert (web.url, web.data, web.detail) == ("https://example.com/cat.png", b"", "low")
+
+
+def test_a_part_holds_all_of_an_image() -> None:
+    for image in (Image.from_bytes(PNG, detail="low"), Image.from_url("https://a.b/c.png")):
+        part = image.part()
+        assert Image.from_url(part.url, detail=part.detail) == image
+
+
+def test_the_usual_misspelling_of_jpeg_is_understood() -> None:
+    data = KINDS["image/jpeg"]
+    assert Image.from_url(url_of(data, "image/jpg")).media_type == "image/jpeg"
+
+
+BAD: list[tuple[Callable[[], Any], str]] = [
+    (lambda: Image.from_path("nowhere/cat.png"), r"'nowhere/cat\.png' cannot be read: No such"),
+    (lambda: Image.from_path(Path(__file__).parent), "cannot be read: Is a directory"),
+    (lambda: Image.from_path(__file__), "is no PNG, JPEG, GIF or WebP image"),
+    (lambda: Image.from_bytes(b""), "its 0 bytes begin with nothing"),
+    (lambda: Image.from_bytes(b"%PDF-1.7"), "begin with 25 50 44 46 2d 31 2e 37"),
+    (lambda: Image.from_bytes(PNG, "image/gif"), "said to be 'image/gif', but .* of image/png"),
+    (lambda: Image.from_bytes("text"), "as bytes, not as str"),  # type: ignore[arg-type]
+    (lambda: Image.from_bytes(PNG, detail="much"), "detail='much' is none of"),  # type: ignore[arg-type]
+    (lambda: Image.from_url("http://example.com/cat.png"), "begins with https: or data:"),
+    (lambda: Image.from_url("cat.png"), "For a file use Image.from_path"),
+    (lambda: Image.from_url("https://"), "begins with https: or data:"),
+    (lambda: Image.from_url("https://example.com/" + "x" * 9000), "at most 8192 characters"),
+    (lambda: Image.from_url("data:image/png;base64,a?"), "does not hold Base64"),
+    (lambda: Image.from_url("data:image/png"), "is no data: URL"),
+]
+
+
+@pytest.mark.parametrize(("make", "reason"), BAD)
+def test_what_is_no_image_is_refused(make: Callable[[], Any], reason: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=reason):
+        make()
+
+
+def test_a_large_image_is_refused_before_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(images, "LARGEST_IMAGE_BYTES", 50)
+    path = tmp_path / "large.png"
+    path.write_bytes(PNG)
+    with pytest.raises(InvalidArgumentError, match=r"large\.png' has \d+ bytes; .* at most 50"):
+        Image.from_path(path)
+    with pytest.raises(InvalidArgumentError, match="at most 50"):
+        Image.from_bytes(PNG)
+
+
+def test_the_limit_is_20_mb() -> None:
+    most = PNG + b"\0" * (images.LARGEST_IMAGE_BYTES - len(PNG))
+    assert images.LARGEST_IMAGE_BYTES == 20 * 1024 * 1024
+    assert len(Image.from_bytes(most).data) == len(most)
+    with pytest.raises(InvalidArgumentError, match=r"20971521 bytes; .* \(20 MB\)"):
+        Image.from_bytes(most + b"\0")
+
+
+def test_the_bytes_never_show() -> None:
+    image = Image.from_bytes(PNG)
+    assert str(image) == f"[image png {len(PNG)} bytes]"
+    assert "PNG" not in repr(image)
+    assert "IHDR" not in repr([image])
+
+
+def test_an_image_is_frozen_and_is_no_json() -> None:
+    image = Image.from_bytes(PNG)
+    with pytest.raises((FrozenInstanceError, ValidationError), match="frozen"):
+        image.data = b""  # type: ignore[misc]
+    with pytest.raises(ValueError, match="an Image is no JSON data"):
+        image.model_dump()
+
+
+# ---- names
+
+
+@given(st.binary(max_size=200), st.sampled_from([*KINDS, "image/bmp"]))
+def test_data_urls_give_back_what_they_hold(data: bytes, media_type: str) -> None:
+    assert read_data_url(data_url(media_type, data)) == (media_type, data)
+
+
+def test_a_data_url_may_be_written_without_base64() -> None:
+    assert read_data_url("data:image/gif,GIF89a%00") == ("image/gif", b"GIF89a\0")
+    assert read_data_url("data:,") == ("", b"")
+
+
+details = st.sampled_from(["auto", "low", "high", "original"])
+refs = st.builds(
+    ImageRef,
+    sha256=st.binary(max_size=9).map(digest),
+    size=st.integers(0, 10**9),
+    media_type=st.sampled_from([*KINDS, "image/bmp", "application/octet-stream"]),
+)
+named = st.builds(ImagePart, kind=st.just("image"), stored=refs, detail=details)
+
+
+@given(named)
+def test_an_address_gives_the_reference_back(part: ImagePart) -> None:
+    assert part_at(address(part), part.detail) == part
+
+
+@given(st.lists(named, min_size=1, max_size=3).map(tuple))
+def test_references_survive_items_without_their_bytes(parts: tuple[ImagePart, ...]) -> None:
+    messages = (user("q", parts), Message(role="tool", call_id="1", content=parts))
+    assert from_response_items(to_response_items(messages)) == messages
+
+
+def test_a_placeholder_names_kind_size_and_digest() -> None:
+    assert str(PART) == "[image png 12 kB sha256 ab12cd34..]"
+    assert shown((TextPart(kind="text", text="see"), PART)) == f"see\n{PART}"
+    assert str(ImagePart(kind="image", url="https://a.b/c.png")) == "[image https://a.b/c.png]"
+    assert str(ImagePart(kind="image", url=url_of(PNG))) == "[image]"
+    blob = Blob(sha256="f" * 64, size=9)
+    stored = TextPart(kind="text", text="", stored=blob)
+    assert shown((stored,)) == shown(blob) == f"[9 bytes in the archive as {'f' * 64}]"
+
+
+# ---- into the archive and out of it
+
+
+async def test_an_image_is_stored_once_and_named(shelf: Shelf) -> None:
+    image = Image.from_bytes(PNG, detail="low")
+    part, again = await store_images([image, image], shelf.put)
+    assert part == again == await store_image(image, shelf.put)
+    assert part.stored == ImageRef(sha256=digest(PNG), size=len(PNG), media_type="image/png")
+    assert (part.url, part.detail) == ("", "low")
+    assert shelf.blobs == {digest(PNG): PNG}
+
+
+async def test_a_list_with_something_else_is_refused_as_a_whole(shelf: Shelf) -> None:
+    wrong: Any = [Image.from_bytes(PNG), b"bytes"]
+    with pytest.raises(InvalidArgumentError, match="images holds bytes, not Image"):
+        await store_images(wrong, shelf.put)
+    assert shelf.blobs == {}
+
+
+async def test_parts_of_earlier_messages_may_be_given_again(shelf: Shelf) -> None:
+    url = ImagePart(kind="image", url=url_of(PNG))
+    assert await store_images([PART, url], shelf.put) == (PART, await refer(url, shelf.put))
+
+
+async def test_a_message_gives_back_what_it_was_given(shelf: Shelf) -> None:
+    given = user("q", (ImagePart(kind="image", url=url_of(PNG, "image/bmp"), detail="high"),))
+    plain = assistant("no parts")
+    [kept, same] = await refer_all([given, plain], shelf.put)
+    assert same == plain
+    assert "iVBOR" not in str(kept.wire())
+    assert await rehydrate(kept, shelf.url) == given
+
+
+@pytest.mark.parametrize("url", ["https://a.b/c.png", "holdfast:nonsense", ""])
+async def test_what_holds_no_bytes_stays_as_it_is(shelf: Shelf, url: str) -> None:
+    part = ImagePart(kind="image", url=url)
+    assert await refer(part, shelf.put) == part
+    assert shelf.blobs == {}
+
+
+@pytest.mark.parametrize("url", ["data:image/png;base64,a?", "data:", "DATA:image/png"])
+async def test_a_data_url_that_cannot_be_decoded_is_refused(shelf: Shelf, url: str) -> None:
+    with pytest.raises(InvalidArgumentError, match="data: URL"):
+        await refer(ImagePart(kind="image", url=url), shelf.put)
+
+
+async def test_a_message_with_too_large_an_image_is_refused(
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.contents.LARGEST_IMAGE_BYTES", 50)
+    with pytest.raises(InvalidArgumentError, match="50 are the most"):
+        await refer(ImagePart(kind="image", url=url_of(PNG)), shelf.put)
+
+
+async def test_texts_are_put_in_and_images_stay_references() -> None:
+    async def read(blob: Blob) -> str:
+        return f"text of {blob.size}"
+
+    blob = Blob(sha256="f" * 64, size=9)
+    stored = TextPart(kind="text", text="", stored=blob)
+    text = TextPart(kind="text", text="text of 9")
+    assert await resolve((stored, PART), read) == (text, PART)
+    assert await resolve(blob, read) == "text of 9"
+    assert await resolve("plain", read) == "plain"
+
+
+# ---- steps
+
+
+def test_the_message_of_a_step_holds_text_and_images() -> None:
+    assert TaskStep().message() is None
+    assert TaskStep(input="q").message() == user("q")
+    assert TaskStep(input="q", images=(PART,)).message() == user("q", (PART,))
+    alone = TaskStep(images=(PART,)).message()
+    assert alone is not None
+    assert alone.content == (PART,)
+
+
+texts = st.none() | st.text(max_size=5)
+
+
+@given(texts, st.lists(named, max_size=2).map(tuple), st.booleans())
+def test_history_holds_an_input_once(
+    text: str | None, parts: tuple[ImagePart, ...], is_large: bool
+) -> None:
+    """The driver names the input by a reference, which gives the same message again."""
+    blob = Blob(sha256="f" * 64, size=9) if is_large and text else None
+    recorded = OpenStep(
+        step=TaskStep(input=text if blob is None else "", images=parts), stored=blob
+    )
+    whole = recorded.model_copy(update={"step": TaskStep(input=text, images=parts)})
+    message = whole.step.message() or user("")
+    reference: Callable[..., Any] = driver._reference  # pyright: ignore[reportPrivateUsage]
+    assert reference(message, None, whole) == "input"
+    got = resolve_add("input", OpenState(open=recorded, n=1, started=0.0))
+    if blob is None:
+        assert got == message
+    elif parts:
+        assert got.content == (TextPart(kind="text", text="", stored=blob), *parts)
+    else:
+        assert got.content == blob
+
+
+def test_the_wire_of_what_has_no_image_is_as_before() -> None:
+    assert TaskStep(step_id="s1", input="q").wire() == {"step_id": "s1", "input": "q"}
+    assert user("q").wire() == {"role": "user", "content": "q"}
+    assert TaskHead(agent="a").wire() == {"agent": "a"}
+
+
+# ---- results of tools
+
+
+def test_a_result_may_mix_texts_and_images() -> None:
+    image = Image.from_bytes(PNG)
+    assert read_result(image) == [image]
+    assert read_result(("a", image, {"b": 1}, None)) == ["a", image, '{"b":1}', "None"]
+    assert read_result(["a", "b"]) == '["a","b"]'
+    with pytest.raises(ToolResultError, match="in a list of texts and images"):
+        read_result([{"image": image}])
+
+
+# ---- the fake API
+
+
+@pytest.mark.parametrize(
+    ("url", "detail", "reason"),
+    [
+        (url_of(PNG), "auto", ""),
+        ("https://a.b/c.png", None, ""),
+        (None, None, "Missing required parameter: 'x'"),
+        (url_of(PNG), "much", "Invalid value: 'much'"),
+        (address(PART), None, "Expected a valid URL"),
+        ("data:image/png;base64,a?", None, "Expected a base64-encoded data URL"),
+        (url_of(b"text"), None, "unsupported image"),
+        (url_of(PNG, "image/bmp"), None, "unsupported image"),
+    ],
+)
+def test_the_fake_api_refuses_what_the_real_one_would(url: Any, detail: Any, reason: str) -> None:
+    found = image_problem(url, detail, "x")
+    assert (reason in found) if reason else not found
+
+
+# ---- memory
+
+
+def test_what_was_used_least_lately_is_forgotten() -> None:
+    recent = Recent(250)
+    recent.keep("a", "x" * 100)
+    recent.keep("b", "y" * 100)
+    assert recent.get("a") == "x" * 100
+    recent.keep("c", "z" * 100)
+    assert [recent.get(name) is None for name in "abc"] == [False, True, False]
+    recent.keep("d", "w" * 1000)  # one text may pass the bound
+    assert [recent.get(name) is None for name in "abcd"] == [True, True, True, False]
