@@ -1,4 +1,4 @@
-"""For tests of agents: a model that follows a script, and a fake of the OpenAI HTTP API."""
+"""For tests of agents: a scripted model, a fake of OpenAI's HTTP API, the conformance suite."""
 
 from __future__ import annotations
 
@@ -21,9 +21,11 @@ from holdfast.testing.requests import FakeRequest
 from holdfast.testing.scripted import ScriptedModel
 
 if TYPE_CHECKING:
+    from holdfast.testing.conformance import AgentWorkerConformance
     from holdfast.testing.fake_openai import FakeOpenAI
 
 __all__ = [
+    "AgentWorkerConformance",
     "FakeOpenAI",
     "FakeRequest",
     "Reply",
@@ -42,9 +44,13 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """Import the fake API when it is asked for: it needs starlette and uvicorn."""
-    if name != "FakeOpenAI":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from holdfast.testing.fake_openai import FakeOpenAI
+    """Import what needs starlette and uvicorn, or a server, when it is asked for."""
+    if name == "FakeOpenAI":
+        from holdfast.testing.fake_openai import FakeOpenAI
 
-    return FakeOpenAI
+        return FakeOpenAI
+    if name == "AgentWorkerConformance":
+        from holdfast.testing.conformance import AgentWorkerConformance
+
+        return AgentWorkerConformance
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -26,7 +26,7 @@ from holdfast.testing import replies as make
 from holdfast.testing.fake_server import ServerThread, main
 from holdfast.testing.replies import Reply, as_reply
 from holdfast.testing.requests import FakeRequest
-from holdfast.testing.script import Responder, Script
+from holdfast.testing.script import Place, Responder, Script
 from holdfast.values import Json
 
 if TYPE_CHECKING:
@@ -161,6 +161,14 @@ class FakeOpenAI:
         """Answer with `reply` whenever `condition` holds; rules go before the script."""
         self._script.add_rule(condition, as_reply(reply), times)
 
+    def place(self) -> Place:
+        """Say how far the script is, for `go_to`."""
+        return self._script.place()
+
+    def go_to(self, place: Place) -> None:
+        """Go back to where the script was: replies used since then are given once more."""
+        self._script.go_to(place)
+
     def release(self) -> None:
         """Let go every request that is held now."""
         self._serving().release()
@@ -212,6 +220,16 @@ class FakeOpenAI:
     async def until_held(self, count: int = 1) -> None:
         """Wait as `wait_held` does, without blocking the event loop."""
         await asyncio.to_thread(self.wait_held, count)
+
+    @property
+    def problems(self) -> list[str]:
+        """Requests that found no reply, or that the real API would have refused."""
+        return self._script.problems
+
+    @property
+    def left(self) -> int:
+        """Replies of the script not yet used."""
+        return self._script.left
 
     def assert_done(self) -> None:
         """Check that every request was valid and answered by the script, and all of it was used.

@@ -20,6 +20,14 @@ class _Rule:
     left: int | None
 
 
+@dataclass(frozen=True)
+class Place:
+    """How far a script is: the replies that are left, and how often each rule still answers."""
+
+    queue: tuple[Reply, ...]
+    rules: tuple[int | None, ...]
+
+
 class Script:
     """Rules, then a queue of replies, then a responder; the first that fits answers.
 
@@ -89,6 +97,18 @@ class Script:
         with self.changed:
             self._held += change
             self.changed.notify_all()
+
+    def place(self) -> Place:
+        """Say how far the script is."""
+        with self.changed:
+            return Place(tuple(self._queue), tuple(rule.left for rule in self._rules))
+
+    def go_to(self, place: Place) -> None:
+        """Go back to where the script was; rules added since then stay as they are."""
+        with self.changed:
+            self._queue = deque(place.queue)
+            for rule, left in zip(self._rules, place.rules, strict=False):
+                rule.left = left
 
     def reset(self) -> None:
         """Forget replies, rules, requests and problems; ids go on, so that none comes twice."""

@@ -158,6 +158,11 @@ class StepContext:
         return next((entry for entry in self.fresh if entry.answer is not None), None)
 
     @property
+    def has_spent(self) -> bool:
+        """Whether a model call or a costly memo was made here: the task must get to know of it."""
+        return self._spent
+
+    @property
     def finished(self) -> bool:
         """Whether the last model call that the budget allows has its answer."""
         return any(entry.last for entry in self.journal)

@@ -107,7 +107,7 @@ def _came_to(
         else:
             advanced = _ended(worker, ctx, opened, _returned(run, worker))
     except Exception as error:
-        if not fresh:
+        if not ctx.has_spent:
             raise
         log.warning("A step of task %s failed after its model call", ctx.task_id, exc_info=True)
         advanced = Advanced(failure=failure_after(error))

@@ -105,6 +105,18 @@ async def test_an_output_that_cannot_be_recorded_keeps_the_answer(output: TaskSt
     assert advanced.result is None
 
 
+async def test_a_failed_model_call_after_a_cheap_memo_is_an_error_that_time_can_heal() -> None:
+    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        await ctx.memo("state", dict, costly=False)
+        return ends(step, (await ctx.call_model()).text)
+
+    async def unavailable(request: ModelRequest) -> Message:
+        raise ModelUnavailableError("busy")
+
+    with pytest.raises(ModelUnavailableError, match="busy"):
+        await bench(body, unavailable).advance()
+
+
 async def test_an_output_that_cannot_be_recorded_is_an_error_when_nothing_was_paid() -> None:
     async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
         return ends(step, {"score": float("nan")})

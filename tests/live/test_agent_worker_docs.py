@@ -1,0 +1,204 @@
+"""What docs/agent_workers.md says of mistakes and of the conformance suite is so."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast import TaskStep, TaskStepOutput, ToolCall, tool
+from holdfast.errors import HoldfastError, InvalidArgumentError
+from holdfast.messages import user
+from holdfast.testing import AgentWorkerConformance, FakeOpenAI
+from holdfast.testing.conformance import checks
+from holdfast.workers import StepContext
+from tests.support.rig import MakeRunner
+from tests.support.workers import Doing, ends
+
+ROOT = Path(__file__).parent.parent.parent
+PAGE = (ROOT / "docs" / "agent_workers.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+
+numbers = itertools.count(1)
+
+
+async def returns_text(step: TaskStep, ctx: StepContext) -> Any:
+    return "done"
+
+
+async def gives_an_object(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+    return ends(step, object())
+
+
+async def hands_on_an_object(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+    following = step.get_next_step(step_state={"thing": object()})
+    return TaskStepOutput(output="", task_step=step, next_steps=(following,))
+
+
+async def remembers_an_object(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+    await ctx.memo("thing", object)
+    return ends(step)
+
+
+async def asks_anew(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+    await ctx.call_model([user(f"request {next(numbers)}")])
+    await ctx.call_model([user("second")])
+    return ends(step)
+
+
+async def leads_nowhere(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+    return TaskStepOutput(output="", task_step=step)
+
+
+async def raises(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+    msg = "an exception of its own"
+    raise KeyError(msg)
+
+
+async def cancels_itself(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+    raise asyncio.CancelledError
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        (returns_text, "run_step returned str; it must return a TaskStepOutput"),
+        (gives_an_object, "cannot be stored as JSON"),
+        (hands_on_an_object, "cannot be stored as JSON"),
+        (remembers_an_object, "Memo 'thing' cannot be stored as JSON"),
+        (asks_anew, "where its journal holds the answer to another request"),
+        (leads_nowhere, "was not the last one and queued no next step"),
+        (raises, "an exception of its own"),
+        (cancels_itself, "was cancelled by its own code"),
+    ],
+)
+async def test_a_mistake_says_what_the_page_says_and_can_be_mended(
+    make_runner: MakeRunner, model: FakeOpenAI, body: Any, text: str
+) -> None:
+    assert text in PAGE
+    if body is asks_anew:
+        model.reply("first")
+    worker = Doing(body)
+    runner = await make_runner(worker=worker)
+    task = await runner.create_task("q")
+    with pytest.raises(HoldfastError, match=re.escape(text)):
+        await runner.run_task(task)
+    assert (await runner.get_task(task)).status == "needs_attention"
+
+
+def test_linked_steps_without_ids_say_what_the_page_says() -> None:
+    text = "Linked steps need ids of their own"
+    assert text in PAGE
+    with pytest.raises(InvalidArgumentError, match=text):
+        TaskStep().link_step(TaskStep())
+
+
+async def test_two_last_steps_side_by_side_say_what_the_page_says(make_runner: MakeRunner) -> None:
+    text = "More than one step output returned in final step"
+    assert text in PAGE
+
+    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        if step.step_id in ("a", "b"):
+            return ends(step)
+        following = tuple(step.get_next_step(step_id=each) for each in ("a", "b"))
+        return TaskStepOutput(output="", task_step=step, next_steps=following)
+
+    runner = await make_runner(worker=Doing(body))
+    task = await runner.create_task("q")
+    await runner.run_step(task)
+
+    async def go_on() -> None:
+        await runner.run_steps_in_queue(task)
+        await runner.run_task(task)
+
+    with pytest.raises(HoldfastError, match=text):
+        await go_on()
+    assert (await runner.get_task(task)).status == "needs_attention"
+
+
+async def test_a_failed_model_call_never_returns_to_the_worker(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    seen: list[str] = []
+
+    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        try:
+            answer = await ctx.call_model([user("question")])
+        except Exception as error:
+            seen.append(f"caught {error}")
+            raise
+        finally:
+            seen.append("finally")
+        return ends(step, answer.text)
+
+    model.fail(500, retry_after=0.01)
+    model.reply("answer")
+    runner = await make_runner(worker=Doing(body))
+    assert str(await runner.chat("q")) == "answer"
+    assert seen == ["finally", "finally"]
+
+
+async def test_a_failed_or_rejected_call_is_a_result(make_runner: MakeRunner) -> None:
+    @tool
+    def act() -> str:
+        """Act."""
+        msg = "broken"
+        raise RuntimeError(msg)
+
+    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        [result] = await ctx.call_tools([ToolCall(id="c", name="act")])
+        return ends(step, [result.is_error, result.message.role, "broken" in result.content])
+
+    runner = await make_runner(act, worker=Doing(body))
+    assert (await runner.chat("q")).output == [True, "tool", True]
+
+
+async def test_calls_asked_for_together_are_made_one_by_one(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    runs: list[int] = []
+
+    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        runs.append(len(model.requests))
+        asked = (ctx.call_model([user(f"question {k}")]) for k in range(3))
+        return ends(step, [answer.text for answer in await asyncio.gather(*asked)])
+
+    for k in range(3):
+        model.reply(f"answer {k}", match=f"question {k}")
+    runner = await make_runner(worker=Doing(body))
+    assert (await runner.chat("q")).output == ["answer 0", "answer 1", "answer 2"]
+    assert runs == [0, 1, 2]
+
+
+def test_the_page_names_every_check_and_attribute() -> None:
+    table = PAGE[PAGE.index("| checks | |") :]
+    named = set(re.findall(r"`(?:test|\.\.\.)_(\w+?)(?:\.\.\.)?`", table))
+    for name in checks():
+        short = name.removeprefix("test_")
+        assert any(short.startswith(each) or short.endswith(each) for each in named), name
+    for attribute in ("uses_model", "uses_tools", "steps", "remembers", "commits", "seconds"):
+        assert f"| `{attribute}` |" in PAGE
+        assert hasattr(AgentWorkerConformance, attribute)
+
+
+def test_the_suite_of_the_page_passes_outside_this_repository(tmp_path: Path) -> None:
+    [block] = [block for block in BLOCKS if "AgentWorkerConformance" in block]
+    (tmp_path / "test_careful.py").write_text(block, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:asyncio", "-k", "killed_between or chat"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    assert f"2 passed, {len(checks()) - 2} deselected in" in done.stdout
