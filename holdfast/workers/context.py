@@ -62,6 +62,8 @@ class StepContext:
         state: The task's extra_state; changes to it are recorded when the step is done.
         tool_choice: Tool choice asked for by whoever runs this step, else "auto".
         inputs: Step id to output, for the steps that this one waited for.
+        notes: Messages for this step that are in `messages` too: feedback, and what was undone. A
+            worker that gives call_model other messages puts them in.
         offer: Which tools may be called.
     """
 
@@ -120,6 +122,7 @@ class StepContext:
         self.offer = Offer(agent, head.dialect, retrieve)
         self.interrupted: asyncio.Future[Interrupt] = asyncio.get_running_loop().create_future()
         self.fresh: list[JournalEntry] = []
+        self.notes = opened.notes
         self.adds: list[Message] = list(opened.notes)
         self._head = head
         self._before = (*history, *transcript)

@@ -120,15 +120,18 @@ class PromptComponent:
 class ModelComponent:
     """One call of the agent's model: the prompt in, the answer's text out.
 
-    The model sees the prompt alone, without the conversation and without tools.
+    The model sees the prompt and what people said meanwhile, without tools.
 
     Attributes:
         name: Name in the pipeline.
         instructions: System prompt; None for the agent's own.
+        conversation: Whether the model sees the conversation before the prompt, too: the session's
+            history and this task's messages.
     """
 
     name: str
     instructions: str | None = None
+    conversation: bool = False
     slots: Slots = field(default=Slots(("prompt",)), init=False, repr=False)
 
 

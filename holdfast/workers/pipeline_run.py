@@ -113,8 +113,9 @@ class Run:
 
     async def _ask(self, component: ModelComponent, inputs: dict[str, Json]) -> str:
         prompt = render_result(inputs["prompt"])
+        before = self._ctx.messages if component.conversation else self._ctx.notes
         answer = await self._ctx.call_model(
-            [user(prompt)], tools=(), instructions=component.instructions
+            [*before, user(prompt)], tools=(), instructions=component.instructions
         )
         return answer.text
 

@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
+from holdfast.messages import ToolCall
 from holdfast.testing import AgentWorkerConformance, FakeOpenAI
+from holdfast.values import Json
 from holdfast.workers import (
     AgentWorker,
+    CustomAgentWorker,
+    FunctionAgentWorker,
     FunctionCallingAgentWorker,
+    FunctionComponent,
+    LLMCompilerAgentWorker,
+    ModelComponent,
+    MultimodalReActAgentWorker,
+    PipelineAgentWorker,
     PlanAndSolveAgentWorker,
+    PromptComponent,
     ReActAgentWorker,
+    StepContext,
+    ToolComponent,
+    link,
 )
 from tests.support.workers import Counting
 
@@ -37,6 +51,11 @@ class TestReAct(AgentWorkerConformance):
         api.reply(f"Thought: I can answer.\nAnswer: done: {input}")
 
 
+class TestMultimodalReAct(TestReAct):
+    def make_worker(self) -> AgentWorker:
+        return MultimodalReActAgentWorker()
+
+
 class TestPlanAndSolve(AgentWorkerConformance):
     commits = ("user", "assistant")
     steps = 4
@@ -62,6 +81,99 @@ PLAN = [
         "dependencies": ["left", "right"],
     },
 ]
+
+
+class TestLLMCompiler(AgentWorkerConformance):
+    commits = ("user", "assistant")
+    steps = 4
+
+    def make_worker(self) -> AgentWorker:
+        return LLMCompilerAgentWorker()
+
+    def script(self, api: FakeOpenAI, input: str) -> None:
+        api.reply(f'1. note("{input}")\n2. note("$1 again")\n3. join()<END_OF_PLAN>')
+        api.reply(f"Thought: It is written down.\nAction: finish(done: {input})")
+
+
+class Noting(CustomAgentWorker):
+    """Asks the model what to note, notes it, and asks for the answer, in two steps."""
+
+    async def next_state(
+        self, state: dict[str, Json], ctx: StepContext
+    ) -> tuple[dict[str, Json], bool]:
+        answer = await ctx.call_model()
+        ctx.add(answer.message)
+        for result in await ctx.call_tools(answer.message.calls):
+            ctx.add(result.message)
+        return {"output": answer.text}, not answer.message.calls
+
+
+class TestCustom(AgentWorkerConformance):
+    commits = ("user", "assistant")
+
+    def make_worker(self) -> AgentWorker:
+        return Noting()
+
+    def script(self, api: FakeOpenAI, input: str) -> None:
+        api.call("note", {"text": input})
+        api.reply(f"done: {input}")
+
+
+async def note_and_say(question: str, ctx: StepContext) -> str:
+    """Note the question and ask the model, in one step."""
+    wish = await ctx.memo(f"wish {question}", lambda: {"text": question})
+    await ctx.call_tools([ToolCall(id="call_1", name="note", arguments=json.dumps(wish))])
+    return (await ctx.call_model(tools=())).text
+
+
+class TestFunction(AgentWorkerConformance):
+    commits = ("user", "assistant")
+    steps = 1
+
+    def make_worker(self) -> AgentWorker:
+        return FunctionAgentWorker(note_and_say)
+
+    def script(self, api: FakeOpenAI, input: str) -> None:
+        api.reply(f"done: {input}")
+
+
+class TestPipeline(AgentWorkerConformance):
+    """Two runs of a graph: a model's text is noted, then the answer is made of what was noted."""
+
+    commits = ("user", "assistant")
+
+    def make_worker(self) -> AgentWorker:
+        return PipelineAgentWorker(
+            [
+                PromptComponent("ask", "{question} Before: {previous}"),
+                ModelComponent("write", conversation=True),
+                ToolComponent("keep", tool="note"),
+                FunctionComponent("count", count),
+            ],
+            [
+                link("input", "ask", to="question"),
+                link("previous", "ask", to="previous"),
+                link("ask", "write"),
+                link("write", "keep", to="text", when=is_to_be_noted),
+                link("write", "count", to="text"),
+            ],
+            output="count",
+        )
+
+    def script(self, api: FakeOpenAI, input: str) -> None:
+        api.reply(f"note: {input}")
+        api.reply(f"done: {input}")
+
+
+def count(text: str, state: dict[str, Any]) -> tuple[str, bool]:
+    """Count the runs; the second is the last."""
+    state["runs"] = state.get("runs", 0) + 1
+    return text, state["runs"] == 2
+
+
+def is_to_be_noted(text: Json) -> bool:
+    """Tell which texts are noted."""
+    return str(text).startswith("note")
 
 
 class TestCounting(AgentWorkerConformance):
