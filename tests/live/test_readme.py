@@ -20,6 +20,12 @@ BLOCKS = [
 ]
 
 
+def readme_block(text: str) -> str:
+    """Return the first block of the README that has this text."""
+    blocks = BLOCK.findall(PAGES[0].read_text(encoding="utf-8"))
+    return next(block for block in blocks if text in block)
+
+
 def run(arguments: list[str], directory: Path) -> str:
     """Run a Python program with its own data directory; return what it printed."""
     environment = {
@@ -49,22 +55,28 @@ def test_a_block_of_the_docs_runs(block: str, tmp_path: Path) -> None:
 
 
 def test_the_step_api_of_the_readme_answers(tmp_path: Path) -> None:
-    [block] = [p.values[0] for p in BLOCKS if "finalize_response" in str(p.values[0])]
-    assert "42" in run(["-c", str(block)], tmp_path)
+    block = readme_block("finalize_response")
+    assert "42" in run(["-c", block], tmp_path)
 
 
 def test_the_people_of_the_readme_edit_and_undo(tmp_path: Path) -> None:
-    [block] = [p.values[0] for p in BLOCKS if "needs_approval" in str(p.values[0])][:1]
-    printed = run(["-c", str(block)], tmp_path).splitlines()
+    block = readme_block("needs_approval")
+    printed = run(["-c", block], tmp_path).splitlines()
     assert "48" in printed[0]
     assert "UndoReceipt" in printed[1] or "steps=" in printed[1]
 
 
 def test_the_runner_of_the_readme_answers_twice(tmp_path: Path) -> None:
-    [block] = [p.values[0] for p in BLOCKS if "run_sync" in str(p.values[0])]
-    printed = run(["-c", str(block)], tmp_path).splitlines()
+    block = readme_block("run_sync")
+    printed = run(["-c", block], tmp_path).splitlines()
     assert "163" in printed[0]
     assert "4" in printed[1]
+
+
+def test_the_lookups_of_the_readme_run_side_by_side(tmp_path: Path) -> None:
+    printed = run(["-c", readme_block("LLMCompilerAgentWorker")], tmp_path).splitlines()
+    assert printed[0] == "['p1.1', 'p1.2', 'p1.join']"
+    assert printed[-1] == "Rome has more."
 
 
 def test_the_arithmetic_example_answers(tmp_path: Path) -> None:
