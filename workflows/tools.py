@@ -45,8 +45,8 @@ Running = set[tuple[int, int]]
 async def run_tools(ledger: Ledger, n: int, running: Running) -> Failure | None:
     """Take a step's open calls as far as they go without a person; return the first failure.
 
-    Calls run all at once. Outcomes are recorded as they come, so that a call that is done is never
-    repeated because of a sibling that failed.
+    Calls run all at once; one that is approved meanwhile joins them. Outcomes are recorded as they
+    come, so that a call that is done is never repeated because of a sibling that failed.
 
     Args:
         ledger: The task.
@@ -54,13 +54,41 @@ async def run_tools(ledger: Ledger, n: int, running: Running) -> Failure | None:
         running: Filled with the calls that are being run; an undo that cuts them off must count
             them as unknown.
     """
-    taken = await asyncio.gather(  # all end before an error is raised: none goes on unseen
-        *(_take(ledger, n, i, running) for i in ready_calls(ledger, n)), return_exceptions=True
-    )
-    for result in taken:
+    taking: dict[int, asyncio.Task[Failure | None]] = {}
+    ended: list[Failure | BaseException] = []
+
+    def fresh() -> list[int]:
+        return [] if ended else [i for i in ready_calls(ledger, n) if i not in taking]
+
+    def has_news() -> bool:
+        return any(call.done() for call in taking.values()) or bool(fresh())
+
+    try:
+        while True:
+            for i in fresh():
+                taking[i] = asyncio.create_task(_take(ledger, n, i, running))
+            if not taking:  # all end before an error is raised: none goes on unseen
+                break
+            await workflow.wait_condition(has_news)
+            for i in [i for i, call in taking.items() if call.done()]:
+                ended += _came_to(taking.pop(i))
+    except asyncio.CancelledError:  # not `finally`: an evicted task may await nothing
+        for call in taking.values():
+            call.cancel()
+        await asyncio.gather(*taking.values(), return_exceptions=True)
+        raise
+    for result in ended:
         if isinstance(result, BaseException):
             raise result
-    return next((result for result in taken if isinstance(result, Failure)), None)
+    return next((result for result in ended if isinstance(result, Failure)), None)
+
+
+def _came_to(call: asyncio.Task[Failure | None]) -> list[Failure | BaseException]:
+    """Return what stands in the way of a call that has ended, if anything does."""
+    if call.cancelled():
+        return [asyncio.CancelledError()]
+    found = call.exception() or call.result()
+    return [found] if found is not None else []
 
 
 async def ask_about_cut(ledger: Ledger, cut: Iterable[tuple[int, int]]) -> None:

@@ -797,3 +797,43 @@ async def test_a_decision_names_who_decides_and_a_well_formed_id(
     with pytest.raises(CommandRefusedError, match="no open approval"):
         await runner.approve(f"{task.task_id}:99", "ann")
     assert await ask(runner, task) == approval
+
+
+async def test_a_call_approved_while_its_sibling_runs_starts_at_once(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    inside, go = asyncio.Event(), asyncio.Event()
+    paid: list[str] = []
+
+    @tool(effect="read")
+    async def read_slowly() -> str:
+        """Read for a long time."""
+        inside.set()
+        await go.wait()
+        return "read"
+
+    @tool(needs_approval=True)
+    def pay(to: str) -> str:
+        """Pay somebody.
+
+        Args:
+            to: Who.
+        """
+        paid.append(to)
+        return f"paid {to}"
+
+    model.calls([("read_slowly", {}), ("pay", {"to": "ann"})])
+    model.reply("done")
+    runner = await make_runner(read_slowly, pay)
+    task = await runner.create_task("pay and read")
+    running = asyncio.create_task(runner.run_task(task))
+    await inside.wait()
+    await runner.approve(await ask(runner, task), by="ann")
+
+    async def is_paid() -> bool:
+        return bool(paid)
+
+    await until(is_paid)
+    assert not go.is_set()
+    go.set()
+    assert (await running).output == "done"

@@ -71,7 +71,7 @@ class TestPlanAndSolve(AgentWorkerConformance):
         api.reply(f"done: {input}", match="Put both together.")
 
 
-PLAN = [
+PLAN: list[dict[str, Json]] = [
     {"name": "left", "input": "Write it down.", "expected_output": "a note", "dependencies": []},
     {"name": "right", "input": "Think about it.", "expected_output": "text", "dependencies": []},
     {

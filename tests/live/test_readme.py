@@ -23,7 +23,7 @@ BLOCKS = [
 def readme_block(text: str) -> str:
     """Return the first block of the README that has this text."""
     blocks = BLOCK.findall(PAGES[0].read_text(encoding="utf-8"))
-    return next(block for block in blocks if text in block)
+    return str(next(block for block in blocks if text in block))
 
 
 def run(arguments: list[str], directory: Path) -> str:
