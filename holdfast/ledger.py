@@ -12,9 +12,11 @@ from typing import Literal
 from holdfast import merge_patch
 from holdfast.chain import ChainRef, extend
 from holdfast.ledger_state import LedgerState
-from holdfast.links import problem, queued_with
+from holdfast.links import problem, queued_with, serial_of
 from holdfast.messages import ToolCall
 from holdfast.records import (
+    OVER_BUDGET,
+    Before,
     Entry,
     Failure,
     InputRef,
@@ -91,17 +93,24 @@ class Ledger(LedgerState):
             notes=self.s.notes,
             inputs={id: self.s.done[id] for id in step.prev_steps if id in self.s.done},
         )
-        siblings = [c.model_copy(update={"alone": False}) for c in self.s.opens]
+        siblings = [c.model_copy(update={"alone": False, "before": Before()}) for c in self.s.opens]
         current = OpenState(
             open=opened,
             n=self.last_opened + 1,
             at=self.s.transcript,
-            alone=not siblings,
+            alone=not siblings and not self.s.lasts,
             started=now,
             owner=owner,
-            before=before,
+            before=Before() if siblings else before,
         )
-        self.change(queue=queue, notes=(), answered=False, failure=None, opens=(*siblings, current))
+        self.change(
+            queue=queue,
+            notes=(),
+            undo_notes=(),
+            answered=False,
+            failure=None,
+            opens=(*siblings, current),
+        )
         self._mark(current.n, "start")
 
     def _is_original(self, step: TaskStep) -> bool:
@@ -147,7 +156,8 @@ class Ledger(LedgerState):
         budget = self.given.budget
         tokens = 0
         if budget is not None and budget.max_tokens is not None:
-            tokens = max(1, budget.max_tokens - self.s.usage.total_tokens)
+            left = budget.max_tokens - self.s.usage.total_tokens
+            tokens = max(1, left // (1 + len(self.asking - {n})))
         usual = current.open == usual_step(current.n)
         data = canonical(current.open.wire())
         small = len(data) <= INLINE_BYTES
@@ -208,10 +218,20 @@ class Ledger(LedgerState):
         text = problem(
             got.result.next,
             queue=self.s.queue,
-            opened=[c.open.step.step_id for c in self.s.opens if c.n != current.n],
+            opened=[*self._coming(current.n), *self._open_ids(current.n)],
             known={*self.s.done, current.open.step.step_id},
+            serial=self.s.serial,
         )
         return Failure(type="InvalidArgumentError", message=text) if text else None
+
+    def _open_ids(self, but: int) -> list[str]:
+        """List the ids of the steps in progress, except one."""
+        return [c.open.step.step_id for c in self.s.opens if c.n != but]
+
+    def _coming(self, but: int) -> list[str]:
+        """List the ids that open steps, except one, have given to steps they are about to queue."""
+        results = [c.result for c in self.s.opens if c.n != but and c.result is not None]
+        return [step.step_id for result in results for step in result.next if step.step_id]
 
     def missing_calls(self, n: int) -> list[int]:
         """Positions of a step's open calls that have no outcome yet."""
@@ -346,15 +366,27 @@ class Ledger(LedgerState):
             self.change(lasts=tuple(sorted((*self.s.lasts, (current.n, step_id)))))
         lasts = tuple(id for _, id in self.s.lasts)
         waited = {*lasts, *(id for step in self.s.queue for id in step.prev_steps)}
-        if step_id in waited or not _is_serial(step_id):
+        if step_id in waited or not serial_of(step_id):
             done = {**self.s.done, step_id: InputRef(record.n, output_digest(record))}
             extra = [id for id in done if id not in waited]
             for id in extra[: max(len(extra) - DONE_KEPT, 0)]:
                 del done[id]
             self.change(done=done)
-        if lasts and not self.s.opens:
-            [join] = self._number([TaskStep(prev_steps=lasts, is_join=True)])
-            self.change(queue=(join, *self.s.queue), lasts=())
+        if not self.s.opens:
+            self.join_lasts(forced=any(entry.last for entry in record.journal))
+
+    def join_lasts(self, *, forced: bool = False) -> None:
+        """Queue a step that makes one answer of several last outputs, if there are any.
+
+        Args:
+            forced: Whether the budget ended the last of them.
+        """
+        lasts = tuple(id for _, id in self.s.lasts)
+        if not lasts:
+            return
+        state: dict[str, Json] = {OVER_BUDGET: True} if forced else {}
+        [join] = self._number([TaskStep(prev_steps=lasts, is_join=True, step_state=state)])
+        self.change(queue=(join, *self.s.queue), lasts=())
 
     def _unforeseen(
         self, current: OpenState, steps: Sequence[TaskStep]
@@ -444,8 +476,3 @@ class Ledger(LedgerState):
 def _batches(current: OpenState) -> int:
     """Count the batches of calls that an open step has made before the present one."""
     return sum(bool(entry.calls) for entry in current.journal)
-
-
-def _is_serial(step_id: str) -> bool:
-    """Whether the task itself gave this id."""
-    return step_id[:1] == "s" and step_id[1:].isdigit()

@@ -125,8 +125,15 @@ class LedgerState:
             stored=self.given.stored,
             images=self.given.images,
             paused=self.s.paused,
-            error=f"{self.failure.type}: {self.failure.message}" if self.failure else "",
+            error=self._error(),
         )
+
+    def _error(self) -> str:
+        """Say what stands in the way, for each step that has failed."""
+        failures = [c.failure for c in self.failed if c.failure is not None]
+        if len(failures) > 1:
+            return "; ".join(f"step {f.step!r}: {f.type}: {f.message}" for f in failures)
+        return f"{self.failure.type}: {self.failure.message}" if self.failure else ""
 
     def upcoming(self) -> tuple[TaskStep, ...]:
         """The steps in progress, then the queued ones."""
@@ -149,6 +156,7 @@ class LedgerState:
             concluded=s.concluded,
             transcript=s.transcript,
             lasts=s.lasts,
+            beside=max(len(s.opens) - 1, 0),
         )
 
     def exceeded(self, *, now: float, n: int = 0) -> str:

@@ -34,6 +34,7 @@ def problem(
     queue: Sequence[TaskStep],
     opened: Collection[str],
     known: Collection[str],
+    serial: int = 0,
 ) -> str:
     """Say why steps cannot be queued, or return nothing.
 
@@ -42,6 +43,7 @@ def problem(
         queue: The queued steps.
         opened: Ids of the other steps in progress.
         known: Ids of completed steps, the one that queues these among them.
+        serial: Number of the newest id, s<number>, that the task itself gave.
     """
     waiting = {step.step_id for step in queue if not step.is_ready}
     taken = {*opened, *(step.step_id for step in queue)} - waiting
@@ -49,6 +51,12 @@ def problem(
     for step in steps:
         if step.step_id and (step.step_id in ids or step.step_id in taken):
             return f"Step id {step.step_id!r} is taken by another step that is not done."
+        used = step.step_id in known or 0 < serial_of(step.step_id) <= serial
+        if step.step_id and used and step.step_id not in waiting:
+            return (
+                f"Step id {step.step_id!r} was used before in this task. Leave the id out, as"
+                " get_next_step() does, or make up another one."
+            )
         ids.add(step.step_id)
     there = {*ids, *taken, *waiting, *known} - {""}
     for step in steps:
@@ -64,6 +72,11 @@ def problem(
     if circle:
         return f"Steps {' -> '.join(map(repr, circle))} wait for each other: none could ever run."
     return ""
+
+
+def serial_of(step_id: str) -> int:
+    """Return the number of an id that the task itself gave, s<number>; 0 for other ids."""
+    return int(step_id[1:]) if step_id[:1] == "s" and step_id[1:].isdecimal() else 0
 
 
 def queued_with(queue: Sequence[TaskStep], steps: Iterable[TaskStep]) -> tuple[TaskStep, ...]:

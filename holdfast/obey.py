@@ -64,7 +64,7 @@ def _edit(ledger: Ledger, command: Command) -> str:
         return "The new input of a step must be a text that says something."
     at = _queued(ledger, command)
     if at is None:
-        return f"Could not find step_id: {command.body.get('step')} among the upcoming steps."
+        return _not_queued(ledger, command)
     queue = list(ledger.s.queue)
     queue[at] = queue[at].model_copy(update={"input": text})
     ledger.change(queue=tuple(queue))
@@ -74,12 +74,21 @@ def _edit(ledger: Ledger, command: Command) -> str:
 def _drop(ledger: Ledger, command: Command) -> str:
     at = _queued(ledger, command)
     if at is None:
-        return f"Could not find step_id: {command.body.get('step')} among the upcoming steps."
+        return _not_queued(ledger, command)
     queue: list[TaskStep] = list(ledger.s.queue)
     del queue[at]
     over = not queue and not ledger.s.opens and ledger.s.concluded  # it was a follow-up
     ledger.change(queue=tuple(queue), answered=ledger.s.answered or over)
+    if not ledger.s.opens and not ledger.ready():
+        ledger.join_lasts()
     return ""
+
+
+def _not_queued(ledger: Ledger, command: Command) -> str:
+    wanted = command.body.get("step")
+    if wanted in {current.open.step.step_id for current in ledger.s.opens}:
+        return f"Step {wanted!r} is in progress already: undo it, or run it again if it has failed."
+    return f"Could not find step_id: {wanted} among the upcoming steps."
 
 
 def _queued(ledger: Ledger, command: Command) -> int | None:

@@ -138,6 +138,7 @@ class Before(Value):
         concluded: Whether the step before was the last one; a follow-up may be queued since.
         transcript: Length and digest of the transcript.
         lasts: (number, id) of steps whose last outputs waited to be joined.
+        beside: How many other steps were open.
     """
 
     queue: tuple[TaskStep, ...] = ()
@@ -150,6 +151,7 @@ class Before(Value):
     concluded: bool = False
     transcript: ChainRef = ChainRef()
     lasts: tuple[tuple[int, str], ...] = ()
+    beside: int = 0
 
 
 class Handed(Value):
@@ -293,10 +295,12 @@ class Failure(Value):
     Attributes:
         type: Class name of the error.
         message: Its text.
+        step: Id of the step, if it was one.
     """
 
     type: str
     message: str
+    step: str = ""
 
 
 class Mark(NamedTuple):
@@ -410,6 +414,10 @@ class Entry(Value):
 
     step: StepRecord | None = None
     event: EventRecord | None = None
+
+
+OVER_BUDGET = "over_budget"
+"""Member of the step_state of a join of steps that the budget ended."""
 
 
 class SegmentRef(Value):

@@ -153,6 +153,7 @@ class Carried(Value):
         done: Completed steps that others may wait for: those with an id that a worker gave, and
             those that are waited for.
         lasts: (number, id) of steps that ran beside others and ended the task; to be joined.
+        undo_notes: What the model is to be told of undos since the last step was begun.
         rounds: Request of `run_steps_in_queue` to its steps and their ordinals, 0 until done.
     """
 
@@ -189,6 +190,7 @@ class Carried(Value):
     marks: int = 0
     done: dict[str, InputRef] = Field(default_factory=dict[str, InputRef])
     lasts: tuple[tuple[int, str], ...] = ()
+    undo_notes: tuple[Message, ...] = ()
     rounds: dict[str, dict[str, int]] = Field(default_factory=dict[str, dict[str, int]])
 
 

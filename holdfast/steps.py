@@ -9,7 +9,7 @@ from pydantic import Field
 from holdfast.errors import InvalidArgumentError
 from holdfast.messages import Blob, ImagePart, Message, ToolCall, Usage, user
 from holdfast.sources import SourceNode
-from holdfast.values import Json, Value
+from holdfast.values import Json, Value, as_text
 
 TaskStatus = Literal[
     "running", "waiting", "paused", "needs_attention", "answered", "finished", "failed", "abandoned"
@@ -197,7 +197,7 @@ class TaskStepOutput(Value):
 
     def __str__(self) -> str:
         """Return the output as text."""
-        return self.output if isinstance(self.output, str) else str(self.output)
+        return as_text(self.output)
 
 
 class UndoReceipt(Value):

@@ -71,12 +71,14 @@ def departure(
     if queue is None:
         queue = queue_after(before, record.step, record.next)
     serial = before.serial + len(record.next)
-    lasts = tuple(id for _, id in before.lasts)
+    lasts = before.lasts
     if record.last and not record.alone:
-        lasts = (*lasts, record.step.step_id)
-    if lasts:
+        lasts = tuple(sorted((*lasts, (record.key, record.step.step_id))))
+    if lasts and not before.beside:
         serial += 1
-        queue = (TaskStep(step_id=f"s{serial}", prev_steps=lasts, is_join=True), *queue)
+        ids = tuple(id for _, id in lasts)
+        queue = (TaskStep(step_id=f"s{serial}", prev_steps=ids, is_join=True), *queue)
+        lasts = ()
     if text is not None:
         serial += 1
         queue = (TaskStep(step_id=f"s{serial}", input=text, images=images),)
@@ -91,6 +93,7 @@ def departure(
         concluded=record.last and record.alone,
         notes=(user(feedback),) if feedback else (),
         serial=serial,
+        lasts=lasts,
         fork=fork,
         marks=record.marks[-1].number if record.marks else 0,
     )
@@ -202,11 +205,12 @@ def in_words(effect: EffectRef) -> str:
 def leave_open_steps(ledger: Ledger) -> None:
     """Drop the steps in progress: the queue has them first again."""
     opens = ledger.s.opens
+    ledger.change(rounds={})
     if not opens:
         return
     before = opens[0].before if len(opens) == 1 and opens[0].alone else ledger.before()
     _restore(ledger, before)
-    ledger.change(opens=(), rounds={})
+    ledger.change(opens=())
 
 
 def leave_step(ledger: Ledger, target: Undoable) -> None:
@@ -277,6 +281,7 @@ def finish_undo(ledger: Ledger, left: Collection[str], *, now: float) -> None:
         undone_effects=tuple(key for key in state.done if key not in left),
         residue=residue,
         branch=ledger.s.branch + 1,
-        notes=(*ledger.s.notes, note),
+        notes=(*ledger.s.notes, *ledger.s.undo_notes, note),
+        undo_notes=(*ledger.s.undo_notes, note),
         automatic=False,
     )

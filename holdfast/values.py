@@ -39,6 +39,13 @@ def canonical(data: Json) -> bytes:
     ).encode("utf-8", "surrogatepass")
 
 
+def as_text(data: Json) -> str:
+    """Write JSON data for people: text as it is, None as no text, the rest as JSON."""
+    if data is None or isinstance(data, str):
+        return data or ""
+    return json.dumps(data, ensure_ascii=False, separators=(",", ":"), default=str)
+
+
 def digest(data: bytes) -> str:
     """Return the SHA-256 of `data` as 64 hexadecimal digits."""
     return hashlib.sha256(data).hexdigest()

@@ -94,7 +94,7 @@ class AgentTask(StepLanes):
             await workflow.wait([work], timeout=CANCEL_GRACE_SECONDS)
         self.work = None  # what did not heed its cancellation has no say any more
         self.requests.tell()
-        if self.closing is None and self.ledger.s.undo is None:
+        if self.closing is None and self.ledger.s.undo is None and not self._rolls():
             self.requests.settle(self.ledger)
 
     async def _watch(self, work: asyncio.Task[None], *, undoing: bool) -> None:

@@ -31,6 +31,11 @@ LOST = "Interrupted"
 """Type of the failure by which a tool activity says that its worker is going away."""
 
 NO_STEPS = Failure(type="NoUpcomingStepsError", message="The task has no upcoming steps to run.")
+NONE_FOLLOWED = Failure(
+    type="NoUpcomingStepsError",
+    message="The task has no upcoming steps to run: the last step that ran was not the last one of"
+    " the task, and queued none. Undo it with undo_step, mend its AgentWorker, and run it again.",
+)
 NOT_LAST = Failure(
     type="InvalidArgumentError",
     message="finalize_response can only be called on the last step output",
@@ -173,7 +178,8 @@ def stalled(step_id: str) -> Failure:
     which = f"Step {step_id!r}" if step_id else "The last step that ran"
     text = (
         f"{which} was not the last one and queued no next step, so the task cannot go on. Its"
-        " AgentWorker must set is_last or return next_steps."
+        " AgentWorker must set is_last or return next_steps: undo the step with undo_step, mend the"
+        " worker, and run it again."
     )
     return Failure(type="StalledTaskError", message=text)
 

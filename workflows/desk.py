@@ -65,7 +65,7 @@ class TaskDesk:
 
     def _goes(self, current: OpenState) -> bool:
         """Whether an open step can be taken further."""
-        if current.failure is not None:
+        if current.failure is not None or self.ledger.s.failure is not None:
             return False
         n = current.n
         return not approvals.waits(self.ledger, n) or bool(ready_calls(self.ledger, n))
@@ -185,7 +185,8 @@ class TaskDesk:
         """Refuse a request that could only wait: nothing is in progress, and nothing is ready."""
         queue = self.ledger.s.queue
         if not queue:
-            raise refusal(calls.stalled("") if asked.all else calls.NO_STEPS)
+            ended = calls.NO_STEPS if self.ledger.s.answered else calls.NONE_FOLLOWED
+            raise refusal(calls.stalled("") if asked.all else ended)
         if not self.ledger.ready() and self.ledger.s.described is not None:
             raise refusal(calls.none_ready(queue))
 

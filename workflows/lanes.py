@@ -10,6 +10,7 @@ from temporalio import workflow
 from holdfast import approvals
 from holdfast.records import Failure, OpenState, StepRecord
 from holdfast.state import RunReply
+from holdfast.steps import TaskStep
 from holdfast.wire import Advanced, RunRequest
 from holdfast.workflows import calls
 from holdfast.workflows.calls import now
@@ -90,7 +91,15 @@ class StepLanes(TaskDesk):
         """Return the request for all ready steps that has not been looked at yet."""
         wanted = self.requests.round
         known = wanted is None or wanted.id in self.ledger.s.rounds
-        return None if known or self.ledger.failure is not None else wanted
+        if known or self.ledger.failure is not None or not self._plan():
+            return None
+        return wanted
+
+    def _plan(self) -> tuple[TaskStep, ...]:
+        """List the steps of a round that would begin now: those open for nobody, and the ready."""
+        s = self.ledger.s
+        free = tuple(current.open.step for current in s.opens if not current.owner)
+        return free if s.lasts else (*free, *self.ledger.ready())
 
     def _take_steps(self) -> None:
         """Try again what has failed, if somebody wants that; open the next steps."""
@@ -98,11 +107,10 @@ class StepLanes(TaskDesk):
             self._retry()
         ledger, new = self.ledger, self._new_round()
         if new is not None:
-            free = [c for c in ledger.s.opens if not c.owner]
-            steps = (*(current.open.step for current in free), *ledger.ready())
+            plan = {step.step_id: 0 for step in self._plan()}
             ledger.own(new.id)
-            plan = {step.step_id: 0 for step in steps}
-            ledger.change(rounds={**ledger.s.rounds, new.id: plan} if plan else ledger.s.rounds)
+            ledger.change(rounds={**ledger.s.rounds, new.id: plan})
+        self._close_rounds()
         while self._begins():
             steps = self._next_steps()
             pending = self.requests.round or self.requests.next_for(steps, ledger.owners)
@@ -163,7 +171,8 @@ class StepLanes(TaskDesk):
         It may turn out to be no model call, and leave room for this step's.
         """
         asking = frozenset(self.ledger.asking)
-        await workflow.wait_condition(lambda: not asking <= self.ledger.asking)
+        if asking:  # else it has ended already
+            await workflow.wait_condition(lambda: not asking <= self.ledger.asking)
 
     async def _ask_worker(self, n: int) -> Advanced:
         """Run the AgentWorker's code; meanwhile the budget counts one call more."""
@@ -210,7 +219,7 @@ class StepLanes(TaskDesk):
             self._finish_in_round(owner, record)
         else:
             reply = RunReply(n=record.n)
-            answered = self.requests.deliver(owner, reply)
+            answered = self.requests.deliver(owner, reply, ledger.owners)
             if answered:
                 ledger.remember(answered, reply)
             elif not ledger.s.automatic and ledger.failure is None:
@@ -226,21 +235,38 @@ class StepLanes(TaskDesk):
 
     def _finish_in_round(self, owner: str, record: StepRecord) -> None:
         """Note that one of several steps is done; answer when all of them are."""
-        rounds = self.ledger.s.rounds
-        done = {**rounds[owner], record.step.step_id: record.n}
-        if all(done.values()):
-            reply = RunReply(n=record.n, round=tuple(done.values()))
-            self.requests.deliver(owner, reply)
-            self.ledger.remember(owner, reply)
-            self.ledger.change(rounds={id: r for id, r in rounds.items() if id != owner})
-        else:
-            self.ledger.change(rounds={**rounds, owner: done})
+        done = {**self.ledger.s.rounds[owner], record.step.step_id: record.n}
+        self.ledger.change(rounds={**self.ledger.s.rounds, owner: done})
+        self._close_rounds()
+
+    def _close_rounds(self) -> None:
+        """Answer the rounds that are done; forget of the others what will not begin any more.
+
+        A planned step may have been dropped, or a join has come between.
+        """
+        s = self.ledger.s
+        ready = () if s.lasts else self.ledger.ready()
+        there = {step.step_id for step in (*ready, *(current.open.step for current in s.opens))}
+        left: dict[str, dict[str, int]] = {}
+        for owner, planned in s.rounds.items():
+            plan = {step: n for step, n in planned.items() if n or step in there}
+            if plan and all(plan.values()):
+                reply = RunReply(n=max(plan.values()), round=tuple(plan.values()))
+                self.requests.deliver(owner, reply)
+                self.ledger.remember(owner, reply)
+            elif plan:
+                left[owner] = plan
+        if left != s.rounds:
+            self.ledger.change(rounds=left)
 
     def _park(self, failure: Failure, n: int = 0) -> None:
         """Leave a step first in the queue with its error; whoever waits is told.
 
         Steps beside it are taken to their end first.
         """
+        current = self.ledger.find(n)
+        if current is not None:
+            failure = failure.model_copy(update={"step": current.open.step.step_id})
         self.ledger.fail(failure, now=now(), n=n)
         self.ledger.change(automatic=False, rounds={})
         self.ledger.disown()

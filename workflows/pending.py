@@ -16,7 +16,7 @@ def refusal(failure: Failure, *, parked: bool = False) -> ApplicationError:
         failure: Why.
         parked: Whether the task waits with this failure, rather than that the request was wrong.
     """
-    details = (PARKED,) if parked else ()
+    details = (PARKED, failure.step) if parked else ()
     return ApplicationError(failure.message, *details, type=failure.type, non_retryable=True)
 
 

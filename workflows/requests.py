@@ -72,17 +72,19 @@ class Requests:
             pending.fail(calls.no_such_step(pending.asked.step))
         return None
 
-    def deliver(self, owner: str, reply: RunReply) -> str:
+    def deliver(self, owner: str, reply: RunReply, owners: Collection[str] = ()) -> str:
         """Answer the request that a finished step belongs to; return its id, or empty.
 
         Args:
             owner: Id of the request for which the step was begun, or empty.
             reply: The answer.
+            owners: Ids of the requests whose own steps are in progress.
         """
         if owner:
             found = next((p for p in self._waiting if p.id == owner), None)
         else:
-            found = next((p for p in self._waiting if p.asked.attaches), None)
+            free = (p for p in self._waiting if p.asked.attaches and p.id not in owners)
+            found = next(free, None)
         if found is None:
             return owner  # an owner that is away asks again after a rollover
         self._waiting.remove(found)
@@ -123,23 +125,24 @@ class Requests:
         if ledger.status == "waiting":
             asked = [a.n for a in s.approvals if a.status in ("open", "checking")]
             n = next((c.n for c in s.opens if c.n in asked), s.steps)
-            self._settle_round(ledger)
+            self._settle_rounds(ledger, RunReply(status="waiting"))
             ledger.disown()
             self.answer_all(RunReply(n=n, status="waiting"))
         elif s.paused and (not s.opens or ledger.failure is not None):
             n = s.opens[0].n if s.opens else s.steps
+            self._settle_rounds(ledger, RunReply(n=n, status="paused"))
             self.answer_all(RunReply(n=n, status="paused"))
         elif s.answered and ledger.failure is None:
             self.answer_all(RunReply(n=s.steps), only_all=True)
-            if not s.queue:
-                self.fail_all(calls.NO_STEPS)
+            if not ledger.ready():
+                self.fail_all(calls.none_ready(s.queue) if s.queue else calls.NO_STEPS)
         elif not s.opens and ledger.failure is None and not ledger.ready():
             self.fail_all(calls.none_ready(s.queue) if s.queue else calls.stalled(""))
 
-    def _settle_round(self, ledger: Ledger) -> None:
-        """Answer the requests for several steps, of which some wait for a person."""
+    def _settle_rounds(self, ledger: Ledger, reply: RunReply) -> None:
+        """Answer the requests for several steps, of which some have to wait."""
         for pending in [p for p in self._waiting if p.id in ledger.s.rounds]:
             self._waiting.remove(pending)
             done = ledger.s.rounds[pending.id]
-            pending.answer(RunReply(status="waiting", round=tuple(done.values())))
+            pending.answer(reply.model_copy(update={"round": tuple(done.values())}))
         ledger.change(rounds={})

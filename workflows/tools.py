@@ -165,7 +165,7 @@ def _is_left(ledger: Ledger, branch: int, n: int, i: int) -> bool:
 async def _may_run(ledger: Ledger, n: int, i: int, policy: ToolPolicy) -> bool:
     """Whether a call may run now; asks a person where the tool wants it."""
     approval = approvals.latest(ledger, n, i)
-    if approval is not None:
+    if approval is not None and approval.status != "closed":  # as by an end that failed: ask anew
         if approval.status == "checking":
             edited = approvals.effective_call(approval, _call(ledger, n, i))
             refused = await _quick(ledger, "check", ledger.tool_input(n, i, edited), str)

@@ -104,13 +104,13 @@ async def _undo_effect(ledger: Ledger, target: Undoable, i: int) -> Failure | No
             (
                 a
                 for a in reversed(ledger.s.approvals)
-                if (a.kind, a.n, a.i) == ("undo", target.key, i)
+                if (a.kind, a.n, a.i) == ("undo", target.n, i)
             ),
             None,
         )
         if asked is None:
             text = f"Undo of {effect.call.name}({effect.call.arguments}) in step {target.n}"
-            approvals.ask(ledger, target.key, i, "undo", now=now(), text=text, call=effect.call)
+            approvals.ask(ledger, target.n, i, "undo", now=now(), text=text, call=effect.call)
             return None
         if asked.status == "open":
             return None

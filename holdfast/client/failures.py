@@ -69,7 +69,10 @@ def failure_in(error: BaseException | None) -> Failure | None:
     """Return the failure that a Temporal error carries, or None."""
     while error is not None:
         if isinstance(error, ApplicationError):
-            return Failure(type=error.type or "ApplicationError", message=error.message)
+            parked = PARKED in error.details
+            step = str(error.details[1]) if parked and len(error.details) > 1 else ""
+            kind = error.type or "ApplicationError"
+            return Failure(type=kind, message=error.message, step=step)
         error = error.__cause__
     return None
 
@@ -97,7 +100,7 @@ def to_error(
     """
     kind = getattr(errors, failure.type, None)
     if parked and failure.type != errors.StalledTaskError.__name__:
-        return _step_failed(failure, task_id=task_id, step_id=step_id)
+        return _step_failed(failure, task_id=task_id, step_id=step_id or failure.step)
     if isinstance(kind, type) and issubclass(kind, AgentsException):
         return kind(failure.message)
     if failure.type == TaskClosedError.__name__:
@@ -115,7 +118,8 @@ def _step_failed(failure: Failure, *, task_id: str, step_id: str) -> StepFailedE
             failure.message, task_id=task_id, step_id=step_id, cause_type=failure.type
         )
     text = (
-        f"A step of task {task_id!r} failed: {failure.type}: {failure.message}\n"
+        f"{f'Step {step_id!r}' if step_id else 'A step'} of task {task_id!r} failed:"
+        f" {failure.type}: {failure.message}\n"
         "The step stays first in the queue and nothing it had done is lost. Heal the cause, then"
         " run the step again."
     )

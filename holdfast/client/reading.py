@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from typing import TypeVar
 
 from temporalio.client import (
@@ -347,8 +346,10 @@ class Reader:
         if not (view.waiting_for and view.n in (0, n)):
             view = view.model_copy(update={"waiting_for": ()})
             if or_done:
-                with suppress(StepNotFoundError):
-                    return await self.step(task_id, n)
+                steps = active_steps(await self.entries(task_id))
+                record = next((step for step in reversed(steps) if step.key == n), None)
+                if record is not None:
+                    return await self.output(task_id, record)
         step = view.step.model_copy(update={"task_id": task_id})
         return TaskStepOutput(status="waiting", task_step=step, waiting_for=view.waiting_for)
 

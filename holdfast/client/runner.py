@@ -246,8 +246,11 @@ class AgentRunner(TaskReading, TaskControl, TimeTravel):
         task_id = id_of(task)
         asked = RunRequest(round=True, tool_choice=tool_choice or "")
         reply = await self._tasks.run(task_id, asked, request_id)
-        if reply.status == "paused" or not reply.round:
+        if not reply.round:
             return [await self._reply(task_id, reply.n, reply.status)]
+        if reply.status == "paused":
+            done = [await self._read.step(task_id, n) for n in reply.round if n]
+            return [*done, await self._reply(task_id, reply.n, reply.status)]
         waiting = iter(await self._read.all_waiting(task_id) if 0 in reply.round else ())
         outputs = [
             await self._read.step(task_id, n) if n else next(waiting, None) for n in reply.round

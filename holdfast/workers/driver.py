@@ -13,10 +13,10 @@ from holdfast import merge_patch
 from holdfast.errors import InvalidArgumentError, StalledTaskError
 from holdfast.messages import Message, ToolCall, assistant, clean, user
 from holdfast.models.base import ModelAnswer
-from holdfast.records import Failure, JournalEntry, OpenStep, StepResult
+from holdfast.records import OVER_BUDGET, Failure, JournalEntry, OpenStep, StepResult
 from holdfast.redact import redact
 from holdfast.steps import TaskStep, TaskStepOutput
-from holdfast.values import Json
+from holdfast.values import Json, as_text
 from holdfast.wire import Advanced
 from holdfast.workers.base import AgentWorker
 from holdfast.workers.context import StepContext
@@ -64,8 +64,10 @@ async def advance(worker: AgentWorker, ctx: StepContext, opened: OpenStep) -> Ad
 
 async def _join(worker: AgentWorker, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
     """Make the task's answer of several last outputs."""
-    joined = worker.join(ctx.inputs)
-    ctx.add(assistant(joined if isinstance(joined, str) else str(joined)))
+    has_rule = type(worker).join is not AgentWorker.join
+    over = step.step_state.get(OVER_BUDGET) and not has_rule
+    joined = dict(ctx.inputs) if over else worker.join(ctx.inputs)
+    ctx.add(assistant(as_text(joined)))
     return TaskStepOutput(output=joined, task_step=step, is_last=True)
 
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import pytest
 
-from holdfast import TaskStep, TaskStepOutput, errors, tool
+from holdfast import Budget, TaskStep, TaskStepOutput, errors, tool
 from holdfast.messages import ToolCall, assistant, user
+from holdfast.testing import FakeOpenAI
 from holdfast.values import Json
 from holdfast.workers import AgentWorker, StepContext
-from tests.support.rig import MakeRunner, Rig, until
+from tests.support.rig import MakeRunner, Rig, event_types, until
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -332,7 +334,7 @@ async def test_a_join_makes_one_answer_in_queue_order(
     response = await runner.chat("q", session="s")
     assert response.output == joined
     history = await runner.session("s").chat_history()
-    assert history[-1].text == str(joined)
+    assert json.loads(history[-1].text) == joined
 
 
 # ---- people
@@ -560,3 +562,175 @@ async def test_the_input_of_a_task_and_tool_choice_reach_every_step_of_a_round(
     outputs = await runner.run_steps_in_queue(task, tool_choice="required")
     assert [o.output for o in outputs] == ["the question"] * 2
     assert seen == {"x": "required", "y": "required"}
+
+
+# ---- corners
+
+
+async def test_a_round_asked_for_while_another_request_runs_a_step_waits_for_its_turn(
+    make_runner: MakeRunner,
+) -> None:
+    doors = Doors()
+    runner = await make_runner(worker=Graph({"x": (), "after": ("x",)}, doors))
+    task = await runner.create_task("q")
+    await runner.run_step(task)
+    one = asyncio.create_task(runner.run_step(task))
+    await doors.are_inside("x")
+    following = asyncio.create_task(runner.run_steps_in_queue(task))
+    await until_requests(runner, task, 3)
+    doors.open("x", "after")
+    assert (await one).task_step.step_id == "x"
+    assert [o.task_step.step_id for o in await following] == ["after"]
+
+
+async def until_requests(runner: Any, task: Any, count: int) -> None:
+    """Wait until the server has accepted this many requests to run."""
+
+    async def condition() -> bool:
+        kinds = await event_types(runner.client, task.task_id)
+        return kinds.count("WORKFLOW_EXECUTION_UPDATE_ACCEPTED") >= count
+
+    await until(condition)
+
+
+async def test_a_budget_is_not_waited_for_when_its_sibling_made_no_call(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    doors = Doors()
+
+    async def do(step: TaskStep, ctx: StepContext) -> Json:
+        await doors(step, ctx)
+        return (await ctx.call_model([user("ask")])).text if step.step_id == "y" else "x"
+
+    model.reply("said")
+    runner = await make_runner(worker=Graph({"x": (), "y": ()}, do))
+    task = await runner.create_task("q", budget=Budget(max_turns=1))
+    await runner.run_step(task)
+    running = asyncio.create_task(runner.run_steps_in_queue(task))
+    await doors.are_inside("x", "y")
+    doors.open("x")
+    await until_done(runner, task, 2)
+    doors.open("y")
+    assert [o.output for o in await running] == ["x", "said"]
+
+
+async def test_a_join_that_comes_between_ends_a_round(make_runner: MakeRunner) -> None:
+    do = failing("y")
+    runner = await make_runner(
+        worker=Joining({"x": (), "y": (), "c": ("x",)}, do, lasts=("x",)),
+    )
+    task = await runner.create_task("q")
+    await runner.run_step(task)
+    with pytest.raises(errors.StepFailedError, match="Step 'y'"):
+        await runner.run_steps_in_queue(task)
+    do.left.clear()
+    assert [o.output for o in await runner.run_steps_in_queue(task)] == ["y"]
+    assert (await runner.run_task(task)).output == ["x=x"]
+
+
+async def test_last_outputs_are_joined_after_a_sibling_was_undone(make_runner: MakeRunner) -> None:
+    doors = Doors()
+    runner = await make_runner(worker=Joining({"x": (), "y": ()}, doors, lasts=("x", "y")))
+    task = await runner.create_task("q")
+    await runner.run_step(task)
+    running = asyncio.create_task(runner.run_steps_in_queue(task))
+    await doors.are_inside("x", "y")
+    doors.open("x")
+    await until_done(runner, task, 2)
+    fork = await runner.fork(task, at="x")
+    await runner.undo_step(task)
+    await asyncio.gather(running, return_exceptions=True)
+    doors.open("y")
+    joined = ["x=x of []", "y=y of []"]
+    assert (await runner.run_task(task)).output == joined
+    assert (await runner.run_task(fork)).output == joined
+
+
+async def test_a_dropped_sibling_does_not_keep_a_last_output_from_being_the_answer(
+    make_runner: MakeRunner,
+) -> None:
+    doors = Doors()
+    runner = await make_runner(worker=Joining({"x": (), "y": ()}, doors, lasts=("x",)))
+    task = await runner.create_task("q")
+    await runner.run_step(task)
+    running = asyncio.create_task(runner.run_steps_in_queue(task))
+    await doors.are_inside("x", "y")
+    doors.open("x")
+    await until_done(runner, task, 2)
+    await runner.undo_step(task)
+    await asyncio.gather(running, return_exceptions=True)
+    await runner.drop_step(task, "y", by="ann")
+    assert (await runner.run_task(task)).output == ["x=x of []"]
+
+
+async def test_a_budget_that_ends_steps_side_by_side_gives_what_they_said(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    async def do(step: TaskStep, ctx: StepContext) -> Json:
+        answer = await ctx.call_model([user(f"about {step.step_id}")])
+        ctx.add(answer.message)
+        return answer.text
+
+    for name in ("x", "y"):
+        model.reply(f"said of {name}", match=f"about {name}")
+    runner = await make_runner(worker=Graph({"x": (), "y": (), "last": ("x", "y")}, do))
+    budget = Budget(max_turns=0, on_exceeded="finish")
+    task = await runner.create_task("q", budget=budget)
+    output = await runner.run_task(task)
+    assert output.output == {"x": "said of x", "y": "said of y"}
+    response = await runner.finalize_response(task)
+    assert str(response) == '{"x":"said of x","y":"said of y"}'
+
+
+async def test_a_request_is_answered_with_its_own_step(make_runner: MakeRunner) -> None:
+    runner = await make_runner(pay, worker=Graph({"x": (), "y": ()}, paying))
+    task = await runner.create_task("q")
+    await runner.run_step(task)
+    await runner.run_steps_in_queue(task)
+    waiting = await runner.run_step(task, request_id="r")
+    assert waiting.task_step.step_id == "x"
+    asked = await runner.pending_approvals(task)
+    [first, second] = sorted(asked, key=lambda approval: approval.arguments)
+    await runner.approve(second, by="ann")
+    await until_done(runner, task, 2)
+    await runner.approve(first, by="ann")
+    await until_done(runner, task, 3)
+    assert (await runner.run_step(task, request_id="r")).task_step.step_id == "x"
+
+
+async def test_ids_are_used_once(make_runner: MakeRunner) -> None:
+    class Again(AgentWorker):
+        async def run_step(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+            return TaskStepOutput(output="x", task_step=step, next_steps=(step,))
+
+    runner = await make_runner(worker=Again())
+    task = await runner.create_task("q")
+    with pytest.raises(errors.StepFailedError, match="'s1' was used before"):
+        await runner.run_task(task)
+
+
+async def test_all_undos_since_the_last_step_are_told(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    model.reply("a")
+    model.reply("b")
+
+    class Asking(AgentWorker):
+        async def run_step(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+            if ctx.n < 3:
+                return TaskStepOutput(task_step=step, next_steps=(step.get_next_step(),))
+            answer = await ctx.call_model([*ctx.notes, user("go on")])
+            return TaskStepOutput(output=answer.text, task_step=step, is_last=True)
+
+    runner = await make_runner(worker=Asking())
+    task = await runner.create_task("q")
+    await runner.run_task(task)
+    await runner.undo_step(task, reason="first reason")
+    await runner.undo_step(task, reason="second reason")
+    await runner.run_step(task)
+    notes = (await runner.transcript(task))[-2:]
+    assert [("first reason" in n.text, "second reason" in n.text) for n in notes] == [
+        (True, False),
+        (False, True),
+    ]
+    assert (await runner.run_task(task)).output == "b"
