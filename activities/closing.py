@@ -83,7 +83,7 @@ class ClosingActivities:
         if session is None:
             return
         transcript = await source.transcript(at)
-        worker = self._registry.agent(head.agent).worker
+        worker = self._registry.agent(head.agent).made_worker
         kept: list[Message] = [
             await source.offload(message) for message in worker.finalize_task(task, transcript)
         ]

@@ -57,8 +57,8 @@ class StepActivities:
             policies=snapshot.policies,
             timeout=settings.timeout_seconds,
             attempts=settings.max_attempts,
-            step=await self._first_step(agent.worker),
-            parallel=agent.worker.max_parallel,
+            step=await self._first_step(agent.made_worker),
+            parallel=agent.made_worker.max_parallel,
             commits=await count_commits(head),
         )
 
@@ -69,7 +69,10 @@ class StepActivities:
         task = await self._source.task()
         made = worker.initialize_step(task)
         if made.input == task.input and not made.images:
-            made = made.model_copy(update={"images": task.images})  # it does not know of images
+            changes: dict[str, object] = {"images": task.images}  # it does not know of images
+            if not task.input and not task.images:
+                changes["input"] = None  # nor of tasks whose request is in what came before
+            made = made.model_copy(update=changes)
         [made] = await self._with_references([made])
         return made.model_copy(update={"task_id": ""})
 
@@ -120,7 +123,7 @@ class StepActivities:
             unrecorded=memory.unrecorded(given.n, activity_id),
             keep=functools.partial(memory.keep, given.n),
         )
-        advanced = _stamped(await advance(agent.worker, ctx, whole))
+        advanced = _stamped(await advance(agent.made_worker, ctx, whole))
         advanced = advanced.model_copy(update=await self._compact_answer(advanced))
         memos = [await self._compact_memo(entry) for entry in advanced.memos]
         advanced = advanced.model_copy(update={"memos": tuple(memos)})

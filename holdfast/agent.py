@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from holdfast.agent_snapshot import AgentSnapshot
 from holdfast.errors import UserError
@@ -12,10 +12,8 @@ from holdfast.models.base import Model
 from holdfast.settings import ModelSettings
 from holdfast.tool_retriever import ToolRetriever
 from holdfast.tools import Tool, to_tool
+from holdfast.workers.base import AgentWorker, RunsSteps, as_worker
 from holdfast.workers.function_calling import FunctionCallingAgentWorker
-
-if TYPE_CHECKING:
-    from holdfast.workers.base import AgentWorker
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,13 +27,13 @@ class Agent:
             a Model, or None for the default (`HOLDFAST_MODEL`, else gpt-5-mini).
         tools: Tools, or plain functions to be made into tools.
         model_settings: How the model is called.
-        worker: The step logic.
+        worker: The step logic: an AgentWorker, or any object with `async def run_step(step, ctx)`.
         tool_retriever: Chooses from its catalogue, in place of `tools`, what each step offers the
             model. See `holdfast.tool_retriever`.
 
     Raises:
-        UserError: The name is empty, two tools have the same name, or both tools and a
-            tool_retriever are given.
+        UserError: The name is empty, two tools have the same name, both tools and a tool_retriever
+            are given, or something is of a kind that cannot be used in its place.
     """
 
     name: str
@@ -43,16 +41,22 @@ class Agent:
     model: str | Model | None = None
     tools: Sequence[Tool | Callable[..., Any]] = ()
     model_settings: ModelSettings = field(default_factory=ModelSettings)
-    worker: AgentWorker = field(default_factory=FunctionCallingAgentWorker)
+    worker: AgentWorker | RunsSteps = field(default_factory=FunctionCallingAgentWorker)
     tool_retriever: ToolRetriever | None = None
     made_tools: tuple[Tool, ...] = field(init=False, repr=False, compare=False, default=())
     """The tools, functions made into tools; with a retriever, its whole catalogue."""
+    made_worker: AgentWorker = field(init=False, repr=False, compare=False)
+    """The worker, completed if it lacks some of an AgentWorker's methods."""
 
     def __post_init__(self) -> None:
         """Check names and make functions into tools."""
         if not self.name or not isinstance(self.name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             msg = f"An agent needs a name of at least one character; it was given {self.name!r}."
             raise UserError(msg)
+        _check_model(self.model)
+        _check_tools(self.tools)
+        _check_retriever(self.tool_retriever)
+        object.__setattr__(self, "made_worker", as_worker(self.worker))
         if self.tools and self.tool_retriever is not None:
             msg = (
                 f"Cannot specify both `tools` and `tool_retriever`: agent {self.name!r} has both."
@@ -101,3 +105,37 @@ class Agent:
             worker=f"{kind.__module__}.{kind.__qualname__}",
             retriever="" if chooser is None else f"{chooser.__module__}.{chooser.__qualname__}",
         )
+
+
+def _check_model(model: Any) -> None:
+    if model is None or isinstance(model, str):
+        return
+    if isinstance(model, type) or not isinstance(model, Model):
+        msg = (
+            f"model={model!r:.80} ({type(model).__name__}) is no model. Pass a name, as"
+            ' "gpt-5-mini", or an object with `name` and `async def respond(request)`.'
+        )
+        raise UserError(msg)
+
+
+def _check_tools(tools: Any) -> None:
+    given: object = tools
+    is_single = isinstance(given, Tool | str | bytes | Mapping)
+    if is_single or not isinstance(given, Iterable):
+        msg = (
+            f"tools={tools!r:.80} ({type(tools).__name__}) is no list. Pass a list of tools or"
+            " functions, also for a single one: tools=[...]."
+        )
+        raise UserError(msg)
+
+
+def _check_retriever(retriever: Any) -> None:
+    if retriever is None:
+        return
+    can = callable(getattr(retriever, "retrieve", None)) and hasattr(retriever, "tools")
+    if isinstance(retriever, type) or not can:
+        msg = (
+            f"tool_retriever={retriever!r:.80} ({type(retriever).__name__}) cannot choose tools."
+            " Pass an object with `tools` and `retrieve(query)`, as KeywordToolRetriever([...])."
+        )
+        raise UserError(msg)

@@ -9,7 +9,7 @@ from pydantic import Field
 from holdfast.errors import InvalidArgumentError
 from holdfast.messages import Blob, ImagePart, Message, ToolCall, Usage, user
 from holdfast.sources import SourceNode
-from holdfast.values import Json, Value, as_text
+from holdfast.values import Json, Value, Written, as_text
 
 TaskStatus = Literal[
     "running", "waiting", "paused", "needs_attention", "answered", "finished", "failed", "abandoned"
@@ -58,7 +58,7 @@ class Task(Value):
     images: tuple[ImagePart, ...] = ()
 
 
-class TaskStep(Value):
+class TaskStep(Written):
     """A unit of work that can be run, audited and undone.
 
     Attributes:
@@ -165,7 +165,7 @@ class ToolOutput(Value):
         return self.content
 
 
-class TaskStepOutput(Value):
+class TaskStepOutput(Written):
     """What a step gave, or where it stands.
 
     An AgentWorker returns one with `output`, `task_step`, `next_steps`, `is_last` and perhaps

@@ -23,6 +23,12 @@ B = 0.75
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\d_A-Z]+|\d+")
 
+_CJK = re.compile(
+    "[\u3005\u3041-\u3096\u30a1-\u30fa\u30fc\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff"
+    "\uff66-\uff9f\U00020000-\U0003ffff]+"
+)
+"""Kana, Han characters and Hangul."""
+
 
 class ToolRetriever(Protocol):
     """Selects the tools that the model is offered in a step.
@@ -51,7 +57,8 @@ class ToolRetriever(Protocol):
 class KeywordToolRetriever:
     """Ranks tools by the words that they share with the task's input.
 
-    The words of a tool are those of its name, its description and its parameters' names. Tools
+    The words of a tool are those of its name, its description and its parameters' names. Chinese,
+    Japanese and Korean, which put no spaces where words end, count by pairs of characters. Tools
     that share none follow in the order of the catalogue, so that a task in other words than the
     catalogue's still has tools; equal scores keep that order, too.
 
@@ -60,7 +67,8 @@ class KeywordToolRetriever:
         top_k: How many tools a step is offered.
 
     Raises:
-        InvalidArgumentError: top_k is below 1.
+        InvalidArgumentError: The catalogue is empty or no list, or top_k no whole number of at
+            least 1.
 
     Source: BM25, in Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and
     Beyond", Foundations and Trends in Information Retrieval 3 (4), 2009.
@@ -68,9 +76,7 @@ class KeywordToolRetriever:
 
     def __init__(self, tools: Sequence[Tool | Callable[..., Any]], top_k: int = 5) -> None:
         """Count the words of every tool."""
-        if top_k < 1:
-            msg = f"top_k={top_k} would offer no tool. Give at least 1."
-            raise InvalidArgumentError(msg)
+        _check(tools, top_k)
         self.tools: tuple[Tool, ...] = tuple(to_tool(tool) for tool in tools)
         self.top_k = top_k
         self._counts = [Counter(_words_of(tool)) for tool in self.tools]
@@ -96,9 +102,35 @@ class KeywordToolRetriever:
 
 
 def words_in(text: str) -> list[str]:
-    """Split a text, or a name in snake_case or camelCase, into words, plurals made singular."""
-    words = (word.lower() for word in _WORD.findall(text))
+    """Split a text, or a name in snake_case or camelCase, into words, plurals made singular.
+
+    A run of Chinese, Japanese or Korean gives its characters and each two that are neighbours.
+    """
+    apart = _CJK.sub(lambda run: f" {' '.join(_grams(run[0]))} ", text)
+    words = (word.lower() for word in _WORD.findall(apart))
     return [w[:-1] if len(w) > 3 and w.endswith("s") and not w.endswith("ss") else w for w in words]  # noqa: PLR2004  shorter ones are words like "is"
+
+
+def _grams(run: str) -> list[str]:
+    return [*run, *(run[k : k + 2] for k in range(len(run) - 1))]
+
+
+def _check(tools: Any, top_k: Any) -> None:
+    if not isinstance(tools, Sequence) or isinstance(tools, str):
+        msg = (
+            f"The catalogue is {tools!r:.80} ({type(tools).__name__}). Pass a list of tools or"
+            " functions, also for a single one."
+        )
+        raise InvalidArgumentError(msg)
+    if not tools:
+        msg = "The catalogue is empty, so there is nothing to choose from. Pass at least one tool."
+        raise InvalidArgumentError(msg)
+    if not isinstance(top_k, int) or isinstance(top_k, bool):
+        msg = f"top_k={top_k!r:.80} ({type(top_k).__name__}) is no number of tools. Give an int."
+        raise InvalidArgumentError(msg)
+    if top_k < 1:
+        msg = f"top_k={top_k} would offer no tool. Give at least 1."
+        raise InvalidArgumentError(msg)
 
 
 def _words_of(tool: Tool) -> list[str]:

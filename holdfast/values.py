@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict
+
+from holdfast.errors import InvalidArgumentError
 
 Json = Any
 """Anything that `json.dumps` accepts: the type checkers' recursive JSON types fail on user data."""
@@ -30,6 +33,32 @@ class Strict(Value):
     """A value that people write by hand, so that a misspelt field is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Written(Value):
+    """A value that people write by hand and that is on the wire as well.
+
+    A misspelt field is an error where the value is made, and ignored where it is read.
+    """
+
+    if not TYPE_CHECKING:  # it has no signature: fields are checked by the type checker
+
+        def __new__(cls, *_given: Any, **fields: Any) -> Any:
+            """Refuse fields that do not exist; pydantic comes here without any when it reads.
+
+            Raises:
+                InvalidArgumentError: There is no such field.
+            """
+            unknown = [name for name in fields if name not in cls.model_fields]
+            if unknown:
+                near = get_close_matches(unknown[0], cls.model_fields, n=1)
+                hint = f"Did you mean {near[0]!r}? " if near else ""
+                msg = (
+                    f"{cls.__name__} has no field {unknown[0]!r}. {hint}Its fields:"
+                    f" {', '.join(cls.model_fields)}."
+                )
+                raise InvalidArgumentError(msg)
+            return super().__new__(cls)
 
 
 def canonical(data: Json) -> bytes:

@@ -40,6 +40,7 @@ class Happening(Value):
             somebody steers the task. "ended": the task is closed.
         at: Time, seconds since the epoch.
         step: Ordinal of the step, 0 when it belongs to none.
+        step_id: The step's id, empty when it is not known.
         name: "model", the tool's name, another activity's name, or the verb.
         text: Arguments, answer, result, reason.
         calls: Tool calls in an answer.
@@ -51,6 +52,7 @@ class Happening(Value):
     kind: Kind
     at: float = 0.0
     step: int = 0
+    step_id: str = ""
     name: str = ""
     text: str = ""
     calls: tuple[ToolCall, ...] = ()
@@ -132,12 +134,14 @@ class TaskHistory:
             step = await self._decode(sent.input.payloads, AdvanceInput)
             self._step = step.n
             self._fit_journal(step.journal.length)
-            shown = shown.model_copy(update={"step": step.n, "name": "model"})
+            what = {"step": step.n, "step_id": _id_of(step), "name": "model"}
+            shown = shown.model_copy(update=what)
         elif name == "tool":
             given = await self._decode(sent.input.payloads, ToolInput)
             call = given.call or _at(self._calls, given.i)
-            what = {"step": given.n, "name": call.name, "text": call.arguments, "calls": (call,)}
-            shown = shown.model_copy(update={"kind": "calling", **what})
+            where = {"step": given.n, "step_id": given.step or usual_id(given.n)}
+            what = {"name": call.name, "text": call.arguments, "calls": (call,)}
+            shown = shown.model_copy(update={"kind": "calling", **where, **what})
         self._scheduled[event.event_id] = shown
         return shown if name in ("step", "tool") else None
 
@@ -209,6 +213,22 @@ class TaskHistory:
             return kind()
         found: T = (await self._client.data_converter.decode(payloads[:1], [kind]))[0]
         return found
+
+
+def usual_id(n: int) -> str:
+    """Return the id of the n-th step, unless its worker gave it another."""
+    return f"s{n}"
+
+
+def place(n: int, step_id: str) -> str:
+    """Name a step by its ordinal, and by its id where that is not the usual one."""
+    return f"step {n}" if step_id in ("", usual_id(n)) else f"step {n} ({step_id})"
+
+
+def _id_of(step: AdvanceInput) -> str:
+    if step.open is not None:
+        return step.open.step.step_id
+    return "" if step.digest else usual_id(step.n)  # with a digest, only the task knows it
 
 
 def why(failure: Failure) -> str:

@@ -8,6 +8,7 @@ from holdfast.cli import output
 from holdfast.cli.connection import engine_of
 from holdfast.cli.exits import ExitCode
 from holdfast.cli.options import Common
+from holdfast.client.visibility import LISTED
 from holdfast.steps import TaskStatus
 
 
@@ -21,7 +22,7 @@ async def tasks_command(
         )
     if common.json:
         for task in found:
-            output.emit(task.model_dump(mode="json", exclude={"extra_state", "usage", "stored"}))
+            output.emit(task.model_dump(mode="json", include=LISTED))
         return ExitCode.OK
     if not found:
         output.say("No tasks.")

@@ -12,7 +12,7 @@ from rich.status import Status
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from holdfast.cli.history import Happening, TaskHistory, why
+from holdfast.cli.history import Happening, TaskHistory, place, why
 from holdfast.cli.output import shortened
 from holdfast.messages import ToolCall
 
@@ -92,13 +92,15 @@ class LiveView:
             self._flying.pop(happening.activity, None)
         self._console.print(line(happening), style=style(happening))
         if self._status is not None:
-            flying = ", ".join(f"step {h.step}: {h.name}" for h in self._flying.values())
+            flying = ", ".join(
+                f"{place(h.step, h.step_id)}: {h.name}" for h in self._flying.values()
+            )
             self._status.update(f"{flying} in flight" if flying else "waiting")
 
 
 def line(happening: Happening) -> str:
     """Say in one line what happened."""
-    where = f"step {happening.step}" if happening.step else "task"
+    where = place(happening.step, happening.step_id) if happening.step else "task"
     return f"{where:>8}  {_words(happening)}"
 
 

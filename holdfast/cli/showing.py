@@ -11,11 +11,11 @@ from holdfast.cli.connection import Engine, engine_of
 from holdfast.cli.events import event_line, forked_from
 from holdfast.cli.exits import ExitCode
 from holdfast.cli.finding import find_task
-from holdfast.cli.history import Happening, TaskHistory
+from holdfast.cli.history import Happening, TaskHistory, usual_id
 from holdfast.cli.live import line, style
 from holdfast.cli.options import Common
 from holdfast.cli.waiting import READ_SECONDS, waiting_in
-from holdfast.client.visibility import listed
+from holdfast.client.visibility import LISTED, listed
 from holdfast.errors import NoWorkerError
 from holdfast.ledger_state import CREATED
 from holdfast.records import Approval, Entry, StepRecord
@@ -52,9 +52,10 @@ class Shown:
 
     def wire(self) -> Json:
         """Return it as JSON data."""
+        known = LISTED if self.source == "history" else None
         records = [entry.step for entry in self.entries if entry.step is not None]
         return {
-            "task": self.task.model_dump(mode="json"),
+            "task": self.task.model_dump(mode="json", include=known),
             "source": self.source,
             "forked_from": forked_from(self.entries),
             "steps": [
@@ -171,7 +172,9 @@ def _print_facts(shown: Shown) -> None:
 def _print_step(record: StepRecord, got: TaskStepOutput | None, *, branches: bool) -> None:
     out = output.out()
     undone = got is not None and got.status == "undone"
-    name = f" {record.step.step_id}@{record.branch}" if branches else ""
+    step_id = record.step.step_id
+    own = f" {step_id}" if step_id != usual_id(record.n) else ""
+    name = f" {step_id}@{record.branch}" if branches else own
     seconds = record.ended - record.started
     calls = f"{record.usage.requests} model call{'s' if record.usage.requests != 1 else ''}"
     text = f"step {record.n:<5}{name} {calls}, {seconds:.1f} s{', undone' if undone else ''}"

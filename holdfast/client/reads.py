@@ -46,6 +46,10 @@ class TaskReading(RunnerBase):
     ) -> list[Task]:
         """List tasks from Temporal's visibility store, newest first; inputs are cut short.
 
+        A task listed here has its task_id, agent, status, created and the beginning of its input.
+        The store knows no more: steps and usage are not filled in, nor is the rest. `get_task` has
+        all of it.
+
         Args:
             status: Only tasks with this status.
             agent: Only tasks of this agent.

@@ -38,6 +38,10 @@ def memo(given: TaskInput, *, now: float) -> dict[str, Json]:
     return {"created": now, **preview}
 
 
+LISTED = {"task_id", "input", "agent", "status", "created"}
+"""Fields of a task that the visibility store knows."""
+
+
 async def listed(found: WorkflowExecution) -> Task:
     """Describe a task by what the visibility store knows; its input is cut short."""
     kept = await found.memo()

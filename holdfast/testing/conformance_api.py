@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
@@ -43,17 +44,27 @@ def hold_while(api: FakeOpenAI, condition: Callable[[FakeRequest], bool]) -> Cal
 
 def bodies(api: FakeOpenAI) -> list[str]:
     """Write what each request says, word for word, in the order of arrival."""
-    return [json.dumps(request.body, sort_keys=True) for request in api.requests]
+    return [written(request) for request in api.requests]
 
 
-def first_time(*, most: int) -> Callable[[FakeRequest], bool]:
-    """Make a condition that holds for the first request of each wording, and not too often."""
-    known: set[str] = set()
+def first_time(known: Counter[str], *, most: int) -> Callable[[FakeRequest], bool]:
+    """Make a condition that holds for the first request of each wording, and not too often.
+
+    Args:
+        known: Where these requests are counted, written as `bodies` does.
+        most: Most of them.
+    """
 
     def is_new(request: FakeRequest) -> bool:
-        if request.text in known or len(known) >= most:
+        wording = written(request)
+        if wording in known or len(known) >= most:
             return False
-        known.add(request.text)
+        known[wording] += 1
         return True
 
     return is_new
+
+
+def written(request: FakeRequest) -> str:
+    """Write what a request says, word for word."""
+    return json.dumps(request.body, sort_keys=True)

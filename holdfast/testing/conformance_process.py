@@ -67,6 +67,13 @@ class Notebook:
         """Let calls stop between their beginning and their end."""
         self._hold.touch()
 
+    @property
+    def held(self) -> int:
+        """Number of calls that are stopped; 0 when calls run as they come."""
+        if not self._hold.exists():
+            return 0
+        return len(self.texts("begun")) - len(self.texts("noted"))
+
     def let_go(self) -> None:
         """Let held calls go on."""
         self._hold.unlink(missing_ok=True)

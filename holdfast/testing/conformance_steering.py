@@ -73,7 +73,7 @@ class SteeringChecks(Surface):
                 what = f"With max_turns={turns}:"
                 check(output.is_last and str(output).strip(), f"{what} no answer, but {output!r}")
                 asked = len(lab.api.requests)
-                most = turns + lab.worker.max_parallel
+                most = turns + lab.agent.made_worker.max_parallel
                 check(asked <= most, f"{what} {asked} model calls were made.")
                 await lab.runner.finalize_response(task)
                 check_no_dangling_calls(await lab.runner.session("memory").chat_history())

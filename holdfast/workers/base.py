@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import inspect
+import types
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from holdfast.errors import InvalidArgumentError
+from holdfast.errors import InvalidArgumentError, UserError
 from holdfast.messages import Message
 from holdfast.steps import Task, TaskStep, TaskStepOutput
 from holdfast.values import Json
 
 if TYPE_CHECKING:
     from holdfast.workers.context import StepContext
+
+
+class RunsSteps(Protocol):
+    """Step logic that is no AgentWorker; it may have an AgentWorker's other methods, too."""
+
+    async def run_step(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        """Do one step, as AgentWorker.run_step does."""
+        ...
 
 
 class AgentWorker(ABC):
@@ -78,3 +88,70 @@ class AgentWorker(ABC):
         """
         del task
         return transcript
+
+
+PARAMETERS = {
+    "initialize_step": ("task",),
+    "run_step": ("step", "ctx"),
+    "join": ("outputs",),
+    "finalize_task": ("task", "transcript"),
+}
+"""The methods of an AgentWorker and what they are called with."""
+
+
+def as_worker(given: object) -> AgentWorker:
+    """Return an AgentWorker as it is, and any object that has `run_step` as an AgentWorker.
+
+    What such an object lacks of the other methods is AgentWorker's own. Its class keeps its name
+    in errors and records.
+
+    Raises:
+        UserError: It is no step logic; the text says why, and what to pass.
+    """
+    if isinstance(given, type):
+        msg = f"worker={given.__name__} is a class. Pass an object of it: {given.__name__}()."
+        raise UserError(msg)
+    if isinstance(given, AgentWorker):
+        return given
+    if not callable(getattr(given, "run_step", None)):
+        msg = (
+            f"worker={given!r:.80} ({type(given).__name__}) has no method run_step, so it cannot do"
+            " a step. Pass an AgentWorker, as ReActAgentWorker(), or leave `worker` out for"
+            " function calling."
+        )
+        raise UserError(msg)
+    own: dict[str, Any] = {
+        name: getattr(given, name) for name in PARAMETERS if hasattr(given, name)
+    }
+    for name, method in own.items():
+        _check_method(type(given).__name__, name, method)
+    members = {name: staticmethod(method) for name, method in own.items()}
+    made = types.new_class(
+        type(given).__name__,
+        (AgentWorker,),
+        exec_body=lambda body: body.update(
+            {
+                **members,
+                "__module__": type(given).__module__,
+                "__qualname__": type(given).__qualname__,
+                "__doc__": type(given).__doc__,
+                "max_parallel": getattr(given, "max_parallel", AgentWorker.max_parallel),
+            }
+        ),
+    )
+    worker: AgentWorker = made()
+    return worker
+
+
+def _check_method(kind: str, name: str, method: Any) -> None:
+    """Refuse a method that could not be called as an AgentWorker's is."""
+    wanted = PARAMETERS[name]
+    is_async = inspect.iscoroutinefunction(method)
+    if is_async != (name == "run_step"):
+        how = "must be `async def`" if name == "run_step" else "must be a plain `def`, not async"
+        raise UserError(f"{kind}.{name}({', '.join(wanted)}) {how}.")
+    try:
+        inspect.signature(method).bind(*wanted)
+    except TypeError as error:
+        msg = f"{kind}.{name} is called with ({', '.join(wanted)}), which it cannot take: {error}."
+        raise UserError(msg) from error

@@ -2,7 +2,7 @@
 
 Pure. Strings may be quoted either way, also three times; `true`, `True`, `null` and `None` are
 known; lists, tuples and objects nest; what is none of these is plain text up to the next comma or
-closing bracket, so `weather(Rome, today)` has two texts.
+closing bracket, so `weather(Rome, today)` has two texts. Plain text does not begin with a quote.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import NamedTuple
 from holdfast.messages import clean
 from holdfast.models.shapes import is_array
 from holdfast.values import Json
+from holdfast.workers.compiler_quotes import escaped, is_code, refusal
 
 DEEPEST = 40
 """Brackets may nest this deep: far beyond what a plan needs, and well within Python's stack."""
@@ -55,11 +56,13 @@ class ArgumentsError(ValueError):
 
     Attributes:
         is_open: Whether more text could still complete it.
+        closer: The three quotes that it waits for; empty for anything else.
     """
 
-    def __init__(self, reason: str, *, is_open: bool = False) -> None:
+    def __init__(self, reason: str, *, is_open: bool = False, closer: str = "") -> None:
         """Say why."""
         self.is_open = is_open
+        self.closer = closer
         super().__init__(reason)
 
 
@@ -170,14 +173,14 @@ class _Reader:
         if value is not _NONE and self._stops(close):
             return value
         self.at = start
-        return self._plain(close)
+        plain = self._plain(close)
+        return _requoted(plain) if isinstance(plain, Plain) and is_code(plain) else plain
 
     def _literal(self, depth: int) -> Json:
         """Read a quoted string, a list, a tuple or an object; _NONE when there is none."""
         match self.text[self.at : self.at + 1]:
             case "'" | '"' as quote:
-                text = self._string(quote)
-                return _NONE if text is None else text
+                return self._closed_string(quote)
             case "[":
                 return self._items("]", depth)[0]
             case "(":
@@ -219,7 +222,7 @@ class _Reader:
         """Read an object's key and its colon."""
         first = self.text[self.at : self.at + 1]
         if first in {"'", '"'}:
-            key = self._string(first)
+            key = self.string(first)
         else:
             found = re.compile(r"[^\s:,{}\[\]()'\"]+").match(self.text, self.at)
             key = found[0] if found else None
@@ -232,7 +235,23 @@ class _Reader:
         self.at += 1
         return key
 
-    def _string(self, quote: str) -> str | None:
+    def _closed_string(self, quote: str) -> str:
+        """Read a quoted string that is a value.
+
+        Raises:
+            ArgumentsError: Its quotes never close.
+        """
+        text = self.string(quote)
+        if text is None:
+            triple = quote * 3 if self.text.startswith(quote * 3, self.at) else ""
+            msg = (
+                f"the closing {triple or quote} of a text is missing; a text that begins with a"
+                " quote ends with one"
+            )
+            raise ArgumentsError(msg, is_open=True, closer=triple)
+        return text
+
+    def string(self, quote: str) -> str | None:
         """Read a quoted string; None when its quotes never close."""
         if self.text.startswith(quote * 3, self.at):
             quote *= 3
@@ -294,6 +313,20 @@ def _word(text: str) -> Json:
         if abs(number) != float("inf"):
             return number
     return Plain(text)
+
+
+def _requoted(text: str) -> str:
+    """Read a text that was quoted without care.
+
+    Raises:
+        ArgumentsError: It is not sure what was meant.
+    """
+    whole = escaped(text)
+    reader = _Reader(whole or "", ())
+    inside = None if whole is None else reader.string(whole[0])
+    if inside is None or reader.at != len(reader.text):
+        raise ArgumentsError(refusal(text))
+    return inside
 
 
 def unmarked(value: Json) -> Json:

@@ -22,7 +22,9 @@ _VERB = re.compile(
 )
 _ACTION = re.compile(r"^[ \t>*`#-]*action[\s*`]*[:=].*", re.IGNORECASE | re.MULTILINE | re.DOTALL)
 _THOUGHT = re.compile(r"^[\s>*`#-]*thought[\s*`]*:[\s*]*", re.IGNORECASE)
-_END = re.compile(r"<[A-Z_ ]{0,20}END[A-Z_ ]{0,20}>\Z", re.IGNORECASE)
+_END = re.compile(r"(?:<[A-Z_ ]{0,20}END[A-Z_ ]{0,20}>\s*)+\Z", re.IGNORECASE)
+_NOTHING = re.compile(r"(?:[\s*`]|<[A-Z_ ]{0,20}END[A-Z_ ]{0,20}>)*", re.IGNORECASE)
+_BOLD = re.compile(r"(?<!\w)\*\*|\*\*(?!\w)")  # and not 2**3
 _NAMED = re.compile(r"\s*(?:answer|response|result|reason)\s*=\s*(?=[\"'])", re.IGNORECASE)
 _AGAIN = re.compile(
     r"\s*[\"'`]?replan\b[\s\"'`]*(?:[-:(,.](?P<reason>.*))?", re.IGNORECASE | re.DOTALL
@@ -55,8 +57,8 @@ def parse_decision(text: str) -> Decision | None:
     verb = (found["asked"] or found["bare"]).lower()
     thought = _THOUGHT.sub("", text[: found.start()]).strip()
     rest = text[found.end() :]
-    said = _inside(rest) if found["open"] else rest.strip().removeprefix(":").strip()
-    said = _unquoted(_trimmed(said))
+    said = _inside(rest) if found["open"] else _trimmed(rest.strip().removeprefix(":"))
+    said = _unquoted(said)
     again = _AGAIN.fullmatch(said) if verb == "finish" else None
     if again is not None:
         return Decision(kind="replan", text=(again["reason"] or "").strip(" )\"'"), thought=thought)
@@ -84,24 +86,33 @@ def _inside(rest: str) -> str:
     Brackets in an answer need not come in pairs. The one that closes the whole is the one that
     matches, unless what follows shows that it was not meant; then it is the last one.
     """
-    text = _trimmed(rest)
     level = 1
-    for at, letter in enumerate(text):
+    for at, letter in enumerate(rest):
         level += (letter == "(") - (letter == ")")
         if level == 0:
-            after = text[at + 1 :]
+            after = rest[at + 1 :]
             if after.count(")") <= after.count("("):
-                return text[:at]
+                return rest[:at]
             break
-    end = text.rfind(")")
-    return text if end < 0 or text[end + 1 :].strip() else text[:end]
+    end = rest.rfind(")")
+    is_closed = end >= 0 and _NOTHING.fullmatch(rest, end + 1) is not None
+    return rest[:end] if is_closed else _trimmed(rest)
 
 
 def _trimmed(text: str) -> str:
-    """Take off what may stand behind a decision without meaning anything."""
-    text = text.rstrip()
-    shorter = _END.sub("", text.removesuffix("```").removesuffix("**")).rstrip()
-    return text if shorter == text else _trimmed(shorter)
+    """Take off what may stand behind a decision that has no brackets without meaning anything.
+
+    Marks that have their other half in the text belong to it.
+    """
+    text, longer = text.strip(), ""
+    while text != longer:
+        longer = text
+        if text.endswith("```") and text.count("```") % 2:
+            text = text.removesuffix("```")
+        elif text.endswith("**") and len(_BOLD.findall(text)) % 2:
+            text = text.removesuffix("**")
+        text = _END.sub("", text).rstrip()
+    return text
 
 
 def _unquoted(said: str) -> str:

@@ -32,6 +32,7 @@ MOST_CALLS = 100
 """Calls of one plan; a model that writes more has lost its way."""
 
 JOIN = "join"
+_DOLLAR = "a dollar sign in a text is written $$"
 _LONGEST_QUOTE = 200
 _LONGEST_CALL = 200
 """Lines that one call may go on for."""
@@ -40,12 +41,12 @@ _CALL = re.compile(
     rf"\s*(?:[-*+]\s+)?[*`]*([0-9]{{1,{LONGEST_ID}}})\s*[.):][\s*`]*([^\W\d][\w.-]*)[*`]*\s*(\()"
 )
 _JOIN = re.compile(
-    rf"\s*(?:[-*+]\s+)?[*`]*(?:[0-9]+\s*[.):]\s*)?[*`]*{JOIN}\s*"
+    rf"\s*(?:[-*+]\s+)?[*`]*(?:[0-9]+\s*[.):][\s*`]*)?{JOIN}[*`]*\s*"
     r"(?:\((?P<given>.*)|[\s.;,`*]*(?:#.*|//.*|<[A-Z_ ]{0,20}END[A-Z_ ]{0,20}>\s*)?)",
     re.IGNORECASE,
 )
 _END = re.compile(r"\s*</?[A-Z_ ]{0,20}END[A-Z_ ]{0,20}>\s*", re.IGNORECASE)
-_NO_CALL = re.compile(r"\s*(?:```.*|#.*|thought\s*:.*|\W*(?:the )?plan\W*|)", re.IGNORECASE)
+_NO_CALL = re.compile(r"(?:```.*|#.*|thought\s*:.*|\W*(?:the )?plan\W*|)", re.IGNORECASE)
 _AFTER_CALL = re.compile(
     r"[\s.,;`*]*(?:(?:#|//).*|<[A-Z_ ]{0,20}END[A-Z_ ]{0,20}>\s*)?", re.IGNORECASE
 )
@@ -157,7 +158,7 @@ def _read(
             return found, True
         if _END.fullmatch(line):
             break
-        if _NO_CALL.fullmatch(line):
+        if _NO_CALL.fullmatch(line.strip()):
             continue
         if len(found) >= MOST_CALLS:
             problems.append(f"it has more than {MOST_CALLS} calls")
@@ -166,6 +167,8 @@ def _read(
             each, used = _read_call(lines, k - 1, specs)
         except ArgumentsError as error:
             problems.append(f"{_quote(line)}: {error}")
+            while error.is_open and k < len(lines) and not _begins(lines[k]):
+                k += 1  # the rest of the call is not wrong for a reason of its own
         else:
             found.append(each)
             k += used - 1
@@ -196,10 +199,9 @@ def _read_call(lines: Sequence[str], k: int, specs: Mapping[str, ToolSpec]) -> t
         try:
             given = read_arguments(text, head.start(3), names)
         except ArgumentsError as error:
-            following = lines[k + used] if k + used < len(lines) else None
-            if not error.is_open or following is None or _begins(following):
+            if not _goes_on(error, lines[k + used :]):
                 raise
-            text += "\n" + following
+            text += "\n" + lines[k + used]
             continue
         if not _AFTER_CALL.fullmatch(text[given.end :]):
             raise ArgumentsError(f"there is more behind the call: {_quote(text[given.end :])}")
@@ -207,11 +209,23 @@ def _read_call(lines: Sequence[str], k: int, specs: Mapping[str, ToolSpec]) -> t
     raise ArgumentsError(f"it goes on for more than {_LONGEST_CALL} lines", is_open=True)
 
 
+def _goes_on(error: ArgumentsError, following: Sequence[str]) -> bool:
+    """Whether the lines behind a call that is not complete may belong to it.
+
+    A text in three quotes may hold lines that look like others of the plan, such as a list.
+    """
+    if not error.is_open or not following:
+        return False
+    if error.closer:
+        return any(error.closer in line for line in following)
+    return not _begins(following[0])
+
+
 def _begins(line: str) -> bool:
     """Whether a line begins something new, so that an open call above it cannot go on."""
     if _CALL.match(line) or _JOIN.fullmatch(line) or _END.fullmatch(line):
         return True
-    return bool(line.strip()) and _NO_CALL.fullmatch(line) is not None
+    return bool(line.strip()) and _NO_CALL.fullmatch(line.strip()) is not None
 
 
 def _call(found: _Found, specs: Mapping[str, ToolSpec]) -> Call:
@@ -238,11 +252,14 @@ def _problems(calls: Sequence[Call]) -> Iterator[str]:
         for need in call.needs:
             if need not in ids:
                 yield f"{_quote(str(call))}: {_unknown(need)}"
+        if call.id in call.needs:
+            yield f"{_quote(str(call))}: it needs its own result, ${call.id}; {_DOLLAR}"
+    others = {call.id: set(call.needs) - {call.id} for call in calls}
     try:
-        TopologicalSorter({call.id: call.needs for call in calls}).prepare()
+        TopologicalSorter(others).prepare()
     except CycleError as error:
         circle = " needs ".join(f"${id}" for id in reversed(cast("list[int]", error.args[1])))
-        yield f"the calls wait for each other: {circle}"
+        yield f"the calls wait for each other: {circle}; {_DOLLAR}"
 
 
 def _ordered(calls: Iterable[Call]) -> tuple[Call, ...]:
@@ -257,7 +274,7 @@ def _ordered(calls: Iterable[Call]) -> tuple[Call, ...]:
 
 
 def _unknown(id: int | str) -> str:
-    return f"there is no call ${id} in this plan; a dollar sign in a text is written $$"
+    return f"there is no call ${id} in this plan; {_DOLLAR}"
 
 
 def _quote(text: str) -> str:

@@ -68,6 +68,8 @@ This plan cannot be run, so none of it was:
 {problems}
 Write the whole plan again."""
 
+NOT_OFFERED = "{call}: there is no such tool; the tools are: {names}"
+
 CUT_OFF = "it was cut off before join(); plan fewer calls, or write less"
 
 NO_PLAN = "No plan could be read from what the planner wrote, so no tool was called."

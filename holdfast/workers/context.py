@@ -20,6 +20,7 @@ from holdfast.records import Handed, JournalEntry, OpenStep, Outcome, TaskHead
 from holdfast.settings import ModelSettings
 from holdfast.steps import Task, ToolOutput
 from holdfast.values import Json, Value, canonical, digest
+from holdfast.workers.given import check_calls, check_message, check_messages
 from holdfast.workers.offer import Offer, Retrieve
 
 LAST_CALL = system(
@@ -190,7 +191,12 @@ class StepContext:
         return await self.offer.tools(self, self.tool_choice)
 
     def add(self, message: Message) -> None:
-        """Append a message to the transcript; it is recorded when the step is done."""
+        """Append a message to the transcript; it is recorded when the step is done.
+
+        Raises:
+            InvalidArgumentError: It is no Message.
+        """
+        check_message(message, "ctx.add")
         self.adds.append(message)
 
     async def call_model(
@@ -218,10 +224,13 @@ class StepContext:
             The answer, recorded: a later run of this step gets the same one without a call.
 
         Raises:
+            InvalidArgumentError: `messages` is no list of Messages.
             StepCodeChangedError: The journal holds the answer to a different request here.
             asyncio.CancelledError: The step is interrupted already.
         """
         self._go_on()
+        if messages is not None:
+            messages = check_messages(messages, "ctx.call_model")
         offered = await self._offered(tools, tool_choice)
         finishing = self._finishes()
         if finishing and LAST_CALL not in self.adds:
@@ -311,12 +320,14 @@ class StepContext:
             made = make()
             if inspect.isawaitable(made):
                 made = await made
-            return merge_patch.plain(to_jsonable_python(made), "memo")
-        except (PydanticSerializationError, InvalidArgumentError) as cause:
-            msg = f"Memo {name!r} cannot be stored as JSON: {cause}. Return plain data."
-            raise InvalidArgumentError(msg) from cause
         finally:
             self._idle.set()
+        try:
+            return merge_patch.plain(to_jsonable_python(made), "memo")
+        except (PydanticSerializationError, InvalidArgumentError) as cause:
+            reason = str(cause).rstrip(".")
+            msg = f"Memo {name!r} cannot be stored as JSON: {reason}. Return plain data."
+            raise InvalidArgumentError(msg) from cause
 
     async def call_tools(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
         """Have the task run tools in the middle of the step.
@@ -325,10 +336,12 @@ class StepContext:
             The results in the order of `calls`. They join the transcript only by `ctx.add`.
 
         Raises:
+            InvalidArgumentError: `calls` is no list of ToolCalls.
             StepCodeChangedError: The journal holds the answer to a different request here.
             asyncio.CancelledError: The step is interrupted already.
         """
         self._go_on()
+        calls = check_calls(calls, "ctx.call_tools")
         if not calls:
             return []
         key = digest(canonical([call.wire() for call in calls]))[:16]

@@ -42,10 +42,11 @@ class CustomAgentWorker(AgentWorker):
     have answered; what it does elsewhere is done again too.
 
     The state is JSON data. Two keys of it are the worker's: `state["input"]` is the new user input
-    of this step (the task's input in the first step, as a rule None in later ones), and
-    `state["output"]` is where the method leaves the step's output, on the last step the answer.
-    Neither is carried to the next step. The task's first input is `(await ctx.task()).input`. The
-    state is recorded whole with each step, so keep it small.
+    of this step (in the first step the task's input or, if it was given a conversation, the newest
+    user message; as a rule None in later ones), and `state["output"]` is where the method leaves
+    the step's output, on the last step the answer. Neither is carried to the next step. The task's
+    first input is `(await ctx.task()).input`. The state is recorded whole with each step, so keep
+    it small.
 
     Attributes:
         initial_state: What each task begins with. Tasks get copies.
@@ -89,7 +90,7 @@ class CustomAgentWorker(AgentWorker):
 
     async def run_step(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
         """Call `next_state` on a copy of the state and hand on what it returns."""
-        add_question(ctx, step)
+        step = add_question(ctx, step)
         before = await self._before(step, ctx)
         made = await invoke(self.next_state, {**before, "input": step.input}, ctx)
         state, is_last = self._returned(made)
@@ -109,7 +110,7 @@ class CustomAgentWorker(AgentWorker):
         return TaskStepOutput(output=output, task_step=step, is_last=True)
 
     def finalize_task(self, task: Task, transcript: Sequence[Message]) -> Sequence[Message]:
-        """Keep one user message, the task's input, and one answer."""
+        """Keep each turn's question and answer."""
         return one_turn(task, transcript)
 
     @property

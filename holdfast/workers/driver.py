@@ -272,9 +272,10 @@ def _json(worker: AgentWorker, data: Any, what: str) -> Json:
     try:
         return merge_patch.plain(to_jsonable_python(data), what)
     except (PydanticSerializationError, InvalidArgumentError) as cause:
+        reason = str(cause).rstrip(".")
         msg = (
             f"{type(worker).__name__}.run_step gave {what} of type {type(data).__name__} that"
-            f" cannot be stored as JSON: {cause}. Return text, finite numbers, lists, dicts or"
+            f" cannot be stored as JSON: {reason}. Return text, finite numbers, lists, dicts or"
             " pydantic models."
         )
         raise InvalidArgumentError(msg) from cause

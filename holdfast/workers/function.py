@@ -39,9 +39,10 @@ class FunctionAgentWorker(AgentWorker):
     when its worker process is lost meanwhile.
 
     The signature decides what the function gets. One parameter, of any name, gets the input: text,
-    or None for a step without one, which only the function itself can have handed out. If it is
-    called `step`, it gets the TaskStep. A second one must be called `ctx` and gets the StepContext.
-    Parameters with a default beside these keep their default.
+    or None for a later step without one. In the first step of a task that was given a conversation
+    it is the newest user message. If the parameter is called `step`, it gets the TaskStep. A second
+    one must be called `ctx` and gets the StepContext. Parameters with a default beside these keep
+    their default.
 
     What it returns is the task's answer: text, or JSON data. A TaskStepOutput is taken as it is, so
     that a function can hand out further steps.
@@ -62,7 +63,7 @@ class FunctionAgentWorker(AgentWorker):
 
     async def run_step(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
         """Call the function with the step or its input."""
-        add_question(ctx, step)
+        step = add_question(ctx, step)
         first = step if self._by_step else step.input
         named = {"ctx": ctx} if self._has_ctx else {}
         made = await invoke(self.function, first, **named)
@@ -78,7 +79,7 @@ class FunctionAgentWorker(AgentWorker):
         return made.model_copy(update={"output": output})
 
     def finalize_task(self, task: Task, transcript: Sequence[Message]) -> Sequence[Message]:
-        """Keep one user message, the task's input, and one answer."""
+        """Keep each turn's question and answer."""
         return one_turn(task, transcript)
 
 

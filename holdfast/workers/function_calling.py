@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from holdfast.errors import InvalidArgumentError
 from holdfast.messages import Message, ToolCall, assistant
 from holdfast.steps import TaskStep, TaskStepOutput
 from holdfast.values import Json
@@ -26,6 +27,10 @@ class FunctionCallingAgentWorker(AgentWorker):
             result that says so, and one answer without tools ends the task.
         allow_parallel_tool_calls: Whether one answer may call several tools. When False, the first
             call is run and the others get a result that asks for one at a time.
+
+    Raises:
+        InvalidArgumentError: `max_function_calls` is no number of calls, or
+            `allow_parallel_tool_calls` no bool.
     """
 
     def __init__(
@@ -35,6 +40,7 @@ class FunctionCallingAgentWorker(AgentWorker):
         allow_parallel_tool_calls: bool = True,
     ) -> None:
         """Keep the two limits."""
+        _check(max_function_calls, allow_parallel_tool_calls)
         self.max_function_calls = max_function_calls
         self.allow_parallel_tool_calls = allow_parallel_tool_calls
 
@@ -57,12 +63,26 @@ class FunctionCallingAgentWorker(AgentWorker):
         run, refuse = self._allot(answer.message.calls, used)
         direct = _sole_direct_call(run, refuse, ctx)
         if direct is not None:
-            return await _return_direct(direct, step, ctx, answer)
+            return await self._return_direct(direct, step, ctx, answer)
         state = self._with_progress(step, used + len(run), refuse)
         next_step = step.get_next_step(step_state=state)
         return TaskStepOutput(
             output=answer.text, task_step=step, next_steps=(next_step,), calls=run
         )
+
+    async def _return_direct(
+        self, call: ToolCall, step: TaskStep, ctx: StepContext, answer: ModelAnswer
+    ) -> TaskStepOutput:
+        """Run the one call now: its result is the answer, unless it failed."""
+        [result] = await ctx.call_tools([call])
+        ctx.add(result.message)
+        if result.is_error:
+            used, _ = _progress(step)
+            state = self._with_progress(step, used + 1, [])
+            following = (step.get_next_step(step_state=state),)
+            return TaskStepOutput(output=answer.text, task_step=step, next_steps=following)
+        ctx.add(assistant(result.content))
+        return TaskStepOutput(output=result.content, task_step=step, is_last=True)
 
     def _allot(
         self, calls: tuple[ToolCall, ...], used: int
@@ -90,6 +110,18 @@ class FunctionCallingAgentWorker(AgentWorker):
         return state
 
 
+def _check(most: Any, is_parallel: Any) -> None:
+    if most is not None and (not isinstance(most, int) or isinstance(most, bool) or most < 0):
+        msg = (
+            f"max_function_calls counts tool calls, so it must be a whole number, 0 or more; it was"
+            f" {most!r:.80}. Pass None for no limit."
+        )
+        raise InvalidArgumentError(msg)
+    if not isinstance(is_parallel, bool):
+        msg = f"allow_parallel_tool_calls must be True or False; it was {is_parallel!r:.80}."
+        raise InvalidArgumentError(msg)
+
+
 def _progress(step: TaskStep) -> tuple[int, list[tuple[str, str]]]:
     """Read how many calls were run, and which calls of the last answer were refused."""
     refused = step.step_state.get("refused_calls", [])
@@ -103,20 +135,6 @@ def _sole_direct_call(
         return None
     policy = ctx.agent.policies.get(run[0].name)
     return run[0] if policy is not None and policy.return_direct else None
-
-
-async def _return_direct(
-    call: ToolCall, step: TaskStep, ctx: StepContext, answer: ModelAnswer
-) -> TaskStepOutput:
-    """Run the one call now: its result is the answer, unless it failed."""
-    [result] = await ctx.call_tools([call])
-    ctx.add(result.message)
-    if result.is_error:
-        return TaskStepOutput(
-            output=answer.text, task_step=step, next_steps=(step.get_next_step(),)
-        )
-    ctx.add(assistant(result.content))
-    return TaskStepOutput(output=result.content, task_step=step, is_last=True)
 
 
 OpenAIAgentWorker = FunctionCallingAgentWorker

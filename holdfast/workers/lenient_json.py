@@ -6,8 +6,10 @@ without a JSON form, a text without quotes, a key that comes twice or an end tha
 error.
 
 A backslash that begins no escape of JSON or Python stays as it is, so `\d` and `C:\Users` survive.
-A Windows path with such a backslash was not escaped at all, so all its backslashes stay: in
-`C:\Users\new` there is no line break.
+Such a text was not escaped at all, or not everywhere. So if it also holds `\b`, `\f`, `\n`, `\r` or
+`\t`, nobody can tell whether those are control characters or the beginning of `\beta`, `\frac` or
+`\tau`, and it is refused. Only where the whole text is a Windows path, from its drive or share on,
+is it certain: all its backslashes stay, and in `C:\Users\new` there is no line break.
 """
 
 from __future__ import annotations
@@ -44,7 +46,8 @@ _ESCAPED = {'"': '"', "'": "'", "\\": "\\", "/": "/"} | {
     "r": "\r",
     "t": "\t",
 }
-_PATH = re.compile(r"(?:[A-Za-z]:|\\)\\(?!\\)")
+_PATH = re.compile(r"(?:[A-Za-z]:|\\\\[\w.$-]+)(?:\\[^\\:\"<>|\n]+)+\\?")
+_CONTROL = frozenset("bfnrt")
 _CONSTANTS: dict[str, Json] = {
     "true": True,
     "false": False,
@@ -192,6 +195,9 @@ class _Reader:
         found = _TEXTS[self.text[self.at]].match(self.text, self.at)
         if found is None:
             self.fail("the text is not closed by a quote")
+        problem = ambiguity(found[1])
+        if problem:
+            self.fail(problem)
         self.at = found.end()
         return unescaped(found[1])
 
@@ -223,11 +229,24 @@ class _Reader:
         return int(text)
 
 
+def ambiguity(raw: str) -> str:
+    """Say why nobody can tell what the backslashes in a quoted text mean; empty if one can."""
+    escapes = [] if _PATH.fullmatch(raw) else list(_ESCAPE.finditer(raw))
+    literal = next((escape[0] for escape in escapes if _is_literal(escape)), "")
+    control = next((escape[0] for escape in escapes if escape[4] in _CONTROL), "")
+    if not literal or not control:
+        return ""
+    return (
+        f"the text has {literal}, which is no escape, and {control}, which is one; double every"
+        r" backslash that belongs to the text, as in \\frac"
+    )
+
+
 def unescaped(raw: str) -> str:
     """Return what the inside of a quoted text says."""
     if "\\" not in raw:
         return raw
-    if _PATH.match(raw) and any(_is_literal(escape) for escape in _ESCAPE.finditer(raw)):
+    if _PATH.fullmatch(raw) and any(_is_literal(escape) for escape in _ESCAPE.finditer(raw)):
         return re.sub(r"\\([\"'])", r"\1", raw)
     text = _ESCAPE.sub(_meant, raw)
     # Two escapes may stand for the two halves of one character.

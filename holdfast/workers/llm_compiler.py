@@ -20,8 +20,10 @@ from holdfast.workers.compiler_join import Decision, parse_decision, without_gra
 from holdfast.workers.compiler_plan import Plan, PlanError, parse_plan
 from holdfast.workers.compiler_references import fill
 from holdfast.workers.compiler_rounds import CallResult, Round, results_text
+from holdfast.workers.limits import at_least
 
 if TYPE_CHECKING:
+    from holdfast.models.base import ToolSpec
     from holdfast.workers.context import StepContext
 
 PLANS = "plans"
@@ -40,7 +42,8 @@ class LLMCompilerAgentWorker(AgentWorker):
     (`p1.join`), which answers or asks for another round. A call that fails is an observation for
     the join; calls that need its result are not run. When no plan can be read, there is a round
     without calls: its problems stand in the step's output and in the state, and the join answers.
-    A refusal of the model is the answer. New input from a person, or feedback, in the middle of a
+    A tool that the agent's `tool_retriever` did not choose may not be planned. A refusal of the
+    model is the answer. New input from a person, or feedback, in the middle of a
     round begins another one when the calls of the present one are done.
 
     The transcript gets what the user says and the answers, nothing else. All plans are kept in the
@@ -51,21 +54,15 @@ class LLMCompilerAgentWorker(AgentWorker):
         max_plan_attempts: How often the planner is asked for one plan; it is told what was wrong.
 
     Raises:
-        InvalidArgumentError: One of them is too small.
+        InvalidArgumentError: One of them is too small, or no whole number.
     """
 
     max_parallel: ClassVar[int] = 16
 
     def __init__(self, *, max_replans: int = 3, max_plan_attempts: int = 2) -> None:
         """Keep the two limits."""
-        if max_replans < 0 or max_plan_attempts < 1:
-            msg = (
-                "max_replans must be at least 0 and max_plan_attempts at least 1; they are"
-                f" {max_replans} and {max_plan_attempts}."
-            )
-            raise InvalidArgumentError(msg)
-        self.max_replans = max_replans
-        self.max_plan_attempts = max_plan_attempts
+        self.max_replans = at_least(0, "max_replans", max_replans)
+        self.max_plan_attempts = at_least(1, "max_plan_attempts", max_plan_attempts)
 
     async def run_step(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
         """Plan, run one call of a plan, or join."""
@@ -106,6 +103,7 @@ class LLMCompilerAgentWorker(AgentWorker):
                 plan = parse_plan(answer.text, tools)
                 if answer.finish == "length" and not plan.is_joined:
                     raise PlanError([prompts.CUT_OFF])
+                _refuse_hidden(plan, tools, ctx)
             except PlanError as error:
                 problems = error.problems
                 told = prompts.UNREADABLE_PLAN.format(problems=_listed(problems))
@@ -143,6 +141,22 @@ class LLMCompilerAgentWorker(AgentWorker):
             reason = decision.text or decision.thought
             return _replanned(step, rounds, reason, replans=replans + 1)
         return _finished(step, ctx, without_grammar(said))
+
+
+def _refuse_hidden(plan: Plan, tools: Sequence[ToolSpec], ctx: StepContext) -> None:
+    """Make sure that a plan calls none of the agent's tools that are not on offer.
+
+    Each call is a step of its own, which knows nothing of what the planner was offered.
+
+    Raises:
+        PlanError: It does.
+    """
+    offered = [spec.name for spec in tools]
+    hidden = {spec.name for spec in ctx.agent.tools}.difference(offered)
+    wrong = [call for call in plan.calls if call.tool in hidden]
+    if wrong:
+        names = ", ".join(offered)
+        raise PlanError([prompts.NOT_OFFERED.format(call=call, names=names) for call in wrong])
 
 
 async def _call(step: TaskStep, ctx: StepContext) -> TaskStepOutput:

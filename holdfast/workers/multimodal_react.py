@@ -44,7 +44,7 @@ class MultimodalReActAgentWorker(ReActAgentWorker):
         prompt: Makes the system prompt.
 
     Raises:
-        InvalidArgumentError: `max_turns` is less than 1.
+        InvalidArgumentError: As for ReActAgentWorker.
     """
 
     def __init__(

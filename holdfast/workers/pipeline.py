@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from holdfast import merge_patch
 from holdfast.errors import InvalidArgumentError
@@ -41,9 +41,10 @@ class PipelineAgentWorker(AgentWorker):
             output="answer",
         )
 
-    Links may begin at "input", the step's new user input or, in a step without one, the task's
-    input; and at "previous", the output of the step before (None in the first). Which components
-    run is told by Traversal. They run one after the other in the graph's order, tools last, so that
+    Links may begin at "input", the step's new user input or, in a step without one, that of the
+    turn's first step; and at "previous", the output of the step before (None in the first). Which
+    components run is told by Traversal. They run one after the other in the graph's order, tools
+    last, so that
     all tools that do not depend on each other are called side by side.
 
     One run is the task, unless the output component is a function that returns `(answer, is_last)`,
@@ -75,13 +76,14 @@ class PipelineAgentWorker(AgentWorker):
         """
         _check_kinds(components)
         self._graph = Graph([(each.name, each.slots) for each in components], links, output)
+        _check_done(done)
         self._components = {each.name: each for each in components}
         self._done = done
         self._initial = as_json(dict(initial_state or {}), "The initial state is")
 
     async def run_step(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
         """Run the graph once, on the step's input and the state."""
-        add_question(ctx, step)
+        step = add_question(ctx, step)
         state = merge_patch.plain(step.step_state.get("state", self._initial))
         flagged = self._graph.output if self._done is None else ""
         run = Run(self._graph, self._components, ctx, state, flagged=flagged)
@@ -93,18 +95,31 @@ class PipelineAgentWorker(AgentWorker):
         after: dict[str, Json] = {"state": merge_patch.plain(state, "the pipeline's state")}
         if self._graph.uses("previous"):
             after["previous"] = made.value
+        request = await self._request(step, ctx)
+        if request is not None:
+            after["request"] = request
         following = (step.get_next_step(step_state=after),)
         return TaskStepOutput(output=made.value, task_step=step, next_steps=following)
 
     def finalize_task(self, task: Task, transcript: Sequence[Message]) -> Sequence[Message]:
-        """Keep one user message, the task's input, and one answer."""
+        """Keep each turn's question and answer."""
         return one_turn(task, transcript)
 
     async def _given(self, step: TaskStep, ctx: StepContext) -> dict[str, Json]:
         asked = step.input
         if asked is None and self._graph.uses("input"):
-            asked = (await ctx.task()).input
+            asked = step.step_state.get("request")
+            asked = (await ctx.task()).input if asked is None else asked
         return {"input": asked, "previous": step.step_state.get("previous")}
+
+    async def _request(self, step: TaskStep, ctx: StepContext) -> str | None:
+        """Return the turn's input for the steps to come, where it is not the task's own."""
+        if not self._graph.uses("input"):
+            return None
+        if "state" in step.step_state:
+            request: str | None = step.step_state.get("request")
+            return request
+        return None if step.input == (await ctx.task()).input else step.input
 
     def _is_done(self, output: Json, state: dict[str, Json]) -> bool:
         if self._done is None:
@@ -116,8 +131,20 @@ class PipelineAgentWorker(AgentWorker):
         return verdict
 
 
-def _check_kinds(components: Sequence[Any]) -> None:
-    for each in components:
+def _check_done(done: Any) -> None:
+    if done is not None and not callable(done):
+        msg = (
+            f"`done` of the pipeline must be a function (output, state) that gives True or False;"
+            f" it was {done!r:.80}. Leave it out for a pipeline that runs once."
+        )
+        raise InvalidArgumentError(msg)
+
+
+def _check_kinds(given: object) -> None:
+    if not isinstance(given, Sequence) or isinstance(given, str):
+        msg = f"`components` must be a list of components; it was {given!r:.80}."
+        raise InvalidArgumentError(msg)
+    for each in cast("Sequence[object]", given):
         if not isinstance(each, Component):
             msg = (
                 f"{each!r:.80} is no component. Wrap a function as FunctionComponent(name,"

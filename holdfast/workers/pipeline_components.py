@@ -6,7 +6,7 @@ import inspect
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from holdfast.errors import InvalidArgumentError
 from holdfast.tool_hooks import is_async
@@ -17,6 +17,8 @@ from holdfast.workers.turns import as_json
 
 SPECIAL = ("state", "ctx")
 """Parameters of a function that no link fills."""
+
+OnError = Literal["fail", "text", "skip"]
 
 _BRACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 
@@ -52,6 +54,7 @@ class FunctionComponent:
             InvalidArgumentError: The function cannot be called by keyword, or its `ctx` would be
                 of no use.
         """
+        _require(self.name, "memo", self.memo, bool)
         parameters = _parameters(self.name, self.function)
         special = frozenset(p.name for p in parameters if p.name in SPECIAL)
         if "ctx" in special and (self.memo or not is_async(self.function)):
@@ -88,9 +91,11 @@ class PromptComponent:
         """Read the template.
 
         Raises:
-            InvalidArgumentError: A brace has no partner, a slot is not a plain name, or a default
-                has no slot.
+            InvalidArgumentError: A brace has no partner, a slot is not a plain name, a default has
+                no slot, or a field has another type than it should.
         """
+        _require(self.name, "template", self.template, str)
+        _require(self.name, "defaults", self.defaults, Mapping)
         names = _slot_names(self.name, self.template)
         unknown = [slot for slot in self.defaults if slot not in names]
         if unknown:
@@ -134,6 +139,15 @@ class ModelComponent:
     conversation: bool = False
     slots: Slots = field(default=Slots(("prompt",)), init=False, repr=False)
 
+    def __post_init__(self) -> None:
+        """Check the types.
+
+        Raises:
+            InvalidArgumentError: A field has another type than it should.
+        """
+        _require(self.name, "instructions", self.instructions, str, type(None))
+        _require(self.name, "conversation", self.conversation, bool)
+
 
 @dataclass(frozen=True)
 class ToolComponent:
@@ -151,8 +165,22 @@ class ToolComponent:
 
     name: str
     tool: str = ""
-    on_error: Literal["fail", "text", "skip"] = "fail"
+    on_error: OnError = "fail"
     slots: Slots = field(default=Slots(any_name=True), init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Check the fields.
+
+        Raises:
+            InvalidArgumentError: One of them has a value that means nothing.
+        """
+        _require(self.name, "tool", self.tool, str)
+        if self.on_error not in get_args(OnError):
+            msg = (
+                f"Component {self.name!r}: on_error={self.on_error!r:.80} means nothing. Use"
+                f" {', '.join(map(repr, get_args(OnError)))}."
+            )
+            raise InvalidArgumentError(msg)
 
     @property
     def tool_name(self) -> str:
@@ -179,11 +207,34 @@ class ConstantComponent:
         Raises:
             InvalidArgumentError: It is not JSON data.
         """
+        _require(self.name)
         kept = as_json(self.value, f"Constant {self.name!r} is")
         object.__setattr__(self, "value", kept)
 
 
 Component = FunctionComponent | PromptComponent | ModelComponent | ToolComponent | ConstantComponent
+
+
+_WORDS: dict[type, str] = {
+    str: "a text",
+    bool: "True or False",
+    type(None): "None",
+    Mapping: "a dict",
+}
+
+
+def _require(name: Any, field: str = "", value: Any = None, *kinds: type) -> None:
+    """Refuse a name that is no text, and a field of another type than these."""
+    if not isinstance(name, str):
+        msg = f"The name of a component must be a text; it was {name!r:.80}."
+        raise InvalidArgumentError(msg)
+    if kinds and not isinstance(value, kinds):
+        wanted = " or ".join(_WORDS[kind] for kind in kinds)
+        msg = (
+            f"Component {name!r}: {field} must be {wanted}; it was {value!r:.80}"
+            f" ({type(value).__name__})."
+        )
+        raise InvalidArgumentError(msg)
 
 
 def _parameters(name: str, function: Any) -> list[inspect.Parameter]:

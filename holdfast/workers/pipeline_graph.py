@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 from holdfast.errors import InvalidArgumentError
 from holdfast.values import Json
@@ -84,10 +84,12 @@ class Graph:
             output: Name of the component whose output counts.
 
         Raises:
-            InvalidArgumentError: A name is unknown, reserved or there twice, a required slot has
-                no link, there is a cycle, or nothing leads from the input to the output.
+            InvalidArgumentError: Something is no link, a name is unknown, reserved or there twice,
+                a required slot has no link, there is a cycle, or nothing leads from the input to
+                the output.
         """
         self.slots = _by_name(components)
+        _check_links(links)
         self.links = tuple(_resolve(each, self.slots) for each in links)
         self.output = output
         _known(output, self.slots, "The output")
@@ -254,6 +256,31 @@ def _by_name(components: Sequence[tuple[str, Slots]]) -> dict[str, Slots]:
             raise InvalidArgumentError(msg)
         found[name] = slots
     return found
+
+
+def _check_links(given: object) -> None:
+    if not isinstance(given, Sequence) or isinstance(given, str):
+        msg = f"`links` must be a list of link(...); it was {given!r:.80}."
+        raise InvalidArgumentError(msg)
+    for k, each in enumerate(cast("Sequence[object]", given)):
+        if not isinstance(each, Link):
+            msg = f"Link {k + 1} is {each!r:.80}. Write link(source, target, to=...)."
+            raise InvalidArgumentError(msg)
+        _check_link(each)
+
+
+def _check_link(each: Link) -> None:
+    names: list[Any] = [each.source, each.target, each.to or ""]
+    if not all(isinstance(name, str) for name in names):
+        msg = f"Link {each}: source, target and `to` are names, so texts; `to` may be None."
+        raise InvalidArgumentError(msg)
+    when: Any = each.when
+    if when is not None and not callable(when):
+        msg = (
+            f"Link {each}: `when` must be a function of the source's output that gives True or"
+            f" False; it was {when!r:.80}. Leave it out for a link that is always on."
+        )
+        raise InvalidArgumentError(msg)
 
 
 def _resolve(each: Link, slots: Mapping[str, Slots]) -> Link:

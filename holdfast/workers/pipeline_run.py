@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, assert_never, cast
 
 from holdfast import merge_patch
 from holdfast.errors import ComponentError, HoldfastError, InvalidArgumentError
@@ -17,6 +17,7 @@ from holdfast.workers.pipeline_components import (
     ConstantComponent,
     FunctionComponent,
     ModelComponent,
+    OnError,
     PromptComponent,
     ToolComponent,
 )
@@ -170,7 +171,8 @@ class Run:
         tools = [cast("ToolComponent", self._components[name]) for name in names]
         calls = [self._tool_call(tool, going.inputs(tool.name)) for tool in tools]
         for tool, result in zip(tools, await self._ctx.call_tools(calls), strict=True):
-            match tool.on_error if result.is_error else "text":
+            then: OnError = tool.on_error if result.is_error else "text"
+            match then:
                 case "text":
                     going.put(tool.name, result.content)
                 case "skip":
@@ -181,6 +183,8 @@ class Run:
                         f"called tool {tool.tool_name!r}, which failed: {result.content} The result"
                         ' is recorded; run_step(task, restart="step") calls it again.',
                     )
+                case _:
+                    assert_never(then)
 
     def _tool_call(self, tool: ToolComponent, arguments: dict[str, Json]) -> ToolCall:
         known = [spec.name for spec in self._ctx.agent.tools]

@@ -13,11 +13,18 @@ from holdfast.messages import clean
 from holdfast.models.base import OutputSpec
 from holdfast.models.shapes import is_array, is_object
 from holdfast.values import Json, Value
+from holdfast.workers.lenient_json import NotReadableError, read_value
 
 DEFAULT_NAME = "default"
 """Name of the one sub-task that stands in for a plan that could not be read."""
 
 LONGEST_SLUG = 40
+
+MOST_BRACKETS = 1000
+"""Opening brackets in an answer that may turn out to be no JSON."""
+
+_THOUGHTS = re.compile(r"\A\s*<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL)
+_NOTHING_LEFT = re.compile(r"(?:\A|\n)[ \t]*(?:```\w*\s*)?\[\s*\]\s*(?:```\s*)?\Z")
 
 _TEXT: dict[str, Json] = {"type": "string"}
 PLAN_OUTPUT = OutputSpec(
@@ -98,37 +105,55 @@ def default_plan(request: str) -> Plan:
 def read_plan(text: str) -> Plan:
     """Read a plan out of a model's answer: JSON alone, fenced, or somewhere in the text.
 
-    Of several plans in a text the last one counts: drafts come first. Dependencies are not looked
+    JSON with small faults is read too, see `lenient_json`. Of several plans in a text the last one
+    counts: drafts come first, and thoughts in `<think>` do not count. Dependencies are not looked
     at: that is for `check`, which knows what they may name.
 
     Args:
-        text: The answer; `{"sub_tasks": [...]}` or the list alone.
+        text: The answer; `{"sub_tasks": [...]}` or the list alone. An empty list alone must be the
+            last line.
 
     Raises:
         InvalidArgumentError: It holds no plan; the text is written for the model to read.
     """
+    text = _THOUGHTS.sub("", text, count=1)
     found = [each for value in _json_values(text) if (each := _listed(value)) is not None]
+    if _NOTHING_LEFT.search(text):
+        return Plan()
     if not found:
         msg = 'The answer holds no JSON object with a list "sub_tasks".'
         raise InvalidArgumentError(msg)
     try:
-        return Plan.model_validate({"sub_tasks": found[-1]})
+        return Plan.model_validate({"sub_tasks": _tidied(found[-1])})
     except ValidationError as error:
         raise InvalidArgumentError(_in_words(error)) from error
 
 
 def _json_values(text: str) -> Iterator[Json]:
     """Give each JSON object or list in a text, outermost ones only."""
-    decoder, at = json.JSONDecoder(), 0
-    while opening := re.compile(r"[{\[]").search(text, at):
+    decoder, at, left = json.JSONDecoder(), 0, MOST_BRACKETS
+    while left and (opening := re.compile(r"[{\[]").search(text, at)):
         try:
-            value, at = decoder.raw_decode(text, opening.start())
-        except ValueError:
-            at = opening.end()
+            value, at = _json_value(decoder, text, opening.start())
+        except NotReadableError:
+            at, left = opening.end(), left - 1
         except RecursionError:  # brackets without end: no plan, and the rest is no better
             return
         else:
             yield value
+
+
+def _json_value(decoder: json.JSONDecoder, text: str, at: int) -> tuple[Json, int]:
+    """Read a value as the JSON that it is, or as what was meant to be.
+
+    Raises:
+        NotReadableError: It is neither.
+        RecursionError: It nests too deep.
+    """
+    try:
+        return decoder.raw_decode(text, at)
+    except ValueError:
+        return read_value(text, at)
 
 
 def _listed(value: Json) -> list[Json] | None:
@@ -139,6 +164,30 @@ def _listed(value: Json) -> list[Json] | None:
     if not is_array(value) or not value:
         return None
     return value if all(is_object(item) and "name" in item for item in value) else None
+
+
+def _tidied(sub_tasks: list[Json]) -> list[Json]:
+    """Give sub-tasks the types that were asked for, where it is plain what was meant."""
+    names = [str(each.get("name")).strip() for each in sub_tasks if is_object(each)]
+    return [_tidy(each, names) if is_object(each) else each for each in sub_tasks]
+
+
+def _tidy(sub_task: dict[str, Json], names: Collection[str]) -> dict[str, Json]:
+    tidied = {key: value for key, value in sub_task.items() if value is not None}
+    if "name" in tidied:
+        tidied["name"] = _as_text(tidied["name"])
+    needs = _as_text(tidied.get("dependencies", []))
+    if isinstance(needs, str):
+        one = needs.strip()
+        needs = [one] if one in names else [each for each in one.split(",") if each.strip()]
+    tidied["dependencies"] = [_as_text(each) for each in needs] if is_array(needs) else needs
+    return tidied
+
+
+def _as_text(value: Json) -> Json:
+    """Return a number as text; models number their sub-tasks."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return str(value) if is_number else value
 
 
 def _in_words(error: ValidationError) -> str:

@@ -15,6 +15,7 @@ from holdfast.steps import Task, TaskStep, TaskStepOutput
 from holdfast.values import Json
 from holdfast.workers import plan_prompts as prompts
 from holdfast.workers.base import AgentWorker
+from holdfast.workers.limits import at_least
 from holdfast.workers.plan import PLAN_OUTPUT, Plan, check, default_plan, merge, read_plan, terminal
 from holdfast.workers.plan_steps import Progress, current, following, record, results
 
@@ -29,7 +30,9 @@ class PlanAndSolveAgentWorker(AgentWorker):
     The first step makes the plan. Each sub-task is a linked step ("p1:<name>") that can be seen,
     edited and undone; it runs a function-calling loop on messages of its own and gives a text. With
     `refine`, a step after each wave of sub-tasks may change the rest of the plan; without, all are
-    queued at once and start when their inputs are there. The result of the one sub-task that no
+    queued at once and start when their inputs are there. A tool choice is for the first model call
+    of each sub-task that needs no other. What people say meanwhile reaches all sub-tasks that begin
+    after it. The result of the one sub-task that no
     other builds on is the answer; of several, a last step makes one. A follow-up makes a new plan.
 
     Only a `Budget` bounds the number of sub-tasks. `ctx.state["plans"]` has each version of
@@ -45,7 +48,7 @@ class PlanAndSolveAgentWorker(AgentWorker):
         refine_prompt: How to refine; tools and form are added to it.
 
     Raises:
-        InvalidArgumentError: `max_turns` is below 1.
+        InvalidArgumentError: `max_turns` is below 1, or no whole number.
     """
 
     max_parallel: ClassVar[int] = 8
@@ -61,12 +64,9 @@ class PlanAndSolveAgentWorker(AgentWorker):
         refine_prompt: str = prompts.REFINE_PROMPT,
     ) -> None:
         """Keep the options."""
-        if max_turns < 1:
-            msg = f"max_turns is {max_turns}; a sub-task needs at least 1 model call."
-            raise InvalidArgumentError(msg)
         self.refine = refine
         self.synthesize = synthesize
-        self.max_turns = max_turns
+        self.max_turns = at_least(1, "max_turns", max_turns)
         self.plan_prompt = plan_prompt
         self.refine_prompt = refine_prompt
         self._output = PLAN_OUTPUT if structured else None
@@ -131,7 +131,9 @@ class PlanAndSolveAgentWorker(AgentWorker):
     def _begin(
         self, step: TaskStep, ctx: StepContext, plan: Plan, request: int, reason: str
     ) -> TaskStepOutput:
-        progress = Progress(kind="refine", plan=f"p{ctx.n}", request=request)
+        progress = Progress(
+            kind="refine", plan=f"p{ctx.n}", request=request, tool_choice=ctx.tool_choice
+        )
         output = record(ctx.state, progress.plan, plan, reason)
         return TaskStepOutput(
             output=output, task_step=step, next_steps=self._following(plan, progress)
@@ -140,16 +142,18 @@ class PlanAndSolveAgentWorker(AgentWorker):
     async def _solve(self, step: TaskStep, ctx: StepContext, progress: Progress) -> TaskStepOutput:
         if progress.sub_task is None:
             raise InvalidArgumentError(f"Step {step.step_id!r} has no sub-task in its step_state.")
-        said = ctx.adds[:]  # what people and the task said since the last step
         outputs = results(progress, ctx.inputs)
         prompt = prompts.solving(ctx.messages[progress.request], progress.sub_task, outputs)
-        own = [prompt, *said, *_steering(step)]
-        text, is_last = await self._work(ctx, own)
+        own = [prompt, *_said_since(ctx, progress.request), *_steering(step)]
+        choice = progress.tool_choice if ctx.tool_choice == "auto" else ctx.tool_choice
+        text, is_last = await self._work(ctx, own, choice)
         if is_last or progress.answers:
             ctx.add(assistant(text))
         return TaskStepOutput(output=text, task_step=step, is_last=is_last or progress.answers)
 
-    async def _work(self, ctx: StepContext, own: list[Message]) -> tuple[str, bool]:
+    async def _work(
+        self, ctx: StepContext, own: list[Message], first_choice: str
+    ) -> tuple[str, bool]:
         """Call the model and its tools until it answers.
 
         Returns:
@@ -158,7 +162,7 @@ class PlanAndSolveAgentWorker(AgentWorker):
         turn = 0
         while True:
             turn += 1
-            is_last, choice = ctx.limit_reached, ctx.tool_choice if turn == 1 else "auto"
+            is_last, choice = ctx.limit_reached, first_choice if turn == 1 else "auto"
             if turn == self.max_turns:
                 own.append(system(prompts.OUT_OF_TURNS))
                 choice = "none"
@@ -215,6 +219,15 @@ def _request(ctx: StepContext) -> int:
         msg = "There is nothing to plan for: the task has no input and the conversation no request."
         raise InvalidArgumentError(msg)
     return places[-1]
+
+
+def _said_since(ctx: StepContext, request: int) -> tuple[Message, ...]:
+    """Return what people said after the request, and what this step is told of by the task.
+
+    Only the first step after feedback gets it as its own; those after it find it in the transcript.
+    """
+    before = ctx.messages[request + 1 : len(ctx.messages) - len(ctx.adds)]
+    return (*(message for message in before if message.role == "user"), *ctx.adds)
 
 
 async def _conclude(step: TaskStep, ctx: StepContext, outputs: Mapping[str, Json]) -> ModelAnswer:

@@ -37,6 +37,7 @@ class Progress(Value):
         rounds: Refinements handed out so far.
         sub_task: The sub-task, for its step.
         answers: Whether the sub-task's result is the task's answer.
+        tool_choice: For the first model call of a sub-task that the plan begins with.
     """
 
     kind: Kind
@@ -46,6 +47,7 @@ class Progress(Value):
     rounds: int = 0
     sub_task: SubTask | None = None
     answers: bool = False
+    tool_choice: str = "auto"
 
 
 def following(
@@ -71,9 +73,10 @@ def following(
         return tuple(steps)
     if is_over:
         waits = {name: ids[name] for name in ends}
+        progress = progress.model_copy(update={"tool_choice": "auto"})
         return (*steps, _step(progress, "answer", waits, f"{progress.plan}-answer"))
     rounds = progress.rounds + 1
-    going_on = progress.model_copy(update={"rounds": rounds})
+    going_on = progress.model_copy(update={"rounds": rounds, "tool_choice": "auto"})
     return (*steps, _step(going_on, "refine", ids, f"{progress.plan}-refine-{rounds}"))
 
 
@@ -82,6 +85,8 @@ def _step_of(
 ) -> TaskStep:
     needs = {name: ids[name] for name in sub_task.dependencies}
     mine: dict[str, object] = {"sub_task": sub_task, "answers": sub_task.name == last, "rounds": 0}
+    if needs:
+        mine["tool_choice"] = "auto"
     return _step(progress.model_copy(update=mine), "sub_task", needs, ids[sub_task.name])
 
 

@@ -63,7 +63,8 @@ class ReActAgentWorker(AgentWorker):
         prompt: Makes the system prompt.
 
     Raises:
-        InvalidArgumentError: `max_turns` is less than 1.
+        InvalidArgumentError: `max_turns` is no whole number or less than 1, or one of the others
+            cannot be called.
     """
 
     def __init__(
@@ -74,12 +75,10 @@ class ReActAgentWorker(AgentWorker):
         prompt: react_prompt.Prompt = react_prompt.react_instructions,
     ) -> None:
         """Keep the options."""
-        if max_turns is not None and max_turns < 1:
-            msg = (
-                f"max_turns counts model calls, so it must be at least 1; it was {max_turns!r}."
-                " Pass None for no limit."
-            )
-            raise InvalidArgumentError(msg)
+        _check_max_turns(max_turns)
+        if on_parse_failure is not None:
+            _check_callable("on_parse_failure", on_parse_failure)
+        _check_callable("prompt", prompt)
         self.max_turns = max_turns
         self.on_parse_failure = on_parse_failure or react_prompt.not_readable
         self.prompt = prompt
@@ -154,6 +153,22 @@ def turns(transcript: Sequence[Message]) -> list[Message]:
                 kept += [*asked, assistant(_answer_text(message))]
                 asked, waits = [], True
     return kept
+
+
+def _check_max_turns(given: object) -> None:
+    if given is None or (type(given) is int and given >= 1):
+        return
+    msg = (
+        f"max_turns counts model calls, so it must be a whole number of at least 1; it was"
+        f" {given!r}. Pass None for no limit."
+    )
+    raise InvalidArgumentError(msg)
+
+
+def _check_callable(name: str, given: object) -> None:
+    if not callable(given):
+        msg = f"{name} must be a function that makes a text; it was {given!r}. Omit it for ours."
+        raise InvalidArgumentError(msg)
 
 
 def _heard(told: Message, step: TaskStep, ctx: StepContext) -> Message:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
@@ -27,7 +28,7 @@ class Keyword(NamedTuple):
 
 _COLON = "[:\N{FULLWIDTH COLON}]"
 _AT_LINE = re.compile(
-    r"^[ \t>#+-]*(?P<mark>\*{1,3}|_{1,2}|`|)"
+    r"^(?u:[^\S\n]|[>#+-])*(?:(?:\*[ \t]|•|[0-9]{1,3}[.)])[ \t]*)?(?P<mark>\*{1,3}|_{1,2}|`|)"
     r"(?P<word>(?:thought|action[ \t_]*input|action)(?:[ \t]*[0-9]+)?"
     r"|(?:final[ \t]+)?answer|observation)"
     rf"(?P<shut>(?P=mark))?[ \t]*{_COLON}(?(shut)|(?P<late>[ \t]*(?P=mark))?)",
@@ -37,6 +38,7 @@ _IN_LINE = re.compile(r"(?<=[\s.!?;,])(?P<word>Action|(?:Final )?Answer):")
 INPUT_IN_LINE = re.compile(
     rf"[*_`]*Action[ \t_]*Input[*_`]*[ \t]*{_COLON}[*_`]*", re.IGNORECASE | re.ASCII
 )
+_THINK = "<think>"
 _FENCE = re.compile(r"\s*```[^\n`]*\n")
 
 
@@ -78,6 +80,32 @@ def _inside_line(body: str, at: int) -> Keyword | None:
         if INPUT_IN_LINE.search(body, found.end(), line_end(body, found.end())):
             return Keyword("action", found.start(), found.end())
     return None
+
+
+def after_thinking(text: str) -> str | None:
+    """Take away the `<think>` blocks that a reasoning model begins with; None inside of one."""
+    while text.lstrip().startswith(_THINK):
+        _, closed, text = text.partition("</think>")
+        if not closed:
+            return None
+    return text
+
+
+def may_be_thinking(text: str) -> bool:
+    """Tell whether a reply that begins like this can still turn out to begin with `<think>`."""
+    return _THINK.startswith(text.lstrip())
+
+
+def after_echo(body: str) -> str:
+    """Take away the observations that a reply begins with, if another keyword follows.
+
+    Some models repeat what they were told before they go on.
+    """
+    found = list(itertools.takewhile(lambda key: key.kind == "observation", keywords(body)))
+    if not found or body[: found[0].start].strip():
+        return body
+    following = next(keywords(body, found[-1].end), None)
+    return body if following is None else body[following.start :]
 
 
 def is_wrapped(text: str) -> bool:

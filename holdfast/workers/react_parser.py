@@ -7,14 +7,16 @@
     bare   := text without any keyword: all of it is the answer
 
 A keyword counts at the start of a line, in any case, with markdown around it. The first one decides
-between action and answer. Everything from a line that starts with "Observation:" on was made up by
-the model and is cut off; so is all that follows an action's arguments.
+between action and answer. An answer goes on to the end of the reply, whatever it holds. All that
+follows an action's arguments was made up by the model and is cut off, and so are a `<think>` block
+and observations at the reply's beginning. An action that is "None" gives way to an answer after it.
 
 Source: the reply format of ReAct, arXiv:2210.03629, with arguments as JSON.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from typing import Literal, NamedTuple
@@ -25,6 +27,8 @@ from holdfast.workers.lenient_json import NotReadableError, Read, read_keywords,
 from holdfast.workers.react_keywords import (
     INPUT_IN_LINE,
     Keyword,
+    after_echo,
+    after_thinking,
     first_keyword,
     keywords,
     line_end,
@@ -32,6 +36,7 @@ from holdfast.workers.react_keywords import (
 )
 
 LONGEST_QUOTE = 80
+QUOTED_AFTER = 24
 LONGEST_LEAD_IN = 200
 """Characters between "Action Input:" and its object, as in "the arguments are: {...}"."""
 
@@ -90,12 +95,20 @@ _BEFORE_OBJECT = re.compile(
     re.IGNORECASE,
 )
 _LEAD_IN = re.compile(r"[^\"'\[\]{}()0-9]*[:=][\s`*]*(?:json)?\s*", re.IGNORECASE)
-_AROUND_NAME = " \t\r*`\"'"
+_ASSIGNED = re.compile(r"(?:^|[\n,])[\s`*>•-]*(?P<name>[\w$.-]+)[\s`*]*[:=]")
+_INPUT_NAMES = {"json", "input", "arguments", "args", "parameters"}
+_GOES_ON = re.compile(r"[ \t`*]*[,:}\"']|\s*,")
+_AROUND_NAME = " \t\r\N{NO-BREAK SPACE}*`\"'"
+_NOTHING = {"", "none", "null", "n/a", "{}"}
+"""What models write for no action, and for its input and observation, in lower case."""
 
 
 def parse(text: str) -> Parsed:
     """Read a model's reply. Pure, and never raises."""
-    body = unwrapped(clean(text))
+    reply = after_thinking(clean(text))
+    if reply is None:
+        return ParseFailure(text="the reply ends before its </think>")
+    body = after_echo(unwrapped(reply))
     if not body.strip():
         return ParseFailure(text="the reply is empty")
     key = first_keyword(body)
@@ -105,7 +118,7 @@ def parse(text: str) -> Parsed:
         case "action":
             return _action(body, key)
         case "answer":
-            return _answer(body, key)
+            return _answer(body, key, key.start)
         case "input":
             return _failure(body, 'there is an "Action Input:" without an "Action:" before it')
         case "observation" | "thought":
@@ -127,14 +140,13 @@ def _failure(body: str, problem: str, at: int = 0) -> ParseFailure:
     return ParseFailure(text=problem, said=body[:made_up].strip())
 
 
-def _answer(body: str, key: Keyword) -> Parsed:
-    end = next((k.start for k in keywords(body, key.end) if k.kind == "observation"), len(body))
-    text = body[key.end : end].strip()
+def _answer(body: str, key: Keyword, thought_end: int) -> Parsed:
+    text = body[key.end :].strip()
     if key.mark:
         text = text.replace(key.mark, "", 1).strip()
     if not text:
         return _failure(body, 'there is nothing after "Answer:"')
-    return Answer(thought=_thought(body[: key.start]), text=text, said=body[:end].strip())
+    return Answer(thought=_thought(body[:thought_end]), text=text, said=body.strip())
 
 
 # ---- actions
@@ -145,11 +157,9 @@ class _Unreadable(NamedTuple):
 
     Attributes:
         text: What is wrong with it.
-        like_arguments: Whether it looks like arguments rather than a remark.
     """
 
     text: str
-    like_arguments: bool
 
 
 class _Head(NamedTuple):
@@ -172,6 +182,9 @@ def _action(body: str, key: Keyword) -> Parsed:
     head = _head(body, key)
     if not head.tool:
         return _failure(body, 'there is no tool name after "Action:"')
+    answer = _answer_instead(body, head)
+    if answer is not None:
+        return _answer(body, answer, key.start)
     at = head.input
     if at < 0:
         following = next(keywords(body, head.end), None)
@@ -188,10 +201,26 @@ def _action(body: str, key: Keyword) -> Parsed:
     )
 
 
+def _answer_instead(body: str, head: _Head) -> Keyword | None:
+    """Find the answer after an action that is none, with nothing but thoughts in between."""
+    given = isinstance(head.inline, Read) and head.inline.value
+    if head.tool.lower() not in _NOTHING or head.input >= 0 or given:
+        return None
+    following = list(keywords(body, head.end))
+    for key, then in itertools.pairwise([*following, None]):
+        if key is None or key.kind in ("answer", "action"):
+            return key if key and key.kind == "answer" else None
+        section = body[key.end : then.start if then else len(body)].strip(" \t\r\n*`.")
+        if key.kind != "thought" and section.lower() not in _NOTHING:
+            return None
+    return None
+
+
 def _chosen(inline: Read | _Unreadable | None, given: Read | str | None) -> Read | str:
     """Choose between arguments beside the name and those of the input; or say what is wrong.
 
-    A parenthesis that cannot be read beside a good input is a remark, as in `add (adds numbers)`.
+    A parenthesis that cannot be read is a remark beside an input that says something, as in
+    `add (adds numbers)`; beside an empty one it may be the arguments.
     """
     if given is None:
         match inline:
@@ -204,7 +233,7 @@ def _chosen(inline: Read | _Unreadable | None, given: Read | str | None) -> Read
     if isinstance(given, str) or inline is None:
         return given
     if isinstance(inline, _Unreadable):
-        return given if given.value or not inline.like_arguments else inline.text
+        return given if given.value else inline.text
     if inline.value and given.value and inline.value != given.value:
         return "the arguments are given twice, beside the tool name and as input, and differ"
     return given._replace(value=given.value or inline.value)
@@ -217,11 +246,18 @@ def _head(body: str, key: Keyword) -> _Head:
     stop = same_line.start() if same_line else end
     opening = re.compile(r"[({]").search(body, begin, stop)
     name = body[begin : opening.start() if opening else stop]
-    inline = _inline(body, opening.start(), stop) if opening else None
+    inline = _inline(body, opening.start()) if opening else None
     if isinstance(inline, Read) and not same_line:
         end = max(end, inline.end)
-    tool = name.strip(_AROUND_NAME).rstrip(".,:;" + _AROUND_NAME)
-    return _Head(tool, inline, end, same_line.end() if same_line else -1)
+    return _Head(_tool(name), inline, end, same_line.end() if same_line else -1)
+
+
+def _tool(name: str) -> str:
+    """Take away what models write around a name."""
+    name = name.strip(_AROUND_NAME).rstrip(".,:;\N{IDEOGRAPHIC FULL STOP}" + _AROUND_NAME)
+    if name.startswith("[") and name.endswith("]"):
+        name = name[1:-1].strip(_AROUND_NAME)
+    return name.removeprefix("functions.")
 
 
 def _name_start(body: str, at: int) -> int:
@@ -236,12 +272,21 @@ def _name_start(body: str, at: int) -> int:
     return len(body)
 
 
-def _inline(body: str, at: int, stop: int) -> Read | _Unreadable:
+def _inline(body: str, at: int) -> Read | _Unreadable:
     try:
-        return read_value(body, at) if body[at] == "{" else read_keywords(body, at + 1)
+        return _object(body, at) if body[at] == "{" else read_keywords(body, at + 1)
     except NotReadableError as problem:
-        text = f"the arguments beside the tool name cannot be read: {problem}"
-        return _Unreadable(text, re.search("[{=]", body[at:stop]) is not None)
+        return _Unreadable(f"the arguments beside the tool name cannot be read: {problem}")
+
+
+def _object(body: str, at: int) -> Read:
+    """Read an object that is whole: after one brace too many, a part of it would be lost."""
+    found = read_value(body, at)
+    after = _GOES_ON.match(body, found.end)
+    if after is not None:
+        msg = f"it goes on after its last brace with {body[after.end() - 1 :][:QUOTED_AFTER]!r}"
+        raise NotReadableError(msg)
+    return found
 
 
 def _input(body: str, at: int) -> Read | str:
@@ -252,13 +297,19 @@ def _input(body: str, at: int) -> Read | str:
         next_key = next(keywords(body, at), None)
         section = body[at : next_key.start if next_key else len(body)]
         brace = section.find("{")
-        if not 0 <= brace <= LONGEST_LEAD_IN or not _LEAD_IN.fullmatch(section, 0, brace):
+        if not 0 <= brace <= LONGEST_LEAD_IN or not _is_lead_in(section[:brace]):
             return _not_an_object(section.strip())
         begin = at + brace
     try:
-        return read_value(body, begin)
+        return _object(body, begin)
     except NotReadableError as problem:
         return f"the action input is not a readable JSON object: {problem}"
+
+
+def _is_lead_in(text: str) -> bool:
+    """Tell "the arguments are:" from "trip =", which names one argument of several."""
+    names = (found["name"].lower() for found in _ASSIGNED.finditer(text))
+    return _LEAD_IN.fullmatch(text) is not None and all(name in _INPUT_NAMES for name in names)
 
 
 def _not_an_object(section: str) -> str:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from holdfast.workers.react_parser import Action, ParseFailure
 
 Prompt = Callable[[str, Sequence[ToolSpec]], str]
-"""Makes the system prompt of the agent's instructions and its tools. Pure, and blind to the order
-of keys in a schema, which differs between processes."""
+"""Makes the system prompt of the agent's instructions and its tools. Pure: it is called again for
+each model call, and the same input gives the same prompt in every process."""
 
 FORMAT = """\
 You work towards an answer in rounds: reason, use one tool, read what it gave, and so on until you \

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import re
-
-from holdfast.workers.react_keywords import Keyword, is_wrapped, keywords
+from holdfast.workers.react_keywords import (
+    Keyword,
+    after_thinking,
+    is_wrapped,
+    keywords,
+    may_be_thinking,
+)
 from holdfast.workers.react_parser import Answer, parse
-
-_MAYBE_OBSERVATION = re.compile(r"[ \t>#+-]*[*_`]*(?P<word>[a-zA-Z]*)[*_`]*[ \t]*")
 
 
 class AnswerFilter:
@@ -16,7 +18,8 @@ class AnswerFilter:
     The pieces that come out, joined, are the text of the `Answer` that `parse` reads from the whole
     reply; nothing comes out of any other reply. So no thought and no polite opening before an
     action is ever shown as the answer. A reply without keywords is known to be the answer only at
-    its end, and comes out there in one piece.
+    its end, and comes out there in one piece; so does the answer after a repeated observation, and
+    after an action that is none.
 
     It knows the reply only: what a tool answers directly, or a worker says at its limit, is no part
     of it.
@@ -27,7 +30,7 @@ class AnswerFilter:
         self._pieces: list[str] = []
         self._held = ""  # before the answer: from the last line's start; in it: not yet let through
         self._sent = 0
-        self._state = "before"
+        self._state = "begin"
 
     def feed(self, delta: str) -> str:
         """Take the next piece of the reply; return the piece of the answer that is certain now.
@@ -39,6 +42,8 @@ class AnswerFilter:
         if self._state == "closed":
             return ""
         self._held += delta
+        if self._state == "begin":
+            self._pass_thinking()
         if self._state == "before":
             self._look_for_answer()
         return self._let_through() if self._state == "answer" else ""
@@ -52,6 +57,13 @@ class AnswerFilter:
             case _:
                 return ""
 
+    def _pass_thinking(self) -> None:
+        """Wait until it is certain that no `<think>` block is open or about to begin."""
+        rest = after_thinking(self._held)
+        if rest is not None and not may_be_thinking(rest):
+            self._held = rest
+            self._state = "before"
+
     def _look_for_answer(self) -> None:
         """Look at the lines that are new for the keyword that decides."""
         key = next((k for k in keywords(self._held) if k.kind != "thought"), None)
@@ -61,7 +73,8 @@ class AnswerFilter:
             self._state = "closed"
         elif self._is_settled(key):
             self._held = self._held[key.end :]
-            certain = not key.mark and not is_wrapped("".join(self._pieces))
+            reply = after_thinking("".join(self._pieces)) or ""
+            certain = not key.mark and not is_wrapped(reply)
             self._state = "answer" if certain else "closed"
 
     def _is_settled(self, key: Keyword) -> bool:
@@ -70,18 +83,8 @@ class AnswerFilter:
         return bool(rest) and not (key.mark and key.mark.startswith(rest))
 
     def _let_through(self) -> str:
-        """Take the certain part of what is held: no white space at its end, no made-up line."""
-        made_up = (k.start for k in keywords(self._held) if k.kind == "observation" and k.start)
-        end = next(made_up, -1)
-        if end >= 0:
-            self._state = "closed"
-        else:
-            end = len(self._held)
-            line = self._held.rfind("\n") + 1
-            maybe = _MAYBE_OBSERVATION.fullmatch(self._held, line)
-            if line and maybe and "observation".startswith(maybe["word"].lower()):
-                end = line
-        certain = self._held[:end].rstrip()
+        """Take what is held, without the white space at its end, which may be the reply's."""
+        certain = self._held.rstrip()
         self._held = self._held[len(certain) :]
         certain = certain if self._sent else certain.lstrip()
         self._sent += len(certain)

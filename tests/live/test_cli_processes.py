@@ -109,6 +109,8 @@ def test_a_task_without_a_worker_is_shown_from_the_history(cli: Cli) -> None:
         worker.end()
     shown = cli("show", "alone", "--json").json
     assert (shown["source"], shown["task"]["status"]) == ("history", "running")
+    assert "usage" not in shown["task"]  # nobody is there to be asked for it
+    assert {each["step_id"] for each in shown["happenings"]} == {"s1"}
     assert [(each["kind"], each["name"]) for each in shown["happenings"]] == [
         ("asking", "model"),
         ("answered", "model"),

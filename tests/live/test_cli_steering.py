@@ -6,6 +6,9 @@ The commands run in this process: what is claimed is what they print and their e
 from __future__ import annotations
 
 import json
+import re
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Generator
 from pathlib import Path
@@ -22,8 +25,9 @@ DESK = '''
 import json
 from pathlib import Path
 
-from holdfast import Agent, ToolCall, tool
+from holdfast import Agent, TaskStepOutput, ToolCall, tool
 from holdfast.testing import ScriptedModel
+from holdfast.workers import AgentWorker
 
 
 @tool(needs_approval=True)
@@ -65,7 +69,20 @@ def made(name):
     return Agent(name=name, instructions=name, model=model, tools=[pay, book, buy, ship])
 
 
-agents = [made("desk"), made("other")]
+class Plans(AgentWorker):
+    """Its second step has an id of its own, the third one the usual id."""
+
+    async def run_step(self, step, ctx):
+        asked = (await ctx.call_model()).text if step.input else ""
+        following = step.get_next_step(step_id={1: "left"}.get(ctx.n, ""), input="do more")
+        after = () if ctx.n == 3 else (following,)
+        return TaskStepOutput(
+            output=asked, task_step=step, next_steps=after, is_last=ctx.n == 3
+        )
+
+
+planner = Agent(name="planner", model=ScriptedModel(lambda request: "yes"), worker=Plans())
+agents = [made("desk"), made("other"), planner]
 '''
 
 Run = Callable[..., Result]
@@ -76,7 +93,7 @@ def cli(tmp_path_factory: pytest.TempPathFactory) -> Generator[Cli]:
     cli = make_cli(tmp_path_factory.mktemp("steering"))
     (cli.home / "desk.py").write_text(DESK, encoding="utf-8")
     with cli.running("dev", "desk:agents", "--json") as dev:
-        assert dev.first_json()["agents"] == ["desk", "other"]
+        assert dev.first_json()["agents"] == ["desk", "other", "planner"]
         yield cli
         assert dev.end().code == 0
 
@@ -226,6 +243,16 @@ def test_upcoming_steps_are_edited_and_dropped(run: Run) -> None:
     assert run("show", task, "--json").json["upcoming"] == []
 
 
+def test_a_step_with_an_id_of_its_own_is_shown_with_it(run: Run) -> None:
+    ran = run("run", "planner", "do it", "--app", "desk", "--task-id", "own-ids")
+    assert "step 2 (left)  model call" in ran.err
+    assert "  step 1  model call" in ran.err
+    shown = run("show", "own-ids").out
+    assert re.search(r"^step 2 +left 1 model call", shown, re.MULTILINE)
+    assert re.search(r"^step 1 +1 model call", shown, re.MULTILINE)
+    assert re.search(r"^step 3 +1 model call", shown, re.MULTILINE)
+
+
 def test_the_audit_tells_all_hides_secrets_and_proves_itself(run: Run, cli: Cli) -> None:
     task = create(run, "audited", "pay pin-1234")
     run("step", task, expect=3)
@@ -293,6 +320,14 @@ def test_the_login_name_is_recorded_when_nobody_is_named(
     started = time.monotonic()
     assert run("reject", task, "--reason", "no", "--json").json["by"] == "zoe"
     assert time.monotonic() - started < 10
+
+
+@pytest.mark.parametrize("module", ["holdfast", "holdfast.cli"])
+def test_the_package_starts_as_a_program_too(cli: Cli, module: str) -> None:
+    command = [sys.executable, "-m", module, "tasks", "--json", "--limit", "0"]
+    done = subprocess.run(command, env=cli.environment(), capture_output=True, check=False)
+    assert done.returncode == 2
+    assert b"--limit" in done.stderr
 
 
 def test_the_module_starts_as_a_program_too(cli: Cli, tmp_path: Path) -> None:

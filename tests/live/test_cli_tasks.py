@@ -95,6 +95,8 @@ def test_tasks_are_listed_one_object_per_line_and_filtered(cli: Cli) -> None:
     listed = {each["task_id"]: each for each in cli("tasks", "--json").lines}
     assert listed[task]["agent"] == "calc"
     assert listed[task]["input"] == "What is 3 + 3?"
+    # no steps, no usage: the server's list knows none, and zeros would be untrue
+    assert set(listed[task]) == {"task_id", "input", "agent", "status", "created"}
     assert len(cli("tasks", "--json", "--limit", "1").lines) == 1
     cli("abandon", task, "--reason", "a test")
     abandoned = cli("tasks", "--status", "abandoned", "--agent", "calc", "--json").lines

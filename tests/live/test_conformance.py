@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar
 
-from holdfast.messages import ToolCall
+from holdfast.messages import ToolCall, user
+from holdfast.steps import TaskStep, TaskStepOutput
 from holdfast.testing import AgentWorkerConformance, FakeOpenAI
+from holdfast.testing.conformance_process import Notebook
 from holdfast.values import Json
 from holdfast.workers import (
     AgentWorker,
@@ -182,3 +185,89 @@ class TestCounting(AgentWorkerConformance):
 
     def make_worker(self) -> AgentWorker:
         return Counting(3)
+
+
+class FanOut(AgentWorker):
+    """Asks five questions side by side, each with a tool, and puts the results together."""
+
+    max_parallel: ClassVar[int] = 5
+
+    async def run_step(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        match step.step_state.get("kind"):
+            case "branch":
+                answer = await ctx.call_model([user(f"branch <{step.step_id}>")])
+                [result] = await ctx.call_tools(answer.message.calls)
+                return TaskStepOutput(output=result.content, task_step=step)
+            case "end":
+                answer = await ctx.call_model([user(f"join {sorted(ctx.inputs)}")], tools=())
+                return TaskStepOutput(output=answer.text, task_step=step, is_last=True)
+            case _:
+                return self.plan(step)
+
+    def plan(self, step: TaskStep) -> TaskStepOutput:
+        end = step.get_next_step(step_id="end", step_state={"kind": "end"})
+        branches = [
+            step.get_next_step(step_id=f"b{n}", step_state={"kind": "branch"}) for n in range(5)
+        ]
+        for branch in branches:
+            end = branch.link_step(end)
+        return TaskStepOutput(output="planned", task_step=step, next_steps=(*branches, end))
+
+
+class FanningOut(AgentWorkerConformance):
+    """Only the check that calls running beside the model could disturb is made of it, below."""
+
+    steps = 7
+
+    def make_worker(self) -> AgentWorker:
+        return FanOut()
+
+    def script(self, api: FakeOpenAI, input: str) -> None:
+        for n in range(5):
+            api.call("note", {"text": f"{input} {n}"}, match=f"branch <b{n}>")
+        api.reply(f"done: {input}", match="join ")
+
+
+def test_a_worker_is_killed_in_model_calls_alone_while_its_tools_run() -> None:
+    FanningOut().test_worker_killed_while_the_model_answers()
+
+
+class Polled(AgentWorker):
+    """Asks the same question three times, twice in a step."""
+
+    async def run_step(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        question = [user(f"Yes or no: {(await ctx.task()).input}")]
+        if step.step_state.get("asked"):
+            last = await ctx.call_model(question)
+            return TaskStepOutput(output=last.text, task_step=step, is_last=True)
+        answers = [(await ctx.call_model(question)).text for _ in range(2)]
+        following = (step.get_next_step(step_state={"asked": True}),)
+        return TaskStepOutput(output=answers, task_step=step, next_steps=following)
+
+
+class Polling(AgentWorkerConformance):
+    """A worker that honestly asks for the same more than once."""
+
+    uses_tools = False
+
+    def make_worker(self) -> AgentWorker:
+        return Polled()
+
+    def script(self, api: FakeOpenAI, input: str) -> None:
+        for answer in ("yes", "no", "yes"):
+            api.reply(answer)
+
+
+def test_the_same_request_asked_twice_in_a_task_is_no_mistake() -> None:
+    Polling().test_step_run_again_repeats_its_requests()
+    Polling().test_worker_killed_while_the_model_answers()
+
+
+def test_a_call_that_runs_is_not_a_held_call(tmp_path: Path) -> None:
+    book = Notebook(tmp_path)
+    book.write("begun", "runs by itself")
+    assert book.held == 0
+    book.hold()
+    assert book.held == 1
+    book.let_go()
+    assert book.held == 0

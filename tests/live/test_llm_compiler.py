@@ -74,6 +74,29 @@ async def test_every_call_is_a_step_that_can_be_seen(
     assert state["plans"][0]["nodes"][2] == '3. add(a="$1", b="$2")'
 
 
+class OnlyLook:
+    """Offers one of two tools."""
+
+    tools = (look, add)
+
+    def retrieve(self, query: str) -> list[str]:
+        assert query
+        return ["look"]
+
+
+async def test_a_tool_that_the_retriever_did_not_choose_is_not_run(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    await rig.serve(make_agent(tool_retriever=OnlyLook(), worker=LLMCompilerAgentWorker()))
+    model.reply(PLAN)
+    model.reply('1. look("Rome")\n2. join()')
+    model.reply("Action: finish(**2.8** million)")
+    response = await rig.runner().chat("q")
+    assert response.response == "**2.8** million"
+    assert [source.tool_name for source in response.sources] == ["look"]
+    assert "there is no such tool; the tools are: look" in model.requests[1].last_user
+
+
 async def test_all_ready_calls_are_run_at_once(make_runner: MakeRunner, model: FakeOpenAI) -> None:
     runner = await make_runner(look, add, worker=LLMCompilerAgentWorker())
     model.reply(PLAN)

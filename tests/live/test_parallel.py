@@ -163,8 +163,9 @@ async def test_a_failing_branch_loses_no_sibling_and_is_tried_again_alone(
     runner = await make_runner(worker=Graph({"x": (), "y": (), "z": ()}, do))
     task = await runner.create_task("q")
     await runner.run_step(task)
-    with pytest.raises(errors.StepFailedError, match="broken"):
+    with pytest.raises(errors.StepFailedError, match="broken") as failed:
         await runner.run_steps_in_queue(task)
+    assert failed.value.step_id == "y"
     done = {o.task_step.step_id for o in await runner.get_completed_steps(task)}
     assert done == {"s1", "x", "z"}
     assert (await runner.get_task(task)).status == "needs_attention"

@@ -13,7 +13,7 @@ from holdfast.messages import Message, ToolCall, assistant, user
 from holdfast.models.base import ModelAnswer
 from holdfast.testing import FakeOpenAI, ScriptedModel
 from holdfast.tool_context import Effect
-from holdfast.workers import ReActAgentWorker
+from holdfast.workers import MultimodalReActAgentWorker, ReActAgentWorker
 from holdfast.workers.context import LAST_CALL
 from holdfast.workers.react_parser import ParseFailure
 from holdfast.workers.react_prompt import ANSWER_NOW, WITHOUT_TOOL
@@ -284,6 +284,19 @@ async def test_a_last_reply_that_cannot_be_read_ends_the_task_too(
 def test_a_limit_that_allows_nothing_is_refused(max_turns: int) -> None:
     with pytest.raises(InvalidArgumentError, match="at least 1"):
         ReActAgentWorker(max_turns=max_turns)
+
+
+@pytest.mark.parametrize("worker", [ReActAgentWorker, MultimodalReActAgentWorker])
+@pytest.mark.parametrize("options", [{"max_turns": "3"}, {"max_turns": 2.0}, {"max_turns": True}])
+def test_a_limit_that_is_no_whole_number_is_refused(worker: Any, options: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"max_turns .* whole number"):
+        worker(**options)
+
+
+@pytest.mark.parametrize("options", [{"prompt": "Be kind."}, {"on_parse_failure": "again"}])
+def test_a_text_where_a_function_is_needed_is_refused(options: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match="must be a function"):
+        ReActAgentWorker(**options)
 
 
 @pytest.mark.parametrize("acts", [True, False])

@@ -63,7 +63,20 @@ def problems(text: str, *tools: ToolSpec) -> str:
         ("search(weather in Rome)", {"query": "weather in Rome"}),
         ("search(weather in Rome, tomorrow)", {"query": "weather in Rome, tomorrow"}),
         ("search(what's up)", {"query": "what's up"}),
-        ('search("foo" OR "bar")', {"query": '"foo" OR "bar"'}),
+        ("search('what's up')", {"query": "what's up"}),
+        (r"search('what's up\n')", {"query": "what's up\n"}),
+        ("search('rock 'n' roll')", {"query": "rock 'n' roll"}),
+        ('search("he said "hi" to me")', {"query": 'he said "hi" to me'}),
+        ('search("he said "hi"")', {"query": 'he said "hi"'}),
+        ("send('what's up', 'it's me')", {"to": "what's up", "text": "it's me"}),
+        ("send(x, y, ['it's me', 'a'])", {"to": "x", "text": "y", "tags": ["it's me", "a"]}),
+        ('search(a "quoted" word)', {"query": 'a "quoted" word'}),
+        ('search("""print("total")\nprint(2)\n""")', {"query": 'print("total")\nprint(2)\n'}),
+        (
+            "search(query='''# add\nx = a)\n\n1. look (here)\n```\nThought: b''')",
+            {"query": "# add\nx = a)\n\n1. look (here)\n```\nThought: b"},
+        ),
+        ("search('a)\nb')", {"query": "a)\nb"}),
         ("search(f(x, y) = 3)", {"query": "f(x, y) = 3"}),
         ("search((1 + 2) * 3)", {"query": "(1 + 2) * 3"}),
         ("search({name} is here)", {"query": "{name} is here"}),
@@ -144,8 +157,11 @@ def test_arguments_are_read(written: str, expected: Any) -> None:
         ("1. search('$2')\n3. join()", "there is no call $2"),
         ("1. search('costs $500')\n3. join()", "written $$"),
         ("1. search('${12345678}')\n3. join()", "there is no call $12345678"),
-        ("1. search('$1')\n2. join()", "wait for each other: $1 needs $1"),
+        ("1. search('$1')\n2. join()", "it needs its own result, $1; a dollar sign in a text is"),
+        ("1. search('costs $1.50')\n2. join()", "its own result, $1; a dollar sign in a text is"),
+        ("1. search('echo ${1}')\n2. join()", "its own result, $1; a dollar sign in a text is"),
         ("1. search('$2')\n2. search('$1')\n3. join()", "wait for each other"),
+        ("1. search('$2')\n2. search('$1')\n3. join()", "a dollar sign in a text is written $$"),
         ("1. search('a')\n2. search('$3')\n3. join()", "there is no call $3"),
         ("1. search(" + "[" * 50 + "\njoin()", "nest deeper"),
         ("", "no call in it"),
@@ -155,6 +171,45 @@ def test_arguments_are_read(written: str, expected: Any) -> None:
 )
 def test_what_is_wrong_with_a_plan_is_said(text: str, said: str) -> None:
     assert said in problems(text)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        '"foo" OR "bar"',
+        '"a" + "b"',
+        '"a "+b+" c"',
+        "'a' 'b'",
+        "'the dogs' bowl'",
+        '"he said "hi, Bob" to me"',
+        "'tis so",
+        r'r"\d+"',
+        'f"{$0} more"',
+        'f"a, b"',
+        "rb'a'",
+        '$0 + "b"',
+        '["a" + "b"]',
+        '{"k": "a" + "b"}',
+        '"a".upper()',
+    ],
+)
+@pytest.mark.parametrize("tool", ["search", "send", "other"])
+def test_what_is_neither_a_text_nor_plain_is_refused(written: str, tool: str) -> None:
+    told = problems(f"0. add(1, 2)\n1. {tool}({written})\n2. join()").splitlines()
+    assert len(told) == 1
+    assert told[0].startswith(repr(f"1. {tool}({written})"))
+    assert "is no value: write a text in one pair of quotes" in told[0] or "closing '" in told[0]
+
+
+def test_a_text_that_is_never_closed_is_one_problem() -> None:
+    told = problems('1. search("""print(1)\nprint(2)\n2. search("b")\n3. join()')
+    [only] = told.splitlines()
+    assert 'the closing """ of a text is missing' in only
+
+
+def test_a_forgotten_triple_quote_does_not_swallow_the_next_call() -> None:
+    [only] = problems('1. search("""a)\n2. search("""b""")\n3. join()').splitlines()
+    assert only.startswith("'1. search(")
 
 
 def test_every_problem_is_said_at_once() -> None:
@@ -178,6 +233,10 @@ def test_a_plan_of_too_many_calls_is_refused() -> None:
         "1. search('a')\n2. search('$1')\n3. join()\n<END_OF_PLAN>",
         "1. search('a')\n2. search('$1')\n3. join($1, $2)",
         "1. search('a')\n2. search('$1')\n3. join",
+        "1. search('a')\n2. search('$1')\n3. **join**()",
+        "1. search('a')\n2. search('$1')\n3. `join`()",
+        "1. search('a')\n2. search('$1')\n**3.** **join()**",
+        "**1.** **search**('a')\n**2.** **search**('$1')\n**join**()",
         "1. search('a')\n2. search('$1')\njoin()",
         "1. search('a')\n2. search('$1')\n3. Join() # done",
         "1. search('a')\n2. search('$1')\n3. join()\n4. search('never')\nAction: nonsense",
@@ -442,6 +501,7 @@ PIECES = [
 @example("1. search(" + "(" * 5000)
 @example("1. search(" + "[" * 5000)
 @example("1. search(" + "{a:" * 5000)
+@example(" " * 9_000 + "x")
 @example("1. search('\\ud800')\njoin()")
 @example("1. search('\\")
 @example("1. search(" + "9" * 5000 + ")")
@@ -472,6 +532,22 @@ def test_any_text_is_a_plan_or_says_why_not(text: str) -> None:
         ("Action:\nfinish(42)", "finish", "42"),
         ("finish(42)", "finish", "42"),
         ("Action: finish 42", "finish", "42"),
+        ("Action: finish(The answer is **42**)", "finish", "The answer is **42**"),
+        ("Action: finish(**Paris**)", "finish", "**Paris**"),
+        ("Action: finish(**Paris**)\n```", "finish", "**Paris**"),
+        ("**Action: finish(**Paris**)**", "finish", "**Paris**"),
+        ("**Action: finish(Paris)**\n<END_OF_RESPONSE>", "finish", "Paris"),
+        ("Action: finish(So:\n```py\nf(1)\n```)", "finish", "So:\n```py\nf(1)\n```"),
+        ("Action: finish(So:\n```py\nf(1\n```\n)", "finish", "So:\n```py\nf(1\n```"),
+        ("```\nAction: finish(So:\n```\nf\n```)\n```", "finish", "So:\n```\nf\n```"),
+        ("Action: finish The answer is **42**", "finish", "The answer is **42**"),
+        ("Action: finish **42**", "finish", "**42**"),
+        ("**Action: finish 42**", "finish", "42"),
+        ("**Action: finish 2**3 is **8****", "finish", "2**3 is **8**"),
+        ("```\nAction: finish 42\n```", "finish", "42"),
+        ("Action: finish So:\n```\nf\n```", "finish", "So:\n```\nf\n```"),
+        ("Action: finish(So:\n```\nf\n```", "finish", "So:\n```\nf\n```"),
+        ('Action: finish("he said "hi" to me")', "finish", 'he said "hi" to me'),
         ("Action: finish: 42", "finish", "42"),
         ("Action: finish\n42\n43", "finish", "42\n43"),
         ('Action: finish("42")', "finish", "42"),
@@ -560,6 +636,7 @@ WORDS = [
 
 @given(st.text() | st.lists(st.sampled_from(WORDS), max_size=30).map("".join))
 @settings(deadline=None)
+@example("Action: finish x" + "<END>" * 3_000)
 def test_any_text_is_a_decision_or_none(text: str) -> None:
     decision = parse_decision(text)
     assert decision is None or decision.kind == "replan" or decision.text

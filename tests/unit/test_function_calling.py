@@ -295,3 +295,17 @@ async def test_two_equal_inputs_are_both_recorded() -> None:
     got = await Bench(Doing(body), ScriptedModel([])).advance()
     assert got.result is not None
     assert got.result.adds == ("input", "input")
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"max_function_calls": -1}, "0 or more; it was -1"),
+        ({"max_function_calls": "2"}, "it was '2'"),
+        ({"max_function_calls": True}, "it was True"),
+        ({"allow_parallel_tool_calls": "no"}, "must be True or False; it was 'no'"),
+    ],
+)
+def test_limits_that_mean_nothing_are_refused(given: dict[str, Any], text: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=text):
+        FunctionCallingAgentWorker(**given)

@@ -80,6 +80,7 @@ class Bench:
         self.called: list[tuple[str, dict[str, Json]]] = []
         self.finish_at = finish_at
         self.notes: list[Message] = []
+        self.offered: list[str] | None = None
 
     async def run(self) -> Json:
         """Run to the last step; return its output."""
@@ -104,6 +105,11 @@ class Bench:
                 return result
         raise AssertionError("the step does not end")
 
+    async def retrieve(self, query: str) -> Sequence[str]:
+        """Choose tools as a retriever does."""
+        assert query
+        return self.offered or []
+
     async def advance(self, opened: OpenStep, journal: list[JournalEntry]) -> StepResult | None:
         step = opened.step
         last = self.finish_at is not None and self.model.calls >= self.finish_at
@@ -116,12 +122,12 @@ class Bench:
             inputs={id: self.outputs[id] for id in step.prev_steps},
             task_id="t",
             journal=tuple(journal),
+            retrieve=self.retrieve if self.offered is not None else None,
             limit="finish" if last else "",
         )
         got = await advance(self.worker, ctx, opened)
         assert got.failure is None, got.failure
-        if ctx.answered is not None:
-            journal.append(ctx.answered)
+        journal += ctx.fresh
         if got.result is None and got.calls:
             [call] = got.calls
             assert call.id == f"call_{step.step_id}"
@@ -271,6 +277,25 @@ async def test_an_unknown_tool_is_an_observation() -> None:
     assert "error: Tool with name fly not found" in bench.asked[1]
 
 
+@pytest.mark.parametrize("written", ["add(1, 2)", "add(a=1)"])
+async def test_a_tool_that_is_not_on_offer_cannot_be_planned(written: str) -> None:
+    bench = Bench([f"1. look('a')\n2. {written}\n3. join()", "1. look('b')\n2. join()", FINISH])
+    bench.offered = ["look"]
+    assert await bench.run() == "all is known"
+    assert bench.called == [("look", {"place": "b"})]
+    assert "- add(" not in bench.model.requests[0].instructions
+    assert "2. add(" in bench.asked[1]
+    assert "there is no such tool; the tools are: look" in bench.asked[1]
+
+
+async def test_without_another_plan_a_tool_that_is_not_on_offer_is_not_run() -> None:
+    bench = Bench(["1. add(1, 2)\n2. join()"] * 2 + [FINISH])
+    bench.offered = ["look"]
+    assert await bench.run() == "all is known"
+    assert bench.called == []
+    assert "there is no such tool" in bench.asked[2]
+
+
 async def test_a_step_that_a_person_dropped_counts_as_not_run() -> None:
     bench = Bench(["1. look('a')\n2. look('$1')\n3. join()", FINISH])
     await bench.step()
@@ -323,9 +348,20 @@ async def test_a_state_that_is_not_ours_is_refused() -> None:
         await bench.step()
 
 
-@pytest.mark.parametrize("limits", [{"max_replans": -1}, {"max_plan_attempts": 0}])
-def test_limits_that_make_no_sense_are_refused(limits: dict[str, int]) -> None:
-    with pytest.raises(InvalidArgumentError, match="must be at least"):
+LIMITS: list[dict[str, Any]] = [
+    {"max_replans": -1},
+    {"max_replans": None},
+    {"max_replans": "3"},
+    {"max_plan_attempts": 0},
+    {"max_plan_attempts": True},
+    {"max_plan_attempts": 2.0},
+]
+
+
+@pytest.mark.parametrize("limits", LIMITS)
+def test_limits_that_make_no_sense_are_refused(limits: dict[str, Any]) -> None:
+    [(name, value)] = limits.items()
+    with pytest.raises(InvalidArgumentError, match=f"{name} must be at least .* is {value!r}"):
         LLMCompilerAgentWorker(**limits)
 
 

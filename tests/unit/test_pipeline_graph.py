@@ -331,3 +331,54 @@ def test_the_order_is_the_first_of_all_possible_ones_by_declaration(
         assert could[0] == name
         left.remove(name)
     assert left == []
+
+
+# ---- what is of the wrong kind
+
+
+def anything(kind: Any, *given: Any, **named: Any) -> Callable[[], Any]:
+    """Call something as a person without a type checker may."""
+    return lambda: kind(*given, **named)
+
+
+A = PromptComponent("a", "{x}")
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (anything(ToolComponent, "broken", on_error="ignore"), "'broken': on_error='ignore'"),
+        (anything(ToolComponent, "t", tool=5), "'t': tool must be a text"),
+        (anything(ToolComponent, 5), "name of a component must be a text; it was 5"),
+        (anything(ModelComponent, "m", instructions=5), "'m': instructions must be a text or None"),
+        (anything(ModelComponent, "m", conversation="yes"), "'m': conversation must be True or"),
+        (anything(PromptComponent, "p", 5), "'p': template must be a text"),
+        (anything(PromptComponent, "p", "{x}", defaults=["x"]), "'p': defaults must be a dict"),
+        (anything(FunctionComponent, "f", len, memo="yes"), "'f': memo must be True or False"),
+        (anything(ConstantComponent, None, 1), "name of a component must be a text; it was None"),
+        (
+            anything(PipelineAgentWorker, [A], [link("input", "a", when="yes")], output="a"),  # type: ignore[arg-type]
+            r"Link input -> a: `when` must be a function .* it was 'yes'",
+        ),
+        (
+            anything(PipelineAgentWorker, [A], [("input", "a")], output="a"),
+            r"Link 1 is \('input', 'a'\). Write link\(",
+        ),
+        (
+            anything(PipelineAgentWorker, [A], link("input", "a"), output="a"),
+            "`links` must be a list",
+        ),
+        (
+            anything(PipelineAgentWorker, [A], [link("input", 5)], output="a"),  # type: ignore[arg-type]
+            "Link input -> 5: source, target",
+        ),
+        (
+            anything(PipelineAgentWorker, [A], [link("input", "a")], output="a", done=True),
+            "`done` of the pipeline must be a function .* it was True",
+        ),
+        (anything(PipelineAgentWorker, A, [], output="a"), "`components` must be a list"),
+    ],
+)
+def test_what_is_of_the_wrong_kind_is_refused_by_name(make: Callable[[], Any], text: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=text):
+        make()

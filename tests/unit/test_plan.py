@@ -92,15 +92,66 @@ def test_a_plan_is_read_wherever_it_stands(text: str) -> None:
         ('{"sub_tasks": "a, b"}', "no JSON object"),
         ('{"sub_tasks": ["a"]}', r"sub_tasks\.0"),
         ('{"sub_tasks": [{"name": "a"}]}', r"sub_tasks\.0\.input: Field required"),
-        ('{"sub_tasks": [{"name": 3, "input": "x"}]}', r"sub_tasks\.0\.name"),
+        ('{"sub_tasks": [{"name": {"n": 3}, "input": "x"}]}', r"sub_tasks\.0\.name"),
+        ('{"sub_tasks": [{"name": true, "input": "x"}]}', r"sub_tasks\.0\.name"),
+        ('{"sub_tasks": [{"name": "a", "input": null}]}', r"sub_tasks\.0\.input: Field required"),
+        ("{a: " * 30_000, "no JSON object"),
+        (f"<think>{WRITTEN}</think> I cannot.", "no JSON object"),
+        ('The dependencies of "a" are [] and so on.', "no JSON object"),
         ('{"sub_tasks": [{"name": " ", "input": "x"}]}', "must not be empty"),
         ('{"sub_tasks": [{"name": "a", "input": ""}]}', "must not be empty"),
-        ('{"sub_tasks": [{"name": "a", "input": "x", "dependencies": "b"}]}', "dependencies"),
+        ('{"sub_tasks": [{"name": "a", "input": "x", "dependencies": {"b": 1}}]}', "dependencies"),
     ],
 )
 def test_what_is_no_plan_is_refused_in_words_for_the_model(text: str, problem: str) -> None:
     with pytest.raises(InvalidArgumentError, match=problem):
         read_plan(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{WRITTEN[:-3]}}},]}}",
+        WRITTEN.replace('"', "'"),
+        WRITTEN.replace("[]", "null"),
+        WRITTEN.replace("[]", '""'),
+        WRITTEN.replace(', "dependencies": []', ""),
+        f"<think>First {{a}}, or\n{WRITTEN.replace('do a', 'do b')}?</think>\n{WRITTEN}",
+        f"{WRITTEN} // and that is all of it",
+    ],
+)
+def test_small_faults_do_not_lose_a_plan(text: str) -> None:
+    assert text != WRITTEN
+    assert read_plan(text).sub_tasks == (SubTask(**ONE),)
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ('"b"', ("b",)),
+        ('"b, c"', ("b", "c")),
+        ('"d, e"', ("d, e",)),
+        ('" "', ()),
+        ("3", ("3",)),
+        ('[3, "b"]', ("3", "b")),
+    ],
+)
+def test_dependencies_may_be_a_text_or_numbers(written: str, expected: tuple[str, ...]) -> None:
+    first = f'{{"name": "a", "input": "x", "dependencies": {written}}}'
+    text = f'[{first}, {{"name": "d, e", "input": "y"}}]'
+    assert read_plan(text).sub_tasks[0].dependencies == expected
+
+
+def test_line_breaks_in_texts_null_and_numbers_for_names_are_read() -> None:
+    text = '[{"name": 3, "input": "one\ntwo", "expected_output": null, "dependencies": null}]'
+    assert read_plan(text).sub_tasks == (SubTask(name="3", input="one\ntwo"),)
+
+
+@pytest.mark.parametrize("text", ["[]", " [ ]\n", "```json\n[]\n```", "All is known.\n[]"])
+def test_an_empty_list_alone_is_an_empty_plan(text: str) -> None:
+    assert read_plan(text) == Plan()
+    with pytest.raises(InvalidArgumentError, match="no sub-tasks"):
+        check(read_plan(text))
 
 
 @given(dags())
@@ -283,6 +334,17 @@ def test_without_refinement_all_sub_tasks_are_queued_with_their_links() -> None:
         "p1:d": ("p1:b", "p1:c"),
     }
     assert [bool(step.step_state.get("answers")) for step in steps] == [False] * 3 + [True]
+
+
+@pytest.mark.parametrize("refine", [True, False])
+def test_a_tool_choice_is_for_the_sub_tasks_that_need_no_other(refine: bool) -> None:
+    chosen = progress().model_copy(update={"tool_choice": "required"})
+    steps = following(plan(a="", b="", c="a"), chosen, refine=refine, synthesize=True)
+    choices = {s.step_id: Progress.model_validate(s.step_state).tool_choice for s in steps}
+    later = "p1-refine-1" if refine else "p1:c"
+    assert (choices.pop("p1:a"), choices.pop("p1:b")) == ("required", "required")
+    assert later in choices
+    assert set(choices.values()) == {"auto"}
 
 
 def test_with_refinement_a_wave_and_a_refinement_after_it_are_queued() -> None:

@@ -92,16 +92,22 @@ class Play:
         self.state: dict[str, Json] = {}
         self.activities = 0
         self.last = False
+        self.tool_choice = ""
 
     async def step(
-        self, at: int = 0, *, finish_after: int | None = None, notes: Sequence[Message] = ()
+        self,
+        at: int = 0,
+        *,
+        finish_after: int | None = None,
+        notes: Sequence[Message] = (),
+        tool_choice: str = "",
     ) -> Json:
         """Run a ready step to its end; after so many model calls the next one is the last."""
         ready = [s for s in self.queue if all(id in self.outputs for id in s.prev_steps)]
         step = ready[at]
         assert step.step_id not in self.outputs
         journal: list[JournalEntry] = []
-        opened = OpenStep(step=step, state=self.state, notes=tuple(notes))
+        opened = OpenStep(step=step, state=self.state, notes=tuple(notes), tool_choice=tool_choice)
         while True:
             answered = sum(entry.answer is not None for entry in journal)
             finish = finish_after is not None and answered >= finish_after
@@ -128,7 +134,7 @@ class Play:
     def context(self, opened: OpenStep, journal: list[JournalEntry], **given: Any) -> StepContext:
         return StepContext(
             agent=self.snapshot,
-            head=TaskHead(agent="a"),
+            head=TaskHead(agent="a", tool_choice=self.tool_choice),
             opened=opened,
             transcript=self.transcript,
             respond=self.model.respond,
@@ -340,10 +346,28 @@ async def test_one_turn_is_enough_for_an_answer() -> None:
     assert work.model.requests[1].tool_choice == "none"
 
 
-@pytest.mark.parametrize("max_turns", [0, -1])
-def test_a_sub_task_without_turns_is_refused(max_turns: int) -> None:
-    with pytest.raises(InvalidArgumentError, match="max_turns"):
+@pytest.mark.parametrize("max_turns", [0, -1, "3", None, 2.5, True])
+def test_a_sub_task_without_turns_is_refused(max_turns: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match=f"max_turns must be .* is {max_turns!r}"):
         PlanAndSolveAgentWorker(max_turns=max_turns)
+
+
+@pytest.mark.parametrize("refine", [True, False])
+async def test_a_tool_choice_reaches_the_first_call_of_the_first_sub_tasks(refine: bool) -> None:
+    script = [written(a="", b="a"), look_at("x"), "res a", *(["unchanged"] * refine), "res b"]
+    work = play(*script, tools=[look], refine=refine)
+    work.tool_choice = "required"
+    assert await work.run() == "res b"
+    choices = [request.tool_choice for request in work.model.requests if request.tools]
+    assert choices == ["required", "auto", "auto"]
+
+
+async def test_a_tool_choice_for_the_sub_task_itself_counts_before_the_tasks_own() -> None:
+    work = play(written(a=""), "res a", tools=[look])
+    work.tool_choice = "required"
+    await work.step()
+    await work.step(tool_choice="none")
+    assert work.model.requests[1].tool_choice == "none"
 
 
 async def test_the_text_of_a_direct_tool_is_the_result() -> None:
@@ -373,6 +397,20 @@ async def test_what_people_say_meanwhile_is_seen_by_the_next_sub_task_and_kept()
         ("user", "only trains"),
         ("assistant", "done"),
     ]
+
+
+async def test_what_people_say_reaches_all_sub_tasks_that_come_after() -> None:
+    chain = written(a="", b="a", c="b")
+    work = play(chain, look_at("x"), "res a", "res b", "res c", tools=[look], refine=False)
+    work.history = [user("before"), assistant("then")]
+    await work.step()
+    await work.step(notes=[user("be brief"), system("step s2 was undone")])
+    await work.step()
+    await work.step(notes=[user("in French")])
+    said_to = [[m.text for m in r.messages[1:]] for r in work.model.requests[1:]]
+    assert said_to[0] == ["be brief", "step s2 was undone"]
+    assert said_to[1][:2] == said_to[0]
+    assert said_to[2:] == [["be brief"], ["be brief", "in French"]]
 
 
 async def test_input_for_a_queued_step_steers_it() -> None:
@@ -484,6 +522,12 @@ async def test_names_that_are_done_are_not_done_again() -> None:
     work = play(written(a="", b="a"), "res a", written(a="", b="a"), "res b")
     assert await work.run() == "res b"
     assert work.outputs["p1:a"] == "res a"
+
+
+async def test_an_empty_list_in_words_ends_the_plan_as_well() -> None:
+    work = play(written(a="", b="a"), "res a", "```json\n[]\n```", structured=False)
+    assert await work.run() == "res a"
+    assert work.reasons == ["made", "refined"]
 
 
 async def test_an_empty_refinement_ends_with_the_one_result_there_is() -> None:

@@ -18,6 +18,7 @@ from holdfast.workers.react_parser import Action, Answer, Parsed, ParseFailure, 
 
 ADD = '{"a": 1, "b": 2}'
 SUM = {"a": 1, "b": 2}
+REPORT = "# Lab report\nHypothesis: it floats.\nObservation: it sank.\nConclusion: it does not."
 
 
 def acts(arguments: Any = None, *, tool: str = "add", thought: str = "") -> tuple[Any, ...]:
@@ -87,6 +88,9 @@ CASES: list[tuple[str, str, tuple[Any, ...]]] = [
     ("input on the next line", f"Action: add\nAction Input:\n{ADD}", acts()),
     ("name on the next line", f"Action:\nadd\nAction Input: {ADD}", acts()),
     ("text after the object", f"Action: add\nAction Input: {ADD}\nThat should do.", acts()),
+    ("a name for the input", f"Action: add\nAction Input: json = {ADD}", acts()),
+    ("a name for the input on a line", f"Action: add\nAction Input:\nArguments: {ADD}", acts()),
+    ("a full stop after the object", f"Action: add\nAction Input: {ADD}.", acts()),
     ("a lead-in before the object", f"Action: add\nAction Input: the arguments are: {ADD}", acts()),
     (
         "wide colon",
@@ -116,6 +120,17 @@ CASES: list[tuple[str, str, tuple[Any, ...]]] = [
         f"### Thought: x\n- Action: add\n- Action Input: {ADD}",
         acts(thought="x"),
     ),
+    (
+        "bullets before bold keywords",
+        f"* **Thought**: x\n* **Action**: add\n* **Action Input**: {ADD}",
+        acts(thought="x"),
+    ),
+    ("numbers", f"1. Thought: x\n2. Action: add\n3. Action Input: {ADD}", acts(thought="x")),
+    ("numbers in bold", f"1) **Action:** add\n2) **Action Input:** {ADD}", acts()),
+    ("round bullets", f"• Action: add\n• Action Input: {ADD}", acts()),
+    ("bullet before an answer", "* Thought: x\n* Answer: *42*", answers("*42*", thought="x")),
+    ("no-break space before a keyword", "\N{NO-BREAK SPACE}Answer: 42", answers("42")),
+    ("a number in a reply", "1. Actions: add", answers("1. Actions: add")),
     ("underscores", f"__Action__: add\n_Action Input_: {ADD}", acts()),
     ("name in backticks", f"Action: `add`\nAction Input: `{ADD}`", acts()),
     ("name in quotes", f'Action: "add".\nAction Input: {ADD}', acts()),
@@ -138,11 +153,10 @@ CASES: list[tuple[str, str, tuple[Any, ...]]] = [
     ),
     ("tool in Chinese", of("{}", "加法"), acts({}, tool="加法", thought="hm")),
     ("remark beside the name", of(ADD, "add (adds numbers)"), acts(thought="hm")),
-    (
-        "remark of a tool without arguments",
-        of("{}", "now (the time)"),
-        acts({}, tool="now", thought="hm"),
-    ),
+    ("name in brackets", of(ADD, "[add]"), acts(thought="hm")),
+    ("name with a namespace", of(ADD, "functions.add"), acts(thought="hm")),
+    ("full stop in Chinese", of(ADD, "add\N{IDEOGRAPHIC FULL STOP}"), acts(thought="hm")),
+    ("no-break space", of(ADD, "\N{NO-BREAK SPACE}add\N{NO-BREAK SPACE}"), acts(thought="hm")),
     ("underscore first", of("{}", "_private_"), acts({}, tool="_private_", thought="hm")),
     # ---- arguments beside the name
     ("object in parentheses", f"Action: add({ADD})", acts()),
@@ -160,6 +174,26 @@ CASES: list[tuple[str, str, tuple[Any, ...]]] = [
     ("braces beside the name", f"Action: add {ADD}", acts()),
     ("different twice", f'Action: add({ADD})\nAction Input: {{"a": 3}}', fails("twice", "differ")),
     ("positional arguments", "Action: add(1, 2)", fails("beside the tool name")),
+    (
+        "positional arguments and an empty input",
+        "Action: add(1, 2)\nAction Input: {}",
+        fails("beside the tool name", "1"),
+    ),
+    (
+        "positional text and an empty input",
+        'Action: search("weather in Paris")\nAction Input: {}',
+        fails("beside the tool name", "weather"),
+    ),
+    (
+        "a word in parentheses and an empty input",
+        "Action: search (Paris)\nAction Input: {}",
+        fails("beside the tool name", "Paris"),
+    ),
+    (
+        "more after braces beside the name",
+        'Action: add {"a": 1}, "b": 2}',
+        fails("beside the tool name", "goes on"),
+    ),
     (
         "unreadable object in parentheses",
         'Action: add({"a": )\nAction Input: {}',
@@ -186,12 +220,60 @@ CASES: list[tuple[str, str, tuple[Any, ...]]] = [
         f"Thought: the Answer: is near\nAction: add\nAction Input: {ADD}",
         acts(thought="the Answer: is near"),
     ),
-    ("observation after an answer", "Answer: 42\nObservation: 43", answers("42")),
+    ("observation in an answer", f"Answer: {REPORT}", answers(REPORT)),
+    (
+        "observation first in an answer",
+        "Answer:\n- **Observation:** sales fell\n- **Action:** lower the price",
+        answers("- **Observation:** sales fell\n- **Action:** lower the price"),
+    ),
+    (
+        "observation repeated before an answer",
+        "Observation: 3\nso it is\nThought: x\nAnswer: 3",
+        answers("3", thought="x"),
+    ),
+    (
+        "observations repeated before an action",
+        f"\nObservation: 1\nObservation: 2\nAction: add\nAction Input: {ADD}",
+        acts(),
+    ),
+    # ---- what a reasoning model thinks before its reply
+    (
+        "thinking before an action",
+        f"<think>\nAnswer: 1?\n</think>\n\nThought: x\nAction: add\nAction Input: {ADD}",
+        acts(thought="x"),
+    ),
+    ("thinking before an answer", "<think>Action: f</think>Answer: 42", answers("42")),
+    ("thinking before bare text", "<think>hm</think>\n42", answers("42")),
+    ("thinking twice", "<think>a</think> <think>b</think>\n42", answers("42")),
+    ("thinking before a fence", "<think>a</think>\n```\nAnswer: 42\n```", answers("42")),
+    ("thinking that is quoted", "Answer: <think>a</think>", answers("<think>a</think>")),
+    ("thinking without an end", "<think>\nAnswer: 42", fails("</think>")),
+    # ---- an action that is none
+    ("no action", "Thought: x\nAction: None\nAnswer: 42", answers("42", thought="x")),
+    ("no action in lower case", "Action: none.\nThought: y\nFinal Answer: 42", answers("42")),
+    ("no action with an input", "Action: N/A\nAction Input: N/A\nAnswer: 42", answers("42")),
+    ("no action, with a remark", "Action: None (I know)\nAnswer: 42", answers("42")),
+    (
+        "a tool with an odd name",
+        of(f"{ADD}\nAnswer: 42", "None"),
+        acts(tool="None", thought="hm"),
+    ),
+    ("neither action nor answer", "Action: None\nThought: hm", fails("Action Input")),
+    (
+        "no action, then one",
+        f"Action: None\nAction: add\nAction Input: {ADD}\nAnswer: 3",
+        fails("Action Input"),
+    ),
     # ---- failures
     ("empty", "", fails("empty")),
     ("white space", " \n\t ", fails("empty")),
     ("only a thought", "Thought: hm", fails("neither")),
-    ("observation first", "Observation: 3\nAnswer: 3", fails("neither")),
+    ("only an observation", "Observation: 3", fails("neither")),
+    (
+        "a made-up observation between thought and answer",
+        "Thought: x\nObservation: 3\nAnswer: 3",
+        fails("neither"),
+    ),
     ("bare text with an observation", "Let me see.\nObservation: 3\nAnswer: 3", fails("neither")),
     ("no input", "Action: add", fails("Action Input")),
     (
@@ -208,6 +290,44 @@ CASES: list[tuple[str, str, tuple[Any, ...]]] = [
     ("quoted text", of('"Paris"'), fails("one JSON object", "Paris")),
     ("unquoted text", of("Paris"), fails("one JSON object", "Paris")),
     ("text before the object", of('Paris {"unit": "C"}'), fails("one JSON object", "Paris")),
+    (
+        "an assignment before the object",
+        of('trip = {"from": "Rome"}\nseats = 2'),
+        fails("one JSON object", "trip"),
+    ),
+    (
+        "a key before the object",
+        of('trip: {"from": "Rome"}\nseats: 2'),
+        fails("one JSON object", "trip"),
+    ),
+    (
+        "an argument before the key of the object",
+        of('- start: Rome\n- trip: {"seats": 2}'),
+        fails("one JSON object", "start"),
+    ),
+    (
+        "a brace too many",
+        of('{"trip": {"from": "Rome"}}, "seats": 2}'),
+        fails("not a readable JSON object", "goes on", "seats"),
+    ),
+    ("a key after the object", of(f'{ADD}, "c": 3'), fails("goes on")),
+    ("a list of objects", of('{"from": 1}, {"to": 2}'), fails("goes on")),
+    ("a brace after the object", of(f"{ADD}}}"), fails("goes on")),
+    ("a quote after the object", of(f'{ADD} "c": 3'), fails("goes on")),
+    ("a colon after the object", of(f"{ADD}: 3"), fails("goes on")),
+    ("a comma on the next line", of(f'{ADD}\n, "c": 3'), fails("goes on")),
+    ("LaTeX", of(r'{"tex": "\alpha \frac{1}{2} \beta"}'), fails(r"\a", r"\f", "double every")),
+    ("a pattern with a tab", of(r'{"re": "\d+\t\w+"}'), fails(r"\d", r"\t", "double every")),
+    (
+        "a text that begins with a path",
+        of(r'{"a": "C:\Users: a\nb"}'),
+        fails(r"\U", r"\n", "double every"),
+    ),
+    (
+        "LaTeX that begins like a share",
+        of(r'{"a": "\\alpha \frac \gamma"}'),
+        fails(r"\g", r"\f", "double every"),
+    ),
     ("null", of("null"), fails("one JSON object")),
     ("cut off", of('{"a": 1, "b": "so'), fails("not a readable JSON object", "quote")),
     ("not closed", of('{"a": 1'), fails("not a readable JSON object", "end of the text")),
@@ -263,6 +383,9 @@ READ: list[tuple[str, str, dict[str, Any]]] = [
     ("backslashes that escape nothing", r'{"a": "\d+\.\w"}', {"a": r"\d+\.\w"}),
     ("a path that was not escaped", r'{"a": "C:\Users\new\report"}', {"a": r"C:\Users\new\report"}),
     ("a share that was not escaped", r'{"a": "\\host\share"}', {"a": r"\\host\share"}),
+    ("LaTeX that was escaped", r'{"a": "\\alpha\n\\frac"}', {"a": "\\alpha\n\\frac"}),
+    ("LaTeX without control characters", r'{"a": "\alpha \gamma"}', {"a": r"\alpha \gamma"}),
+    ("files in a folder", r'{"a": "C:\Users\new one\*.txt"}', {"a": r"C:\Users\new one\*.txt"}),
     ("a path that was escaped", r'{"a": "C:\\Users\\new"}', {"a": r"C:\Users\new"}),
     ("a text that only begins like a path", r'{"a": "Q:\nWhy?"}', {"a": "Q:\nWhy?"}),
 ]
@@ -285,7 +408,12 @@ def test_arguments_are_read(text: str, expected: dict[str, Any]) -> None:
             f"Action: add\nAction Input: ```\n{ADD}\n```\n",
             f"Action: add\nAction Input: ```\n{ADD}\n```",
         ),
-        ("Answer: 42\nObservation: 43", "Answer: 42"),
+        ("Answer: 42\nObservation: 43", "Answer: 42\nObservation: 43"),
+        ("Observation: 3\nThought: x\nAnswer: 3", "Thought: x\nAnswer: 3"),
+        ("Observation: 3", ""),
+        ("<think>x</think>\nAnswer: 3", "Answer: 3"),
+        ("<think>x", ""),
+        ("Action: None\nAnswer: 42\n", "Action: None\nAnswer: 42"),
         ("Action: add\nObservation: 43", "Action: add"),
         ("```\nAnswer: 42\n```", "Answer: 42"),
         ("Hello\n", "Hello"),
@@ -389,6 +517,12 @@ PIECES = st.sampled_from(
         "**",
         "```",
         "```json\n",
+        "<think>",
+        "</think>",
+        "Action: None\nAnswer: x",
+        "• ",
+        "* ",
+        "1. ",
         "\n",
         "\n\n",
         " ",
@@ -439,6 +573,8 @@ def test_any_text_is_read_without_an_error(text: str) -> None:
 @settings(max_examples=300, deadline=None)
 @given(TEXTS)
 @example("```\nAnswer: ```\n```\n```")
+@example("<think></think>```\nObservation: x\nAnswer: ```\n```")
+@example("Observation:\nAction: None\nAnswer: <think>")
 def test_what_was_said_reads_as_the_whole_reply_did(text: str) -> None:
     """The transcript keeps only that part, and finalize reads it again."""
     parsed = parse(text)
@@ -475,6 +611,9 @@ def test_the_lenient_reader_gives_what_the_strict_one_gives(text: str) -> None:
         "Action: a\nAction Input: {" + "/*" * 25_000,
         " " * 50_000 + "Answer",
         "\n" * 50_000 + "```",
+        "<think></think>" * 3000 + "<think>",
+        "\n".join(["1. Observation:"] * 3000),
+        "Action: a\nAction Input: " + "a:" * 99 + "{}",
         "*" * 50_000 + "\n" + ">-#" * 20_000,
     ],
 )

@@ -1,4 +1,4 @@
-"""The answer in a stream of ReAct text: never a thought, a preamble or a made-up line."""
+"""The answer in a stream of ReAct text: never a thought or a preamble."""
 
 from __future__ import annotations
 
@@ -35,6 +35,14 @@ SHORT = [
     "Sure, here: 42",
     "Answer: \nObservation: x",
     "answer: a\n- **obs** b",
+    "<think>Answer: 1</think>\nAnswer: 2",
+    "<think>a</think>b",
+    "<think>Answer: 1",
+    "<thin Answer: 1",
+    "* **Answer**: x *y*",
+    "1. Answer: x",
+    "Observation: 3\nAnswer: 3",
+    "Action: None\nAnswer: 4",
     "",
 ]
 
@@ -69,9 +77,14 @@ def test_a_reply_without_keywords_comes_out_at_its_end() -> None:
     assert filtered(["Just ", "42."]) == ["", "", "Just 42."]
 
 
-def test_a_line_that_could_be_an_observation_waits_until_it_is_none() -> None:
-    deltas = ["Answer: a\n", "Obs", "tacles ", "b\nObservation", ": c\n", "d"]
-    assert filtered(deltas) == ["a", "", "\nObstacles", " b", "", "", ""]
+def test_an_observation_in_an_answer_is_let_through_as_it_is_written() -> None:
+    deltas = ["Answer: a\n", "Obs", "ervation", ": c\n", "d"]
+    assert filtered(deltas) == ["a", "\nObs", "ervation", ": c", "\nd", ""]
+
+
+def test_the_answer_after_thinking_comes_out_while_it_is_written() -> None:
+    deltas = ["\n<th", "ink>\nAnswer: 1", "\n</thi", "nk>\n", "Answer:", " 4", "2"]
+    assert filtered(deltas) == ["", "", "", "", "", "4", "2", ""]
 
 
 def test_an_answer_that_begins_with_a_keyword_is_let_through() -> None:
@@ -87,6 +100,13 @@ PIECES = st.sampled_from(
         "answer:",
         "Observation:",
         "obser",
+        "<think>",
+        "</think>",
+        "</",
+        "Action: None",
+        "• ",
+        "* ",
+        "1. ",
         "**",
         "```",
         "\n",

@@ -469,3 +469,55 @@ async def test_an_object_that_is_equal_to_the_answer_is_no_echo() -> None:
 
 def messages(adds: Sequence[Message | str]) -> list[Message]:
     return [add for add in adds if isinstance(add, Message)]
+
+
+# ---- what a worker gives that cannot be used
+
+
+USES: list[tuple[Callable[[Any], Any], str]] = [
+    (lambda ctx: ctx.add("hello"), r"ctx.add takes a Message; it got 'hello' \(str\)"),
+    (lambda ctx: ctx.call_model("hello"), r"takes a list of Messages; it got 'hello' \(str\)"),
+    (lambda ctx: ctx.call_model(user("hello")), r"list of Messages; it got Message\("),
+    (lambda ctx: ctx.call_model(["hello"]), r"it got a list with 'hello' \(str\)"),
+    (lambda ctx: ctx.call_tools(CALL), r"list of ToolCalls; it got ToolCall\("),
+    (lambda ctx: ctx.call_tools(["look"]), r"it got a list with 'look' \(str\)"),
+]
+
+
+@pytest.mark.parametrize(("use", "text"), USES)
+async def test_what_is_no_message_or_call_is_refused(use: Callable[[Any], Any], text: str) -> None:
+    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        made = use(ctx)
+        if made is not None:
+            await made
+        return ends(step)
+
+    with pytest.raises(InvalidArgumentError, match=text):
+        await bench(body).advance()
+
+
+async def test_what_make_raises_is_not_taken_for_a_memo_that_cannot_be_stored() -> None:
+    def make() -> str:
+        raise InvalidArgumentError("no such city")
+
+    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        return ends(step, await ctx.memo("city", make))
+
+    with pytest.raises(InvalidArgumentError, match=r"^no such city$"):
+        await bench(body).advance()
+
+
+async def test_the_error_of_a_memo_has_one_full_stop() -> None:
+    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        return ends(step, await ctx.memo("bad", lambda: {"x": float("nan")}))
+
+    with pytest.raises(InvalidArgumentError, match=r"[^.]\. Return plain data\.$"):
+        await bench(body).advance()
+
+
+async def test_the_error_of_an_output_has_one_full_stop() -> None:
+    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        return ends(step, {"score": float("nan")})
+
+    with pytest.raises(InvalidArgumentError, match=r"[^.]\. Return text, "):
+        await bench(body).advance()

@@ -125,13 +125,34 @@ def test_names_are_split_into_their_words() -> None:
     ]
 
 
-def test_an_empty_catalogue_offers_nothing() -> None:
-    assert KeywordToolRetriever([]).retrieve("q") == []
+@pytest.mark.parametrize(
+    ("tools", "top_k", "text"),
+    [
+        ([], 5, "catalogue is empty"),
+        (weather, 5, "Pass a list of tools"),
+        (CATALOGUE, "2", "top_k='2'"),
+        (CATALOGUE, True, "top_k=True"),
+        (CATALOGUE, 0, "would offer no tool"),
+    ],
+)
+def test_a_catalogue_or_number_of_no_use_is_refused(tools: Any, top_k: Any, text: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=text):
+        KeywordToolRetriever(tools, top_k)
 
 
-def test_top_k_below_one_is_refused() -> None:
-    with pytest.raises(InvalidArgumentError, match="top_k=0"):
-        KeywordToolRetriever(CATALOGUE, top_k=0)
+def test_words_are_found_where_no_spaces_divide_them() -> None:
+    @tool(name="send", description="发送邮件")
+    def send() -> str:
+        return ""
+
+    @tool(name="forecast", description="查询城市的天气预报")
+    def forecast() -> str:
+        return ""
+
+    retriever = KeywordToolRetriever([send, forecast], top_k=1)
+    assert retriever.retrieve("北京今天的天气怎么样") == ["forecast"]
+    assert retriever.retrieve("发邮件给他") == ["send"]
+    assert words_in("東京でgetWeather") == ["東", "京", "で", "東京", "京で", "get", "weather"]
 
 
 # ---- agents
@@ -406,3 +427,12 @@ async def test_without_a_retriever_nothing_is_recorded() -> None:
 def test_what_was_told_is_an_outcome_of_the_open_call() -> None:
     told = {1: Outcome(content="Not run", is_error=True, status="failed", attempts=0)}
     assert Advanced.model_validate(Advanced(told=told).wire()).told == told
+
+
+async def test_what_a_retriever_raises_comes_through() -> None:
+    class Choosy(Fixed):
+        async def retrieve(self, query: str) -> Sequence[str]:
+            raise InvalidArgumentError("too vague")
+
+    with pytest.raises(InvalidArgumentError, match=r"^too vague$"):
+        await Bench(asks, Choosy()).advance()

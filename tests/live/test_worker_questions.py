@@ -1,0 +1,181 @@
+"""What workers of a user's own code are asked, and which questions and answers a session keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from holdfast import Image, Message, Runner, Task, TaskStep, TaskStepOutput, tool
+from holdfast.messages import assistant, user
+from holdfast.testing import FakeOpenAI
+from holdfast.workers import (
+    CustomAgentWorker,
+    FunctionAgentWorker,
+    FunctionCallingAgentWorker,
+    FunctionComponent,
+    PipelineAgentWorker,
+    StepContext,
+    link,
+)
+from tests.support.rig import MakeAgent, MakeRunner, Rig
+from tests.support.workers import said
+
+ITEMS: list[Any] = [
+    {"role": "user", "content": "hello"},
+    {"role": "assistant", "content": "hi"},
+    {"role": "user", "content": "the request"},
+]
+
+
+class Echo(CustomAgentWorker):
+    def next_state(self, state: dict[str, Any], ctx: StepContext) -> tuple[dict[str, Any], bool]:
+        return {"output": f"re {state['input']}"}, True
+
+
+async def echo(question: str) -> str:
+    return f"re {question}"
+
+
+async def echo_step(step: TaskStep, ctx: StepContext) -> str:
+    ctx.add(assistant("thinking"))
+    ctx.add(user("to myself"))
+    return f"re {step.input}"
+
+
+def twice(x: str, state: dict[str, Any]) -> tuple[str, bool]:
+    state["runs"] = state.get("runs", 0) + 1
+    return f"re {x}", state["runs"] > 1
+
+
+def once(x: str) -> str:
+    return f"re {x}"
+
+
+def pipeline(function: Any = once) -> PipelineAgentWorker:
+    return PipelineAgentWorker(
+        [FunctionComponent("f", function)], [link("input", "f", to="x")], output="f"
+    )
+
+
+WORKERS = [
+    FunctionAgentWorker(echo),
+    FunctionAgentWorker(echo_step),
+    Echo(),
+    pipeline(),
+    pipeline(twice),
+]
+
+
+@pytest.mark.parametrize("worker", WORKERS)
+async def test_the_newest_user_message_of_a_list_is_the_question(
+    rig: Rig, make_agent: MakeAgent, worker: Any
+) -> None:
+    agent = make_agent(worker=worker)
+    await rig.serve(agent)
+    runner = rig.runner()
+    result = await Runner.run(agent, ITEMS, session="s", runner=runner)
+    assert result.final_output == "re the request"
+    assert said(await runner.session("s").chat_history()) == [("assistant", "re the request")]
+
+
+@pytest.mark.parametrize("worker", WORKERS)
+async def test_each_question_stays_with_its_answer(make_runner: MakeRunner, worker: Any) -> None:
+    runner = await make_runner(worker=worker)
+    task = await runner.create_task("one", session="s")
+    await runner.give_feedback(task, "be kind", by="ann")
+    await runner.give_feedback(task, "two", when="queued", by="ann")
+    await runner.run_step(task, input="first")
+    await runner.run_task(task)
+    await runner.finalize_response(task)
+    kept = said(await runner.session("s").chat_history())
+    assert kept == [
+        ("user", "first"),
+        ("assistant", "re first"),
+        ("user", "two"),
+        ("assistant", "re two"),
+    ]
+
+
+async def test_a_question_keeps_its_images(make_runner: MakeRunner) -> None:
+    runner = await make_runner(worker=FunctionAgentWorker(echo))
+    picture = Image.from_url("https://example.org/a.png")
+    task = await runner.create_task("one", session="s", images=[picture])
+    await runner.run_task(task)
+    await runner.finalize_response(task)
+    question, _ = await runner.session("s").chat_history()
+    assert [image.url for image in question.images] == ["https://example.org/a.png"]
+
+
+# ---- workers that are no AgentWorker
+
+
+class Duck:
+    """Has the three methods and no more."""
+
+    def initialize_step(self, task: Task) -> TaskStep:
+        return TaskStep(task_id=task.task_id, input=task.input, step_state={"left": 1})
+
+    async def run_step(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        if step.step_state["left"]:
+            following = step.get_next_step(step_state={"left": 0})
+            return TaskStepOutput(output="more", task_step=step, next_steps=(following,))
+        ctx.add(assistant("quack"))
+        return TaskStepOutput(output="quack", task_step=step, is_last=True)
+
+    def finalize_task(self, task: Task, transcript: Sequence[Message]) -> Sequence[Message]:
+        return [user(task.input), transcript[-1]]
+
+
+class Least:
+    async def run_step(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        ctx.add(assistant(f"re {step.input}"))
+        return TaskStepOutput(output=f"re {step.input}", is_last=True)
+
+
+async def test_any_object_with_the_methods_is_a_worker(make_runner: MakeRunner) -> None:
+    runner = await make_runner(worker=Duck())
+    task = await runner.create_task("q", session="s")
+    assert [(await runner.run_step(task)).output for _ in range(2)] == ["more", "quack"]
+    await runner.finalize_response(task)
+    assert said(await runner.session("s").chat_history()) == [("user", "q"), ("assistant", "quack")]
+
+
+async def test_run_step_alone_is_enough(make_runner: MakeRunner) -> None:
+    runner = await make_runner(worker=Least())
+    assert str(await runner.chat("q")) == "re q"
+
+
+# ---- function calling: a failed call that would have been the answer
+
+
+@tool(return_direct=True, effect="read")
+def broken() -> str:
+    """Fail."""
+    raise ValueError("broken")
+
+
+async def test_failed_direct_calls_count(make_runner: MakeRunner, model: FakeOpenAI) -> None:
+    runner = await make_runner(broken, worker=FunctionCallingAgentWorker(max_function_calls=2))
+    model.call("broken")
+    model.call("broken")
+    model.reply("it is broken")
+    assert str(await runner.chat("q")) == "it is broken"
+    assert model.requests[2].body["tool_choice"] == "none"
+
+
+async def test_a_refused_call_is_told_once(make_runner: MakeRunner, model: FakeOpenAI) -> None:
+    @tool(effect="read")
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    worker = FunctionCallingAgentWorker(allow_parallel_tool_calls=False)
+    runner = await make_runner(broken, look, worker=worker)
+    model.calls([("look", {}), ("look", {})])
+    model.call("broken")
+    model.reply("done")
+    assert str(await runner.chat("q")) == "done"
+    told = [i for i in model.requests[2].body["input"] if i.get("type") == "function_call_output"]
+    assert len(told) == len({item["call_id"] for item in told}) == 3
