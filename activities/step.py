@@ -244,7 +244,8 @@ class StepActivities:
         adds = resolve_adds(advanced.result, state)
         for i, outcome in advanced.told.items():
             memory.put_result(given.n, i, outcome.message(calls[i]))
-        memory.expect([*adds, *((given.n, i) for i in range(len(calls)))])
+        said = () if advanced.result.quiet else range(len(calls))
+        memory.expect([*adds, *((given.n, i) for i in said)])
 
 
 def _retrieve(agent: Agent, snapshot: AgentSnapshot) -> Retrieve | None:

@@ -32,6 +32,7 @@ from holdfast.records import (
 from holdfast.references import (
     new_entries,
     output_digest,
+    output_of_calls,
     queue_after,
     resolve_adds,
     resolve_calls,
@@ -289,8 +290,8 @@ class Ledger(LedgerState):
             msg = "a step is finished only after its result is known"
             raise RuntimeError(msg)
         outcomes = tuple(current.outcomes[i] for i in range(len(current.calls)))
-        said = (o.message(call) for call, o in zip(current.calls, outcomes, strict=True))
-        adds = (*resolve_adds(result, current), *said)
+        pairs = () if result.quiet else zip(current.calls, outcomes, strict=True)
+        adds = (*resolve_adds(result, current), *(o.message(call) for call, o in pairs))
         state, conflicts = self._merged(current, outcomes)
         patch = merge_patch.diff(self.s.extra_state, state)
         transcript = ChainRef(
@@ -300,6 +301,10 @@ class Ledger(LedgerState):
         before = current.before if current.alone else self.before()
         steps = self._number(result.next)
         output, stored = resolve_output(result, current)
+        if result.quiet:
+            output, stored = output_of_calls(outcomes)
+        else:  # the messages have the contents
+            outcomes = tuple(o.model_copy(update={"content": ""}) for o in outcomes)
         record = StepRecord(
             n=self.s.steps + 1,
             opened=0 if n == self.s.steps + 1 else n,
@@ -310,7 +315,7 @@ class Ledger(LedgerState):
             next=steps,
             adds=adds,
             calls=current.calls,
-            outcomes=tuple(o.model_copy(update={"content": ""}) for o in outcomes),
+            outcomes=outcomes,
             journal=without_adds(result, current),
             usage=usage_of(current.journal),
             patch=patch,

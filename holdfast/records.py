@@ -269,6 +269,7 @@ class StepResult(Value):
             "input" (the step's input), "n<note>" (a note of the open step), "j<entry>" (the answer
             of a journal entry) or "j<entry>.<call>" (one of its tool results).
         calls: Tool calls that end the step; "j<entry>" stands for all calls of that answer.
+        quiet: Whether the results of the calls are the output, and stay out of the transcript.
         next: Following steps; task id left out.
         last: Whether the task has its answer.
         patch: Change of extra_state, a merge patch.
@@ -279,6 +280,7 @@ class StepResult(Value):
     stored: Blob | None = None
     adds: tuple[Message | str, ...] = ("j0",)
     calls: tuple[ToolCall, ...] | str = "j0"
+    quiet: bool = False
     next: tuple[TaskStep, ...] = (TaskStep(),)
     last: bool = False
     patch: dict[str, Json] = Field(default_factory=dict)

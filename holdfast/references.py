@@ -6,13 +6,14 @@ from collections.abc import Sequence
 
 from holdfast.chain import extend
 from holdfast.links import queued_with
-from holdfast.messages import Blob, Content, Message, TextPart, ToolCall, Usage, user
+from holdfast.messages import Blob, Content, Message, TextPart, ToolCall, Usage, shown, user
 from holdfast.models.base import ModelAnswer
 from holdfast.records import (
     Before,
     JournalEntry,
     OpenState,
     OpenStep,
+    Outcome,
     StepRecord,
     StepResult,
 )
@@ -78,6 +79,18 @@ def resolve_output(result: StepResult, current: OpenState) -> tuple[Json, Blob |
 def output_digest(record: StepRecord) -> str:
     """Digest by which a step's output is checked when it is handed to another step."""
     return record.stored.sha256[:8] if record.stored else digest(canonical(record.output))[:8]
+
+
+def output_of_calls(outcomes: Sequence[Outcome]) -> tuple[Json, Blob | None]:
+    """Make a step's output of the results of its calls."""
+    if len(outcomes) == 1 and not outcomes[0].is_error:
+        content = outcomes[0].content
+        return (None, content) if isinstance(content, Blob) else (shown(content), None)
+    results: list[Json] = [
+        {"content": shown(o.content), "is_error": True} if o.is_error else shown(o.content)
+        for o in outcomes
+    ]
+    return (results[0] if len(results) == 1 else results), None
 
 
 def place_of(reference: str) -> tuple[int, int | None]:

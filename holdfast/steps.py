@@ -177,6 +177,8 @@ class TaskStepOutput(Written):
         next_steps: Steps that it queues, in order.
         is_last: Whether the task has its answer.
         calls: Tool calls that end the step: the task runs them, then the step is over.
+        quiet: Whether the results of `calls` are the step's output rather than messages of the
+            transcript: text, {"content", "is_error": True} for a failure, a list for several calls.
         status: "done", "waiting" while a person must decide, or "undone".
         branch: Branch of the ledger on which it ran; each undo begins a new one.
         sources: The step's tool results, in call order.
@@ -189,6 +191,7 @@ class TaskStepOutput(Written):
     next_steps: tuple[TaskStep, ...] = ()
     is_last: bool = False
     calls: tuple[ToolCall, ...] = ()
+    quiet: bool = False
     status: Literal["done", "waiting", "undone"] = "done"
     branch: int = 0
     sources: tuple[ToolOutput, ...] = ()

@@ -447,6 +447,8 @@ def open_messages(current: OpenState) -> list[Message]:
                 found.append(entry.answer.message)
             pairs = zip(entry.calls, entry.outcomes, strict=True)
             found.extend(outcome.message(call) for call, outcome in pairs)
+    if current.result is not None and current.result.quiet:
+        return found
     done = ((call, current.outcomes.get(i)) for i, call in enumerate(current.calls))
     found.extend(outcome.message(call) for call, outcome in done if outcome is not None)
     return found

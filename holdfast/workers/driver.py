@@ -190,6 +190,7 @@ def _result(
         echo=echo,
         adds=_adds(ctx, opened),
         calls=() if over else _call_reference(output.calls, ctx),
+        quiet=output.quiet and bool(output.calls) and not over,
         next=() if over else _following(worker, output.next_steps),
         last=over or output.is_last,
         patch=merge_patch.diff(opened.state, ctx.state),

@@ -71,7 +71,7 @@ class LLMCompilerAgentWorker(AgentWorker):
             ctx.add(told)
         match step.step_state.get("kind"):
             case "call":
-                return await _call(step, ctx)
+                return _call(step, ctx)
             case "join":
                 return await self._join(step, ctx)
             case _:
@@ -159,7 +159,7 @@ def _refuse_hidden(plan: Plan, tools: Sequence[ToolSpec], ctx: StepContext) -> N
         raise PlanError([prompts.NOT_OFFERED.format(call=call, names=names) for call in wrong])
 
 
-async def _call(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+def _call(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
     """Run one call, unless a result that it needs is missing."""
     texts = {id.rpartition(".")[2]: _observation(ctx, id) for id in step.prev_steps}
     failed = [f"${id}" for id, (_, is_error) in texts.items() if is_error]
@@ -171,12 +171,8 @@ async def _call(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
     results = {id: text for id, (text, _) in texts.items()}
     arguments = fill(step.step_state["arguments"], results, schema, schema)
     written = json.dumps(arguments, ensure_ascii=False)
-    [result] = await ctx.call_tools(
-        [ToolCall(id=f"call_{step.step_id}", name=tool, arguments=written)]
-    )
-    if result.is_error:
-        return _failed(step, result.content)
-    return TaskStepOutput(output=result.content, task_step=step)
+    call = ToolCall(id=f"call_{step.step_id}", name=tool, arguments=written)
+    return TaskStepOutput(task_step=step, calls=(call,), quiet=True)
 
 
 def _failed(step: TaskStep, text: str) -> TaskStepOutput:

@@ -735,3 +735,55 @@ async def test_all_undos_since_the_last_step_are_told(
         (False, True),
     ]
     assert (await runner.run_task(task)).output == "b"
+
+
+async def test_results_of_quiet_calls_are_the_output_and_no_messages(
+    make_runner: MakeRunner,
+) -> None:
+    @tool(effect="read")
+    def look(text: str) -> str:
+        """Look.
+
+        Args:
+            text: What.
+        """
+        if text == "bad":
+            raise ValueError(text)
+        return text * 20_000 if text == "big" else f"saw {text}"
+
+    plan = {"one": ["x"], "two": ["x", "bad"], "large": ["big"], "failed": ["bad"]}
+
+    class Quiet(AgentWorker):
+        max_parallel: ClassVar[int] = 8
+
+        async def run_step(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+            if step.step_id == "s1":
+                steps = [TaskStep(step_id=name) for name in plan]
+                last = TaskStep(step_id="last", prev_steps=tuple(plan))
+                return TaskStepOutput(task_step=step, next_steps=(*steps, last))
+            if step.step_id == "last":
+                given = {name: str(output)[:60] for name, output in ctx.inputs.items()}
+                return TaskStepOutput(output=given, task_step=step, is_last=True)
+            calls = tuple(
+                ToolCall(id=f"{step.step_id}{i}", name="look", arguments=json.dumps({"text": text}))
+                for i, text in enumerate(plan[step.step_id])
+            )
+            return TaskStepOutput(task_step=step, calls=calls, quiet=True)
+
+    runner = await make_runner(look, worker=Quiet())
+    task = await runner.create_task("q")
+    output = await runner.run_task(task)
+    broken = {"content": "Encountered error: bad", "is_error": True}
+    assert output.output == {
+        "one": "saw x",
+        "two": str(["saw x", broken])[:60],
+        "large": ("big" * 20)[:60],
+        "failed": str(broken)[:60],
+    }
+    assert await runner.transcript(task) == []
+    large = await runner.get_completed_step(task, "large")
+    assert large.output == "big" * 20_000
+    assert [source.content for source in large.sources] == ["big" * 20_000]
+    events = [e async for e in runner.step_events(task, until="answered")]
+    assert len([e for e in events if type(e).__name__ == "ToolDone"]) == 5
+    assert await runner.verify(task) == []

@@ -14,7 +14,7 @@ from holdfast.merge_patch import apply
 from holdfast.messages import Message, Usage, assistant, system, user
 from holdfast.models.base import ModelAnswer, ModelRequest
 from holdfast.records import JournalEntry, OpenStep, Outcome, StepResult, TaskHead
-from holdfast.references import resolve_adds
+from holdfast.references import output_of_calls, resolve_adds
 from holdfast.testing import ScriptedModel
 from holdfast.values import Json
 from holdfast.workers import LLMCompilerAgentWorker, StepContext
@@ -128,16 +128,22 @@ class Bench:
         got = await advance(self.worker, ctx, opened)
         assert got.failure is None, got.failure
         journal += ctx.fresh
-        if got.result is None and got.calls:
-            [call] = got.calls
-            assert call.id == f"call_{step.step_id}"
-            self.called.append((call.name, json.loads(call.arguments)))
-            outcomes = (answer_tool(*self.called[-1]),)
-            journal.append(JournalEntry(request=got.asked, calls=got.calls, outcomes=outcomes))
+        assert not got.calls, "a call ends its step"
         if got.result is None:
             return None
         self.record(opened, got.result, journal)
         return got.result
+
+    def call(self, step: TaskStep, result: StepResult) -> Json:
+        """Run the call that a step ends with; return what the step then gives."""
+        assert result.quiet
+        assert not isinstance(result.calls, str)
+        [call] = result.calls
+        assert call.id == f"call_{step.step_id}"
+        self.called.append((call.name, json.loads(call.arguments)))
+        output, stored = output_of_calls([answer_tool(*self.called[-1])])
+        assert stored is None
+        return output
 
     def record(self, opened: OpenStep, result: StepResult, journal: list[JournalEntry]) -> None:
         from holdfast.records import OpenState
@@ -146,6 +152,8 @@ class Bench:
         texts = [e.answer.text for e in journal if e.answer is not None]
         self.ran.append(step.step_id)
         self.outputs[step.step_id] = texts[-1] if result.echo and texts else result.output
+        if result.quiet:
+            self.outputs[step.step_id] = self.call(step, result)
         open_state = OpenState(open=opened, n=1, started=0.0, journal=tuple(journal))
         self.transcript += resolve_adds(result, open_state)
         self.state = apply(self.state, result.patch)
