@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import json
 from collections.abc import Sequence
@@ -112,7 +113,7 @@ class StepActivities:
             respond=functools.partial(self._respond, model),
             ask_task=source.task,
             retrieve=_retrieve(agent, snapshot),
-            inputs={step: await source.output(ref) for step, ref in opened.inputs.items()},
+            inputs=await self._inputs(opened),
             at=given.at,
             task_id=task_id(),
             n=given.n,
@@ -153,6 +154,11 @@ class StepActivities:
             return opened
         text = await self._source.text(opened.stored)
         return opened.model_copy(update={"step": opened.step.model_copy(update={"input": text})})
+
+    async def _inputs(self, opened: OpenStep) -> dict[str, Json]:
+        """Read the outputs of the steps that this one waited for."""
+        found = await asyncio.gather(*map(self._source.output, opened.inputs.values()))
+        return dict(zip(opened.inputs, found, strict=True))
 
     async def _handed(self, handed: Handed) -> Json:
         """Read an output or a memo."""
