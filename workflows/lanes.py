@@ -99,7 +99,7 @@ class StepLanes(TaskDesk):
         """List the steps of a round that would begin now: those open for nobody, and the ready."""
         s = self.ledger.s
         free = tuple(current.open.step for current in s.opens if not current.owner)
-        return free if s.lasts else (*free, *self.ledger.ready())
+        return free if s.lasts and s.opens else (*free, *self.ledger.ready())
 
     def _take_steps(self) -> None:
         """Try again what has failed, if somebody wants that; open the next steps."""
@@ -245,7 +245,7 @@ class StepLanes(TaskDesk):
         A planned step may have been dropped, or a join has come between.
         """
         s = self.ledger.s
-        ready = () if s.lasts else self.ledger.ready()
+        ready = () if s.lasts and s.opens else self.ledger.ready()
         there = {step.step_id for step in (*ready, *(current.open.step for current in s.opens))}
         left: dict[str, dict[str, int]] = {}
         for owner, planned in s.rounds.items():

@@ -787,3 +787,21 @@ async def test_results_of_quiet_calls_are_the_output_and_no_messages(
     events = [e async for e in runner.step_events(task, until="answered")]
     assert len([e for e in events if type(e).__name__ == "ToolDone"]) == 5
     assert await runner.verify(task) == []
+
+
+async def test_a_round_runs_the_sibling_of_a_last_output_that_was_undone(
+    make_runner: MakeRunner,
+) -> None:
+    doors = Doors()
+    runner = await make_runner(worker=Joining({"x": (), "y": (), "z": ()}, doors, lasts=("x",)))
+    task = await runner.create_task("q")
+    await runner.run_step(task)
+    running = asyncio.create_task(runner.run_steps_in_queue(task))
+    await doors.are_inside("x", "y", "z")
+    doors.open("x")
+    await until_done(runner, task, 2)
+    await runner.undo_step(task)
+    await asyncio.gather(running, return_exceptions=True)
+    doors.open("y", "z")
+    assert [o.output for o in await runner.run_steps_in_queue(task)] == ["y of []"]
+    assert (await runner.run_task(task)).output == ["x=x of []"]
