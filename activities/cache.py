@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from holdfast.activities.recent import Recent
 from holdfast.chain import ChainRef, extend
@@ -161,8 +161,7 @@ class TaskMemory:
 
     def open_calls(self, n: int, calls: tuple[ToolCall, ...]) -> None:
         """Remember the newest open calls of a step."""
-        keep_newest(self.calls, n, calls)
-        self._count("calls", sum(call_weight(call) for cs in self.calls.values() for call in cs))
+        self._keep_newest("calls", self.calls, n, calls)
 
     def put_result(self, n: int, i: int, message: Message) -> None:
         """Remember a tool's message."""
@@ -183,9 +182,7 @@ class TaskMemory:
 
     def put_journal(self, n: int, journal: tuple[JournalEntry, ...]) -> None:
         """Remember the answered calls of a step, as recorded."""
-        keep_newest(self.journals, n, journal)
-        entries = (entry for each in self.journals.values() for entry in each)
-        self._count("journal", sum(entry_weight(entry) for entry in entries))
+        self._keep_newest("journal", self.journals, n, journal)
 
     def drop_journal(self, n: int) -> None:
         """Forget the answered calls of a step: what is recorded is not known here."""
@@ -194,8 +191,7 @@ class TaskMemory:
 
     def put_output(self, ref: InputRef, output: Json) -> None:
         """Remember the output of a completed step."""
-        keep_newest(self.outputs, ref, output)
-        self._count("outputs", sum(len(canonical(each)) for each in self.outputs.values()))
+        self._keep_newest("outputs", self.outputs, ref, output)
 
     def put_history(self, history: tuple[Message, ...]) -> None:
         """Remember the conversation before the task."""
@@ -206,8 +202,7 @@ class TaskMemory:
 
     def keep(self, n: int, entry: JournalEntry) -> None:
         """Remember an answer before anything that may fail: the archive may be down."""
-        keep_newest(self.paid, n, Paid(n, entry))
-        self._count("paid", sum(entry_weight(paid.entry) for paid in self.paid.values()))
+        self._keep_newest("paid", self.paid, n, Paid(n, entry))
 
     def unrecorded(self, n: int, activity_id: str) -> JournalEntry | None:
         """Return the answer that a step's earlier attempt paid for and did not hand over.
@@ -236,6 +231,15 @@ class TaskMemory:
         self._tally = tally
         tally.total += self.size
 
+    def _keep_newest(self, name: str, kept: dict[K, V], key: K, value: V) -> None:
+        """Put a value in; forget the one put in first when there are too many."""
+        weigh = WEIGHTS[name]
+        dropped = [kept.pop(key)] if key in kept else []
+        kept[key] = value
+        while len(kept) > MOST_KEPT:
+            dropped.append(kept.pop(next(iter(kept))))
+        self._grow(name, weigh(value) - sum(map(weigh, dropped)))
+
     def _grow(self, name: str, by: int) -> None:
         self._count(name, self.part(name) + by)
 
@@ -244,14 +248,6 @@ class TaskMemory:
         self._parts[name] = size
         self.size += change
         self._tally.total += change
-
-
-def keep_newest(kept: dict[K, V], key: K, value: V) -> None:
-    """Put a value in; forget the one put in first when there are too many."""
-    kept.pop(key, None)
-    kept[key] = value
-    while len(kept) > MOST_KEPT:
-        del kept[next(iter(kept))]
 
 
 def weight(message: Message) -> int:
@@ -286,6 +282,15 @@ def entry_weight(entry: JournalEntry) -> int:
     for call, outcome in zip(entry.calls, entry.outcomes, strict=False):
         size += weight(outcome.message(call)) + len(canonical(outcome.patch))
     return size
+
+
+WEIGHTS: dict[str, Callable[[Any], int]] = {
+    "calls": lambda calls: sum(map(call_weight, calls)),
+    "journal": lambda journal: sum(map(entry_weight, journal)),
+    "outputs": lambda output: len(canonical(output)),
+    "paid": lambda paid: entry_weight(paid.entry),
+}
+"""Part of a memory that keeps the newest of several to the rough size of one, in bytes."""
 
 
 class Cache:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import json
 from collections.abc import Sequence
 from contextvars import ContextVar
 
@@ -16,7 +15,7 @@ from temporalio.client import WorkflowHandle
 from holdfast.activities.cache import Cache, TaskMemory
 from holdfast.archive import Archive
 from holdfast.chain import ChainRef, extend
-from holdfast.contents import refer, rehydrate, resolve, store_image, with_parts
+from holdfast.contents import read_json, refer, rehydrate, resolve, store_image, with_parts
 from holdfast.errors import ArchiveError, DigestMismatchError
 from holdfast.images import Image, data_url
 from holdfast.messages import (
@@ -206,10 +205,7 @@ class Source:
         if record is None or output_digest(record) != ref.digest:
             msg = f"Step {ref.n} of task {task_id()!r} has not the output that was handed on."
             raise DigestMismatchError(msg)
-        if record.stored is None:
-            return record.output
-        text = await self.text(record.stored)
-        return json.loads(text) if record.stored.is_json else text
+        return await read_json(record.output, record.stored, self.text)
 
     async def task(self) -> Task:
         """Return the task as it is now, with its whole input."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import json
 from collections.abc import Sequence
 
 from temporalio import activity
@@ -16,6 +15,7 @@ from holdfast.activities.registry import Registry
 from holdfast.activities.source import Source, task_id, worker_identity
 from holdfast.agent import Agent
 from holdfast.agent_snapshot import AgentSnapshot
+from holdfast.contents import read_json
 from holdfast.messages import Blob, Message, clean
 from holdfast.models.base import Model, ModelAnswer, ModelRequest
 from holdfast.records import Handed, JournalEntry, OpenState, OpenStep, TaskHead
@@ -160,13 +160,6 @@ class StepActivities:
         found = await asyncio.gather(*map(self._source.output, opened.inputs.values()))
         return dict(zip(opened.inputs, found, strict=True))
 
-    async def _handed(self, handed: Handed) -> Json:
-        """Read an output or a memo."""
-        if handed.stored is None:
-            return handed.output
-        text = await self._source.text(handed.stored)
-        return json.loads(text) if handed.stored.is_json else text
-
     async def _compact_memo(self, entry: JournalEntry) -> JournalEntry:
         """Move a large memo to the archive."""
         if entry.memo is None:
@@ -183,7 +176,8 @@ class StepActivities:
     async def _resolve(self, entry: JournalEntry) -> JournalEntry:
         """Put archived contents into a journal entry."""
         if entry.memo is not None:
-            memo = Handed(output=await self._handed(entry.memo))
+            kept = await read_json(entry.memo.output, entry.memo.stored, self._source.text)
+            memo = Handed(output=kept)
             return entry.model_copy(update={"memo": memo})
         answer = entry.answer
         if answer is not None:

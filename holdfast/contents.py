@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import cast
 
 from holdfast.errors import InvalidArgumentError
 from holdfast.images import LARGEST_IMAGE_BYTES, Image, read_data_url, sniff
 from holdfast.messages import Blob, Content, ImagePart, ImageRef, Message, Part, TextPart
+from holdfast.values import Json
 
 Put = Callable[[bytes], Awaitable[str]]
 """Stores bytes and returns their SHA-256."""
@@ -15,6 +17,14 @@ ReadText = Callable[[Blob], Awaitable[str]]
 """Reads a text of the archive."""
 ImageUrl = Callable[[ImageRef], Awaitable[str]]
 """Reads an image of the archive as a `data:` URL."""
+
+
+async def read_json(output: Json, stored: Blob | None, text: ReadText) -> Json:
+    """Return JSON data that is recorded as it is, or in the archive when it is large."""
+    if stored is None:
+        return output
+    read = await text(stored)
+    return json.loads(read) if stored.is_json else read
 
 
 async def store_image(image: Image, put: Put) -> ImagePart:

@@ -290,21 +290,22 @@ class Ledger(LedgerState):
             msg = "a step is finished only after its result is known"
             raise RuntimeError(msg)
         outcomes = tuple(current.outcomes[i] for i in range(len(current.calls)))
-        pairs = () if result.quiet else zip(current.calls, outcomes, strict=True)
-        adds = (*resolve_adds(result, current), *(o.message(call) for call, o in pairs))
         state, conflicts = self._merged(current, outcomes)
         patch = merge_patch.diff(self.s.extra_state, state)
+        adds = resolve_adds(result, current)
+        if result.quiet:
+            output, stored = output_of_calls(outcomes)
+        else:  # the messages have the contents of the outcomes
+            output, stored = resolve_output(result, current)
+            said = zip(current.calls, outcomes, strict=True)
+            adds = (*adds, *(outcome.message(call) for call, outcome in said))
+            outcomes = tuple(o.model_copy(update={"content": ""}) for o in outcomes)
         transcript = ChainRef(
             length=self.s.transcript.length + len(adds),
             digest=extend(self.s.transcript.digest, adds),
         )
         before = current.before if current.alone else self.before()
         steps = self._number(result.next)
-        output, stored = resolve_output(result, current)
-        if result.quiet:
-            output, stored = output_of_calls(outcomes)
-        else:  # the messages have the contents
-            outcomes = tuple(o.model_copy(update={"content": ""}) for o in outcomes)
         record = StepRecord(
             n=self.s.steps + 1,
             opened=0 if n == self.s.steps + 1 else n,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
+from typing import cast
 
 from holdfast.steps import TaskStep
 
@@ -45,6 +47,8 @@ def problem(
         known: Ids of completed steps, the one that queues these among them.
         serial: Number of the newest id, s<number>, that the task itself gave.
     """
+    if not steps:
+        return ""
     waiting = {step.step_id for step in queue if not step.is_ready}
     taken = {*opened, *(step.step_id for step in queue)} - waiting
     ids: set[str] = set()
@@ -68,9 +72,11 @@ def problem(
                 " to steps that are queued, in progress, or were done lately under an id of your"
                 " own."
             )
-    circle = _circle(queued_with(queue, steps))
-    if circle:
-        return f"Steps {' -> '.join(map(repr, circle))} wait for each other: none could ever run."
+    if any(step.prev_steps for step in steps):  # what is queued already has no ring
+        named = (step for step in queued_with(queue, steps) if step.step_id)
+        ring = circle({step.step_id: step.prev_steps for step in named})
+        if ring:
+            return f"Steps {' -> '.join(map(repr, ring))} wait for each other: none could ever run."
     return ""
 
 
@@ -86,24 +92,14 @@ def queued_with(queue: Sequence[TaskStep], steps: Iterable[TaskStep]) -> tuple[T
     return (*(step for step in queue if step.step_id not in ids), *new)
 
 
-def _circle(steps: Sequence[TaskStep]) -> list[str]:
-    """Return a circle of steps that wait for each other, or nothing."""
-    before = {step.step_id: step.prev_steps for step in steps if step.step_id}
-    cleared: set[str] = set()
-    for start, first in before.items():
-        path: list[str] = []
-        stack = [(start, iter(first))] if start not in cleared else []
-        while stack:
-            step, rest = stack[-1]
-            if not path or path[-1] != step:
-                path.append(step)
-            following = next((p for p in rest if p in before and p not in cleared), None)
-            if following is None:
-                cleared.add(step)
-                path.pop()
-                stack.pop()
-            elif following in path:
-                return [*path[path.index(following) :], following]
-            else:
-                stack.append((following, iter(before[following])))
+def circle(before: Mapping[str, Iterable[str]]) -> list[str]:
+    """Return names that wait for each other in a ring, first one repeated; nothing without a ring.
+
+    Args:
+        before: Name to the names that it waits for.
+    """
+    try:
+        TopologicalSorter(before).prepare()
+    except CycleError as error:
+        return cast("list[str]", error.args[1])[::-1]
     return []

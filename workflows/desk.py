@@ -92,8 +92,9 @@ class TaskDesk:
             return MOST_LANES
         if self.requests.want_a_step:
             return 1
-        alone = s.described is None or not s.automatic
-        return 1 if alone else min(s.described.parallel, MOST_LANES) if s.described else 1
+        if s.described is None or not s.automatic:
+            return 1
+        return min(s.described.parallel, MOST_LANES)
 
     def _next_steps(self) -> tuple[TaskStep, ...]:
         """List the steps that may be begun, for whoever wants them."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -21,7 +20,7 @@ from holdfast.audit import Finding
 from holdfast.client.failures import server_errors
 from holdfast.client.presence import PATIENCE_SECONDS, Presence
 from holdfast.client.visibility import listed
-from holdfast.contents import resolve
+from holdfast.contents import read_json, resolve
 from holdfast.errors import (
     BlobMissingError,
     DigestMismatchError,
@@ -39,7 +38,6 @@ from holdfast.sources import read_nodes
 from holdfast.state import TaskRecord
 from holdfast.steps import Task, TaskStep, TaskStepOutput, ToolOutput
 from holdfast.undo import active_messages, active_steps
-from holdfast.values import Json
 from holdfast.views import EntriesPage, EntriesRequest, StepView, point
 from holdfast.wire import View, ViewRequest
 
@@ -368,10 +366,7 @@ class Reader:
 
     async def output(self, task_id: str, record: StepRecord) -> TaskStepOutput:
         """Make the public form of a step record, archived texts put in."""
-        output: Json = record.output
-        if record.stored is not None:
-            text = await self.text(record.stored)
-            output = json.loads(text) if record.stored.is_json else text
+        output = await read_json(record.output, record.stored, self.text)
         return TaskStepOutput(
             output=output,
             task_step=record.step.model_copy(update={"task_id": task_id}),

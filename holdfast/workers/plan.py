@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pydantic import ValidationError, field_validator
 
 from holdfast.errors import InvalidArgumentError
+from holdfast.links import circle
 from holdfast.messages import clean
 from holdfast.models.base import OutputSpec
 from holdfast.models.shapes import is_array, is_object
@@ -211,26 +212,12 @@ def check(plan: Plan) -> None:
         for missing in each.dependencies
         if missing not in names
     ]
-    if not problems and (cycle := _cycle(plan)):
-        problems.append(f"Sub-tasks wait for each other: {' -> '.join(map(repr, cycle))}.")
+    if not problems and (ring := circle({e.name: e.dependencies for e in plan.sub_tasks})):
+        problems.append(f"Sub-tasks wait for each other: {' -> '.join(map(repr, ring))}.")
     if not names:
         problems.append("The plan has no sub-tasks.")
     if problems:
         raise InvalidArgumentError(" ".join(problems))
-
-
-def _cycle(plan: Plan) -> tuple[str, ...]:
-    """Return names that depend on each other in a ring, first one repeated; empty for none."""
-    placed = {name for wave in waves(plan) for name in wave}
-    stuck = {each.name: each.dependencies for each in plan.sub_tasks if each.name not in placed}
-    if not stuck:
-        return ()
-    path = [next(iter(stuck))]
-    while True:  # each stuck one waits for a stuck one, so the walk meets itself
-        following = next(name for name in stuck[path[-1]] if name in stuck)
-        if following in path:
-            return (*path[path.index(following) :], following)
-        path.append(following)
 
 
 def ready(plan: Plan, done: Collection[str]) -> tuple[SubTask, ...]:
