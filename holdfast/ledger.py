@@ -80,7 +80,6 @@ class Ledger(LedgerState):
         """
         ready = self.ready()
         step = next((s for s in ready if s.step_id == asked.step), ready[0])
-        before = self.before()
         queue = tuple(queued for queued in self.s.queue if queued is not step)
         own = self._is_original(step) and not asked.brings_input
         step = step.model_copy(update={"images": asked.images_after(step)})
@@ -102,7 +101,7 @@ class Ledger(LedgerState):
             alone=not siblings and not self.s.lasts,
             started=now,
             owner=owner,
-            before=Before() if siblings else before,
+            before=Before() if siblings else self.before(),
         )
         self.change(
             queue=queue,
@@ -110,9 +109,8 @@ class Ledger(LedgerState):
             undo_notes=(),
             answered=False,
             failure=None,
-            opens=(*siblings, current),
+            opens=(*siblings, self._marked(current, "start", 0)),
         )
-        self._mark(current.n, "start")
 
     def _is_original(self, step: TaskStep) -> bool:
         """Whether a step has the task's own input, which the archive keeps when it is large."""
@@ -204,12 +202,10 @@ class Ledger(LedgerState):
                     "outcomes": got.told,
                 }
             )
-        self._put(current)
         if refused is None and (got.result is not None or got.calls):
-            for i in range(len(current.calls)):
-                self._mark(current.n, "call", i)
-            for i in sorted(got.told):
-                self._mark(current.n, "done", i)
+            current = self._marked(current, "call", *range(len(current.calls)))
+            current = self._marked(current, "done", *sorted(got.told))
+        self._put(current)
         return refused
 
     def _refused(self, current: OpenState, got: Advanced) -> Failure | None:
@@ -263,8 +259,8 @@ class Ledger(LedgerState):
     def outcome(self, n: int, i: int, got: Outcome) -> None:
         """Record what became of an open call."""
         current = self.at(n)
-        self._put(current.model_copy(update={"outcomes": {**current.outcomes, i: got}}))
-        self._mark(n, "done", i)
+        current = current.model_copy(update={"outcomes": {**current.outcomes, i: got}})
+        self._put(self._marked(current, "done", i))
 
     def answer_calls(self, n: int) -> None:
         """Hand the outcomes of calls made in the middle of a step to its journal."""
@@ -283,8 +279,7 @@ class Ledger(LedgerState):
 
     def finish(self, n: int, *, now: float) -> StepRecord:
         """Close a step: append its record, move the head, queue its next steps."""
-        self._mark(n, "end")
-        current = self.at(n)
+        current = self._marked(self.at(n), "end", 0)
         result = current.result
         if result is None:
             msg = "a step is finished only after its result is known"
@@ -446,12 +441,21 @@ class Ledger(LedgerState):
         """Let a step's next model call pass the budget."""
         self._put(self.at(n).model_copy(update={"limit": "allow"}))
 
-    def _mark(self, n: int, kind: Literal["start", "call", "done", "end"], i: int = 0) -> None:
-        """Note in an open step what happened, in the order in which followers are told."""
-        current = self.at(n)
-        in_batch = kind in ("call", "done")
-        mark = Mark(self.next_number(), kind, _batches(current) if in_batch else 0, i)
-        self._put(current.model_copy(update={"marks": (*current.marks, mark)}))
+    def _marked(
+        self, current: OpenState, kind: Literal["start", "call", "done", "end"], *places: int
+    ) -> OpenState:
+        """Note in an open step what happened, in the order in which followers are told.
+
+        Args:
+            current: The open step.
+            kind: What happened.
+            places: Positions of the calls that it happened to; one 0 for the step itself.
+        """
+        if not places:
+            return current
+        batch = _batches(current) if kind in ("call", "done") else 0
+        marks = [Mark(self.next_number(), kind, batch, i) for i in places]
+        return current.model_copy(update={"marks": (*current.marks, *marks)})
 
     def _put(self, current: OpenState) -> None:
         """Replace an open step."""
@@ -459,7 +463,8 @@ class Ledger(LedgerState):
 
     def _forget_approvals(self, n: int) -> None:
         """Forget what was decided for an open step."""
-        self.change(approvals=tuple(a for a in self.s.approvals if a.n != n))
+        if self.s.approvals:
+            self.change(approvals=tuple(a for a in self.s.approvals if a.n != n))
 
     def _limit(self, current: OpenState, *, now: float) -> Literal["", "stop", "finish"]:
         if current.limit == "finish":

@@ -88,7 +88,10 @@ class LedgerState:
 
     def find(self, n: int) -> OpenState | None:
         """Return the step in progress of this number, or None."""
-        return next((current for current in self.s.opens if current.n == n), None)
+        for current in self.s.opens:
+            if current.n == n:
+                return current
+        return None
 
     def at(self, n: int) -> OpenState:
         """Return the step in progress of this number.

@@ -43,8 +43,9 @@ class StepLanes(TaskDesk):
             return [c for c in self.ledger.s.opens if c.n not in lanes and self._goes(c)]
 
         def has_news() -> bool:
-            over = any(lane.done() for lane in lanes.values())
-            return over or (not self._leaves() and (bool(idle()) or self._has_new_requests()))
+            if any(lane.done() for lane in lanes.values()):
+                return True
+            return (bool(idle()) or self._has_new_requests()) and not self._leaves()
 
         try:
             while not self._is_left(work):
