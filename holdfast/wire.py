@@ -118,6 +118,7 @@ class ToolInput(Value):
         branch: Branch of the ledger; part of the idempotency key, like the next.
         batch: Number of batches of calls that the step has made before this one.
         step: Id of the step, when it is not "s" and its ordinal.
+        agent: Agent that runs the step, when it is not the task's first one.
     """
 
     n: int
@@ -129,6 +130,7 @@ class ToolInput(Value):
     branch: int = 0
     batch: int = 0
     step: str = ""
+    agent: str = ""
 
 
 class EffectRef(Value):
@@ -184,6 +186,7 @@ class UndoInput(Value):
         effect: The effect.
         branch: Branch on which it ran.
         step: Id of the step, when it is not "s" and its ordinal.
+        agent: Agent that ran the step, when it is not the task's first one.
     """
 
     n: int
@@ -191,6 +194,7 @@ class UndoInput(Value):
     effect: EffectRef
     branch: int = 0
     step: str = ""
+    agent: str = ""
 
 
 class RunRequest(Value):
