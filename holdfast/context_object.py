@@ -47,9 +47,8 @@ def initial_state(context: Any) -> dict[str, Json]:
 
 def type_ref(context: Any) -> str:
     """Name the class by which a context is read again; empty for plain JSON data."""
-    kind = type(context)
-    if isinstance(context, BaseModel) or dataclasses.is_dataclass(kind):
-        return refer(kind)
+    if isinstance(context, BaseModel) or dataclasses.is_dataclass(context):
+        return refer(context.__class__)
     return ""
 
 
