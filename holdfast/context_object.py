@@ -47,8 +47,8 @@ def initial_state(context: Any) -> dict[str, Json]:
 
 def type_ref(context: Any) -> str:
     """Name the class by which a context is read again; empty for plain JSON data."""
-    kind: type[object] = type(context)
-    is_data = issubclass(kind, BaseModel) or dataclasses.is_dataclass(kind)
+    kind: Any = type(context)  # pyright: ignore[reportUnknownVariableType]
+    is_data = isinstance(context, BaseModel) or dataclasses.is_dataclass(kind)
     return refer(kind) if is_data else ""
 
 
