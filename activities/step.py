@@ -9,6 +9,7 @@ from typing import Any
 
 from temporalio import activity
 
+from holdfast.activities.agent_code import RegisteredCode
 from holdfast.activities.failures import heals_by_time, log, typed_failures
 from holdfast.activities.heartbeat import heartbeats
 from holdfast.activities.history import count_commits, seen_before
@@ -16,6 +17,7 @@ from holdfast.activities.registry import Registry
 from holdfast.activities.source import Source, task_id, worker_identity
 from holdfast.agent import Agent
 from holdfast.agent_snapshot import AgentSnapshot
+from holdfast.chain import ChainRef
 from holdfast.contents import read_json
 from holdfast.messages import Blob, Message, clean
 from holdfast.models.base import Model, ModelAnswer, ModelRequest
@@ -30,6 +32,7 @@ from holdfast.workers.base import AgentWorker
 from holdfast.workers.context import StepContext
 from holdfast.workers.driver import advance, failure_after
 from holdfast.workers.offer import Retrieve
+from holdfast.workers.turn import who_used_tools
 
 
 class StepActivities:
@@ -109,7 +112,10 @@ class StepActivities:
         opened = await source.opened(given)
         agent = self._registry.agent(opened.step.agent or head.agent)
         snapshot = (await self._registry.snapshot(head.snapshot)).of(opened.step.agent)
-        model = self._registry.model(agent, snapshot, head.model)
+        code = RegisteredCode(
+            agent, snapshot, head=head, registry=self._registry, source=source
+        )
+        model = code.model()
         recorded = await source.journal(given)
         whole = await self._whole(opened)
         memory = source.memory()
@@ -119,7 +125,7 @@ class StepActivities:
             head=head,
             opened=whole,
             transcript=transcript,
-            respond=functools.partial(self._respond, model),
+            respond=functools.partial(self._respond, model, code, whole.state),
             ask_task=source.task,
             retrieve=_retrieve(agent, snapshot),
             inputs=await self._inputs(opened),
@@ -132,6 +138,8 @@ class StepActivities:
             tokens=given.tokens,
             unrecorded=memory.unrecorded(given.n, activity_id),
             keep=functools.partial(memory.keep, given.n),
+            code=code,
+            used_tools=await self._has_used_tools(head, snapshot, given.at),
         )
         advanced = _stamped(await advance(agent.made_worker, ctx, whole))
         advanced = advanced.model_copy(update=await self._compact_answer(advanced))
@@ -152,8 +160,19 @@ class StepActivities:
             memory.handed_over(given.n, activity_id)
         return advanced
 
-    async def _respond(self, model: Model, request: ModelRequest) -> ModelAnswer:
+    async def _has_used_tools(self, head: TaskHead, agent: AgentSnapshot, at: ChainRef) -> bool:
+        """Whether the agent has used a tool; found out only where its tool choice depends on it."""
+        wanted = agent.settings.resolve(head.settings).tool_choice
+        if wanted in (None, "auto") or agent.keeps_tool_choice:
+            return False
+        first = await self._registry.snapshot(head.snapshot)
+        return agent.name in who_used_tools(first, await self._source.transcript(at))
+
+    async def _respond(
+        self, model: Model, code: RegisteredCode, state: dict[str, Json], request: ModelRequest
+    ) -> ModelAnswer:
         """Ask the model, which alone gets the bytes of images."""
+        request = await code.sent(request, state)
         messages = [await self._source.rehydrate(message) for message in request.messages]
         return await model.respond(request.model_copy(update={"messages": tuple(messages)}))
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypedDict
 
+from holdfast.errors import UserError
 from holdfast.run_context import RunContextWrapper
 from holdfast.steps import ToolOutput
 
@@ -37,3 +38,27 @@ ToolsToFinalOutputFunction = Callable[
 ToolUseBehavior = (
     Literal["run_llm_again", "stop_on_first_tool"] | StopAtTools | ToolsToFinalOutputFunction
 )
+
+
+def behavior_code(behavior: Any) -> str:
+    """Write a behaviour as `AgentSnapshot.behavior` keeps it.
+
+    Raises:
+        UserError: It is none.
+    """
+    if behavior == "run_llm_again":
+        return ""
+    if behavior == "stop_on_first_tool":
+        return "first"
+    if isinstance(behavior, Mapping) and "stop_at_tool_names" in behavior:
+        names: Iterable[str] = behavior["stop_at_tool_names"]
+        if not isinstance(names, str):
+            return "".join(f"{name}," for name in names)
+    elif callable(behavior):
+        return "ask"
+    msg = (
+        f"tool_use_behavior={behavior!r:.100} says nothing of what follows tool calls. Pass"
+        ' "run_llm_again", "stop_on_first_tool", {"stop_at_tool_names": ["name"]}, or a function'
+        " (context, results) that returns a ToolsToFinalOutputResult."
+    )
+    raise UserError(msg)
