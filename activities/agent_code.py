@@ -192,5 +192,3 @@ class RegisteredCode(AgentCode):
             return request
         messages = without_reasoning_ids(request.messages)
         return request.model_copy(update={"messages": messages})
-
-

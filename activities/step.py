@@ -19,14 +19,14 @@ from holdfast.agent import Agent
 from holdfast.agent_snapshot import AgentSnapshot
 from holdfast.chain import ChainRef
 from holdfast.contents import read_json
-from holdfast.messages import Blob, Message, clean
+from holdfast.messages import Message
 from holdfast.models.base import Model, ModelAnswer, ModelRequest
 from holdfast.records import Handed, JournalEntry, OpenState, OpenStep, TaskHead
 from holdfast.references import new_entries, resolve_adds, resolve_calls
 from holdfast.state import AgentRules, Described
 from holdfast.steps import TaskStep
 from holdfast.tool_retriever import ask_retriever
-from holdfast.values import Json, canonical
+from holdfast.values import Json
 from holdfast.wire import Advanced, AdvanceInput
 from holdfast.workers.base import AgentWorker
 from holdfast.workers.context import StepContext
@@ -112,9 +112,7 @@ class StepActivities:
         opened = await source.opened(given)
         agent = self._registry.agent(opened.step.agent or head.agent)
         snapshot = (await self._registry.snapshot(head.snapshot)).of(opened.step.agent)
-        code = RegisteredCode(
-            agent, snapshot, head=head, registry=self._registry, source=source
-        )
+        code = RegisteredCode(agent, snapshot, head=head, registry=self._registry, source=source)
         model = code.model()
         recorded = await source.journal(given)
         whole = await self._whole(opened)
@@ -192,14 +190,8 @@ class StepActivities:
         """Move a large memo to the archive."""
         if entry.memo is None:
             return entry
-        stored = await self._stored(entry.memo.output)
+        stored = await self._source.store_json(entry.memo.output)
         return entry if stored is None else entry.model_copy(update={"memo": Handed(stored=stored)})
-
-    async def _stored(self, output: Json) -> Blob | None:
-        """Store JSON data if it is too large for history."""
-        plain = isinstance(output, str)
-        text = output if plain else canonical(output).decode("utf-8", "surrogatepass")
-        return await self._source.store(clean(text), is_json=not plain)
 
     async def _resolve(self, entry: JournalEntry) -> JournalEntry:
         """Put archived contents into a journal entry."""
@@ -245,7 +237,7 @@ class StepActivities:
         following = await self._with_references(result.next)
         changes: dict[str, object] = {"adds": tuple(adds), "next": following}
         if result.output is not None:
-            stored = await self._stored(result.output)
+            stored = await self._source.store_json(result.output)
             if stored is not None:
                 changes |= {"output": None, "stored": stored}
         return {"result": result.model_copy(update=changes)}

@@ -154,7 +154,7 @@ def _shown_part(part: Part) -> str:
 def last_text(message: Message) -> str:
     """Return the text of an assistant message; of the last one, when it stands for several."""
     said = [item for item in message.items if item.get("type", "message") == "message"]
-    if len(said) < 2 or "content" not in said[-1]:
+    if not said or "content" not in said[-1]:
         return message.text
     content: Json = said[-1]["content"]
     if isinstance(content, str):

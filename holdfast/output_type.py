@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, get_origin
+from typing import TYPE_CHECKING, Any, cast, get_origin
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
 from pydantic_core import PydanticSerializationError, from_json
-from typing_extensions import TypedDict
 
 from holdfast import merge_patch
 from holdfast.errors import InvalidArgumentError, ModelBehaviorError, UserError
@@ -43,8 +42,9 @@ class AgentOutputSchema:
         self.strict_json_schema = strict_json_schema
         self._is_wrapped = not _is_object(output_type)
         try:
-            self._adapter: TypeAdapter[Any] = TypeAdapter(_wrapped(output_type, self._is_wrapped))
+            self._adapter: TypeAdapter[Any] = TypeAdapter(output_type)
             schema = without_titles(self._adapter.json_schema())
+            schema = _wrapped(schema) if self._is_wrapped else schema
             self._schema = strict_schema(schema, what=self.name) if strict_json_schema else schema
         except PydanticUserError as cause:
             msg = f"output_type {self.name} cannot be described to a model: {cause}"
@@ -77,11 +77,14 @@ class AgentOutputSchema:
         """
         try:
             data = from_json(text, allow_inf_nan=False)
-            self._adapter.validate_json(text, strict=self.strict_json_schema or None)
-        except ValueError as cause:  # a ValidationError is one
-            msg = f"Invalid JSON when parsing {text} for {self.name}; {cause}"
+            if self._is_wrapped:
+                data = data[WRAPPER]
+            self.load(data)
+        except (ValueError, TypeError, KeyError) as cause:  # a ValidationError is a ValueError
+            why = f"no member {WRAPPER!r}" if isinstance(cause, TypeError | KeyError) else cause
+            msg = f"Invalid JSON when parsing {text} for {self.name}; {why}"
             raise ModelBehaviorError(msg) from cause
-        return data[WRAPPER] if self._is_wrapped else data
+        return data
 
     def read_bare(self, text: str) -> Json:
         """Validate JSON text that is the output itself, without a wrapper.
@@ -97,11 +100,7 @@ class AgentOutputSchema:
         Raises:
             ValidationError: The data do not fit the type.
         """
-        whole = {WRAPPER: data} if self._is_wrapped else data
-        made = self._adapter.validate_json(
-            canonical(whole), strict=self.strict_json_schema or None
-        )
-        return made[WRAPPER] if self._is_wrapped else made
+        return self._adapter.validate_json(canonical(data), strict=self.strict_json_schema or None)
 
     def dump(self, value: Any) -> tuple[Json, str]:
         """Write a final output that code has made.
@@ -112,14 +111,15 @@ class AgentOutputSchema:
         Raises:
             UserError: It does not fit the type.
         """
-        is_whole = isinstance(value, dict) and WRAPPER in value
-        whole = {WRAPPER: value} if self._is_wrapped and not is_whole else value
+        if self._is_wrapped and isinstance(value, dict) and WRAPPER in value:
+            value = cast("dict[str, Any]", value)[WRAPPER]
         try:
-            text = self._adapter.dump_json(whole, warnings="none").decode()
-            return merge_patch.plain(self.read(text), "final output"), text
+            text = self._adapter.dump_json(value, warnings="none").decode()
+            data = merge_patch.plain(self.read_bare(text), "final output")
         except (PydanticSerializationError, ValueError, ModelBehaviorError, TypeError) as cause:
             msg = f"The final output {value!r:.200} does not fit output_type {self.name}: {cause}"
             raise UserError(msg) from cause
+        return data, f'{{"{WRAPPER}":{text}}}' if self._is_wrapped else text
 
 
 def output_schema(output_type: Any) -> AgentOutputSchema | None:
@@ -160,5 +160,12 @@ def _is_object(kind: Any) -> bool:
     return isinstance(origin, type) and issubclass(origin, BaseModel | dict)
 
 
-def _wrapped(kind: Any, is_wrapped: bool) -> Any:  # noqa: FBT001  one way to call it
-    return TypedDict("Output", {WRAPPER: kind}) if is_wrapped else kind  # type: ignore[misc]  # pyright: ignore
+def _wrapped(schema: dict[str, Json]) -> dict[str, Json]:
+    """Put a schema into an object; its definitions belong at the top."""
+    inner = {key: value for key, value in schema.items() if key != "$defs"}
+    outer: dict[str, Json] = {
+        "type": "object",
+        "properties": {WRAPPER: inner},
+        "required": [WRAPPER],
+    }
+    return {"$defs": schema["$defs"], **outer} if "$defs" in schema else outer

@@ -37,7 +37,7 @@ class ToolErrorFormatterArgs:
     tool_type: Literal["function"] = "function"
 
 
-ToolErrorFormatter = Callable[[ToolErrorFormatterArgs], str | None | Awaitable[str | None]]
+ToolErrorFormatter = Callable[[ToolErrorFormatterArgs], str | Awaitable[str | None] | None]
 """Gives the text for the model, or None for the default one."""
 
 
@@ -45,7 +45,7 @@ async def worded(formatter: ToolErrorFormatter, args: ToolErrorFormatterArgs) ->
     """Return a formatter's text; the default one where it gives none, or fails itself."""
     try:
         text = await invoke(formatter, args)
-    except Exception:  # noqa: BLE001  the call has been made; an error here must not repeat it
+    except Exception:  # the call has been made, and an error here must not repeat it
         log.exception("The tool_error_formatter failed for tool %r", args.tool_name)
         return args.default_message
     if text is not None and not isinstance(text, str):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, TypedDict, cast
 
 from holdfast.errors import UserError
 from holdfast.run_context import RunContextWrapper
@@ -50,12 +50,12 @@ def behavior_code(behavior: Any) -> str:
         return ""
     if behavior == "stop_on_first_tool":
         return "first"
-    if isinstance(behavior, Mapping) and "stop_at_tool_names" in behavior:
-        names: Iterable[str] = behavior["stop_at_tool_names"]
-        if not isinstance(names, str):
-            return "".join(f"{name}," for name in names)
-    elif callable(behavior):
+    if callable(behavior):
         return "ask"
+    given = cast("Mapping[str, Any]", behavior) if isinstance(behavior, Mapping) else {}
+    names: Any = given.get("stop_at_tool_names")
+    if isinstance(names, Iterable) and not isinstance(names, str):
+        return "".join(f"{name}," for name in cast("Iterable[str]", names))
     msg = (
         f"tool_use_behavior={behavior!r:.100} says nothing of what follows tool calls. Pass"
         ' "run_llm_again", "stop_on_first_tool", {"stop_at_tool_names": ["name"]}, or a function'

@@ -179,7 +179,9 @@ def _returned(run: asyncio.Task[TaskStepOutput], worker: AgentWorker) -> object:
     return run.result()
 
 
-async def _ended(worker: AgentWorker, ctx: StepContext, opened: OpenStep, output: object) -> Advanced:
+async def _ended(
+    worker: AgentWorker, ctx: StepContext, opened: OpenStep, output: object
+) -> Advanced:
     if not isinstance(output, TaskStepOutput):
         msg = (
             f"{type(worker).__name__}.run_step returned {type(output).__name__}; it must return a"

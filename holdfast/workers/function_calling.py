@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from holdfast.models.base import ModelAnswer
     from holdfast.workers.context import StepContext
 
+
 class FunctionCallingAgentWorker(AgentWorker):
     """Function calling: one model call and its tool calls make a step.
 

@@ -9,6 +9,7 @@ from holdfast.agent_snapshot import AgentSnapshot
 from holdfast.errors import ModelBehaviorError, ModelRefusalError
 from holdfast.messages import Message, ToolCall
 from holdfast.models.base import ModelAnswer
+from holdfast.records import AGAIN, KIND
 from holdfast.steps import ToolOutput
 from holdfast.values import Json
 
@@ -21,10 +22,6 @@ BUDGET_REACHED = (
 )
 ONE_AT_A_TIME = "Not run: call one tool at a time. Call it again if it is still needed."
 NO_OUTPUT = "Model returned no final output for the structured output type."
-
-KIND, AGAIN = "kind", "again"
-"""Facts of a verdict: the error handlers that may answer in its place, and whether another turn
-follows when none does."""
 
 
 def follows(answer: ModelAnswer, agent: AgentSnapshot, *, may_refuse: bool) -> Follows:
