@@ -27,7 +27,6 @@ from holdfast.steps import ToolOutput
 from holdfast.testing import FakeOpenAI
 from holdfast.tool_use import ToolsToFinalOutputResult
 from tests.support.rig import MakeAgent, Rig, activities_of
-from tests.support.workers import said
 
 
 class City(BaseModel):
@@ -162,7 +161,7 @@ async def test_no_output_where_a_type_wants_one_takes_another_turn(
 
 async def test_a_refusal_ends_the_run_with_its_words(run: Run, model: FakeOpenAI) -> None:
     model.refuse("I will not")
-    with pytest.raises(ModelRefusalError, match="^I will not$"):
+    with pytest.raises(ModelRefusalError, match=r"^I will not$"):
         await run("q")
 
 
