@@ -107,6 +107,23 @@ class Registry:
             self._snapshots[sha256] = known
         return known
 
+    def model_of_run(self, agent: Agent, snapshot: AgentSnapshot, head: TaskHead) -> Model:
+        """Return the model that answers for an agent in a task, as its run wants it.
+
+        Raises:
+            UserError: The run's Model or model provider is not known in this process.
+            NotFoundError: See `model`.
+        """
+        if head.run.model:
+            found: Model = self.code(head.run.model)
+            return found
+        named = agent.model is None or isinstance(agent.model, str)
+        if head.run.model_provider and (head.model or named):
+            provider = self.code(head.run.model_provider)
+            made: Model = provider.get_model(head.model or agent.model)
+            return made
+        return self.model(agent, snapshot, head.model)
+
     def model(self, agent: Agent, snapshot: AgentSnapshot, override: str) -> Model:
         """Return the model that answers for this agent in a task: the one it began with.
 

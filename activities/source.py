@@ -302,6 +302,21 @@ class Source:
         self.cache.texts.keep(blob.sha256, text)
         return blob
 
+    async def store_json(self, data: Json) -> Blob | None:
+        """Store JSON data if it is too large for history."""
+        plain = isinstance(data, str)
+        text = data if plain else canonical(data).decode("utf-8", "surrogatepass")
+        return await self.store(clean(text), is_json=not plain)
+
+    async def archived(self, text: str) -> Blob:
+        """Store a text whatever its size; one that was just stored is not written again."""
+        data = text.encode("utf-8", "surrogatepass")
+        sha256 = digest(data)
+        if self.cache.texts.get(sha256) is None:
+            await self._put(data)
+            self.cache.texts.keep(sha256, text)
+        return Blob(sha256=sha256, size=len(data))
+
     async def _put(self, data: bytes) -> str:
         """Store bytes with patience: what they say has been paid for, or has taken effect.
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from temporalio import activity
 
+from holdfast.activities.agent_code import RegisteredCode
 from holdfast.activities.failures import heals_by_time, log, typed_failures
 from holdfast.activities.heartbeat import heartbeats
 from holdfast.activities.history import count_commits, seen_before
@@ -16,20 +17,22 @@ from holdfast.activities.registry import Registry
 from holdfast.activities.source import Source, task_id, worker_identity
 from holdfast.agent import Agent
 from holdfast.agent_snapshot import AgentSnapshot
+from holdfast.chain import ChainRef
 from holdfast.contents import read_json
-from holdfast.messages import Blob, Message, clean
+from holdfast.messages import Message
 from holdfast.models.base import Model, ModelAnswer, ModelRequest
 from holdfast.records import Handed, JournalEntry, OpenState, OpenStep, TaskHead
 from holdfast.references import new_entries, resolve_adds, resolve_calls
 from holdfast.state import AgentRules, Described
 from holdfast.steps import TaskStep
 from holdfast.tool_retriever import ask_retriever
-from holdfast.values import Json, canonical
+from holdfast.values import Json
 from holdfast.wire import Advanced, AdvanceInput
 from holdfast.workers.base import AgentWorker
 from holdfast.workers.context import StepContext
 from holdfast.workers.driver import advance, failure_after
 from holdfast.workers.offer import Retrieve
+from holdfast.workers.turn import who_used_tools
 
 
 class StepActivities:
@@ -109,7 +112,8 @@ class StepActivities:
         opened = await source.opened(given)
         agent = self._registry.agent(opened.step.agent or head.agent)
         snapshot = (await self._registry.snapshot(head.snapshot)).of(opened.step.agent)
-        model = self._registry.model(agent, snapshot, head.model)
+        code = RegisteredCode(agent, snapshot, head=head, registry=self._registry, source=source)
+        model = code.model()
         recorded = await source.journal(given)
         whole = await self._whole(opened)
         memory = source.memory()
@@ -119,7 +123,7 @@ class StepActivities:
             head=head,
             opened=whole,
             transcript=transcript,
-            respond=functools.partial(self._respond, model),
+            respond=functools.partial(self._respond, model, code, whole.state),
             ask_task=source.task,
             retrieve=_retrieve(agent, snapshot),
             inputs=await self._inputs(opened),
@@ -132,6 +136,8 @@ class StepActivities:
             tokens=given.tokens,
             unrecorded=memory.unrecorded(given.n, activity_id),
             keep=functools.partial(memory.keep, given.n),
+            code=code,
+            used_tools=await self._has_used_tools(head, snapshot, given.at),
         )
         advanced = _stamped(await advance(agent.made_worker, ctx, whole))
         advanced = advanced.model_copy(update=await self._compact_answer(advanced))
@@ -152,8 +158,19 @@ class StepActivities:
             memory.handed_over(given.n, activity_id)
         return advanced
 
-    async def _respond(self, model: Model, request: ModelRequest) -> ModelAnswer:
+    async def _has_used_tools(self, head: TaskHead, agent: AgentSnapshot, at: ChainRef) -> bool:
+        """Whether the agent has used a tool; found out only where its tool choice depends on it."""
+        wanted = agent.settings.resolve(head.settings).tool_choice
+        if wanted in (None, "auto") or agent.keeps_tool_choice:
+            return False
+        first = await self._registry.snapshot(head.snapshot)
+        return agent.name in who_used_tools(first, await self._source.transcript(at))
+
+    async def _respond(
+        self, model: Model, code: RegisteredCode, state: dict[str, Json], request: ModelRequest
+    ) -> ModelAnswer:
         """Ask the model, which alone gets the bytes of images."""
+        request = await code.sent(request, state)
         messages = [await self._source.rehydrate(message) for message in request.messages]
         return await model.respond(request.model_copy(update={"messages": tuple(messages)}))
 
@@ -173,14 +190,8 @@ class StepActivities:
         """Move a large memo to the archive."""
         if entry.memo is None:
             return entry
-        stored = await self._stored(entry.memo.output)
+        stored = await self._source.store_json(entry.memo.output)
         return entry if stored is None else entry.model_copy(update={"memo": Handed(stored=stored)})
-
-    async def _stored(self, output: Json) -> Blob | None:
-        """Store JSON data if it is too large for history."""
-        plain = isinstance(output, str)
-        text = output if plain else canonical(output).decode("utf-8", "surrogatepass")
-        return await self._source.store(clean(text), is_json=not plain)
 
     async def _resolve(self, entry: JournalEntry) -> JournalEntry:
         """Put archived contents into a journal entry."""
@@ -226,7 +237,7 @@ class StepActivities:
         following = await self._with_references(result.next)
         changes: dict[str, object] = {"adds": tuple(adds), "next": following}
         if result.output is not None:
-            stored = await self._stored(result.output)
+            stored = await self._source.store_json(result.output)
             if stored is not None:
                 changes |= {"output": None, "stored": stored}
         return {"result": result.model_copy(update=changes)}

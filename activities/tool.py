@@ -28,8 +28,10 @@ from holdfast.images import Image
 from holdfast.messages import Blob, ToolCall, clean
 from holdfast.records import Dialect, Outcome
 from holdfast.redact import redact
+from holdfast.run_context import RunContextWrapper
 from holdfast.sources import SourceNode, nodes_of
 from holdfast.tool_context import ToolContext
+from holdfast.tool_errors import ToolErrorFormatter, ToolErrorFormatterArgs, worded
 from holdfast.tool_result import read_result
 from holdfast.tools import Tool, ToolArgumentsError, ToolResultError
 from holdfast.values import Json, canonical, digest
@@ -52,6 +54,7 @@ class Ready(NamedTuple):
     state: dict[str, Json]
     ctx: ToolContext[dict[str, Json]]
     dialect: Dialect
+    formatter: ToolErrorFormatter | None = None
 
 
 class ToolActivities:
@@ -117,7 +120,9 @@ class ToolActivities:
             heartbeat=activity.heartbeat,
             load_context=self._registry.context_loader(head),
         )
-        return Ready(tool, call, state, ctx, head.dialect)
+        ref = head.run.tool_error_formatter
+        formatter = self._registry.code(ref) if ref else None
+        return Ready(tool, call, state, ctx, head.dialect, formatter)
 
     async def _started(self, given: ToolInput, ready: Ready) -> Outcome:
         """Run the tool.
@@ -143,30 +148,30 @@ class ToolActivities:
             ) from None
 
     async def _run(self, given: ToolInput, ready: Ready) -> Outcome:
-        outcome = await self._outcome(ready.tool, ready.ctx, ready.dialect)
+        outcome = await self._outcome(ready)
         if outcome.status == "done":
             outcome = _with_patch(outcome, ready)
         self._source.memory().put_result(given.n, given.i, outcome.message(ready.call))
         stamp = {"attempts": activity.info().attempt, "worker": worker_identity()}
         return outcome.model_copy(update=stamp)
 
-    async def _outcome(
-        self, tool: Tool, ctx: ToolContext[dict[str, Json]], dialect: Dialect
-    ) -> Outcome:
+    async def _outcome(self, ready: Ready) -> Outcome:
+        tool = ready.tool
         try:
-            value = await run_with_retries(tool, ctx)
+            value = await run_with_retries(tool, ready.ctx)
             result = read_result(value, tool=tool.name)
             nodes = nodes_of(value)
         except ToolResultError as error:  # it ran; only its result is of no use
             return Outcome(content=_short(error), is_error=True)
         except ToolArgumentsError as error:
-            return Outcome(content=_short(error), is_error=True, status="failed")
+            text = clean(await arguments_text(ready, error))
+            return Outcome(content=text, is_error=True, status="failed")
         except ToolTimeoutError as error:
             if tool.timeout_behavior == "raise_exception":
                 raise
             return Outcome(content=_short(error), is_error=True, status="failed")
         except (Exception, SystemExit) as error:  # noqa: BLE001  a result for the model
-            text = clean(await failure_text(tool, ctx, error, dialect))
+            text = clean(await failure_text(ready, error))
             stored = await self._source.store(text)
             return Outcome(content=stored or text, is_error=True, status="failed")
         if isinstance(result, str):
@@ -248,30 +253,62 @@ async def run_once(tool: Tool, ctx: ToolContext[dict[str, Json]]) -> Any:
         raise ToolTimeoutError(text) from error
 
 
-async def failure_text(
-    tool: Tool, ctx: ToolContext[dict[str, Json]], error: BaseException, dialect: Dialect
-) -> str:
+async def arguments_text(ready: Ready, error: ToolArgumentsError) -> str:
+    """Say to the model what was wrong with its arguments.
+
+    Raises:
+        ApplicationError: The tool wants its errors to end the run.
+    """
+    tool, text = ready.tool, _short(error)
+    if ready.dialect.tool_error == "text":
+        return text
+    if tool.failure_error_function is None:
+        msg = f"Invalid JSON input for tool {tool.name}: {text}"
+        raise ApplicationError(msg, type="ModelBehaviorError", non_retryable=True) from None
+    if callable(tool.failure_error_function):
+        return await failure_text(ready, error)
+    return await _worded(ready, text, error)
+
+
+async def failure_text(ready: Ready, error: BaseException) -> str:
     """Say to the model what went wrong.
 
     A formatter that fails itself is passed over: the call has been made, and an error here would
     have it made again.
 
     Raises:
-        ApplicationError: The tool wants its errors to end the task.
+        ApplicationError: The tool wants its errors to end the task; so do those made by hand in
+            runs of the Agents SDK's kind.
     """
+    tool, fixed = ready.tool, ready.dialect.tool_error == "fixed"
     formatter = tool.failure_error_function
-    if formatter is None:
+    if formatter is None or (formatter == "default" and fixed and tool.signature is None):
         msg = f"Error running tool {tool.name}: {said(error)}"
         raise ApplicationError(msg, type="UserError", non_retryable=True) from None
     if callable(formatter) and isinstance(error, Exception):
         try:
-            text = formatter(ctx, error)
+            text = formatter(ready.ctx, error)
             return str(await text if inspect.isawaitable(text) else text)
         except Exception:  # noqa: BLE001  see above
             log.exception("The failure_error_function of tool %r failed", tool.name)
-    if dialect.tool_error == "fixed":
-        return FIXED_ERROR
-    return f"Encountered error: {said(error)}"
+    default = FIXED_ERROR if fixed else f"Encountered error: {said(error)}"
+    return await _worded(ready, default, error)
+
+
+async def _worded(ready: Ready, text: str, error: BaseException) -> str:
+    """Let the run's formatter word what a tool without one of its own tells the model."""
+    if ready.formatter is None or not isinstance(error, Exception):
+        return text
+    ctx = ready.ctx
+    args = ToolErrorFormatterArgs(
+        kind="tool_exception",
+        tool_name=ready.tool.name,
+        call_id=ready.call.id,
+        default_message=text,
+        run_context=RunContextWrapper(ctx.context, task_id=ctx.task_id),
+        error=error,
+    )
+    return await worded(ready.formatter, args)
 
 
 def said(error: BaseException) -> str:

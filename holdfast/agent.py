@@ -12,9 +12,10 @@ from holdfast.guardrails import InputGuardrail, OutputGuardrail
 from holdfast.handoffs import Handoff, handoff
 from holdfast.hooks import AgentHooks
 from holdfast.models.base import Model
+from holdfast.output_type import AgentOutputSchema, output_schema
 from holdfast.settings import ModelSettings
 from holdfast.tool_retriever import ToolRetriever
-from holdfast.tool_use import ToolUseBehavior
+from holdfast.tool_use import ToolUseBehavior, behavior_code
 from holdfast.tools import Tool, to_tool
 from holdfast.workers.base import AgentWorker, RunsSteps, as_worker
 from holdfast.workers.function_calling import FunctionCallingAgentWorker
@@ -40,7 +41,8 @@ class Agent:
         input_guardrails: Checks of the input, for runs that begin with this agent.
         output_guardrails: Checks of the final output, for runs that end with this agent.
         output_type: Type of the final output: a pydantic model, a dataclass, or any type that
-            pydantic can validate; None for text.
+            pydantic can validate; None for text. `AgentOutputSchema(type,
+            strict_json_schema=False)` for what OpenAI's strict mode cannot express.
         hooks: Told what this agent does.
         tool_use_behavior: What follows tool calls: "run_llm_again", "stop_on_first_tool",
             {"stop_at_tool_names": [...]}, or a function (context, results) that gives a
@@ -71,6 +73,10 @@ class Agent:
     """The tools, functions made into tools; with a retriever, its whole catalogue."""
     made_worker: AgentWorker = field(init=False, repr=False, compare=False)
     """The worker, completed if it lacks some of an AgentWorker's methods."""
+    made_output: AgentOutputSchema | None = field(
+        init=False, repr=False, compare=False, default=None
+    )
+    """The structure of the final output; None for text."""
 
     def __post_init__(self) -> None:
         """Check names and make functions into tools."""
@@ -81,6 +87,8 @@ class Agent:
         _check_tools(self.tools)
         _check_retriever(self.tool_retriever)
         object.__setattr__(self, "made_worker", as_worker(self.worker))
+        object.__setattr__(self, "made_output", output_schema(self.output_type))
+        behavior_code(self.tool_use_behavior)
         if self.tools and self.tool_retriever is not None:
             msg = (
                 f"Cannot specify both `tools` and `tool_retriever`: agent {self.name!r} has both."
@@ -132,7 +140,7 @@ class Agent:
         Args:
             model: Name of the resolved model.
         """
-        tools = self.made_tools
+        tools = [tool for tool in self.made_tools if tool.is_enabled is not False]
         kind = type(self.worker)
         chooser = None if self.tool_retriever is None else type(self.tool_retriever)
         return AgentSnapshot(
@@ -144,6 +152,10 @@ class Agent:
             policies={tool.name: tool.policy() for tool in tools},
             worker=f"{kind.__module__}.{kind.__qualname__}",
             retriever="" if chooser is None else f"{chooser.__module__}.{chooser.__qualname__}",
+            is_dynamic=callable(self.instructions),
+            output=None if self.made_output is None else self.made_output.spec(),
+            behavior=behavior_code(self.tool_use_behavior),
+            keeps_tool_choice=not self.reset_tool_choice,
         )
 
 

@@ -27,11 +27,12 @@ class AgentSnapshot(Value):
         policies: Tool name to what the task must know of the tool.
         worker: Class of the AgentWorker, as `module.QualifiedName`.
         retriever: Class of the tool retriever, likewise; empty when all tools are on offer.
+        is_dynamic: Whether a function makes the instructions for each turn.
         output: Structure of the final output; None for text.
         handoffs: What the model is told of the handoffs, beside `tools`; their policies are there.
         behavior: What follows tool calls: "" for another model call, "first" for the first result
-            as the answer, "ask" for what the agent's function says, else names of tools, joined by
-            commas, of which one ends the run.
+            as the answer, "ask" for what the agent's function says, else names of tools, each
+            with a comma after it, of which one ends the run.
         keeps_tool_choice: Whether a tool choice stands after a tool was used.
         team: The other agents that a task may be handed to, in the order in which they are found.
     """
@@ -44,6 +45,7 @@ class AgentSnapshot(Value):
     policies: dict[str, ToolPolicy] = Field(default_factory=dict)
     worker: str = ""
     retriever: str = ""
+    is_dynamic: bool = False
     output: OutputSpec | None = None
     handoffs: tuple[ToolSpec, ...] = ()
     behavior: str = ""

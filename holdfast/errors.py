@@ -282,9 +282,11 @@ class AgentsException(HoldfastError):
 
     Attributes:
         run_data: What the run had produced (a `RunData`), or None when nothing is known.
+        facts: What the task must know beside the text, JSON data.
     """
 
     run_data: Any = None
+    facts: dict[str, Any] | None = None
 
 
 class MaxTurnsExceeded(AgentsException):

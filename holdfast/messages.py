@@ -151,6 +151,17 @@ def _shown_part(part: Part) -> str:
     return part.text if part.stored is None else shown(part.stored)
 
 
+def last_text(message: Message) -> str:
+    """Return the text of an assistant message; of the last one, when it stands for several."""
+    said = [item for item in message.items if item.get("type", "message") == "message"]
+    if not said or "content" not in said[-1]:
+        return message.text
+    content: Json = said[-1]["content"]
+    if isinstance(content, str):
+        return content
+    return "".join(part.get("text") or part.get("refusal") or "" for part in content)
+
+
 def clean(text: str) -> str:
     """Replace lone surrogates, which no UTF-8 encoder and so no history accepts."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

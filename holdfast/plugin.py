@@ -11,6 +11,7 @@ from temporalio.plugin import SimplePlugin
 
 from holdfast.activities.cache import Cache
 from holdfast.activities.closing import ClosingActivities
+from holdfast.activities.handling import HandlingActivities
 from holdfast.activities.judging import JudgingActivities
 from holdfast.activities.registry import Registry
 from holdfast.activities.source import Source
@@ -51,6 +52,7 @@ class Activities:
             judging.probe,
             judging.undo,
             judging.recall,
+            HandlingActivities(self.registry, source).handle,
         ]
 
 

@@ -366,6 +366,13 @@ class Failure(Value):
     data: dict[str, Json] = Field(default_factory=dict[str, Json])
 
 
+KIND = "kind"
+"""Fact of a verdict: the error handlers of the run that may answer in its place."""
+
+AGAIN = "again"
+"""Fact of a verdict: another turn follows when no handler answers."""
+
+
 class Mark(NamedTuple):
     """Something that happened in a step, with its place in the life of the task.
 

@@ -172,6 +172,7 @@ class Tool(Generic[P, R]):
             max_output_bytes=self.max_output_bytes,
             approval_seconds=self.approval_seconds or 0,
             undo_needs_approval=self.undo_needs_approval,
+            is_conditional=callable(self.is_enabled),
         )
 
     def parse(self, arguments: str) -> dict[str, Any]:

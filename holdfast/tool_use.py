@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, TypedDict, cast
 
+from holdfast.errors import UserError
 from holdfast.run_context import RunContextWrapper
 from holdfast.steps import ToolOutput
 
@@ -37,3 +38,27 @@ ToolsToFinalOutputFunction = Callable[
 ToolUseBehavior = (
     Literal["run_llm_again", "stop_on_first_tool"] | StopAtTools | ToolsToFinalOutputFunction
 )
+
+
+def behavior_code(behavior: Any) -> str:
+    """Write a behaviour as `AgentSnapshot.behavior` keeps it.
+
+    Raises:
+        UserError: It is none.
+    """
+    if behavior == "run_llm_again":
+        return ""
+    if behavior == "stop_on_first_tool":
+        return "first"
+    if callable(behavior):
+        return "ask"
+    given = cast("Mapping[str, Any]", behavior) if isinstance(behavior, Mapping) else {}
+    names: Any = given.get("stop_at_tool_names")
+    if isinstance(names, Iterable) and not isinstance(names, str):
+        return "".join(f"{name}," for name in cast("Iterable[str]", names))
+    msg = (
+        f"tool_use_behavior={behavior!r:.100} says nothing of what follows tool calls. Pass"
+        ' "run_llm_again", "stop_on_first_tool", {"stop_at_tool_names": ["name"]}, or a function'
+        " (context, results) that returns a ToolsToFinalOutputResult."
+    )
+    raise UserError(msg)

@@ -133,6 +133,38 @@ class ToolInput(Value):
     agent: str = ""
 
 
+class HandleInput(Value):
+    """Input of the activity that asks an error handler of the run.
+
+    Attributes:
+        step: The open step, as its own activity gets it.
+        kind: Which handler.
+        error: Class name of the error.
+        text: Its text.
+    """
+
+    step: AdvanceInput
+    kind: str
+    error: str
+    text: str
+
+
+class Handled(Value):
+    """What an error handler gave.
+
+    Attributes:
+        declined: Whether it gave nothing.
+        output: The final output, JSON data.
+        stored: Where the archive keeps one too large for history.
+        said: The message that joins the transcript, if one does.
+    """
+
+    declined: bool = False
+    output: Json = None
+    stored: Blob | None = None
+    said: Message | None = None
+
+
 class EffectRef(Value):
     """One tool call of a step, as its undo needs it.
 

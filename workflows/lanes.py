@@ -8,13 +8,14 @@ from typing import Any
 from temporalio import workflow
 
 from holdfast import approvals
-from holdfast.records import Failure, OpenState, StepRecord
+from holdfast.records import KIND, Failure, OpenState, StepRecord
 from holdfast.state import RunReply
 from holdfast.steps import TaskStep
 from holdfast.wire import Advanced, RunRequest
 from holdfast.workflows import calls
 from holdfast.workflows.calls import now
 from holdfast.workflows.desk import TaskDesk
+from holdfast.workflows.handling import ask_handler, end_with, take_another_turn
 from holdfast.workflows.pending import Pending
 from holdfast.workflows.tools import run_tools
 
@@ -158,11 +159,11 @@ class StepLanes(TaskDesk):
                 return
             failure = ledger.advanced(n, got) or got.failure
             if failure is not None:
-                self._judge(failure, n)
+                await self._answer_or_judge(failure, n, work)
             elif got.limit and not ledger.exceeded(now=now()):
                 await self._wait_for_siblings()
             elif got.limit:
-                self._limit(n)
+                await self._limit(n, work)
             elif got == Advanced():
                 self._park(calls.NO_PROGRESS, n)
 
@@ -194,7 +195,18 @@ class StepLanes(TaskDesk):
         else:
             self._park(failure, n)
 
-    def _limit(self, n: int) -> None:
+    async def _answer_or_judge(self, failure: Failure, n: int, work: Work) -> None:
+        """Let a handler of the run answer for an error, else judge it."""
+        kind = str(failure.data.get(KIND, ""))
+        handled = await ask_handler(self.ledger, n, kind, failure)
+        if self._is_left(work) or self.ledger.find(n) is None:
+            return
+        if handled is not None:
+            end_with(self.ledger, n, handled)
+        elif not take_another_turn(self.ledger, n, failure):
+            self._judge(failure, n)
+
+    async def _limit(self, n: int, work: Work) -> None:
         """A step wants a model call beyond the budget."""
         budget = self.given.budget
         policy = budget.on_exceeded if budget is not None else "ask"
@@ -206,7 +218,8 @@ class StepLanes(TaskDesk):
             case "fail":
                 turns = budget.max_turns if budget is not None else None
                 text = f"Max turns ({turns}) exceeded" if "turns" in what else f"Budget: {what}"
-                self._judge(Failure(type="MaxTurnsExceeded", message=text))
+                failure = Failure(type="MaxTurnsExceeded", message=text, data={KIND: "max_turns"})
+                await self._answer_or_judge(failure, n, work)
             case "ask":
                 text = f"The budget is used up ({what}). approve: one more call; reject: finish now"
                 approvals.ask(self.ledger, n, -1, "limit", now=now(), text=text)

@@ -43,10 +43,11 @@ Running = set[tuple[int, int]]
 
 
 async def run_tools(ledger: Ledger, n: int, running: Running) -> Failure | None:
-    """Take a step's open calls as far as they go without a person; return the first failure.
+    """Take a step's open calls as far as they go without a person; return their first failure.
 
-    Calls run all at once; one that is approved meanwhile joins them. Outcomes are recorded as they
-    come, so that a call that is done is never repeated because of a sibling that failed.
+    First in the order of the calls. They run all at once, or as many as the run allows; one that is
+    approved meanwhile joins them. Outcomes are recorded as they come, so that a call that is done
+    is never repeated because of a sibling that failed.
 
     Args:
         ledger: The task.
@@ -55,10 +56,12 @@ async def run_tools(ledger: Ledger, n: int, running: Running) -> Failure | None:
             them as unknown.
     """
     taking: dict[int, asyncio.Task[Failure | None]] = {}
-    ended: list[Failure | BaseException] = []
+    ended: dict[int, Failure | BaseException] = {}
+    most = ledger.given.head.run.tool_concurrency
 
     def fresh() -> list[int]:
-        return [] if ended else [i for i in ready_calls(ledger, n) if i not in taking]
+        ready = [] if ended else [i for i in ready_calls(ledger, n) if i not in taking]
+        return ready[: max(most - len(taking), 0)] if most else ready
 
     def has_news() -> bool:
         return any(call.done() for call in taking.values()) or bool(fresh())
@@ -71,24 +74,26 @@ async def run_tools(ledger: Ledger, n: int, running: Running) -> Failure | None:
                 break
             await workflow.wait_condition(has_news)
             for i in [i for i, call in taking.items() if call.done()]:
-                ended += _came_to(taking.pop(i))
+                found = _came_to(taking.pop(i))
+                if found is not None:
+                    ended[i] = found
     except asyncio.CancelledError:  # not `finally`: an evicted task may await nothing
         for call in taking.values():
             call.cancel()
         await asyncio.gather(*taking.values(), return_exceptions=True)
         raise
-    for result in ended:
+    in_order = [ended[i] for i in sorted(ended)]
+    for result in in_order:
         if isinstance(result, BaseException):
             raise result
-    return next((result for result in ended if isinstance(result, Failure)), None)
+    return next((result for result in in_order if isinstance(result, Failure)), None)
 
 
-def _came_to(call: asyncio.Task[Failure | None]) -> list[Failure | BaseException]:
+def _came_to(call: asyncio.Task[Failure | None]) -> Failure | BaseException | None:
     """Return what stands in the way of a call that has ended, if anything does."""
     if call.cancelled():
-        return [asyncio.CancelledError()]
-    found = call.exception() or call.result()
-    return [found] if found is not None else []
+        return asyncio.CancelledError()
+    return call.exception() or call.result()
 
 
 async def ask_about_cut(ledger: Ledger, cut: Iterable[tuple[int, int]]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol, runtime_checkable
 
-from holdfast.messages import Message, Usage
+from holdfast.messages import Message, Usage, last_text
 from holdfast.settings import ModelSettings
 from holdfast.values import Json, Value
 
@@ -82,8 +82,8 @@ class ModelAnswer(Value):
 
     @property
     def text(self) -> str:
-        """The text of the answer."""
-        return self.message.text
+        """The text of the answer; of its last message, when it holds several."""
+        return last_text(self.message)
 
 
 @runtime_checkable

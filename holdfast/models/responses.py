@@ -214,12 +214,11 @@ def _finish(reply: _Reply, message: Message) -> str:
 
 
 def _refusal(output: Iterable[Item]) -> str:
-    parts: list[str] = []
-    for item in output:
-        content: Json = item.get("content")
-        if item.get("type") == "message" and is_array(content):
-            parts += [part["refusal"] for part in content if part.get("type") == "refusal"]
-    return "".join(parts)
+    """Return the refusal that the last message is, if it is one."""
+    said = [item.get("content") for item in output if item.get("type") == "message"]
+    last: Json = said[-1] if said else None
+    parts = last if is_array(last) else []
+    return "".join(part["refusal"] for part in parts if part.get("type") == "refusal")
 
 
 def _read_usage(usage: _Usage | None) -> Usage:

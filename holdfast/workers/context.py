@@ -16,10 +16,19 @@ from holdfast.chain import ChainRef, extend
 from holdfast.errors import InvalidArgumentError, StepCodeChangedError
 from holdfast.messages import Message, ToolCall, shown, system
 from holdfast.models.base import ModelAnswer, ModelRequest, OutputSpec, ToolSpec
-from holdfast.records import Handed, JournalEntry, OpenStep, Outcome, TaskHead
+from holdfast.records import (
+    Dialect,
+    Handed,
+    JournalEntry,
+    OpenStep,
+    Outcome,
+    RunRules,
+    TaskHead,
+)
 from holdfast.settings import ModelSettings
 from holdfast.steps import Task, ToolOutput
 from holdfast.values import Json, Value, canonical, digest
+from holdfast.workers.agent_code import AgentCode
 from holdfast.workers.given import check_calls, check_message, check_messages
 from holdfast.workers.offer import Offer, Retrieve
 
@@ -27,6 +36,9 @@ LAST_CALL = system(
     "The budget of this task is used up. Answer now, without tools: say what is known, what is"
     " missing, and that the budget ended the work."
 )
+
+TURN = "turn"
+"""Memo of the instructions and tools that the agent's code gave for a step."""
 
 Respond = Callable[[ModelRequest], Awaitable[ModelAnswer]]
 
@@ -66,6 +78,7 @@ class StepContext:
         notes: Messages for this step that are in `messages` too: feedback, and what was undone. A
             worker that gives call_model other messages puts them in.
         offer: Which tools may be called.
+        code: What the agent's own code says.
     """
 
     def __init__(
@@ -88,6 +101,8 @@ class StepContext:
         tokens: int = 0,
         unrecorded: JournalEntry | None = None,
         keep: Callable[[JournalEntry], None] | None = None,
+        code: AgentCode | None = None,
+        used_tools: bool = False,
     ) -> None:
         """Set up one run of a step.
 
@@ -110,17 +125,18 @@ class StepContext:
             unrecorded: An answer that was paid for, but never reached the task: the same request
                 gets it without a call.
             keep: Told of each answer at once, before anything that may fail.
+            code: What the agent's own code says; None for an agent without any.
+            used_tools: Whether the agent has used a tool in this task.
         """
         self.agent = agent
+        self.code = code or AgentCode(agent)
         self.task_id = task_id
         self.n = n
         self.state: dict[str, Json] = copy.deepcopy(opened.state)
-        first_choice = head.tool_choice if n == 1 else ""
-        if n == 1 and not first_choice:
-            first_choice = agent.settings.resolve(head.settings).tool_choice or ""
-        self.tool_choice = opened.tool_choice or first_choice or "auto"
+        given = opened.tool_choice or (head.tool_choice if n == 1 else "")
+        self.tool_choice = given or _own_choice(agent, head, used_tools=used_tools) or "auto"
         self.inputs: Mapping[str, Json] = inputs or {}
-        self.offer = Offer(agent, head.dialect, retrieve)
+        self.offer = Offer(agent, head, retrieve, self.code)
         self.interrupted: asyncio.Future[Interrupt] = asyncio.get_running_loop().create_future()
         self.fresh: list[JournalEntry] = []
         self.notes = opened.notes
@@ -128,6 +144,7 @@ class StepContext:
         self._head = head
         self._before = (*history, *transcript)
         self._respond = respond
+        self._retrieve = retrieve
         self._ask_task = ask_task
         self._view = opened.step.history
         self._at = at or ChainRef(length=len(transcript), digest=extend("", transcript))
@@ -146,6 +163,27 @@ class StepContext:
     def messages(self) -> tuple[Message, ...]:
         """What the model would see now: history, transcript, and what this step added."""
         return (*self._before, *self.adds)
+
+    @property
+    def dialect(self) -> Dialect:
+        """Which API's rules apply."""
+        return self._head.dialect
+
+    @property
+    def rules(self) -> RunRules:
+        """What the run brought along."""
+        return self._head.run
+
+    async def prepare(self) -> None:
+        """Have the agent's code say what its instructions and tools are, once for the step.
+
+        Raises:
+            Exception: Whatever that code raised.
+        """
+        if self.code.is_asked:
+            said = await self.memo(TURN, lambda: self.code.turn(self.state), costly=False)
+            self.agent = await self.code.taken(said)
+            self.offer = Offer(self.agent, self._head, self._retrieve, self.code)
 
     @property
     def limit_reached(self) -> bool:
@@ -218,7 +256,8 @@ class StepContext:
             messages: The conversation; None for `ctx.messages`.
             tools: Tools on offer; None for `offered_tools()`.
             tool_choice: "auto", "none", "required" or a tool's name; None for "auto".
-            output_type: Structure of the answer, or None for text.
+            output_type: Structure of the answer. None for the agent's own; for text where the
+                AgentWorker chooses `messages` or `tools` itself.
             instructions: System prompt; None for the agent's own.
 
         Returns:
@@ -232,6 +271,8 @@ class StepContext:
         self._go_on()
         if messages is not None:
             messages = check_messages(messages, "ctx.call_model")
+        elif tools is None:
+            output_type = output_type or self.agent.output
         offered = await self._offered(tools, tool_choice)
         finishing = self._finishes()
         if finishing and LAST_CALL not in self.adds:
@@ -481,6 +522,13 @@ class StepContext:
         """Wait for the driver, which cancels the step."""
         await self._closed.wait()
         raise asyncio.CancelledError
+
+
+def _own_choice(agent: AgentSnapshot, head: TaskHead, *, used_tools: bool) -> str | None:
+    """Return the tool choice of an agent's settings, for as long as it stands."""
+    if used_tools and not agent.keeps_tool_choice:
+        return None
+    return agent.settings.resolve(head.settings).tool_choice
 
 
 def tool_result(call: ToolCall, outcome: Outcome) -> ToolResult:

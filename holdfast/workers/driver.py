@@ -10,7 +10,7 @@ from typing import Any, cast
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from holdfast import merge_patch
-from holdfast.errors import InvalidArgumentError, StalledTaskError
+from holdfast.errors import AgentsException, InvalidArgumentError, StalledTaskError
 from holdfast.messages import Message, ToolCall, assistant, clean, user
 from holdfast.models.base import ModelAnswer
 from holdfast.records import OVER_BUDGET, Failure, JournalEntry, OpenStep, StepResult
@@ -48,7 +48,7 @@ async def advance(worker: AgentWorker, ctx: StepContext, opened: OpenStep) -> Ad
         StepCodeChangedError: The journal does not fit the code.
     """
     step = opened.step.model_copy(update={"task_id": ctx.task_id})
-    doing = _join(worker, step, ctx) if step.is_join else worker.run_step(step, ctx)
+    doing = _join(worker, step, ctx) if step.is_join else _run(worker, step, ctx)
     run = asyncio.create_task(doing)
     try:
         await asyncio.wait(
@@ -56,10 +56,16 @@ async def advance(worker: AgentWorker, ctx: StepContext, opened: OpenStep) -> Ad
             return_when=asyncio.FIRST_COMPLETED,
         )
         await ctx.settled()  # a sibling may have ended the step while a paid call is in flight
-        return _came_to(run, worker, ctx, opened)
+        return await _came_to(run, worker, ctx, opened)
     finally:
         ctx.close()
         await _stop(run, ctx)
+
+
+async def _run(worker: AgentWorker, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+    """Run the step with the agent as it is in this turn."""
+    await ctx.prepare()
+    return await worker.run_step(step, ctx)
 
 
 async def _join(worker: AgentWorker, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
@@ -94,7 +100,7 @@ def _heard(run: asyncio.Task[TaskStepOutput]) -> None:
         run.exception()
 
 
-def _came_to(
+async def _came_to(
     run: asyncio.Task[TaskStepOutput], worker: AgentWorker, ctx: StepContext, opened: OpenStep
 ) -> Advanced:
     """Read what the step came to. An error after a paid answer does not lose that answer.
@@ -105,11 +111,11 @@ def _came_to(
     fresh = tuple(ctx.fresh)
     try:
         if ctx.interrupted.done():
-            advanced = _interrupted(ctx, opened)
+            advanced = await _interrupted(ctx, opened)
         else:
-            advanced = _ended(worker, ctx, opened, _returned(run, worker))
+            advanced = await _ended(worker, ctx, opened, _returned(run, worker))
     except Exception as error:
-        if not ctx.has_spent:
+        if not ctx.has_spent and not facts_of(error):
             raise
         log.warning("A step of task %s failed after its model call", ctx.task_id, exc_info=True)
         advanced = Advanced(failure=failure_after(error))
@@ -131,10 +137,15 @@ def with_fresh(advanced: Advanced, fresh: Sequence[JournalEntry]) -> Advanced:
 def failure_after(error: Exception) -> Failure:
     """Say why a step stopped after its model call, whose answer is kept."""
     text = clean(redact(str(error)))[:LONGEST_TEXT]
-    return Failure(type=type(error).__name__, message=text)
+    return Failure(type=type(error).__name__, message=text, data=facts_of(error))
 
 
-def _interrupted(ctx: StepContext, opened: OpenStep) -> Advanced:
+def facts_of(error: Exception) -> dict[str, Json]:
+    """Return what a verdict tells the task beside its text."""
+    return (error.facts or {}) if isinstance(error, AgentsException) else {}
+
+
+async def _interrupted(ctx: StepContext, opened: OpenStep) -> Advanced:
     """Say what the step needs of the task.
 
     Raises:
@@ -148,7 +159,7 @@ def _interrupted(ctx: StepContext, opened: OpenStep) -> Advanced:
     patch = merge_patch.diff(opened.state, ctx.state)
     return Advanced(
         calls=why.calls,
-        told=ctx.offer.refused(why.calls),
+        told=await ctx.offer.refused(why.calls, ctx.state),
         asked=why.request,
         patch=patch,
         limit=why.kind == "limit",
@@ -168,14 +179,16 @@ def _returned(run: asyncio.Task[TaskStepOutput], worker: AgentWorker) -> object:
     return run.result()
 
 
-def _ended(worker: AgentWorker, ctx: StepContext, opened: OpenStep, output: object) -> Advanced:
+async def _ended(
+    worker: AgentWorker, ctx: StepContext, opened: OpenStep, output: object
+) -> Advanced:
     if not isinstance(output, TaskStepOutput):
         msg = (
             f"{type(worker).__name__}.run_step returned {type(output).__name__}; it must return a"
             " TaskStepOutput."
         )
         raise InvalidArgumentError(msg)
-    told = {} if ctx.finished else ctx.offer.refused(output.calls)
+    told = {} if ctx.finished else await ctx.offer.refused(output.calls, ctx.state)
     return Advanced(result=_result(worker, ctx, opened, output), told=told)
 
 
@@ -183,7 +196,8 @@ def _result(
     worker: AgentWorker, ctx: StepContext, opened: OpenStep, output: TaskStepOutput
 ) -> StepResult:
     newest = _newest(ctx)
-    echo = newest is not None and isinstance(output.output, str) and output.output == newest.text
+    said = newest.message.text if newest is not None else None
+    echo = isinstance(output.output, str) and output.output == said
     over = ctx.finished
     return StepResult(
         output=None if echo else _json(worker, output.output, "output"),

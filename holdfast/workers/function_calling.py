@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from holdfast.errors import InvalidArgumentError
+from holdfast.errors import InvalidArgumentError, ModelBehaviorError
 from holdfast.messages import Message, ToolCall, assistant
 from holdfast.steps import TaskStep, TaskStepOutput
 from holdfast.values import Json
+from holdfast.workers import turn
 from holdfast.workers.base import AgentWorker
 
 if TYPE_CHECKING:
     from holdfast.models.base import ModelAnswer
     from holdfast.workers.context import StepContext
-
-BUDGET_REACHED = (
-    "Not run: the budget of tool calls for this task is used up. Answer with what is known."
-)
 
 
 class FunctionCallingAgentWorker(AgentWorker):
@@ -46,57 +44,44 @@ class FunctionCallingAgentWorker(AgentWorker):
 
     async def run_step(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
         """Ask the model once; end the step with its tool calls, or the task with its answer."""
-        told = step.message()
-        if told is not None:
-            ctx.add(told)
-        used, refused = _progress(step)
-        for call_id, reason in refused:
-            ctx.add(Message(role="tool", call_id=call_id, content=reason, is_error=True))
+        used = _take_in(step, ctx)
         exhausted = self.max_function_calls is not None and used >= self.max_function_calls
         no_tools = exhausted or ctx.limit_reached
         answer = await ctx.call_model(tool_choice="none" if no_tools else ctx.tool_choice)
         if no_tools and answer.message.calls:
             answer = answer.model_copy(update={"message": assistant(answer.text)})
-        ctx.add(answer.message)
-        if not answer.message.calls:
-            return TaskStepOutput(output=answer.text, task_step=step, is_last=True)
-        run, refuse = self._allot(answer.message.calls, used)
-        direct = _sole_direct_call(run, refuse, ctx)
-        if direct is not None:
-            return await self._return_direct(direct, step, ctx, answer)
-        state = self._with_progress(step, used + len(run), refuse)
-        next_step = step.get_next_step(step_state=state)
-        return TaskStepOutput(
-            output=answer.text, task_step=step, next_steps=(next_step,), calls=run
-        )
+        may_refuse = ctx.dialect.unknown_tool == "tell"
+        match turn.follows(answer, ctx.agent, may_refuse=may_refuse):
+            case "tools":
+                ctx.add(answer.message)
+                return await self._use_tools(step, ctx, answer, used)
+            case "refusal":
+                raise turn.refusal(answer)
+            case "nothing":
+                return _asks_again(step, ctx, answer)
+            case "answer":
+                ctx.add(answer.message)
+                return TaskStepOutput(output=_final(ctx, answer), task_step=step, is_last=True)
 
-    async def _return_direct(
-        self, call: ToolCall, step: TaskStep, ctx: StepContext, answer: ModelAnswer
+    async def _use_tools(
+        self, step: TaskStep, ctx: StepContext, answer: ModelAnswer, used: int
     ) -> TaskStepOutput:
-        """Run the one call now: its result is the answer, unless it failed."""
-        [result] = await ctx.call_tools([call])
-        ctx.add(result.message)
-        if result.is_error:
-            used, _ = _progress(step)
-            state = self._with_progress(step, used + 1, [])
-            following = (step.get_next_step(step_state=state),)
-            return TaskStepOutput(output=answer.text, task_step=step, next_steps=following)
-        ctx.add(assistant(result.content))
-        return TaskStepOutput(output=result.content, task_step=step, is_last=True)
-
-    def _allot(
-        self, calls: tuple[ToolCall, ...], used: int
-    ) -> tuple[tuple[ToolCall, ...], list[tuple[str, str]]]:
-        """Split calls into those to run and those to refuse, with the reason for each."""
-        room = len(calls)
-        reason = BUDGET_REACHED
-        if not self.allow_parallel_tool_calls and room > 1:
-            room = 1
-            reason = "Not run: call one tool at a time. Call it again if it is still needed."
-        if self.max_function_calls is not None and self.max_function_calls - used < room:
-            room = max(0, self.max_function_calls - used)
-            reason = BUDGET_REACHED
-        return calls[:room], [(call.id, reason) for call in calls[room:]]
+        """End the step with its tool calls; wait for them where their results may be the end."""
+        most = self.max_function_calls
+        left = None if most is None else most - used
+        run, refuse = turn.allot(
+            answer.message.calls, left=left, parallel=self.allow_parallel_tool_calls
+        )
+        state = self._with_progress(step, used + len(run), refuse)
+        following = TaskStepOutput(
+            output=answer.text, task_step=step, next_steps=(step.get_next_step(step_state=state),)
+        )
+        direct = turn.sole_direct_call(run, refuse, ctx.agent)
+        if direct is not None:
+            return await _return_direct(direct, ctx, following)
+        if turn.may_end(run, ctx.agent.behavior):
+            return await _follow(run, ctx, following)
+        return following.model_copy(update={"calls": run})
 
     def _with_progress(
         self, step: TaskStep, used: int, refused: list[tuple[str, str]]
@@ -128,13 +113,76 @@ def _progress(step: TaskStep) -> tuple[int, list[tuple[str, str]]]:
     return step.step_state.get("function_calls", 0), [(r[0], r[1]) for r in refused]
 
 
-def _sole_direct_call(
-    run: tuple[ToolCall, ...], refused: list[tuple[str, str]], ctx: StepContext
-) -> ToolCall | None:
-    if len(run) != 1 or refused:
-        return None
-    policy = ctx.agent.policies.get(run[0].name)
-    return run[0] if policy is not None and policy.return_direct else None
+def _take_in(step: TaskStep, ctx: StepContext) -> int:
+    """Say to the model what is new; return how many calls the task has run."""
+    told = step.message()
+    if told is not None:
+        ctx.add(told)
+    used, refused = _progress(step)
+    for call_id, reason in refused:
+        ctx.add(Message(role="tool", call_id=call_id, content=reason, is_error=True))
+    return used
+
+
+def _final(ctx: StepContext, answer: ModelAnswer) -> Json:
+    """Read the final answer.
+
+    Raises:
+        ModelBehaviorError: It does not fit the agent's output type.
+    """
+    if answer.refusal:
+        return answer.text
+    try:
+        return ctx.code.read(answer.text)
+    except ModelBehaviorError as error:
+        raise turn.invalid_output(str(error)) from error
+
+
+def _asks_again(step: TaskStep, ctx: StepContext, answer: ModelAnswer) -> TaskStepOutput:
+    """Take another turn after an answer without output, unless a handler may give one.
+
+    Raises:
+        ModelBehaviorError: There is such a handler.
+    """
+    if "invalid_final_output" in ctx.rules.error_handlers:
+        raise turn.invalid_output(turn.NO_OUTPUT, again=True)
+    if answer.message.items:
+        ctx.add(answer.message)
+    return TaskStepOutput(output="", task_step=step, next_steps=(step.get_next_step(),))
+
+
+async def _return_direct(
+    call: ToolCall, ctx: StepContext, following: TaskStepOutput
+) -> TaskStepOutput:
+    """Run the one call now: its result is the answer, unless it failed."""
+    [result] = await ctx.call_tools([call])
+    ctx.add(result.message)
+    if result.is_error:
+        return following
+    ctx.add(assistant(result.content))
+    return TaskStepOutput(output=result.content, task_step=following.task_step, is_last=True)
+
+
+async def _follow(
+    run: Sequence[ToolCall], ctx: StepContext, following: TaskStepOutput
+) -> TaskStepOutput:
+    """Run the calls now, and see whether their results are the end of the run."""
+    results = await ctx.call_tools(run)
+    for result in results:
+        ctx.add(result.message)
+    if ctx.agent.behavior == "ask":
+        said = await ctx.code.follow(ctx.state, results)
+        if not said.is_final_output:
+            return following
+        output = said.final_output
+    else:
+        final = turn.final_result(results, ctx.agent.behavior)
+        if final is None:
+            return following
+        output = ctx.code.fitting(final.content)
+    if ctx.agent.output is None and not isinstance(output, str):
+        output = str(output)
+    return TaskStepOutput(output=output, task_step=following.task_step, is_last=True)
 
 
 OpenAIAgentWorker = FunctionCallingAgentWorker

@@ -1,4 +1,4 @@
-"""What a step offers its model when a retriever chooses the tools, and what becomes of the rest."""
+"""What a step offers its model, and what becomes of calls of other tools."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from holdfast.agent_snapshot import AgentSnapshot
 from holdfast.errors import ModelBehaviorError
 from holdfast.messages import ToolCall
 from holdfast.models.base import ToolSpec
-from holdfast.records import Dialect, Outcome
+from holdfast.records import Outcome, TaskHead
 from holdfast.tool_retriever import select
+from holdfast.values import Json
 
 if TYPE_CHECKING:
+    from holdfast.workers.agent_code import AgentCode
     from holdfast.workers.context import StepContext
 
 MEMO = "offered tools"
@@ -29,11 +31,14 @@ class Offer:
     offered may be called, by the model or by the AgentWorker.
     """
 
-    def __init__(self, agent: AgentSnapshot, dialect: Dialect, retrieve: Retrieve | None) -> None:
-        """Offer all tools of the agent, unless there is a retriever."""
+    def __init__(
+        self, agent: AgentSnapshot, head: TaskHead, retrieve: Retrieve | None, code: AgentCode
+    ) -> None:
+        """Offer all tools that the agent has in this turn, unless there is a retriever."""
         self._agent = agent
-        self._dialect = dialect
+        self._head = head
         self._retrieve = retrieve
+        self._code = code
         self._chosen: list[str] | None = None
         self._allowed: set[str] = set()
         self._asking = asyncio.Lock()
@@ -62,22 +67,42 @@ class Offer:
         """Allow calls of tools that the AgentWorker offers the model of its own accord."""
         self._allowed.update(tool.name for tool in tools)
 
-    def refused(self, calls: Sequence[ToolCall]) -> dict[int, Outcome]:
+    async def refused(
+        self, calls: Sequence[ToolCall], state: dict[str, Json]
+    ) -> dict[int, Outcome]:
         """Say to the model which of its calls are not run: position to what it is told.
 
         Raises:
-            ModelBehaviorError: The task's dialect ends it when the model calls a tool that it was
-                not given.
+            ModelBehaviorError: The rules end the run when the model calls a tool that it was not
+                given.
         """
-        if self._chosen is None:
+        known = self._known()
+        told = {i: c for i, c in enumerate(calls) if c.name not in known}
+        if not told:
             return {}
-        told = {i: c for i, c in enumerate(calls) if c.name not in self._allowed}
-        if told and self._dialect.unknown_tool == "raise":
+        raises = self._head.dialect.unknown_tool == "raise"
+        if not raises:
+            if self._chosen is None:  # the task itself tells of names that it does not know
+                told = {i: c for i, c in told.items() if c.name in self._agent.policies}
+            return {i: self._outcome(call) for i, call in told.items()}
+        if self._head.run.tool_not_found == "raise_error":
             name = next(iter(told.values())).name
             raise ModelBehaviorError(f"Tool {name} not found in agent {self._agent.name}")
-        return {i: self._outcome(call) for i, call in told.items()}
+        return {i: await self._not_found(call, state) for i, call in told.items()}
+
+    def _known(self) -> set[str]:
+        """Name the tools that may be called."""
+        if self._chosen is not None:
+            return self._allowed | {handoff.name for handoff in self._agent.handoffs}
+        off = {name for name, policy in self._agent.policies.items() if policy.is_conditional}
+        off -= {tool.name for tool in (*self._agent.tools, *self._agent.handoffs)}
+        return (self._agent.policies.keys() - off) | self._allowed
+
+    async def _not_found(self, call: ToolCall, state: dict[str, Json]) -> Outcome:
+        text = await self._code.not_found(call, state, f"Tool '{call.name}' not found.")
+        return Outcome(content=text, is_error=True, status="failed", attempts=0)
 
     def _outcome(self, call: ToolCall) -> Outcome:
-        names = ", ".join(sorted(self._allowed)) or "none"
+        names = ", ".join(sorted(self._known())) or "none"
         text = f"Not run: tool {call.name!r} is not on offer in this step. On offer: {names}."
         return Outcome(content=text, is_error=True, status="failed", attempts=0)

@@ -1,0 +1,128 @@
+"""The activity `handle`: an error handler of the run, asked for a final output."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic_core import PydanticSerializationError, to_jsonable_python
+from temporalio import activity
+
+from holdfast import errors, merge_patch
+from holdfast.activities.agent_code import RegisteredCode
+from holdfast.activities.failures import typed_failures
+from holdfast.activities.heartbeat import heartbeats
+from holdfast.activities.history import history_before
+from holdfast.activities.registry import Registry
+from holdfast.activities.source import Source
+from holdfast.agent import Agent
+from holdfast.errors import AgentsException, InvalidArgumentError, UserError
+from holdfast.messages import Message, assistant, clean
+from holdfast.models.base import ModelAnswer
+from holdfast.models.items import to_response_items
+from holdfast.run_error_handlers import (
+    RunErrorData,
+    RunErrorHandlerInput,
+    as_handler_result,
+)
+from holdfast.tool_hooks import invoke
+from holdfast.values import Json
+from holdfast.wire import Handled, HandleInput
+
+
+class HandlingActivities:
+    """Asks error handlers for the tasks of one worker process."""
+
+    def __init__(self, registry: Registry, source: Source) -> None:
+        """Use these agents and this source of task data."""
+        self._registry = registry
+        self._source = source
+
+    @activity.defn(name="handle")
+    async def handle(self, given: HandleInput) -> Handled:
+        """Ask the handler; validate and store what it gives."""
+        with typed_failures():
+            async with heartbeats():
+                return await self._handle(given)
+
+    async def _handle(self, given: HandleInput) -> Handled:
+        head = await self._source.head()
+        opened = await self._source.opened(given.step)
+        agent = self._registry.agent(opened.step.agent or head.agent)
+        snapshot = (await self._registry.snapshot(head.snapshot)).of(opened.step.agent)
+        code = RegisteredCode(
+            agent, snapshot, head=head, registry=self._registry, source=self._source
+        )
+        handler = self._registry.code(head.run.error_handlers[given.kind])
+        kind: type[AgentsException] = getattr(errors, given.error)
+        data = await self._run_data(given, agent)
+        context = await code.context(opened.state)
+        result = as_handler_result(
+            await invoke(handler, RunErrorHandlerInput(kind(given.text), context, data))
+        )
+        if result is None:
+            return Handled(declined=True)
+        output, text = final_output_of(agent, result.final_output)
+        said = assistant(clean(text)) if result.include_in_history else None
+        stored = await self._source.store_json(output)
+        return Handled(
+            output=None if stored is not None else output,
+            stored=stored,
+            said=None if said is None else await self._source.offload(said),
+        )
+
+    async def _run_data(self, given: HandleInput, agent: Agent) -> RunErrorData:
+        """Collect what the run has produced, the open step included."""
+        source = self._source
+        head = await source.head()
+        opened = await source.opened(given.step)
+        answers = [
+            entry.answer.model_copy(update={"message": await source.resolve(entry.answer.message)})
+            for entry in await source.journal(given.step)
+            if entry.answer is not None
+        ]
+        messages = await source.transcript(given.step.at)
+        told = opened.step.message()
+        if opened.stored is not None and told is not None:
+            told = told.model_copy(update={"content": await source.text(opened.stored)})
+        own = [*messages, *([told] if told is not None else []), *(a.message for a in answers)]
+        if head.history:
+            before = to_response_items(await history_before(source, head))
+            return _data(before, own, answers, agent)
+        return _data(own[0].text if own else "", own[1:], answers, agent)
+
+
+def _data(
+    given: str | list[dict[str, Json]],
+    own: list[Message],
+    answers: list[ModelAnswer],
+    agent: Agent,
+) -> RunErrorData:
+    made = to_response_items(own)
+    start = [{"role": "user", "content": given}] if isinstance(given, str) else given
+    return RunErrorData(
+        input=given,
+        new_items=made,
+        history=[*start, *made],
+        output=made,
+        raw_responses=answers,
+        last_agent=agent,
+    )
+
+
+def final_output_of(agent: Agent, value: Any) -> tuple[Json, str]:
+    """Return a handler's final output as JSON data, and as the text of an assistant message.
+
+    Raises:
+        UserError: It does not fit the agent's output type, or JSON cannot say it.
+    """
+    if agent.made_output is not None:
+        return agent.made_output.dump(value)
+    try:
+        data = merge_patch.plain(to_jsonable_python(value), "final output")
+    except (PydanticSerializationError, InvalidArgumentError) as cause:
+        msg = (
+            f"An error handler gave a final output of type {type(value).__name__}, which JSON"
+            " cannot say. Return a text or plain data."
+        )
+        raise UserError(msg) from cause
+    return data, value if isinstance(value, str) else str(value)

@@ -1,0 +1,397 @@
+"""What a run brings to the loop: error handlers, filters, models, limits, wording of errors."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from holdfast import (
+    Agent,
+    MaxTurnsExceeded,
+    ModelBehaviorError,
+    ModelSettings,
+    RunConfig,
+    Runner,
+    StepFailedError,
+    Tool,
+    UserError,
+    tool,
+)
+from holdfast.client.run_config import ToolExecutionConfig, run_rules
+from holdfast.errors import ModelRefusalError
+from holdfast.model_input import CallModelData, ModelInputData
+from holdfast.records import TaskHead
+from holdfast.run_error_handlers import RunErrorHandlerInput, RunErrorHandlerResult
+from holdfast.settings import Budget
+from holdfast.state import TaskInput
+from holdfast.testing import FakeOpenAI, ScriptedModel
+from holdfast.workflows.agent_task import AgentTask
+from tests.live.test_loop import City, Run, look
+from tests.support.rig import MakeAgent, Rig
+from tests.support.workers import said
+
+
+@pytest.fixture
+def run(rig: Rig, make_agent: MakeAgent) -> Run:
+    return Run(rig, make_agent)
+
+
+# ---- error handlers
+
+
+async def test_a_handler_gives_the_output_when_the_turns_are_used_up(
+    run: Run, model: FakeOpenAI
+) -> None:
+    asked: list[RunErrorHandlerInput] = []
+
+    async def handler(data: RunErrorHandlerInput) -> str:
+        asked.append(data)
+        return "as far as I came"
+
+    model.call("look")
+    result = await run("q", look, max_turns=1, error_handlers={"max_turns": handler}, context={})
+    assert result.final_output == "as far as I came"
+    assert [item.type for item in result.new_items] == [
+        "tool_call_item",
+        "tool_call_output_item",
+        "message_output_item",
+    ]
+    [data] = asked
+    assert isinstance(data.error, MaxTurnsExceeded)
+    assert str(data.error) == "Max turns (1) exceeded"
+    assert data.context.context == {}
+    assert (data.context.usage.requests, data.run_data.input) == (1, "q")
+    assert [item["type"] for item in data.run_data.new_items] == [
+        "function_call",
+        "function_call_output",
+    ]
+    assert data.run_data.history[0] == {"role": "user", "content": "q"}
+
+
+async def test_a_handler_answers_even_before_the_first_call(run: Run, model: FakeOpenAI) -> None:
+    result = await run("q", max_turns=0, error_handlers={"max_turns": lambda _data: "nothing"})
+    assert result.final_output == "nothing"
+    assert result.to_input_list()[0] == {"role": "user", "content": "q"}
+    assert len(result.new_items) == 1
+
+
+async def test_an_output_may_stay_out_of_the_history(run: Run, model: FakeOpenAI) -> None:
+    given = {"final_output": "over", "include_in_history": False}
+    result = await run("q", max_turns=0, error_handlers={"max_turns": lambda _data: given})
+    assert (result.final_output, result.new_items) == ("over", [])
+
+
+async def test_a_handler_that_declines_leaves_the_error(run: Run) -> None:
+    with pytest.raises(MaxTurnsExceeded):
+        await run("q", max_turns=0, error_handlers={"max_turns": lambda _data: None})
+
+
+async def test_a_handler_for_another_error_is_not_asked(run: Run) -> None:
+    with pytest.raises(MaxTurnsExceeded):
+        await run("q", max_turns=0, error_handlers={"model_refusal": lambda _data: "no"})
+
+
+async def test_an_output_that_does_not_fit_the_type_is_an_error_of_the_user(run: Run) -> None:
+    with pytest.raises(UserError, match="City"):
+        await run(
+            "q",
+            of={"output_type": City},
+            max_turns=0,
+            error_handlers={"max_turns": lambda _data: "text"},
+        )
+
+
+async def test_a_refusal_may_be_answered_for_by_typed_output(run: Run, model: FakeOpenAI) -> None:
+    model.refuse("I will not")
+
+    def handler(data: RunErrorHandlerInput) -> RunErrorHandlerResult:
+        assert isinstance(data.error, ModelRefusalError)
+        assert data.run_data.raw_responses[0].refusal == str(data.error) == "I will not"
+        return RunErrorHandlerResult(City(name="None", people=0))
+
+    result = await run("q", of={"output_type": City}, error_handlers={"model_refusal": handler})
+    assert result.final_output in ({"name": "None", "people": 0}, City(name="None", people=0))
+    texts = [item.raw_item["content"] for item in result.new_items]
+    assert texts[-1] == '{"name":"None","people":0}'
+    assert len(texts) == 2
+
+
+async def test_invalid_output_may_be_answered_for(run: Run, model: FakeOpenAI) -> None:
+    model.reply("no JSON")
+    result = await run(
+        "q", of={"output_type": int}, error_handlers={"invalid_final_output": lambda _data: 5}
+    )
+    assert result.final_output == 5
+
+
+async def test_no_output_is_asked_of_the_handler_and_then_of_the_model(
+    run: Run, model: FakeOpenAI
+) -> None:
+    model.reply("")
+    model.reply('{"response": 6}')
+    errors: list[str] = []
+
+    def handler(data: RunErrorHandlerInput) -> None:
+        errors.append(str(data.error))
+
+    result = await run(
+        "q", of={"output_type": int}, error_handlers={"invalid_final_output": handler}
+    )
+    assert result.final_output == 6
+    assert errors == ["Model returned no final output for the structured output type."]
+
+
+async def test_a_handler_that_raises_leaves_the_task_to_be_continued(
+    run: Run, model: FakeOpenAI
+) -> None:
+    broken = [True]
+
+    def handler(_data: object) -> str:
+        if broken:
+            raise ZeroDivisionError("mend me")
+        return "mended"
+
+    model.refuse("I will not")
+    with pytest.raises(StepFailedError, match="mend me"):
+        await run("q", error_handlers={"model_refusal": handler}, task_id="loop-handler")
+    broken.clear()
+    assert str(await run.runner.run_task("loop-handler")) == "mended"
+    assert len(model.requests) == 1
+
+
+async def test_a_last_step_that_a_handler_gave_can_be_undone(run: Run, model: FakeOpenAI) -> None:
+    answers = iter(["one", "two"])
+    agent = run.make_agent(look)
+    await run.rig.serve(agent)
+    rules = run_rules(
+        RunConfig(), context=None, error_handlers={"max_turns": lambda _data: next(answers)}
+    )
+    given = TaskInput(
+        head=TaskHead(agent="agent", run=rules),
+        input="q",
+        budget=Budget(max_turns=1, on_exceeded="fail"),
+    )
+    model.call("look")
+    task = "loop-undo-of-handled"
+    await run.runner.client.start_workflow(AgentTask.run, given, id=task, task_queue=run.rig.queue)
+    assert not (await run.runner.run_step(task)).is_last
+    assert (await run.runner.run_step(task)).output == "one"
+    await run.runner.undo_step(task)
+    assert (await run.runner.run_step(task)).output == "two"
+    transcript = await run.runner.all_messages(task)
+    assert [m.text for m in transcript if m.role == "assistant"] == ["", "two"]
+    assert len(await run.runner.get_completed_steps(task)) == 2
+
+
+async def test_a_worker_lost_inside_a_handler_has_it_asked_again(
+    run: Run, model: FakeOpenAI
+) -> None:
+    """What the model said before is not paid for again."""
+    begun, asked = asyncio.Event(), []
+
+    async def handler(_data: object) -> str:
+        asked.append(1)
+        if len(asked) == 1:
+            begun.set()
+            await asyncio.Event().wait()
+        return "at last"
+
+    model.refuse("I will not")
+    agent = run.make_agent()
+    await run.rig.serve(agent, graceful_shutdown_timeout=timedelta(0))
+    work = asyncio.create_task(
+        Runner.run(agent, "q", runner=run.runner, error_handlers={"model_refusal": handler})
+    )
+    await asyncio.wait_for(begun.wait(), 20)
+    await run.rig.serve(agent)
+    assert (await work).final_output == "at last"
+    assert (len(asked), len(model.requests)) == (2, 1)
+
+
+# ---- what a model is sent
+
+
+async def test_a_filter_changes_what_is_sent_and_nothing_that_is_recorded(
+    run: Run, model: FakeOpenAI
+) -> None:
+    seen: list[tuple[Any, str]] = []
+
+    async def shorten(data: CallModelData) -> ModelInputData:
+        seen.append((data.context, data.agent.name))
+        data.model_data.input.append({"role": "user", "content": "be short"})
+        return ModelInputData(input=data.model_data.input[-1:], instructions="new")
+
+    model.call("look")
+    model.reply("done")
+    result = await run(
+        "q",
+        look,
+        of={"instructions": "old"},
+        run_config=RunConfig(call_model_input_filter=shorten),
+        context={"a": 1},
+        task_id="loop-filter",
+    )
+    assert [(r.instructions, said(r.messages)) for r in model.requests] == [
+        ("new", [("user", "be short")])
+    ] * 2
+    assert seen == [({"a": 1}, "agent")] * 2
+    assert result.to_input_list()[0] == {"role": "user", "content": "q"}
+    transcript = await run.runner.all_messages("loop-filter")
+    assert said(transcript)[0] == ("user", "q")
+    assert len(transcript) == 4
+
+
+async def test_a_filter_runs_for_each_attempt_of_a_model_call(run: Run, model: FakeOpenAI) -> None:
+    runs: list[int] = []
+
+    def note(data: CallModelData) -> ModelInputData:
+        runs.append(1)
+        return data.model_data
+
+    model.fail(500)
+    model.reply("done")
+    await run("q", run_config=RunConfig(call_model_input_filter=note))
+    assert len(runs) == 2
+
+
+async def test_a_filter_that_returns_something_else_is_an_error_of_the_user(run: Run) -> None:
+    with pytest.raises(UserError, match="ModelInputData"):
+        await run("q", run_config=RunConfig(call_model_input_filter=lambda _data: None))
+
+
+def reasons(model: FakeOpenAI) -> None:
+    model.call("look", reasoning="because")
+    model.reply("done")
+
+
+@pytest.mark.parametrize(("policy", "has_id"), [("keep", True), ("drop", False)])
+async def test_ids_of_reasoning_are_sent_back_or_not(
+    run: Run, model: FakeOpenAI, policy: Any, has_id: bool
+) -> None:
+    reasons(model)
+    await run("q", look, run_config=RunConfig(reasoning_item_id_policy=policy))
+    [item] = [i for i in model.requests[1].body["input"] if i.get("type") == "reasoning"]
+    assert ("id" in item) is has_id
+
+
+async def test_a_model_of_the_run_answers_for_the_agent(run: Run) -> None:
+    other = ScriptedModel(["from the other"])
+    result = await run("q", run_config=RunConfig(model=other))
+    assert result.final_output == "from the other"
+
+
+class Provider:
+    """Gives one model, whatever the name."""
+
+    def __init__(self) -> None:
+        self.model = ScriptedModel(["provided"])
+        self.names: list[str | None] = []
+
+    def get_model(self, name: str | None) -> ScriptedModel:
+        self.names.append(name)
+        return self.model
+
+
+async def test_a_provider_makes_models_of_names_only(run: Run, model: FakeOpenAI) -> None:
+    provider = Provider()
+    named = Agent(name="agent", model="some-name")
+    await run.rig.serve(named)
+    config = RunConfig(model_provider=provider)
+    result = await Runner.run(named, "q", runner=run.runner, run_config=config)
+    assert (result.final_output, provider.names) == ("provided", ["some-name"])
+    model.reply("own model")
+    assert (await run("q", run_config=config)).final_output == "own model"
+
+
+async def test_settings_of_the_run_replace_single_fields(run: Run, model: FakeOpenAI) -> None:
+    model.reply("done")
+    own = ModelSettings(temperature=0.1, top_p=0.5)
+    await run("q", of={"model_settings": own}, run_config={"model_settings": {"top_p": 0.9}})
+    sent = model.requests[0].body
+    assert (sent["temperature"], sent["top_p"]) == (0.1, 0.9)
+
+
+# ---- tool calls
+
+
+async def test_a_limit_of_one_runs_calls_strictly_in_order(run: Run, model: FakeOpenAI) -> None:
+    log: list[str] = []
+
+    @tool(effect="read")
+    async def act(n: int) -> str:
+        """Act."""
+        log.append(f"start {n}")
+        await asyncio.sleep(0)
+        log.append(f"end {n}")
+        return str(n)
+
+    model.calls([("act", {"n": n}) for n in (1, 2, 3)])
+    model.reply("done")
+    limit = ToolExecutionConfig(max_function_tool_concurrency=1)
+    await run("q", act, run_config=RunConfig(tool_execution=limit))
+    assert log == [f"{what} {n}" for n in (1, 2, 3) for what in ("start", "end")]
+
+
+async def test_of_several_failures_the_first_in_call_order_is_raised(
+    run: Run, model: FakeOpenAI
+) -> None:
+    second = asyncio.Event()
+
+    @tool(failure_error_function=None)
+    async def act(n: int) -> str:
+        """Fail, the first one last."""
+        if n == 1:
+            await asyncio.wait_for(second.wait(), 10)
+        second.set()
+        raise ValueError(f"failure {n}")
+
+    model.calls([("act", {"n": 1}), ("act", {"n": 2})])
+    with pytest.raises(UserError, match="failure 1"):
+        await run("q", act)
+
+
+async def test_a_tool_made_by_hand_that_raises_ends_the_run(run: Run, model: FakeOpenAI) -> None:
+    def act(_ctx: object, _arguments: object) -> str:
+        raise ValueError("the cause")
+
+    made = Tool(name="act", parameters={"type": "object", "properties": {}}, function=act)
+    model.call("act")
+    with pytest.raises(UserError, match=r"act.*the cause"):
+        await run("q", made)
+
+
+async def test_a_run_may_word_what_the_model_reads_of_an_exception(
+    run: Run, model: FakeOpenAI
+) -> None:
+    @tool
+    def act() -> str:
+        """Fail."""
+        raise ValueError("detail")
+
+    model.call("act")
+    model.reply("sorry")
+    config = RunConfig(tool_error_formatter=lambda args: f"{args.kind}: {args.error}")
+    await run("q", act, run_config=config)
+    assert model.requests[1].results["call_1"] == "tool_exception: detail"
+
+
+@pytest.mark.parametrize("function", [None, lambda _ctx, error: f"mine: {type(error).__name__}"])
+async def test_malformed_arguments_go_the_way_of_the_tools_failures(
+    run: Run, model: FakeOpenAI, function: Any
+) -> None:
+    @tool(failure_error_function=function)
+    def act(n: int) -> str:
+        """Act."""
+        return str(n)
+
+    model.call("act", '{"n": ')
+    if function is None:
+        with pytest.raises(ModelBehaviorError, match="Invalid JSON input for tool act"):
+            await run("q", act)
+    else:
+        model.reply("sorry")
+        await run("q", act)
+        assert model.requests[1].results["call_1"] == "mine: ToolArgumentsError"

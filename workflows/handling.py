@@ -1,0 +1,74 @@
+"""Errors that a handler of the run answers for: its final output becomes the step's result."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from temporalio import workflow
+
+from holdfast.ledger import Ledger
+from holdfast.messages import Message
+from holdfast.records import AGAIN, Failure, OpenState, StepResult
+from holdfast.steps import TaskStep
+from holdfast.values import Json
+from holdfast.wire import Advanced, Handled, HandleInput
+from holdfast.workflows.calls import PATIENT, QUICK, now
+
+
+async def ask_handler(ledger: Ledger, n: int, kind: str, failure: Failure) -> Handled | None:
+    """Ask the run's handler for an error of an open step; None when it has none, or it declines."""
+    if kind not in ledger.given.head.run.error_handlers:
+        return None
+    given = HandleInput(
+        step=ledger.advance_input(n, now=now()),
+        kind=kind,
+        error=failure.type,
+        text=failure.message,
+    )
+    handled: Handled = await workflow.execute_activity(
+        "handle",
+        given,
+        result_type=Handled,
+        start_to_close_timeout=QUICK,
+        heartbeat_timeout=timedelta(seconds=ledger.given.heartbeat),
+        retry_policy=PATIENT,
+    )
+    body: dict[str, Json] = {"kind": kind, "error": failure.type, "declined": handled.declined}
+    ledger.note("handled", now=now(), text=failure.message, body=body)
+    return None if handled.declined else handled
+
+
+def end_with(ledger: Ledger, n: int, handled: Handled) -> None:
+    """Make a handler's final output the result of the step that it answered for."""
+    said = () if handled.said is None else (handled.said,)
+    result = StepResult(
+        output=handled.output,
+        stored=handled.stored,
+        echo=False,
+        adds=(*_adds(ledger.at(n)), *said),
+        calls=(),
+        next=(),
+        last=True,
+    )
+    ledger.advanced(n, Advanced(result=result))
+
+
+def take_another_turn(ledger: Ledger, n: int, failure: Failure) -> bool:
+    """Let another turn follow an answer without output, if that is what the failure says."""
+    if not failure.data.get(AGAIN):
+        return False
+    result = StepResult(adds=_adds(ledger.at(n)), calls=(), next=(TaskStep(),))
+    ledger.advanced(n, Advanced(result=result))
+    return True
+
+
+def _adds(current: OpenState) -> tuple[Message | str, ...]:
+    """Name what an open step has put before the model and what the model has said."""
+    notes = tuple(f"n{i}" for i in range(len(current.open.notes)))
+    told = ("input",) if current.open.step.message() is not None else ()
+    answers = tuple(
+        f"j{i}"
+        for i, entry in enumerate(current.journal)
+        if entry.answer is not None and (entry.answer.message.content or entry.answer.message.items)
+    )
+    return (*notes, *told, *answers)
