@@ -21,6 +21,7 @@ from holdfast.messages import Blob, Message, clean
 from holdfast.models.base import Model, ModelAnswer, ModelRequest
 from holdfast.records import Handed, JournalEntry, OpenState, OpenStep, TaskHead
 from holdfast.references import new_entries, resolve_adds, resolve_calls
+from holdfast.segments import write_messages
 from holdfast.state import AgentRules, Described
 from holdfast.steps import TaskStep
 from holdfast.tool_retriever import ask_retriever
@@ -29,6 +30,7 @@ from holdfast.wire import Advanced, AdvanceInput
 from holdfast.workers.base import AgentWorker
 from holdfast.workers.context import StepContext
 from holdfast.workers.driver import advance, failure_after
+from holdfast.workers.handing_over import Handing
 from holdfast.workers.offer import Retrieve
 
 
@@ -108,7 +110,8 @@ class StepActivities:
         head = await source.head()
         opened = await source.opened(given)
         agent = self._registry.agent(opened.step.agent or head.agent)
-        snapshot = (await self._registry.snapshot(head.snapshot)).of(opened.step.agent)
+        team = await self._registry.snapshot(head.snapshot)
+        snapshot = team.of(opened.step.agent)
         model = self._registry.model(agent, snapshot, head.model)
         recorded = await source.journal(given)
         whole = await self._whole(opened)
@@ -133,6 +136,16 @@ class StepActivities:
             unrecorded=memory.unrecorded(given.n, activity_id),
             keep=functools.partial(memory.keep, given.n),
         )
+        if agent.made_worker.hands_over and snapshot.handoffs:
+            ctx.offer.handing = Handing(
+                agent=agent,
+                team=team,
+                rules=head.run,
+                code=self._registry.code,
+                load=self._registry.context_loader(head),
+                store=self._keep_messages,
+                given=len(history),
+            )
         advanced = _stamped(await advance(agent.made_worker, ctx, whole))
         advanced = advanced.model_copy(update=await self._compact_answer(advanced))
         memos = [await self._compact_memo(entry) for entry in advanced.memos]
@@ -156,6 +169,11 @@ class StepActivities:
         """Ask the model, which alone gets the bytes of images."""
         messages = [await self._source.rehydrate(message) for message in request.messages]
         return await model.respond(request.model_copy(update={"messages": tuple(messages)}))
+
+    async def _keep_messages(self, messages: Sequence[Message]) -> str:
+        """Store what another agent sees; images by reference, as everywhere."""
+        kept = [await self._source.offload(message) for message in messages]
+        return await write_messages(self._source.archive, kept)
 
     async def _whole(self, opened: OpenStep) -> OpenStep:
         """Put an archived input into the step."""

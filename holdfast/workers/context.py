@@ -148,6 +148,11 @@ class StepContext:
         return (*self._before, *self.adds)
 
     @property
+    def has_view(self) -> bool:
+        """Whether a handoff made what is seen of the conversation before."""
+        return self._view is not None
+
+    @property
     def limit_reached(self) -> bool:
         """Whether the next model call is the last one, made without tools."""
         return self._finishes()
@@ -266,7 +271,8 @@ class StepContext:
         self, tools: Sequence[ToolSpec] | None, choice: str | None
     ) -> tuple[ToolSpec, ...]:
         if tools is None:
-            return await self.offer.tools(self, choice or "")
+            tools = await self.offer.tools(self, choice or "")
+            return (*tools, *await self.offer.handoffs(self))
         self.offer.widen(tools)
         return tuple(tools)
 

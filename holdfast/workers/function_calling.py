@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from holdfast.errors import InvalidArgumentError
 from holdfast.messages import Message, ToolCall, assistant
 from holdfast.steps import TaskStep, TaskStepOutput
 from holdfast.values import Json
 from holdfast.workers.base import AgentWorker
+from holdfast.workers.handing_over import hand_over
 
 if TYPE_CHECKING:
     from holdfast.models.base import ModelAnswer
@@ -32,6 +33,8 @@ class FunctionCallingAgentWorker(AgentWorker):
         InvalidArgumentError: `max_function_calls` is no number of calls, or
             `allow_parallel_tool_calls` no bool.
     """
+
+    hands_over: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -61,6 +64,9 @@ class FunctionCallingAgentWorker(AgentWorker):
         if not answer.message.calls:
             return TaskStepOutput(output=answer.text, task_step=step, is_last=True)
         run, refuse = self._allot(answer.message.calls, used)
+        handed = await hand_over(step, ctx, answer, run, refuse)
+        if handed is not None:
+            return handed
         direct = _sole_direct_call(run, refuse, ctx)
         if direct is not None:
             return await self._return_direct(direct, step, ctx, answer)
