@@ -136,15 +136,16 @@ class StepActivities:
             unrecorded=memory.unrecorded(given.n, activity_id),
             keep=functools.partial(memory.keep, given.n),
         )
-        if agent.made_worker.hands_over and snapshot.handoffs:
-            ctx.offer.handing = Handing(
+        if snapshot.handoffs:
+            ctx.handing = Handing(
                 agent=agent,
                 team=team,
-                rules=head.run,
+                head=head,
                 code=self._registry.code,
                 load=self._registry.context_loader(head),
                 store=self._keep_messages,
                 given=len(history),
+                offers=agent.made_worker.hands_over,
             )
         advanced = _stamped(await advance(agent.made_worker, ctx, whole))
         advanced = advanced.model_copy(update=await self._compact_answer(advanced))

@@ -6,7 +6,7 @@ import asyncio
 import copy
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Literal, Never
+from typing import TYPE_CHECKING, Any, Literal, Never
 
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
@@ -22,6 +22,9 @@ from holdfast.steps import Task, ToolOutput
 from holdfast.values import Json, Value, canonical, digest
 from holdfast.workers.given import check_calls, check_message, check_messages
 from holdfast.workers.offer import Offer, Retrieve
+
+if TYPE_CHECKING:
+    from holdfast.workers.handing_over import Handing
 
 LAST_CALL = system(
     "The budget of this task is used up. Answer now, without tools: say what is known, what is"
@@ -66,7 +69,10 @@ class StepContext:
         notes: Messages for this step that are in `messages` too: feedback, and what was undone. A
             worker that gives call_model other messages puts them in.
         offer: Which tools may be called.
+        handing: How the task is handed over; None if the AgentWorker does not do so.
     """
+
+    handing: Handing | None = None
 
     def __init__(
         self,
@@ -196,6 +202,14 @@ class StepContext:
         """
         return await self.offer.tools(self, self.tool_choice)
 
+    async def offered_handoffs(self) -> tuple[ToolSpec, ...]:
+        """Return the handoffs on offer in this step; none if the AgentWorker does not hand over."""
+        if self.handing is None:
+            return ()
+        offered = await self.handing.offered(self)
+        self.offer.widen(offered)
+        return offered
+
     def add(self, message: Message) -> None:
         """Append a message to the transcript; it is recorded when the step is done.
 
@@ -272,7 +286,7 @@ class StepContext:
     ) -> tuple[ToolSpec, ...]:
         if tools is None:
             tools = await self.offer.tools(self, choice or "")
-            return (*tools, *await self.offer.handoffs(self))
+            return (*tools, *await self.offered_handoffs())
         self.offer.widen(tools)
         return tuple(tools)
 

@@ -20,6 +20,7 @@ from holdfast.values import Json, as_text
 from holdfast.wire import Advanced
 from holdfast.workers.base import AgentWorker
 from holdfast.workers.context import StepContext
+from holdfast.workers.handing_over import told_of
 
 LONGEST_TEXT = 2000
 STOP_SECONDS = 5.0
@@ -148,7 +149,7 @@ def _interrupted(ctx: StepContext, opened: OpenStep) -> Advanced:
     patch = merge_patch.diff(opened.state, ctx.state)
     return Advanced(
         calls=why.calls,
-        told=ctx.offer.refused(why.calls),
+        told=told_of(why.calls, ctx),
         asked=why.request,
         patch=patch,
         limit=why.kind == "limit",
@@ -175,7 +176,7 @@ def _ended(worker: AgentWorker, ctx: StepContext, opened: OpenStep, output: obje
             " TaskStepOutput."
         )
         raise InvalidArgumentError(msg)
-    told = {} if ctx.finished else ctx.offer.refused(output.calls)
+    told = {} if ctx.finished else told_of(output.calls, ctx)
     return Advanced(result=_result(worker, ctx, opened, output), told=told)
 
 

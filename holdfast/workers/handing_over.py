@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast import context_object
 from holdfast.agent_snapshot import AgentSnapshot
-from holdfast.errors import InvalidArgumentError, NotFoundError, UserError
+from holdfast.errors import InvalidArgumentError, ModelBehaviorError, NotFoundError, UserError
 from holdfast.handoff_filters import (
     HandoffInputData,
     Item,
@@ -28,7 +29,7 @@ from holdfast.handoffs import (
 )
 from holdfast.messages import Message, ToolCall
 from holdfast.models.items import from_response_items, to_response_items
-from holdfast.records import Outcome, RunRules
+from holdfast.records import Outcome, TaskHead
 from holdfast.run_context import RunContextWrapper
 from holdfast.steps import AFTER, HistoryRef, TaskStep, TaskStepOutput
 from holdfast.tool_hooks import invoke, invoke_hook
@@ -37,7 +38,7 @@ from holdfast.values import Json
 if TYPE_CHECKING:
     from holdfast.agent import Agent
     from holdfast.client.results import RunItem
-    from holdfast.models.base import ModelAnswer
+    from holdfast.models.base import ModelAnswer, ToolSpec
     from holdfast.workers.context import StepContext
 
 MEMO = "offered handoffs"
@@ -65,24 +66,26 @@ async def hand_over(
     Returns:
         The step's output, or None when no call hands the task over.
     """
-    offer, policies = ctx.offer, ctx.agent.policies
-    wanted = [call for call in run if called_handoff(call, policies) and offer.allows(call)]
-    if offer.handing is None or not wanted:
+    handing, policies = ctx.handing, ctx.agent.policies
+    if handing is None:
+        return None
+    wanted = [c for c in run if called_handoff(c, policies) and c.name in handing.names]
+    if not wanted:
         return None
     chosen, *ignored = wanted
     reasons = dict(refused)
     others = [call for call in run if call not in wanted]
     rest = [call for call in answer.message.calls if call.id in reasons]
     for call in rest:
-        offer.tell(call, Outcome(content=reasons[call.id], is_error=True, status="failed"))
+        handing.tell(call, _not_run(reasons[call.id]))
     for call in ignored:
-        offer.tell(call, Outcome(content=IGNORED, status="failed"))
+        handing.tell(call, Outcome(content=IGNORED, status="failed", attempts=0))
     rest += [*ignored, chosen]
     policy = policies[chosen.name]
     is_told = policy.effect == "read"  # there is no on_handoff
-    changes_view = offer.handing.changes_view(chosen.name)
+    changes_view = handing.changes_view(chosen.name)
     if is_told:
-        offer.tell(chosen, Outcome(content=transfer_message(policy.handoff)))
+        handing.tell(chosen, Outcome(content=transfer_message(policy.handoff)))
     if others and is_told and not changes_view:
         others, rest = [], [*others, *rest]  # nothing here needs their results
     for result in await ctx.call_tools(others):
@@ -95,12 +98,25 @@ async def hand_over(
             return _stays(step, answer)
     history = None
     if changes_view:
-        told = [message for call in rest for message in offer.told(call)]
-        history = await offer.handing.view(ctx, chosen, answer.message, told)
+        history = await handing.view(ctx, chosen, answer.message, handing.messages(rest))
     following = TaskStep(agent=policy.handoff, history=history)
     return TaskStepOutput(
         output=answer.text, task_step=step, next_steps=(following,), calls=tuple(rest)
     )
+
+
+def told_of(calls: Sequence[ToolCall], ctx: StepContext) -> dict[int, Outcome]:
+    """Return what becomes of those of a step's calls that are not run, by position.
+
+    Raises:
+        ModelBehaviorError: The model called something that was not on offer, and that is a verdict.
+    """
+    told = {} if ctx.handing is None else ctx.handing.told(calls)
+    return {**ctx.offer.refused(calls), **told}
+
+
+def _not_run(reason: str) -> Outcome:
+    return Outcome(content=reason, is_error=True, status="failed", attempts=0)
 
 
 def _stays(step: TaskStep, answer: ModelAnswer) -> TaskStepOutput:
@@ -115,11 +131,12 @@ class Handing:
     Args:
         agent: The agent, as it is now.
         team: Snapshot of the task's first agent, with its team.
-        rules: What the run brought along.
+        head: The task's head, with what the run brought along.
         code: Finds code that the run brought along by reference.
         load: Makes the context object of JSON data.
         store: Keeps messages in the archive and returns their digest.
         given: Number of messages that came before the task's own.
+        offers: Whether the AgentWorker heeds calls of handoffs, so that they are offered.
     """
 
     def __init__(
@@ -127,23 +144,70 @@ class Handing:
         *,
         agent: Agent,
         team: AgentSnapshot,
-        rules: RunRules,
+        head: TaskHead,
         code: Callable[[str], Any],
         load: Callable[[Json], Any],
         store: Callable[[Sequence[Message]], Awaitable[str]],
         given: int = 0,
+        offers: bool = True,
     ) -> None:
         """Keep what is known."""
         self._agent = agent
         self._team = team
-        self._rules = rules
+        self._head = head
+        self._rules = head.run
         self._code = code
         self._load = load
         self._store = store
         self._given = given
+        self._asking = asyncio.Lock()
+        self._offered: list[str] | None = None if offers else []
+        self._told: dict[ToolCall, Outcome] = {}
         self._handoffs = {each.tool_name: each for each in agent.made_handoffs}
 
-    async def enabled(self, ctx: StepContext, names: Sequence[str]) -> list[str]:
+    async def offered(self, ctx: StepContext) -> tuple[ToolSpec, ...]:
+        """Return the handoffs on offer in this step."""
+        specs = ctx.agent.handoffs
+        async with self._asking:  # two model calls at once ask once
+            if self._offered is None:
+                self._offered = await self._enabled(ctx, [spec.name for spec in specs])
+        return tuple(spec for spec in specs if spec.name in self.names)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the handoffs that have been offered."""
+        return self._offered or []
+
+    def tell(self, call: ToolCall, outcome: Outcome) -> None:
+        """Settle what becomes of a call that is not run."""
+        self._told[call] = outcome
+
+    def messages(self, calls: Sequence[ToolCall]) -> list[Message]:
+        """Return what the model is told of calls that are not run."""
+        return [self._told[call].message(call) for call in calls]
+
+    def told(self, calls: Sequence[ToolCall]) -> dict[int, Outcome]:
+        """Return what becomes of those calls that are not run, by position.
+
+        Raises:
+            ModelBehaviorError: The task's rules end it when the model calls a handoff that is not
+                on offer.
+        """
+        found = {i: self._told[call] for i, call in enumerate(calls) if call in self._told}
+        known = {spec.name for spec in self._team.of(self._agent.name).handoffs} - set(self.names)
+        for i, call in enumerate(calls):
+            if i not in found and call.name in known:
+                found[i] = self._not_offered(call)
+        return found
+
+    def _not_offered(self, call: ToolCall) -> Outcome:
+        raises = self._head.dialect.unknown_tool == "raise"
+        if raises and self._rules.tool_not_found == "raise_error":
+            raise ModelBehaviorError(f"Tool {call.name} not found in agent {self._agent.name}")
+        text = f"Not run: handoff {call.name!r} is not on offer in this step."
+        return _not_run(text)
+
+    async def _enabled(self, ctx: StepContext, names: Sequence[str]) -> list[str]:
         """Ask which handoffs are on offer in this step; asked once per step and recorded.
 
         A handoff that the agent has lost since the task began stays on offer: the task goes on with

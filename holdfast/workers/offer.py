@@ -14,9 +14,7 @@ from holdfast.records import Dialect, Outcome
 from holdfast.tool_retriever import select
 
 if TYPE_CHECKING:
-    from holdfast.messages import Message
     from holdfast.workers.context import StepContext
-    from holdfast.workers.handing_over import Handing
 
 MEMO = "offered tools"
 
@@ -25,13 +23,10 @@ Retrieve = Callable[[str], Awaitable[Sequence[str]]]
 
 
 class Offer:
-    """The tools and handoffs of one step.
+    """The tools of one step.
 
     The retriever is asked once, when the step first wants to know; from then on only what was
     offered may be called, by the model or by the AgentWorker.
-
-    Attributes:
-        handing: How the task is handed over; None for an AgentWorker that does not do so.
     """
 
     def __init__(self, agent: AgentSnapshot, dialect: Dialect, retrieve: Retrieve | None) -> None:
@@ -42,8 +37,6 @@ class Offer:
         self._chosen: list[str] | None = None
         self._allowed: set[str] = set()
         self._asking = asyncio.Lock()
-        self._told: dict[ToolCall, Outcome] = {}
-        self.handing: Handing | None = None
 
     async def tools(self, ctx: StepContext, choice: str) -> tuple[ToolSpec, ...]:
         """Return the tools on offer, and the one that a tool choice names."""
@@ -65,31 +58,6 @@ class Offer:
 
         return list(await ctx.memo(MEMO, choose, costly=False))
 
-    async def handoffs(self, ctx: StepContext) -> tuple[ToolSpec, ...]:
-        """Return the handoffs on offer."""
-        specs = self._agent.handoffs
-        if self.handing is None or not specs:
-            return ()
-        async with self._asking:
-            names = await self.handing.enabled(ctx, [spec.name for spec in specs])
-        offered = tuple(spec for spec in specs if spec.name in names)
-        self.widen(offered)
-        return offered
-
-    def tell(self, call: ToolCall, outcome: Outcome) -> None:
-        """Settle what the model is told of a call: it is not run."""
-        self._told[call] = outcome
-
-    def told(self, call: ToolCall) -> list[Message]:
-        """Return the message that tells the model of a call that is not run."""
-        return [self._told[call].message(call)] if call in self._told else []
-
-    def allows(self, call: ToolCall) -> bool:
-        """Whether a call is of something that is on offer, as far as this step knows."""
-        policy = self._agent.policies.get(call.name)
-        is_open = self._chosen is None and not (policy is not None and policy.handoff)
-        return is_open or call.name in self._allowed
-
     def widen(self, tools: Iterable[ToolSpec]) -> None:
         """Allow calls of tools that the AgentWorker offers the model of its own accord."""
         self._allowed.update(tool.name for tool in tools)
@@ -101,15 +69,15 @@ class Offer:
             ModelBehaviorError: The task's dialect ends it when the model calls a tool that it was
                 not given.
         """
-        told = {i: self._told[call] for i, call in enumerate(calls) if call in self._told}
-        out = [(i, c) for i, c in enumerate(calls) if i not in told and not self.allows(c)]
-        if out and self._dialect.unknown_tool == "raise":
-            name = out[0][1].name
+        if self._chosen is None:
+            return {}
+        told = {i: c for i, c in enumerate(calls) if c.name not in self._allowed}
+        if told and self._dialect.unknown_tool == "raise":
+            name = next(iter(told.values())).name
             raise ModelBehaviorError(f"Tool {name} not found in agent {self._agent.name}")
-        return told | {i: self._outcome(call) for i, call in out}
+        return {i: self._outcome(call) for i, call in told.items()}
 
     def _outcome(self, call: ToolCall) -> Outcome:
-        on_offer = {tool.name for tool in self._agent.tools} if self._chosen is None else set[str]()
-        names = ", ".join(sorted(self._allowed | on_offer)) or "none"
+        names = ", ".join(sorted(self._allowed)) or "none"
         text = f"Not run: tool {call.name!r} is not on offer in this step. On offer: {names}."
         return Outcome(content=text, is_error=True, status="failed", attempts=0)

@@ -26,7 +26,7 @@ from holdfast.handoff_filters import HandoffInputData, remove_all_tools
 from holdfast.handoffs import IGNORED, Handoff, handoff
 from holdfast.messages import Message
 from holdfast.testing import FakeOpenAI
-from holdfast.workers import ReActAgentWorker
+from holdfast.workers import FunctionCallingAgentWorker, ReActAgentWorker
 from tests.support.rig import MakeAgent, Rig, activities_of
 from tests.support.workers import said
 
@@ -218,6 +218,30 @@ async def test_an_agent_with_another_agent_worker_goes_on(team: Team, model: Fak
     result = await team.run(team.bob(look, worker=ReActAgentWorker()))
     assert result.final_output == "it is there"
     assert team.seen()[-1] == ("user", "Observation: seen there")
+
+
+async def test_an_agent_worker_that_cannot_hand_over_does_not_offer_it(
+    team: Team, model: FakeOpenAI
+) -> None:
+    ann = team.ann(team.bob(), worker=ReActAgentWorker())
+    await team.rig.serve(ann)
+    model.reply("Thought: I cannot.\nAction: transfer_to_bob\nAction Input: {}")
+    model.reply("Thought: Then I answer.\nAnswer: myself")
+    task = await team.runner.create_task("hi")
+    assert (await team.runner.run_task(task)).output == "myself"
+    assert "transfer_to_bob" not in model.requests[0].instructions
+    assert "not on offer" in team.seen()[-1][1]
+
+
+async def test_one_call_at_a_time_holds_for_what_stands_beside_a_handoff(
+    team: Team, model: FakeOpenAI
+) -> None:
+    ann = team.ann(team.bob(), worker=FunctionCallingAgentWorker(allow_parallel_tool_calls=False))
+    await team.rig.serve(ann)
+    model.calls([("transfer_to_bob", {}), ("look", {})])
+    model.reply("done")
+    await Runner.run(ann, "hi", runner=team.runner)
+    assert [text[:8] for _, text in team.seen()[2:]] == ["Not run:", TO_BOB[:8]]
 
 
 async def test_the_session_keeps_the_whole_conversation(team: Team, model: FakeOpenAI) -> None:
