@@ -23,6 +23,7 @@ from holdfast.messages import Message
 from holdfast.models.base import Model, ModelAnswer, ModelRequest
 from holdfast.records import Handed, JournalEntry, OpenState, OpenStep, TaskHead
 from holdfast.references import new_entries, resolve_adds, resolve_calls
+from holdfast.segments import write_messages
 from holdfast.state import AgentRules, Described
 from holdfast.steps import TaskStep
 from holdfast.tool_retriever import ask_retriever
@@ -31,6 +32,7 @@ from holdfast.wire import Advanced, AdvanceInput
 from holdfast.workers.base import AgentWorker
 from holdfast.workers.context import StepContext
 from holdfast.workers.driver import advance, failure_after
+from holdfast.workers.handing_over import Handing
 from holdfast.workers.offer import Retrieve
 from holdfast.workers.turn import who_used_tools
 
@@ -111,7 +113,8 @@ class StepActivities:
         head = await source.head()
         opened = await source.opened(given)
         agent = self._registry.agent(opened.step.agent or head.agent)
-        snapshot = (await self._registry.snapshot(head.snapshot)).of(opened.step.agent)
+        team = await self._registry.snapshot(head.snapshot)
+        snapshot = team.of(opened.step.agent)
         code = RegisteredCode(agent, snapshot, head=head, registry=self._registry, source=source)
         model = code.model()
         recorded = await source.journal(given)
@@ -139,6 +142,17 @@ class StepActivities:
             code=code,
             used_tools=await self._has_used_tools(head, snapshot, given.at),
         )
+        if snapshot.handoffs:
+            ctx.handing = Handing(
+                agent=agent,
+                team=team,
+                head=head,
+                code=self._registry.code,
+                load=self._registry.context_loader(head),
+                store=self._keep_messages,
+                given=len(history),
+                offers=agent.made_worker.hands_over,
+            )
         advanced = _stamped(await advance(agent.made_worker, ctx, whole))
         advanced = advanced.model_copy(update=await self._compact_answer(advanced))
         memos = [await self._compact_memo(entry) for entry in advanced.memos]
@@ -173,6 +187,11 @@ class StepActivities:
         request = await code.sent(request, state)
         messages = [await self._source.rehydrate(message) for message in request.messages]
         return await model.respond(request.model_copy(update={"messages": tuple(messages)}))
+
+    async def _keep_messages(self, messages: Sequence[Message]) -> str:
+        """Store what another agent sees; images by reference, as everywhere."""
+        kept = [await self._source.offload(message) for message in messages]
+        return await write_messages(self._source.archive, kept)
 
     async def _whole(self, opened: OpenStep) -> OpenStep:
         """Put an archived input into the step."""

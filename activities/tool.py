@@ -24,6 +24,7 @@ from holdfast.activities.heartbeat import heartbeats
 from holdfast.activities.registry import Registry
 from holdfast.activities.source import Source, task_id, worker_identity
 from holdfast.errors import ArchiveError, InvalidArgumentError, ToolTimeoutError, UserError
+from holdfast.handoffs import HandoffFailedError
 from holdfast.images import Image
 from holdfast.messages import Blob, ToolCall, clean
 from holdfast.records import Dialect, Outcome
@@ -166,6 +167,8 @@ class ToolActivities:
         except ToolArgumentsError as error:
             text = clean(await arguments_text(ready, error))
             return Outcome(content=text, is_error=True, status="failed")
+        except HandoffFailedError as error:  # no result for the model: the task stays where it is
+            raise ApplicationError(text_of(error), type=error.kind, non_retryable=True) from None
         except ToolTimeoutError as error:
             if tool.timeout_behavior == "raise_exception":
                 raise

@@ -9,7 +9,7 @@ from typing import Any
 from holdfast.agent_snapshot import AgentSnapshot
 from holdfast.errors import UserError
 from holdfast.guardrails import InputGuardrail, OutputGuardrail
-from holdfast.handoffs import Handoff, handoff
+from holdfast.handoffs import Handoff, made_handoffs
 from holdfast.hooks import AgentHooks
 from holdfast.models.base import Model
 from holdfast.output_type import AgentOutputSchema, output_schema
@@ -107,6 +107,7 @@ class Agent:
             )
             raise UserError(msg)
         object.__setattr__(self, "made_tools", tools)
+        made_handoffs(self)  # those that are known by now
         if retriever is None:
             object.__setattr__(self, "tools", tools)
 
@@ -116,8 +117,12 @@ class Agent:
 
     @property
     def made_handoffs(self) -> tuple[Handoff, ...]:
-        """The handoffs, agents made into handoffs."""
-        return tuple(h if isinstance(h, Handoff) else handoff(h) for h in self.handoffs)
+        """The handoffs, agents made into handoffs.
+
+        Raises:
+            UserError: Something else is among them, or a name is taken.
+        """
+        return made_handoffs(self)
 
     def team(self) -> tuple[Agent, ...]:
         """List the other agents that a task of this one may be handed to, nearest first."""
@@ -131,8 +136,10 @@ class Agent:
         return tuple(agents[1:])
 
     def tool(self, name: str) -> Tool | None:
-        """Return the tool of this name, or None."""
-        return next((tool for tool in self.made_tools if tool.name == name), None)
+        """Return the tool or the handoff of this name as a tool, or None."""
+        own = (tool for tool in self.made_tools if tool.name == name)
+        handoffs = (each.tool() for each in self.made_handoffs if each.tool_name == name)
+        return next(own, None) or next(handoffs, None)
 
     def snapshot(self, model: str) -> AgentSnapshot:
         """Describe this agent as data, without its team.
@@ -141,6 +148,7 @@ class Agent:
             model: Name of the resolved model.
         """
         tools = [tool for tool in self.made_tools if tool.is_enabled is not False]
+        handoffs = self.made_handoffs
         kind = type(self.worker)
         chooser = None if self.tool_retriever is None else type(self.tool_retriever)
         return AgentSnapshot(
@@ -149,7 +157,11 @@ class Agent:
             model=model,
             settings=self.model_settings,
             tools=tuple(tool.spec() for tool in tools),
-            policies={tool.name: tool.policy() for tool in tools},
+            handoffs=tuple(each.spec() for each in handoffs),
+            policies={
+                **{tool.name: tool.policy() for tool in tools},
+                **{each.tool_name: each.policy() for each in handoffs},
+            },
             worker=f"{kind.__module__}.{kind.__qualname__}",
             retriever="" if chooser is None else f"{chooser.__module__}.{chooser.__qualname__}",
             is_dynamic=callable(self.instructions),

@@ -301,7 +301,8 @@ class Ledger(LedgerState):
             digest=extend(self.s.transcript.digest, adds),
         )
         before = current.before if current.alone else self.before()
-        steps = self._number([step.after(current.open.step) for step in result.next])
+        following = (step.after(current.open.step) for step in result.next)
+        steps = self._number([step.placed(transcript.length) for step in following])
         record = StepRecord(
             n=self.s.steps + 1,
             opened=0 if n == self.s.steps + 1 else n,

@@ -24,12 +24,17 @@ finalize is to come. `finished`, `failed`, `abandoned`: closed.
 CLOSED: frozenset[str] = frozenset({"finished", "failed", "abandoned"})
 
 
+AFTER = -1
+"""Says of a HistoryRef that it stands for the whole transcript after the step that hands it on."""
+
+
 class HistoryRef(Value):
     """Other messages in the place of the first ones of the transcript, for those who see them so.
 
     Attributes:
         sha256: Digest in the archive of the list of messages.
-        skip: Messages of the transcript that they stand for; those after it follow them.
+        skip: Messages of the transcript that they stand for; those after it follow them. `AFTER`
+            until the step is done that hands it on.
     """
 
     sha256: str
@@ -106,6 +111,13 @@ class TaskStep(Written):
         if (agent, history) == (self.agent, self.history):
             return self
         return self.model_copy(update={"agent": agent, "history": history})
+
+    def placed(self, length: int) -> TaskStep:
+        """Return this step so that what its agent sees stands for `length` messages."""
+        if self.history is None or self.history.skip != AFTER:
+            return self
+        history = self.history.model_copy(update={"skip": length})
+        return self.model_copy(update={"history": history})
 
     def message(self) -> Message | None:
         """Return the step's input as a user message of text and images; None without an input."""

@@ -51,8 +51,11 @@ class LocalEngine:
         self._lock = asyncio.Lock()
 
     def add(self, app: str, agents: Iterable[Agent]) -> None:
-        """Serve these agents once the engine is started."""
-        self._agents.setdefault(app, {}).update({agent.name: agent for agent in agents})
+        """Serve these agents, and those they hand over to, once the engine is started."""
+        given = tuple(agents)
+        served = self._agents.setdefault(app, {})
+        served.update({other.name: other for agent in given for other in agent.team()})
+        served.update({agent.name: agent for agent in given})
 
     def require(self, app: str, agent: str) -> None:
         """Check that an agent is served here.

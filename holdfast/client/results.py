@@ -11,7 +11,14 @@ from holdfast.values import Json
 
 T = TypeVar("T")
 
-ItemType = Literal["message_output_item", "tool_call_item", "tool_call_output_item", "input_item"]
+ItemType = Literal[
+    "message_output_item",
+    "tool_call_item",
+    "tool_call_output_item",
+    "handoff_call_item",
+    "handoff_output_item",
+    "input_item",
+]
 _ITEM_TYPES: dict[str, ItemType] = {
     "function_call": "tool_call_item",
     "function_call_output": "tool_call_output_item",

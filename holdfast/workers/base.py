@@ -36,9 +36,12 @@ class AgentWorker(ABC):
         max_parallel: Most steps of one task that run at the same time when the task runs by itself,
             as in `run_task` and `chat`. `run_steps_in_queue` runs all ready steps at once whatever
             this says.
+        hands_over: Whether the agent's handoffs are offered to its model, so that `run_step` must
+            heed calls of them, as `holdfast.workers.handing_over` does.
     """
 
     max_parallel: ClassVar[int] = 1
+    hands_over: ClassVar[bool] = False
 
     def initialize_step(self, task: Task) -> TaskStep:
         """Make the first step of a task.

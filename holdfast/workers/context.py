@@ -6,7 +6,7 @@ import asyncio
 import copy
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Literal, Never
+from typing import TYPE_CHECKING, Any, Literal, Never
 
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
@@ -31,6 +31,9 @@ from holdfast.values import Json, Value, canonical, digest
 from holdfast.workers.agent_code import AgentCode
 from holdfast.workers.given import check_calls, check_message, check_messages
 from holdfast.workers.offer import Offer, Retrieve
+
+if TYPE_CHECKING:
+    from holdfast.workers.handing_over import Handing
 
 LAST_CALL = system(
     "The budget of this task is used up. Answer now, without tools: say what is known, what is"
@@ -79,7 +82,10 @@ class StepContext:
             worker that gives call_model other messages puts them in.
         offer: Which tools may be called.
         code: What the agent's own code says.
+        handing: How the task is handed over; None if the AgentWorker does not do so.
     """
+
+    handing: Handing | None = None
 
     def __init__(
         self,
@@ -174,6 +180,11 @@ class StepContext:
         """What the run brought along."""
         return self._head.run
 
+    @property
+    def has_view(self) -> bool:
+        """Whether a handoff made what is seen of the conversation before."""
+        return self._view is not None
+
     async def prepare(self) -> None:
         """Have the agent's code say what its instructions and tools are, once for the step.
 
@@ -228,6 +239,14 @@ class StepContext:
             Exception: Whatever the retriever raised.
         """
         return await self.offer.tools(self, self.tool_choice)
+
+    async def offered_handoffs(self) -> tuple[ToolSpec, ...]:
+        """Return the handoffs on offer in this step; none if the AgentWorker does not hand over."""
+        if self.handing is None:
+            return ()
+        offered = await self.handing.offered(self)
+        self.offer.widen(offered)
+        return offered
 
     def add(self, message: Message) -> None:
         """Append a message to the transcript; it is recorded when the step is done.
@@ -307,7 +326,8 @@ class StepContext:
         self, tools: Sequence[ToolSpec] | None, choice: str | None
     ) -> tuple[ToolSpec, ...]:
         if tools is None:
-            return await self.offer.tools(self, choice or "")
+            tools = await self.offer.tools(self, choice or "")
+            return (*tools, *await self.offered_handoffs())
         self.offer.widen(tools)
         return tuple(tools)
 

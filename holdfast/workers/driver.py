@@ -20,6 +20,7 @@ from holdfast.values import Json, as_text
 from holdfast.wire import Advanced
 from holdfast.workers.base import AgentWorker
 from holdfast.workers.context import StepContext
+from holdfast.workers.handing_over import told_of
 
 LONGEST_TEXT = 2000
 STOP_SECONDS = 5.0
@@ -159,7 +160,7 @@ async def _interrupted(ctx: StepContext, opened: OpenStep) -> Advanced:
     patch = merge_patch.diff(opened.state, ctx.state)
     return Advanced(
         calls=why.calls,
-        told=await ctx.offer.refused(why.calls, ctx.state),
+        told=await told_of(why.calls, ctx),
         asked=why.request,
         patch=patch,
         limit=why.kind == "limit",
@@ -188,7 +189,7 @@ async def _ended(
             " TaskStepOutput."
         )
         raise InvalidArgumentError(msg)
-    told = {} if ctx.finished else await ctx.offer.refused(output.calls, ctx.state)
+    told = {} if ctx.finished else await told_of(output.calls, ctx)
     return Advanced(result=_result(worker, ctx, opened, output), told=told)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from holdfast.errors import InvalidArgumentError, ModelBehaviorError
 from holdfast.messages import Message, ToolCall, assistant
@@ -11,6 +11,7 @@ from holdfast.steps import TaskStep, TaskStepOutput
 from holdfast.values import Json
 from holdfast.workers import turn
 from holdfast.workers.base import AgentWorker
+from holdfast.workers.handing_over import hand_over
 
 if TYPE_CHECKING:
     from holdfast.models.base import ModelAnswer
@@ -30,6 +31,8 @@ class FunctionCallingAgentWorker(AgentWorker):
         InvalidArgumentError: `max_function_calls` is no number of calls, or
             `allow_parallel_tool_calls` no bool.
     """
+
+    hands_over: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -72,6 +75,9 @@ class FunctionCallingAgentWorker(AgentWorker):
         run, refuse = turn.allot(
             answer.message.calls, left=left, parallel=self.allow_parallel_tool_calls
         )
+        handed = await hand_over(step, ctx, answer, run, refuse)
+        if handed is not None:
+            return handed
         state = self._with_progress(step, used + len(run), refuse)
         following = TaskStepOutput(
             output=answer.text, task_step=step, next_steps=(step.get_next_step(step_state=state),)

@@ -16,6 +16,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, ClassVar
 
+from pydantic import BaseModel
 from temporalio import activity, workflow
 from temporalio.worker import (
     ActivityInboundInterceptor,
@@ -34,6 +35,8 @@ from holdfast.archive import Archive
 from holdfast.client.names import check_archive
 from holdfast.engine.connect import connect_embedded
 from holdfast.engine.serverinfo import ServerInfo
+from holdfast.handoff_filters import HandoffInputData
+from holdfast.handoffs import handoff
 from holdfast.messages import ToolCall, assistant, user
 from holdfast.plugin import HoldfastPlugin
 from holdfast.serve import build_worker
@@ -217,6 +220,8 @@ def make_agent(job: Job) -> Agent:
             worker = FanOut()
         case "without-charge":
             del tools["charge"]
+        case "team" | "filtering-team":
+            return _make_team(job, tools)
         case _:
             msg = f"no agent {job.agent!r}"
             raise ValueError(msg)
@@ -227,6 +232,39 @@ def make_agent(job: Job) -> Agent:
         tools=list(tools.values()),
         worker=worker,
         model_settings=ModelSettings(max_attempts=5),
+    )
+
+
+class Thing(BaseModel):
+    """What a handoff of the tests is about."""
+
+    thing: str
+
+
+def _as_it_is(given: HandoffInputData) -> HandoffInputData:
+    """Leave the conversation as it is, by way of the archive."""
+    return given
+
+
+def _make_team(job: Job, tools: dict[str, Tool]) -> Agent:
+    """Make an agent that only looks, and hands over to one that acts: as is, or with a note."""
+    telling = tools["charge"]
+
+    async def on_handoff(ctx: ToolContext, said: Thing) -> None:
+        await telling(ctx, said.thing)
+
+    options: dict[str, Any] = {
+        "model": "fake-model",
+        "model_settings": ModelSettings(max_attempts=5),
+    }
+    helper = Agent(name="helper", instructions="helper", tools=list(tools.values()), **options)
+    view = _as_it_is if job.agent == "filtering-team" else None
+    handoffs = [
+        handoff(helper, input_filter=view),
+        handoff(helper, "tell_helper", on_handoff=on_handoff, input_type=Thing, input_filter=view),
+    ]
+    return Agent(
+        name=AGENT, instructions="first", tools=[tools["look"]], handoffs=handoffs, **options
     )
 
 

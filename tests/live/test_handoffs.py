@@ -1,0 +1,625 @@
+"""Handoffs: one task, several agents, each step by one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from holdfast import (
+    Agent,
+    AgentRunner,
+    Budget,
+    MaxTurnsExceeded,
+    ModelBehaviorError,
+    RunConfig,
+    Runner,
+    StepFailedError,
+    ToolContext,
+    UserError,
+    tool,
+)
+from holdfast.errors import UndoRefusedError
+from holdfast.handoff_filters import HandoffInputData, remove_all_tools
+from holdfast.handoffs import IGNORED, Handoff, handoff
+from holdfast.messages import Message
+from holdfast.testing import FakeOpenAI
+from holdfast.workers import FunctionCallingAgentWorker, ReActAgentWorker
+from tests.support.rig import MakeAgent, Rig, activities_of
+from tests.support.workers import said
+
+TO_BOB = '{"assistant": "bob"}'
+TO_ANN = '{"assistant": "ann"}'
+
+events: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def no_events() -> None:
+    events.clear()
+
+
+@tool(effect="read")
+def look(where: str = "here") -> str:
+    """Look somewhere."""
+    return f"seen {where}"
+
+
+@tool(effect="read", needs_approval=True)
+def ask() -> str:
+    """Do what a person must approve."""
+    events.append("asked")
+    return "allowed"
+
+
+class Reason(BaseModel):
+    """What a model says with a handoff."""
+
+    text: str
+    level: int = 1
+
+
+class Team:
+    """Ann, who may hand over to Bob, on the test's own worker."""
+
+    def __init__(self, rig: Rig, make_agent: MakeAgent, model: FakeOpenAI) -> None:
+        self.rig = rig
+        self.make = make_agent
+        self.model = model
+        self.runner: AgentRunner = rig.runner("ann")
+
+    def bob(self, *tools: Any, **options: Any) -> Agent:
+        return self.make(*tools, name="bob", instructions="I am Bob.", **options)
+
+    def ann(self, *handoffs: Agent | Handoff, tools: Any = (look, ask), **options: Any) -> Agent:
+        made: Agent = self.make(
+            *tools, name="ann", instructions="I am Ann.", handoffs=list(handoffs), **options
+        )
+        return made
+
+    async def run(self, *handoffs: Agent | Handoff, given: Any = "hi", **options: Any) -> Any:
+        ann = self.ann(*(handoffs or (self.bob(),)))
+        await self.rig.serve(ann)
+        return await Runner.run(ann, given, runner=self.runner, **options)
+
+    async def serve(self, *handoffs: Agent | Handoff) -> AgentRunner:
+        await self.rig.serve(self.ann(*(handoffs or (self.bob(),))))
+        return self.runner
+
+    @property
+    def asked(self) -> list[str]:
+        """Who was asked, call by call."""
+        return [request.instructions.removeprefix("I am ")[:-1] for request in self.model.requests]
+
+    def seen(self, call: int = -1) -> list[tuple[str, str]]:
+        """What the model was sent in a call."""
+        return said(self.model.requests[call].messages)
+
+
+@pytest.fixture
+def team(rig: Rig, make_agent: MakeAgent, model: FakeOpenAI) -> Team:
+    return Team(rig, make_agent, model)
+
+
+# ---- the switch
+
+
+async def test_the_next_call_is_by_the_other_agent_with_the_whole_conversation(
+    team: Team, model: FakeOpenAI
+) -> None:
+    model.call("transfer_to_bob", text="over to him")
+    model.reply("done")
+    result = await team.run()
+    assert team.asked == ["Ann", "Bob"]
+    assert team.seen() == [("user", "hi"), ("assistant", "over to him"), ("tool", TO_BOB)]
+    assert result.final_output == "done"
+    assert result.usage.requests == 2
+
+
+async def test_a_plain_handoff_costs_no_activity_of_its_own(team: Team, model: FakeOpenAI) -> None:
+    model.call("transfer_to_bob")
+    model.reply("done")
+    result = await team.run()
+    activities = await activities_of(team.runner.client, result.task_id)
+    assert activities == ["describe", "step", "step", "close"]
+
+
+async def test_tools_are_offered_before_handoffs_with_name_description_and_schema(
+    team: Team, model: FakeOpenAI
+) -> None:
+    model.reply("done")
+    other = team.make(name="Carl (sales)", handoff_description="Sells things.")
+    await team.run(team.bob(), other)
+    request = model.requests[0]
+    assert request.tool_names == ("look", "ask", "transfer_to_bob", "transfer_to_carl__sales_")
+    spec = request.tools[-1]
+    assert spec.description == (
+        "Handoff to the Carl (sales) agent to handle the request. Sells things."
+    )
+    assert spec.parameters["properties"] == {}
+
+
+async def test_other_calls_are_run_before_the_handoff(team: Team, model: FakeOpenAI) -> None:
+    model.calls([("transfer_to_bob", {}), ("look", {})])
+    model.reply("done")
+    await team.run()
+    assert team.asked == ["Ann", "Bob"]
+    assert team.seen()[2:] == [("tool", "seen here"), ("tool", TO_BOB)]
+
+
+async def test_the_first_of_several_handoffs_counts(team: Team, model: FakeOpenAI) -> None:
+    model.calls([("transfer_to_bob", {}), ("transfer_to_carl", {})])
+    model.reply("done")
+    await team.run(team.bob(), team.make(name="carl", instructions="I am Carl."))
+    assert team.asked == ["Ann", "Bob"]
+    assert team.seen()[2:] == [("tool", IGNORED), ("tool", TO_BOB)]
+
+
+async def test_an_approval_is_waited_for_before_the_handoff(team: Team, model: FakeOpenAI) -> None:
+    handed = handoff(team.bob(), on_handoff=lambda _: events.append("handed"))
+    runner = await team.serve(handed)
+    model.calls([("transfer_to_bob", {}), ("ask", {})])
+    task = await runner.create_task("hi")
+    assert (await runner.run_step(task)).status == "waiting"
+    assert not events
+    [approval] = await runner.pending_approvals(task)
+    await runner.approve(approval, by="kim")
+    model.reply("done")
+    assert (await runner.run_task(task)).output == "done"
+    assert events == ["asked", "handed"]
+    assert team.asked == ["Ann", "Bob"]
+
+
+async def test_agents_hand_back_and_forth_and_to_themselves(team: Team, model: FakeOpenAI) -> None:
+    bob = team.bob(handoffs=(people := list[Agent]()))
+    ann = team.ann(bob)
+    people += [ann, bob]
+    for name in ("transfer_to_bob", "transfer_to_bob", "transfer_to_ann"):
+        model.call(name)
+    model.reply("done")
+    await team.rig.serve(ann)
+    result = await Runner.run(ann, "hi", runner=team.runner)
+    assert result.final_output == "done"
+    assert team.asked == ["Ann", "Bob", "Bob", "Ann"]
+
+
+async def test_turns_are_counted_across_agents(team: Team, model: FakeOpenAI) -> None:
+    model.call("transfer_to_bob")
+    with pytest.raises(MaxTurnsExceeded):
+        await team.run(max_turns=1)
+    assert team.asked == ["Ann"]
+
+
+async def test_each_agent_has_its_own_tools_of_one_name(team: Team, model: FakeOpenAI) -> None:
+    @tool(effect="read", name="look")
+    def other_look() -> str:
+        """Look elsewhere."""
+        return "seen by Bob"
+
+    model.call("look")
+    model.call("transfer_to_bob")
+    model.call("look")
+    model.reply("done")
+    await team.run(team.bob(other_look))
+    assert [text for role, text in team.seen() if role == "tool"] == [
+        "seen here",
+        TO_BOB,
+        "seen by Bob",
+    ]
+    assert model.requests[-1].tool_names == ("look",)
+
+
+async def test_an_agent_with_another_agent_worker_goes_on(team: Team, model: FakeOpenAI) -> None:
+    model.call("transfer_to_bob")
+    model.reply('Thought: I look.\nAction: look\nAction Input: {"where": "there"}')
+    model.reply("Thought: I know.\nAnswer: it is there")
+    result = await team.run(team.bob(look, worker=ReActAgentWorker()))
+    assert result.final_output == "it is there"
+    assert team.seen()[-1] == ("user", "Observation: seen there")
+
+
+async def test_an_agent_worker_that_cannot_hand_over_does_not_offer_it(
+    team: Team, model: FakeOpenAI
+) -> None:
+    ann = team.ann(team.bob(), worker=ReActAgentWorker())
+    await team.rig.serve(ann)
+    model.reply("Thought: I cannot.\nAction: transfer_to_bob\nAction Input: {}")
+    model.reply("Thought: Then I answer.\nAnswer: myself")
+    task = await team.runner.create_task("hi")
+    assert (await team.runner.run_task(task)).output == "myself"
+    assert "transfer_to_bob" not in model.requests[0].instructions
+    assert "not on offer" in team.seen()[-1][1]
+
+
+async def test_one_call_at_a_time_holds_for_what_stands_beside_a_handoff(
+    team: Team, model: FakeOpenAI
+) -> None:
+    ann = team.ann(team.bob(), worker=FunctionCallingAgentWorker(allow_parallel_tool_calls=False))
+    await team.rig.serve(ann)
+    model.calls([("transfer_to_bob", {}), ("look", {})])
+    model.reply("done")
+    await Runner.run(ann, "hi", runner=team.runner)
+    assert [text[:8] for _, text in team.seen()[2:]] == ["Not run:", TO_BOB[:8]]
+
+
+async def test_the_session_keeps_the_whole_conversation(team: Team, model: FakeOpenAI) -> None:
+    model.call("transfer_to_bob")
+    model.reply("done")
+    await team.run(handoff(team.bob(), input_filter=remove_all_tools), session="s")
+    history = await team.runner.session("s").chat_history()
+    assert said(history) == [
+        ("user", "hi"),
+        ("assistant", ""),
+        ("tool", TO_BOB),
+        ("assistant", "done"),
+    ]
+
+
+# ---- step by step
+
+
+async def test_a_handoff_is_a_step_that_shows_and_is_undone(team: Team, model: FakeOpenAI) -> None:
+    runner = await team.serve()
+    model.call("transfer_to_bob")
+    task = await runner.create_task("hi")
+    await runner.run_step(task)
+    [step] = await runner.get_completed_steps(task)
+    assert [(each.tool_name, each.content) for each in step.sources] == [
+        ("transfer_to_bob", TO_BOB)
+    ]
+    assert (await runner.get_upcoming_steps(task))[0].agent == "bob"
+    assert (await runner.get_task(task)).agent == "ann"
+    await runner.undo_step(task)
+    assert (await runner.get_upcoming_steps(task))[0].agent == ""
+    model.reply("I do it")
+    assert (await runner.run_step(task)).output == "I do it"
+    assert team.asked == ["Ann", "Ann"]
+
+
+async def test_a_rewind_and_a_fork_find_the_agent_of_their_step(
+    team: Team, model: FakeOpenAI
+) -> None:
+    runner = await team.serve(team.bob(look))
+    model.call("look")
+    model.call("transfer_to_bob")
+    model.call("look")
+    task = await runner.create_task("hi")
+    steps = [await runner.run_step(task) for _ in range(3)]
+    fork = await runner.fork(task, at=steps[1])
+    model.reply("forked")
+    assert (await runner.run_task(fork)).output == "forked"
+    await runner.rewind(task, to=steps[0])
+    model.reply("rewound")
+    assert (await runner.run_task(task)).output == "rewound"
+    assert team.asked[3:] == ["Bob", "Ann"]
+
+
+async def test_a_follow_up_is_for_the_agent_that_answered(team: Team, model: FakeOpenAI) -> None:
+    runner = await team.serve()
+    model.call("transfer_to_bob")
+    model.reply("done")
+    task = await runner.create_task("hi")
+    await runner.give_feedback(task, "and more", when="queued")
+    model.reply("more")
+    assert (await runner.run_task(task)).output == "more"
+    assert team.asked == ["Ann", "Bob", "Bob"]
+
+
+async def test_a_budget_of_the_task_counts_all_agents(team: Team, model: FakeOpenAI) -> None:
+    runner = await team.serve()
+    task = await runner.create_task("hi", budget=Budget(max_turns=1, on_exceeded="ask"))
+    model.call("transfer_to_bob")
+    await runner.run_step(task)
+    assert (await runner.run_step(task)).status == "waiting"
+    assert team.asked == ["Ann"]
+    await runner.abandon(task, reason="enough")
+
+
+# ---- on_handoff
+
+
+async def test_on_handoff_gets_its_input_and_its_change_of_the_state_is_kept(
+    team: Team, model: FakeOpenAI
+) -> None:
+    async def on_handoff(ctx: ToolContext, said: Reason) -> None:
+        events.append(f"{ctx.agent_name}: {said!r} {bool(ctx.idempotency_key)}")
+        ctx.context["reason"] = said.text
+
+    model.call("transfer_to_bob", {"text": "hard", "level": 3})
+    model.reply("done")
+    handed = handoff(team.bob(), on_handoff=on_handoff, input_type=Reason)
+    result = await team.run(handed, context={"name": "kim"})
+    assert events == ["ann: Reason(text='hard', level=3) True"]
+    task = await team.runner.get_task(result.task_id)
+    assert task.extra_state["context"] == {"name": "kim", "reason": "hard"}
+    assert team.seen()[-1] == ("tool", TO_BOB)
+
+
+@pytest.mark.parametrize(
+    "arguments", ['{"text": 1, "level": 1}', '{"text": "a", "level": "1"}', "{"]
+)
+async def test_bad_input_ends_the_run_before_on_handoff(
+    team: Team, model: FakeOpenAI, arguments: str
+) -> None:
+    def on_handoff(_ctx: ToolContext, _said: Reason) -> None:
+        events.append("handed")
+
+    model.call("transfer_to_bob", arguments)
+    with pytest.raises(ModelBehaviorError, match="transfer_to_bob"):
+        await team.run(handoff(team.bob(), on_handoff=on_handoff, input_type=Reason))
+    assert not events
+
+
+async def test_an_on_handoff_that_raises_keeps_the_task_where_it_is(
+    team: Team, model: FakeOpenAI
+) -> None:
+    def on_handoff(_ctx: ToolContext) -> None:
+        events.append("handed")
+        if len(events) == 1:
+            raise KeyError("ticket system")
+
+    runner = await team.serve(handoff(team.bob(), on_handoff=on_handoff))
+    model.call("transfer_to_bob")
+    task = await runner.create_task("hi")
+    with pytest.raises(StepFailedError, match="ticket system") as caught:
+        await runner.run_step(task)
+    assert caught.value.cause_type == "KeyError"
+    assert (await runner.get_upcoming_steps(task))[0].agent == ""
+    model.reply("done")
+    assert (await runner.run_task(task)).output == "done"
+    assert events == ["handed", "handed"]
+    assert team.asked == ["Ann", "Bob"]
+
+
+async def test_a_step_whose_on_handoff_ran_is_not_undone_lightly(
+    team: Team, model: FakeOpenAI
+) -> None:
+    runner = await team.serve(handoff(team.bob(), on_handoff=lambda _: events.append("handed")))
+    model.call("transfer_to_bob")
+    task = await runner.create_task("hi")
+    await runner.run_step(task)
+    with pytest.raises(UndoRefusedError):
+        await runner.undo_step(task)
+    await runner.undo_step(task, residue="keep")
+    model.reply("I do it")
+    assert (await runner.run_step(task)).output == "I do it"
+    assert team.asked == ["Ann", "Ann"]
+
+
+# ---- is_enabled
+
+
+async def test_a_handoff_that_is_not_enabled_is_not_offered_and_may_not_be_called(
+    team: Team, model: FakeOpenAI
+) -> None:
+    model.call("transfer_to_bob")
+    with pytest.raises(ModelBehaviorError, match="transfer_to_bob"):
+        await team.run(handoff(team.bob(), is_enabled=False))
+    assert model.requests[0].tool_names == ("look", "ask")
+
+
+async def test_a_predicate_is_asked_in_every_turn(team: Team, model: FakeOpenAI) -> None:
+    @tool
+    def unlock(ctx: ToolContext) -> str:
+        """Unlock."""
+        ctx.context["open"] = True
+        return "open"
+
+    async def is_enabled(ctx: Any, agent: Agent) -> bool:
+        events.append(agent.name)
+        return bool(ctx.context.get("open"))
+
+    ann = team.ann(handoff(team.bob(), is_enabled=is_enabled), tools=(unlock,))
+    await team.rig.serve(ann)
+    model.call("unlock")
+    model.call("transfer_to_bob")
+    model.reply("done")
+    await Runner.run(ann, "hi", runner=team.runner, context={"open": False})
+    names = [request.tool_names for request in model.requests]
+    assert names == [("unlock",), ("unlock", "transfer_to_bob"), ()]
+    assert events == ["ann", "ann"]
+
+
+# ---- what the next agent sees
+
+
+def show(given: HandoffInputData) -> HandoffInputData:
+    events.append(str(given.input_history))
+    events.append(" ".join(item.type for item in given.pre_handoff_items))
+    events.append(" ".join(item.type for item in given.new_items))
+    return given
+
+
+async def test_a_filter_gets_the_conversation_in_three_parts(team: Team, model: FakeOpenAI) -> None:
+    model.call("look")
+    model.calls([("transfer_to_bob", {}), ("look", {})], text="well")
+    model.reply("done")
+    await team.run(handoff(team.bob(), input_filter=show))
+    assert events == [
+        "hi",
+        "tool_call_item tool_call_output_item",
+        (
+            "message_output_item handoff_call_item tool_call_item tool_call_output_item"
+            " handoff_output_item"
+        ),
+    ]
+    assert len(team.seen()) == 6
+
+
+async def test_a_filter_of_a_run_with_a_list_gets_items(team: Team, model: FakeOpenAI) -> None:
+    model.call("transfer_to_bob")
+    model.reply("done")
+    given = [{"role": "user", "content": "one"}, {"role": "user", "content": "two"}]
+    await team.run(given=given, run_config=RunConfig(handoff_input_filter=show))
+    assert events == [str(tuple(given)), "", "handoff_call_item handoff_output_item"]
+
+
+async def only_the_last(given: HandoffInputData) -> HandoffInputData:
+    return given.clone(input_history="only this", pre_handoff_items=(), new_items=())
+
+
+async def test_the_next_agent_sees_what_the_filter_made_and_the_record_stays_whole(
+    team: Team, model: FakeOpenAI
+) -> None:
+    model.call("look")
+    model.call("transfer_to_bob")
+    model.call("look")
+    model.reply("done")
+    result = await team.run(handoff(team.bob(look), input_filter=only_the_last))
+    assert team.seen(2) == [("user", "only this")]
+    assert team.seen(3) == [("user", "only this"), ("assistant", ""), ("tool", "seen here")]
+    whole = await team.runner.all_messages(result.task_id)
+    assert [message.role for message in whole] == [
+        *("user", "assistant", "tool", "assistant", "tool"),
+        *("assistant", "tool", "assistant"),
+    ]
+
+
+async def test_a_filter_of_the_run_serves_handoffs_without_their_own(
+    team: Team, model: FakeOpenAI
+) -> None:
+    model.call("look")
+    model.call("transfer_to_bob", text="over")
+    model.reply("done")
+    await team.run(run_config=RunConfig(handoff_input_filter=remove_all_tools))
+    assert team.seen() == [("user", "hi"), ("assistant", "over")]
+
+
+async def test_what_was_filtered_stays_filtered_after_undo_fork_and_rollover(
+    team: Team, model: FakeOpenAI
+) -> None:
+    await team.serve(handoff(team.bob(look), input_filter=only_the_last))
+    runner = team.rig.runner("ann", roll_events=50)
+    model.call("transfer_to_bob")
+    task = await runner.create_task("hi")
+    handed = await runner.run_step(task)
+    model.call("look")
+    await runner.run_step(task)
+    await runner.undo_step(task)
+    for _ in range(6):
+        model.call("look")
+        await runner.run_step(task)
+    assert all(team.seen(k)[0] == ("user", "only this") for k in range(1, 8))
+    assert len(team.seen(7)) == 1 + 2 * 5 + 1  # the undo is told of
+    fork = await runner.fork(task, at=handed)
+    model.reply("forked")
+    await runner.run_task(fork)
+    assert team.seen() == [("user", "only this")]
+    await team.rig.stop()  # another process, which remembers nothing
+    await team.serve(handoff(team.bob(look), input_filter=only_the_last))
+    model.reply("done")
+    await runner.run_task(task)
+    assert team.seen()[0] == ("user", "only this")
+    assert len(team.seen()) == 1 + 2 * 6 + 1
+
+
+async def test_a_large_text_survives_a_filter(team: Team, model: FakeOpenAI) -> None:
+    large = "x" * 40_000
+    model.call("transfer_to_bob")
+    model.reply("done")
+    await team.run(handoff(team.bob(), input_filter=remove_all_tools), given=large)
+    assert team.seen() == [("user", large)]
+
+
+def gives_nothing(_given: HandoffInputData) -> Any:
+    return None
+
+
+def gives_no_items(given: HandoffInputData) -> Any:
+    return given.clone(new_items=("text",))
+
+
+@pytest.mark.parametrize("wrong", [gives_nothing, gives_no_items])
+async def test_a_filter_that_gives_something_else_ends_the_run(
+    team: Team, model: FakeOpenAI, wrong: Callable[..., Any]
+) -> None:
+    model.call("transfer_to_bob")
+    with pytest.raises(UserError, match=r"HandoffInputData|run items"):
+        await team.run(handoff(team.bob(), input_filter=wrong))
+
+
+async def test_a_run_filter_that_is_no_function_ends_the_run(team: Team, model: FakeOpenAI) -> None:
+    model.call("transfer_to_bob")
+    no_filter: Any = "not a function"
+    with pytest.raises(UserError, match="must be a function"):
+        await team.run(run_config=RunConfig(handoff_input_filter=no_filter))
+
+
+async def test_a_filter_that_raises_leaves_the_step_to_be_mended(
+    team: Team, model: FakeOpenAI
+) -> None:
+    async def breaks(given: HandoffInputData) -> HandoffInputData:
+        events.append("filtered")
+        if len(events) == 1:
+            raise LookupError("no such part")
+        return given
+
+    runner = await team.serve(handoff(team.bob(), input_filter=breaks))
+    model.call("transfer_to_bob")
+    task = await runner.create_task("hi")
+    with pytest.raises(StepFailedError, match="no such part"):
+        await runner.run_step(task)
+    model.reply("done")
+    assert (await runner.run_task(task)).output == "done"
+    assert team.asked == ["Ann", "Bob"]  # the answer that was paid for stayed
+
+
+# ---- nested history
+
+
+def last(messages: tuple[Message, ...]) -> str:
+    return messages[-1].text
+
+
+async def test_nested_history_is_one_message_between_markers(team: Team, model: FakeOpenAI) -> None:
+    model.call("look")
+    model.call("transfer_to_bob")
+    model.reply("done")
+    result = await team.run(run_config=RunConfig(nest_handoff_history=True))
+    [message] = model.requests[-1].messages
+    assert message.role == "assistant"
+    lines = message.text.split("\n")
+    assert lines[1:3] == ["<CONVERSATION HISTORY>", "1. user: hi"]
+    assert [line[:3] for line in lines[3:-1]] == ["2. ", "3. ", "4. ", "5. "]
+    assert lines[-1] == "</CONVERSATION HISTORY>"
+    assert [item.type for item in result.new_items][-1] == "message_output_item"
+    assert len(await team.runner.all_messages(result.task_id)) == 6
+
+
+async def test_a_handoff_decides_on_nesting_before_the_run(team: Team, model: FakeOpenAI) -> None:
+    model.call("transfer_to_bob")
+    model.reply("done")
+    config = RunConfig(nest_handoff_history=True)
+    await team.run(handoff(team.bob(), nest_handoff_history=False), run_config=config)
+    assert team.seen()[0] == ("user", "hi")
+
+
+async def test_a_second_nested_history_unfolds_the_first(team: Team, model: FakeOpenAI) -> None:
+    bob = team.bob(handoffs=(people := list[Agent]()))
+    ann = team.ann(bob)
+    people.append(ann)
+    model.call("transfer_to_bob")
+    model.call("transfer_to_ann")
+    model.reply("done")
+    await team.rig.serve(ann)
+    config = RunConfig(nest_handoff_history=True)
+    await Runner.run(ann, "hi", runner=team.runner, run_config=config)
+    text = last(model.requests[-1].messages)
+    assert text.count("<CONVERSATION HISTORY>") == 1
+    assert "1. user: hi" in text
+    assert "5. " in text
+
+
+async def test_a_mapper_makes_exactly_what_is_seen(team: Team, model: FakeOpenAI) -> None:
+    def mapper(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        events.extend(str(item.get("type", item.get("role"))) for item in items)
+        return [{"role": "user", "content": "mapped"}]
+
+    model.call("transfer_to_bob", text="over")
+    model.reply("done")
+    config = RunConfig(nest_handoff_history=True, handoff_history_mapper=mapper)
+    await team.run(run_config=config)
+    assert team.seen() == [("user", "mapped")]
+    assert events == ["user", "assistant", "function_call", "function_call_output"]

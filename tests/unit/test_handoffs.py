@@ -1,0 +1,247 @@
+"""Handoffs as values: names, checks, what models and tasks are told, and folding histories."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, ValidationError
+
+from holdfast import Agent, UserError, tool
+from holdfast.activities.registry import Registry, live
+from holdfast.archive import Archive
+from holdfast.client.results import RunItem
+from holdfast.handoff_filters import (
+    END,
+    PREAMBLE,
+    START,
+    HandoffInputData,
+    conversation,
+    default_handoff_history_mapper,
+    nest_handoff_history,
+    next_input,
+    remove_all_tools,
+    unfolded,
+)
+from holdfast.handoffs import (
+    IGNORED,
+    Handoff,
+    called_handoff,
+    default_tool_name,
+    handed_to,
+    handoff,
+    transfer_message,
+)
+from holdfast.messages import Message, ToolCall
+
+BOB = Agent(name="bob", model="offline")
+
+
+class Reason(BaseModel):
+    """Why."""
+
+    text: str
+    level: int = 1
+
+
+def takes_one(_ctx: Any) -> None:
+    """Be called without an input."""
+
+
+def takes_two(_ctx: Any, _input: Any) -> None:
+    """Be called with an input."""
+
+
+# ---- names and what is told
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        ("Bob", "transfer_to_bob"),
+        ("Billing agent", "transfer_to_billing_agent"),
+        ("R&D (Zürich)", "transfer_to_r_d__z_rich_"),
+        ("a-b.c", "transfer_to_a_b_c"),
+    ],
+)
+def test_a_default_name_is_snake_case_without_what_models_refuse(name: str, wanted: str) -> None:
+    assert default_tool_name(name) == handoff(Agent(name=name)).tool_name == wanted
+
+
+def test_names_and_descriptions_can_be_given() -> None:
+    made = handoff(BOB, "escalate", "When it is hard.")
+    assert (made.tool_name, made.tool_description) == ("escalate", "When it is hard.")
+
+
+def test_a_snapshot_tells_of_handoffs_beside_the_tools() -> None:
+    @tool(effect="read")
+    def look() -> str:
+        """Look."""
+        return ""
+
+    made = handoff(BOB, on_handoff=takes_two, input_type=Reason)
+    snapshot = Agent(name="ann", tools=[look], handoffs=[BOB.clone(name="carl"), made]).snapshot(
+        "m"
+    )
+    assert [spec.name for spec in snapshot.tools] == ["look"]
+    assert [spec.name for spec in snapshot.handoffs] == ["transfer_to_carl", "transfer_to_bob"]
+    carl, bob = (snapshot.policies[spec.name] for spec in snapshot.handoffs)
+    assert (carl.handoff, carl.effect) == ("carl", "read")
+    assert (bob.handoff, bob.effect) == ("bob", "irreversible")
+    schema = snapshot.handoffs[1].parameters
+    assert schema["required"] == ["text", "level"]
+    assert schema["additionalProperties"] is False
+
+
+def test_input_is_validated_strictly() -> None:
+    made = handoff(BOB, on_handoff=takes_two, input_type=Reason)
+    assert made.read_input('{"text": "a", "level": 2}') == Reason(text="a", level=2)
+    with pytest.raises(ValidationError):
+        made.read_input('{"text": "a", "level": "2"}')
+
+
+# ---- checks
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: handoff(BOB, input_type=Reason), "no on_handoff"),
+        (lambda: handoff(BOB, on_handoff=takes_two), "must take \\(ctx\\)"),
+        (lambda: handoff(BOB, on_handoff=takes_one, input_type=Reason), "\\(ctx, input\\)"),
+        (lambda: handoff(BOB, on_handoff="no"), "on_handoff of handoff"),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        (lambda: handoff(BOB, input_filter="no"), "input_filter of handoff"),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        (lambda: handoff(BOB, is_enabled="no"), "is_enabled of handoff"),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        (lambda: handoff(BOB, on_handoff=takes_two, input_type=int), "must be an object"),
+        (lambda: handoff(BOB, "a name"), "letters, digits"),
+        (lambda: handoff(Agent(name="x" * 60)), "tool_name_override"),
+        (lambda: handoff("bob"), "goes to an Agent"),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        (lambda: Agent(name="ann", handoffs=["bob"]), "goes to an Agent"),  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
+        (lambda: Agent(name="ann", handoffs=[BOB, BOB]), "another handoff"),
+        (
+            lambda: Agent(name="ann", handoffs=[Agent(name="a b"), Agent(name="a_b")]),
+            "another handoff",
+        ),
+    ],
+)
+def test_what_does_not_go_together_is_refused(make: Callable[[], Any], text: str) -> None:
+    with pytest.raises(UserError, match=text):
+        make()
+
+
+def test_a_handoff_may_not_be_named_like_a_tool() -> None:
+    def transfer_to_bob() -> None:
+        """Do something else."""
+
+    with pytest.raises(UserError, match="a tool of that name"):
+        Agent(name="ann", tools=[transfer_to_bob], handoffs=[BOB])
+
+
+def test_handoffs_appended_later_are_checked_when_the_agent_is_served(tmp_path: Any) -> None:
+    people: list[Agent | Handoff] = [BOB]
+    ann = Agent(name="ann", model="offline", handoffs=people)
+    people.append(BOB)
+    with pytest.raises(UserError, match="another handoff"):
+        Registry([ann], Archive(tmp_path))
+
+
+def test_a_worker_process_serves_the_whole_team_of_an_agent(tmp_path: Any) -> None:
+    people: list[Agent] = []
+    carl = Agent(name="carl", model="offline", handoffs=people)
+    ann = Agent(name="ann", model="offline", handoffs=[BOB, handoff(carl)])
+    people.append(ann)
+    assert Registry([ann], Archive(tmp_path)).names == ["ann", "bob", "carl"]
+    assert [each.name for each in live(carl).team] == ["ann", "bob"]
+
+
+# ---- recognising them
+
+
+def test_calls_and_results_of_handoffs_are_recognised() -> None:
+    policies = Agent(name="ann", handoffs=[BOB]).snapshot("m").policies
+    call, other = ToolCall(id="1", name="transfer_to_bob"), ToolCall(id="2", name="look")
+    done = Message(role="tool", call_id="1", content=transfer_message("bob"))
+    assert called_handoff(call, policies) == handed_to(call, done, policies) == "bob"
+    assert called_handoff(other, policies) == handed_to(other, done, policies) == ""
+    ignored = done.model_copy(update={"content": IGNORED})
+    given_up = done.model_copy(update={"is_error": True})
+    assert handed_to(call, ignored, policies) == handed_to(call, given_up, policies) == ""
+
+
+# ---- filters
+
+
+def item(kind: Any, **raw: Any) -> RunItem:
+    return RunItem(type=kind, raw_item=raw, agent="ann")
+
+
+CALL = {"type": "function_call", "call_id": "1", "name": "look", "arguments": "{}"}
+RESULT = {"type": "function_call_output", "call_id": "1", "output": "seen"}
+HANDOFF = {"type": "function_call", "call_id": "2", "name": "transfer_to_bob", "arguments": "{}"}
+HANDED = {"type": "function_call_output", "call_id": "2", "output": transfer_message("bob")}
+SAID = {"role": "assistant", "content": "over to Bob"}
+ASKED = {"role": "user", "content": "and\nquickly"}
+
+DATA = HandoffInputData(
+    input_history="hi",
+    pre_handoff_items=(
+        item("tool_call_item", **CALL),
+        item("tool_call_output_item", **RESULT),
+        item("input_item", **ASKED),
+    ),
+    new_items=(
+        item("message_output_item", **SAID),
+        item("handoff_call_item", **HANDOFF),
+        item("handoff_output_item", **HANDED),
+    ),
+)
+
+
+def test_the_next_agent_sees_all_three_parts_or_input_items_in_place_of_the_new_ones() -> None:
+    first = {"role": "user", "content": "hi"}
+    assert next_input(DATA) == [first, CALL, RESULT, ASKED, SAID, HANDOFF, HANDED]
+    assert next_input(DATA.clone(input_items=())) == [first, CALL, RESULT, ASKED]
+
+
+def test_remove_all_tools_leaves_messages() -> None:
+    reasoning = {"type": "reasoning", "id": "r", "summary": []}
+    searched = {"type": "web_search_call", "id": "w"}
+    given = ({"role": "user", "content": "hi"}, CALL, RESULT, reasoning, searched, SAID)
+    data = remove_all_tools(DATA.clone(input_history=given, input_items=DATA.new_items))
+    assert data.input_history == (given[0], SAID)
+    assert [each.raw_item for each in data.pre_handoff_items] == [ASKED]
+    assert [each.raw_item for each in data.new_items] == [SAID]
+    assert data.input_items == data.new_items
+    assert remove_all_tools(DATA).input_history == "hi"
+
+
+def test_a_nested_history_folds_around_what_was_said_last() -> None:
+    before, asked, said, after = next_input(nest_handoff_history(DATA))
+    assert (asked, said) == (ASKED, SAID)
+    assert before["content"].split("\n")[:3] == [PREAMBLE, START, "1. user: hi"]
+    assert unfolded([before, after]) == [
+        {"role": "user", "content": "hi"},
+        CALL,
+        RESULT,
+        HANDOFF,
+        HANDED,
+    ]
+
+
+def test_new_items_stay_for_the_record_when_a_history_is_nested() -> None:
+    assert nest_handoff_history(DATA).new_items == DATA.new_items
+
+
+def test_a_folded_history_unfolds_to_the_same_items() -> None:
+    items = conversation(DATA)
+    [message] = default_handoff_history_mapper(items)
+    assert message["content"].endswith(f"\n{END}")
+    assert unfolded([message]) == items
+    assert unfolded(default_handoff_history_mapper([])) == []
+
+
+@pytest.mark.parametrize("made", [None, "text", [1]])
+def test_a_mapper_must_give_items(made: Any) -> None:
+    with pytest.raises(UserError, match="list of items"):
+        nest_handoff_history(DATA, history_mapper=lambda _: made)
