@@ -1,0 +1,51 @@
+"""How one task is traced: its ids, what its spans may say, and what all of them say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast.records import RunRules, TaskHead
+from holdfast.tracing.blocks import includes_sensitive_data
+from holdfast.tracing.ids import TaskTrace
+
+
+@dataclass(frozen=True)
+class TraceRules:
+    """How one task is traced.
+
+    Attributes:
+        trace: Its ids.
+        head: Its head.
+        sensitive: Whether spans hold inputs, outputs, messages, arguments and results.
+    """
+
+    trace: TaskTrace
+    head: TaskHead
+    sensitive: bool
+
+    @classmethod
+    def of(cls, namespace: str, task_id: str, head: TaskHead) -> TraceRules | None:
+        """Read a task's head; None when it is not to be traced."""
+        run = head.run
+        if run.tracing_disabled:
+            return None
+        trace = TaskTrace.of(namespace, task_id, trace=run.trace_id, parent=run.trace_parent)
+        sensitive = run.trace_include_sensitive_data and includes_sensitive_data()
+        return cls(trace, head, sensitive)
+
+    @property
+    def run(self) -> RunRules:
+        """The rules that the run was started with."""
+        return self.head.run
+
+    @property
+    def common(self) -> dict[str, Any]:
+        """What every span of the task says."""
+        session = self.head.session
+        conversation = session.name if session is not None else self.run.group_id
+        return {
+            "gen_ai.agent.name": self.head.agent,
+            "gen_ai.conversation.id": conversation or None,
+            "holdfast.task.id": self.trace.task_id,
+        }
