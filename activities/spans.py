@@ -17,10 +17,13 @@ from holdfast.messages import ToolCall, shown
 from holdfast.models.base import Model, ModelAnswer, ModelRequest
 from holdfast.records import Outcome, TaskHead
 from holdfast.redact import redact
+from holdfast.state import TaskRecord
+from holdfast.steps import Task
 from holdfast.tools import Tool
 from holdfast.tracing import contents, switch
-from holdfast.tracing.finished import usage_attributes
+from holdfast.tracing.finished import open_step_span, task_span, usage_attributes
 from holdfast.tracing.rules import TraceRules
+from holdfast.tracing.sending import send
 from holdfast.wire import AdvanceInput, ToolInput
 
 if TYPE_CHECKING:
@@ -36,6 +39,7 @@ class Recording:
         """Write to this span."""
         self._span = span if span is not None and span.is_recording() else None
         self._rules = rules
+        self._failed = False
 
     @property
     def is_on(self) -> bool:
@@ -52,8 +56,19 @@ class Recording:
         if self._span is not None:
             self._span.set_attributes({k: v for k, v in facts.items() if v is not None})
 
+    @contextmanager
+    def watching(self) -> Generator[None]:
+        """Tell of an error that leaves the block; for errors that do not leave the span's own."""
+        try:
+            yield
+        except BaseException as error:
+            self.fail(error)
+            raise
+
     def fail(self, error: BaseException) -> None:
-        """Say that it failed, without secrets."""
+        """Say that it failed, without secrets; the first error counts."""
+        if self._failed or not self.is_on:
+            return
         kind = error.type if isinstance(error, ApplicationError) else None
         stack = "".join(traceback.format_exception(error)) if self.tells else ""
         self.fail_as(kind or type(error).__name__, str(error), stack)
@@ -63,6 +78,7 @@ class Recording:
         if self._span is not None:
             from holdfast.tracing import otel
 
+            self._failed = True
             told = redact(text) if self.tells else ""
             otel.fail(self._span, kind, told, stack=redact(stack))
 
@@ -92,20 +108,15 @@ def recorded(
         step: Branch and number of the step that it is part of; None for the task itself.
         calls_out: Whether it is a call to another service.
     """
-    maker, info = switch.spans(), None
-    if maker is not None:
-        info = activity.info()
-        rules = TraceRules.of(info.namespace, info.workflow_id or "", head)
-    else:
-        rules = None
-    if maker is None or info is None or rules is None:
+    maker, rules = switch.spans(), _rules(head)
+    if maker is None or rules is None:
         yield NOTHING
         return
     from opentelemetry.trace import SpanKind
 
     from holdfast.tracing import otel
 
-    trace = rules.trace
+    trace, info = rules.trace, activity.info()
     place = otel.Place(
         trace.trace,
         trace.attempt(kind, info.workflow_run_id or "", info.activity_id, info.attempt),
@@ -181,9 +192,7 @@ def answered(span: Recording, answer: ModelAnswer) -> None:
 
 
 @contextmanager
-def tool_call(
-    head: TaskHead, given: ToolInput, tool: Tool, call: ToolCall
-) -> Generator[Recording]:
+def tool_call(head: TaskHead, given: ToolInput, tool: Tool, call: ToolCall) -> Generator[Recording]:
     """Record a tool call; tell its outcome with `came_to`."""
     facts = {
         "gen_ai.operation.name": "execute_tool",
@@ -230,3 +239,37 @@ def undo_of(head: TaskHead, call: ToolCall) -> Block:
     """Record the undo of a tool call."""
     facts = {"gen_ai.tool.name": call.name, "gen_ai.tool.call.id": call.id}
     return recorded("undo", f"undo {call.name}", head, facts)
+
+
+def tell_of_closed(
+    head: TaskHead, record: TaskRecord, task: Task, status: str, *, at: float, branch: int
+) -> None:
+    """Record the spans of a closed task and of the steps that it left open.
+
+    Repeated, it tells the same: all of it is recorded.
+
+    Args:
+        head: The task's head.
+        record: What the archive keeps of it.
+        task: The task.
+        status: What it closes with.
+        at: When it began to close.
+        branch: Its branch of the ledger.
+    """
+    rules = _rules(head)
+    if rules is None:
+        return
+    for current in record.opens:
+        send(rules, open_step_span(rules, current, branch=branch, status=status, at=at))
+    output = record.output if record.stored is None else str(record.stored)
+    send(
+        rules,
+        task_span(rules, task, status=status, at=at, output=output, failure=record.failure),
+    )
+
+
+def _rules(head: TaskHead) -> TraceRules | None:
+    if switch.spans() is None:
+        return None
+    info = activity.info()
+    return TraceRules.of(info.namespace, info.workflow_id or "", head)

@@ -13,6 +13,7 @@ from holdfast.activities.heartbeat import heartbeats
 from holdfast.activities.history import count_commits, history_before
 from holdfast.activities.registry import Registry
 from holdfast.activities.source import Source, task_id, worker_identity
+from holdfast.activities.spans import answered, model_call
 from holdfast.agent import Agent
 from holdfast.agent_snapshot import AgentSnapshot
 from holdfast.contents import read_json
@@ -110,7 +111,7 @@ class StepActivities:
             head=head,
             opened=whole,
             transcript=await source.transcript(given.at),
-            respond=functools.partial(self._respond, model),
+            respond=functools.partial(self._respond, model, head, given),
             ask_task=source.task,
             retrieve=_retrieve(agent, snapshot),
             inputs=await self._inputs(opened),
@@ -143,10 +144,16 @@ class StepActivities:
             memory.handed_over(given.n, activity_id)
         return advanced
 
-    async def _respond(self, model: Model, request: ModelRequest) -> ModelAnswer:
+    async def _respond(
+        self, model: Model, head: TaskHead, given: AdvanceInput, request: ModelRequest
+    ) -> ModelAnswer:
         """Ask the model, which alone gets the bytes of images."""
-        messages = [await self._source.rehydrate(message) for message in request.messages]
-        return await model.respond(request.model_copy(update={"messages": tuple(messages)}))
+        with model_call(head, given, model, request) as span:
+            messages = [await self._source.rehydrate(message) for message in request.messages]
+            whole = request.model_copy(update={"messages": tuple(messages)})
+            answer = await model.respond(whole)
+            answered(span, answer)
+        return answer
 
     async def _whole(self, opened: OpenStep) -> OpenStep:
         """Put an archived input into the step."""

@@ -23,10 +23,11 @@ from holdfast.activities.failures import (
 from holdfast.activities.heartbeat import heartbeats
 from holdfast.activities.registry import Registry
 from holdfast.activities.source import Source, task_id, worker_identity
+from holdfast.activities.spans import Recording, came_to, tool_call
 from holdfast.errors import ArchiveError, InvalidArgumentError, ToolTimeoutError
 from holdfast.images import Image
 from holdfast.messages import Blob, ToolCall, clean
-from holdfast.records import Dialect, Outcome
+from holdfast.records import Dialect, Outcome, TaskHead
 from holdfast.redact import redact
 from holdfast.sources import SourceNode, nodes_of
 from holdfast.tool_context import ToolContext
@@ -51,7 +52,7 @@ class Ready(NamedTuple):
     call: ToolCall
     state: dict[str, Json]
     ctx: ToolContext[dict[str, Json]]
-    dialect: Dialect
+    head: TaskHead
 
 
 class ToolActivities:
@@ -115,7 +116,7 @@ class ToolActivities:
             state=merge_patch.plain(state),
             heartbeat=activity.heartbeat,
         )
-        return Ready(tool, call, state, ctx, head.dialect)
+        return Ready(tool, call, state, ctx, head)
 
     async def _started(self, given: ToolInput, ready: Ready) -> Outcome:
         """Run the tool.
@@ -141,7 +142,9 @@ class ToolActivities:
             ) from None
 
     async def _run(self, given: ToolInput, ready: Ready) -> Outcome:
-        outcome = await self._outcome(ready.tool, ready.ctx, ready.dialect)
+        with tool_call(ready.head, given, ready.tool, ready.call) as span:
+            outcome = await self._outcome(ready.tool, ready.ctx, ready.head.dialect, span)
+            came_to(span, outcome)
         if outcome.status == "done":
             outcome = _with_patch(outcome, ready.tool, ready.state, ready.ctx.state)
         self._source.memory().put_result(given.n, given.i, outcome.message(ready.call))
@@ -149,10 +152,11 @@ class ToolActivities:
         return outcome.model_copy(update=stamp)
 
     async def _outcome(
-        self, tool: Tool, ctx: ToolContext[dict[str, Json]], dialect: Dialect
+        self, tool: Tool, ctx: ToolContext[dict[str, Json]], dialect: Dialect, span: Recording
     ) -> Outcome:
         try:
-            value = await run_with_retries(tool, ctx)
+            with span.watching():
+                value = await run_with_retries(tool, ctx)
             result = read_result(value, tool=tool.name)
             nodes = nodes_of(value)
         except ToolResultError as error:  # it ran; only its result is of no use

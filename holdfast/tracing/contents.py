@@ -95,7 +95,12 @@ def _image(part: ImagePart) -> Json:
 
 def _calls(message: Message) -> list[Json]:
     return [
-        {"type": "tool_call", "id": call.id, "name": call.name, "arguments": _parsed(call.arguments)}
+        {
+            "type": "tool_call",
+            "id": call.id,
+            "name": call.name,
+            "arguments": _parsed(call.arguments),
+        }
         for call in message.calls
     ]
 

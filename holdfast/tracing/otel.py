@@ -155,7 +155,9 @@ class Spans:
 @contextmanager
 def current(span: Span) -> Generator[None]:
     """Make a span the current one, so that what others record meanwhile hangs below it."""
-    with api.use_span(span, end_on_exit=False, record_exception=False, set_status_on_exception=False):
+    with api.use_span(
+        span, end_on_exit=False, record_exception=False, set_status_on_exception=False
+    ):
         yield
 
 

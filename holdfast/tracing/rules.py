@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.records import RunRules, TaskHead
-from holdfast.tracing.blocks import includes_sensitive_data
-from holdfast.tracing.ids import TaskTrace
+from holdfast.tracing.blocks import around, includes_sensitive_data
+from holdfast.tracing.ids import TaskTrace, trace_digits
 
 
 @dataclass(frozen=True)
@@ -49,3 +49,27 @@ class TraceRules:
             "gen_ai.conversation.id": conversation or None,
             "holdfast.task.id": self.trace.task_id,
         }
+
+
+def in_trace(run: RunRules) -> RunRules:
+    """Put a task that is about to be created into the trace around the caller, if there is one.
+
+    What the run itself says comes before what the block says.
+    """
+    found = None if run.tracing_disabled else around(run.trace_id)
+    if found is None:
+        return run
+    if found.disabled:
+        return run.model_copy(update={"tracing_disabled": True})
+    changes: dict[str, object] = {
+        "trace_id": trace_digits(found.trace_id),
+        "trace_parent": found.parent,
+    }
+    block = found.block
+    if block is not None:
+        changes |= {
+            "workflow_name": run.workflow_name or block.name,
+            "group_id": run.group_id or block.group_id or "",
+            "trace_metadata": {**block.metadata, **run.trace_metadata},
+        }
+    return run.model_copy(update=changes)

@@ -57,7 +57,9 @@ class _Sender:
     def put(self, what: tuple[TraceRules, Made]) -> None:
         with self.lock:
             if self.thread is None:
-                self.thread = threading.Thread(target=self._serve, name="holdfast-spans", daemon=True)
+                self.thread = threading.Thread(
+                    target=self._serve, name="holdfast-spans", daemon=True
+                )
                 self.thread.start()
                 atexit.register(self.flush)  # before the provider's own, which was there first
         self.waiting.put(what)
