@@ -47,18 +47,6 @@ class SessionRef(Value):
     commits: int = 0
 
 
-class RunRules(Value):
-    """Data of a RunConfig."""
-
-    workflow_name: str = ""
-    trace_id: str = ""
-    trace_parent: str = ""
-    group_id: str = ""
-    trace_metadata: dict[str, Json] = Field(default_factory=dict)
-    tracing_disabled: bool = False
-    trace_include_sensitive_data: bool = True
-
-
 class TaskHead(Value):
     """What stays the same over a whole task and every activity needs.
 
@@ -83,7 +71,6 @@ class TaskHead(Value):
     dialect: Dialect = STEPS
     model: str = ""
     settings: ModelSettings | None = None
-    run: RunRules = RunRules()
 
 
 ApprovalKind = Literal["tool", "unknown", "limit", "undo"]
