@@ -143,12 +143,13 @@ def recorded(
 
 @contextmanager
 def model_call(
-    head: TaskHead, given: AdvanceInput, model: Model, request: ModelRequest
+    head: TaskHead, given: AdvanceInput, agent: str, model: Model, request: ModelRequest
 ) -> Generator[Recording]:
-    """Record a model call; tell its answer with `answered`."""
+    """Record a model call of an agent; tell its answer with `answered`."""
     settings = request.settings
     facts = {
         "gen_ai.operation.name": "chat",
+        "gen_ai.agent.name": agent,
         "gen_ai.provider.name": getattr(model, "provider", "") or type(model).__name__,
         "gen_ai.request.model": request.model,
         "gen_ai.request.max_tokens": settings.max_tokens,
@@ -196,6 +197,7 @@ def tool_call(head: TaskHead, given: ToolInput, tool: Tool, call: ToolCall) -> G
     """Record a tool call; tell its outcome with `came_to`."""
     facts = {
         "gen_ai.operation.name": "execute_tool",
+        "gen_ai.agent.name": given.agent or head.agent,
         "gen_ai.tool.name": tool.name,
         "gen_ai.tool.call.id": call.id,
         "gen_ai.tool.type": "function",

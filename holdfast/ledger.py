@@ -247,6 +247,7 @@ class Ledger(LedgerState):
             call=edited,
             branch=self.s.branch,
             batch=_batches(current),
+            agent=current.open.step.agent,
             step="" if current.open.step.step_id == f"s{current.n}" else current.open.step.step_id,
             state={} if big else current.state,
             big=big,
@@ -301,7 +302,7 @@ class Ledger(LedgerState):
             digest=extend(self.s.transcript.digest, adds),
         )
         before = current.before if current.alone else self.before()
-        steps = self._number(result.next)
+        steps = self._number([step.after(current.open.step) for step in result.next])
         record = StepRecord(
             n=self.s.steps + 1,
             opened=0 if n == self.s.steps + 1 else n,
@@ -339,6 +340,7 @@ class Ledger(LedgerState):
             transcript=transcript,
             answered=answered,
             concluded=answered,
+            last_step=record.step if answered and record.step.agent else None,
         )
         self._hand_on(record, current)
         if answered and self.s.followups:
@@ -403,6 +405,8 @@ class Ledger(LedgerState):
         """Queue the first input that waited for the answer."""
         serial = self.s.serial + 1
         step = TaskStep(step_id=f"s{serial}", input=self.s.followups[0])
+        if self.s.last_step is not None:
+            step = step.after(self.s.last_step)
         self.change(
             queue=(*self.s.queue, step),
             followups=self.s.followups[1:],

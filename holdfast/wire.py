@@ -120,6 +120,7 @@ class ToolInput(Value):
         branch: Branch of the ledger; part of the idempotency key, like the next.
         batch: Number of batches of calls that the step has made before this one.
         step: Id of the step, when it is not "s" and its ordinal.
+        agent: Agent that runs the step, when it is not the task's first one.
     """
 
     n: int
@@ -131,6 +132,7 @@ class ToolInput(Value):
     branch: int = 0
     batch: int = 0
     step: str = ""
+    agent: str = ""
 
 
 class EffectRef(Value):
@@ -186,6 +188,7 @@ class UndoInput(Value):
         effect: The effect.
         branch: Branch on which it ran.
         step: Id of the step, when it is not "s" and its ordinal.
+        agent: Agent that ran the step, when it is not the task's first one.
     """
 
     n: int
@@ -193,6 +196,7 @@ class UndoInput(Value):
     effect: EffectRef
     branch: int = 0
     step: str = ""
+    agent: str = ""
 
 
 class RunRequest(Value):

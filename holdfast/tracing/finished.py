@@ -141,6 +141,7 @@ def usage_attributes(usage: Usage) -> dict[str, Any]:
 def _of_step(rules: TraceRules, step: TaskStep, n: int, branch: int) -> dict[str, Any]:
     facts: dict[str, Any] = {
         **rules.common,
+        "gen_ai.agent.name": step.agent or rules.head.agent,
         "holdfast.step.id": step.step_id,
         "holdfast.step.n": n,
         "holdfast.step.branch": branch or None,

@@ -80,11 +80,12 @@ class Spans:
 
     def __init__(self, provider: TracerProvider) -> None:
         """Take a tracer of the provider, and give it ids of our choice."""
-        self._tracer: Any = provider.get_tracer(SCOPE, __version__)
-        following = getattr(self._tracer, "id_generator", None)
+        tracer: Any = provider.get_tracer(SCOPE, __version__)
+        following = getattr(tracer, "id_generator", None)  # public in the SDK's tracers
         if following is not None and not isinstance(following, ChosenIds):
-            self._tracer.id_generator = ChosenIds(following)
-        self._sampler: Any = getattr(self._tracer, "sampler", None)
+            tracer.id_generator = ChosenIds(following)
+        self._tracer = tracer
+        self._sampler: Any = getattr(tracer, "sampler", None)
         self._warned = False
 
     def start(
@@ -155,9 +156,7 @@ class Spans:
 @contextmanager
 def current(span: Span) -> Generator[None]:
     """Make a span the current one, so that what others record meanwhile hangs below it."""
-    with api.use_span(
-        span, end_on_exit=False, record_exception=False, set_status_on_exception=False
-    ):
+    with api.use_span(span, record_exception=False, set_status_on_exception=False):
         yield
 
 

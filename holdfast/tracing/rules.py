@@ -28,10 +28,10 @@ class TraceRules:
     def of(cls, namespace: str, task_id: str, head: TaskHead) -> TraceRules | None:
         """Read a task's head; None when it is not to be traced."""
         run = head.run
-        if run.tracing_disabled:
+        if not run.traced:
             return None
         trace = TaskTrace.of(namespace, task_id, trace=run.trace_id, parent=run.trace_parent)
-        sensitive = run.trace_include_sensitive_data and includes_sensitive_data()
+        sensitive = includes_sensitive_data() if run.sensitive is None else run.sensitive
         return cls(trace, head, sensitive)
 
     @property
@@ -56,11 +56,15 @@ def in_trace(run: RunRules) -> RunRules:
 
     What the run itself says comes before what the block says.
     """
-    found = None if run.tracing_disabled else around(run.trace_id)
+    if not run.traced:
+        return run
+    if run.sensitive is None and not includes_sensitive_data():
+        run = run.model_copy(update={"sensitive": False})
+    found = around(run.trace_id)
     if found is None:
         return run
     if found.disabled:
-        return run.model_copy(update={"tracing_disabled": True})
+        return run.model_copy(update={"traced": False})
     changes: dict[str, object] = {
         "trace_id": trace_digits(found.trace_id),
         "trace_parent": found.parent,

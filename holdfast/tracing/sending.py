@@ -46,21 +46,15 @@ class _Sender:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.forget()
-
-    def forget(self) -> None:
-        """Begin anew, as a forked child must: it has no thread."""
-        self.lock = threading.Lock()
         self.waiting: SimpleQueue[tuple[TraceRules, Made] | threading.Event] = SimpleQueue()
         self.thread: threading.Thread | None = None
 
     def put(self, what: tuple[TraceRules, Made]) -> None:
         with self.lock:
             if self.thread is None:
-                self.thread = threading.Thread(
-                    target=self._serve, name="holdfast-spans", daemon=True
-                )
-                self.thread.start()
+                serve = threading.Thread(target=self._serve, name="holdfast-spans", daemon=True)
+                self.thread = serve
+                serve.start()
                 atexit.register(self.flush)  # before the provider's own, which was there first
         self.waiting.put(what)
 
@@ -84,17 +78,27 @@ class _Sender:
                 log.warning("A span could not be recorded", exc_info=True)
 
 
-_sender = _Sender()
+class _Process:
+    """The process's sender; a forked child begins without one, for it has no thread."""
+
+    def __init__(self) -> None:
+        self.sender = _Sender()
+
+    def renew(self) -> None:
+        self.sender = _Sender()
+
+
+_process = _Process()
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_sender.forget)
+    os.register_at_fork(after_in_child=_process.renew)
 
 
 def send_later(rules: TraceRules, made: Made) -> None:
     """Record a span that is over, without waiting; `made` is called in another thread."""
-    _sender.put((rules, made))
+    _process.sender.put((rules, made))
 
 
 def flush() -> None:
     """Wait for the spans of `send_later`; the provider may still hold them back."""
-    _sender.flush()
+    _process.sender.flush()

@@ -8,8 +8,6 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from holdfast.errors import UserError
-
 if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
 
@@ -53,16 +51,7 @@ def instrument(provider: TracerProvider | None = None) -> None:
 
     Args:
         provider: The provider; None goes back to the global one.
-
-    Raises:
-        UserError: OpenTelemetry is not installed.
     """
-    if provider is not None:
-        try:
-            import opentelemetry.trace  # noqa: F401  only to say early what is missing
-        except ImportError as cause:
-            msg = "Tracing needs OpenTelemetry, which is not installed: holdfast[otel]."
-            raise UserError(msg) from cause
     _switch.given = provider
 
 
