@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -112,15 +112,14 @@ def tree(spans: Iterable[Seen]) -> list[str]:
     known = list({span.id: span for span in spans}.values())
     ids = {span.id for span in known}
 
-    def below(parent: Callable[[Seen], bool], depth: int) -> list[str]:
+    def draw(siblings: Iterable[Seen], depth: int) -> list[str]:
         lines: list[str] = []
-        for span in sorted(filter(parent, known), key=lambda span: (span.start, span.end)):
+        for span in sorted(siblings, key=lambda span: (span.start, span.end)):
             lines.append("  " * depth + span.name)
-            mine = span.id
-            lines += below(lambda other: other.parent == mine, depth + 1)
+            lines += draw([each for each in known if each.parent == span.id], depth + 1)
         return lines
 
-    return below(lambda span: span.parent not in ids, 0)
+    return draw([each for each in known if each.parent not in ids], 0)
 
 
 def assert_joined(spans: Iterable[Seen], *, above: str = "") -> None:
