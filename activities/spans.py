@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
+from holdfast.activities.failures import log
 from holdfast.messages import ToolCall, shown
 from holdfast.models.base import Model, ModelAnswer, ModelRequest
 from holdfast.records import Outcome, TaskHead
@@ -54,7 +55,9 @@ class Recording:
     def set(self, facts: Mapping[str, Any]) -> None:
         """Add attributes; None values are left out."""
         if self._span is not None:
-            self._span.set_attributes({k: v for k, v in facts.items() if v is not None})
+            from holdfast.tracing import otel
+
+            self._span.set_attributes(otel.told(facts))
 
     @contextmanager
     def watching(self) -> Generator[None]:
@@ -62,7 +65,8 @@ class Recording:
         try:
             yield
         except BaseException as error:
-            self.fail(error)
+            with harmless():
+                self.fail(error)
             raise
 
     def fail(self, error: BaseException) -> None:
@@ -84,6 +88,16 @@ class Recording:
 
 
 NOTHING = Recording()
+
+
+@contextmanager
+def harmless() -> Generator[None]:
+    """Keep what goes wrong with a span from what it tells of, which may have been paid for."""
+    try:
+        yield
+    except Exception:  # noqa: BLE001  exporters and processors are anybody's code
+        log.warning("A span could not be recorded", exc_info=True)
+
 
 Block = AbstractContextManager[Recording]
 
@@ -112,7 +126,7 @@ def recorded(
     if maker is None or rules is None:
         yield NOTHING
         return
-    from opentelemetry.trace import SpanKind
+    from opentelemetry.trace import INVALID_SPAN, SpanKind
 
     from holdfast.tracing import otel
 
@@ -124,21 +138,25 @@ def recorded(
         sampled=True if trace.parent else None,
     )
     attempt = info.attempt if info.attempt > 1 else None
-    span = maker.start(
-        place,
-        name,
-        attributes={**rules.common, **facts, "holdfast.attempt": attempt},
-        kind=SpanKind.CLIENT if calls_out else SpanKind.INTERNAL,
-    )
+    span: Span = INVALID_SPAN
+    with harmless():
+        span = maker.start(
+            place,
+            name,
+            attributes={**rules.common, **facts, "holdfast.attempt": attempt},
+            kind=SpanKind.CLIENT if calls_out else SpanKind.INTERNAL,
+        )
     recording = Recording(span, rules)
     try:
         with otel.current(span):
             yield recording
     except BaseException as error:
-        recording.fail(error)
+        with harmless():
+            recording.fail(error)
         raise
     finally:
-        otel.end(span)
+        with harmless():
+            otel.end(span)
 
 
 @contextmanager
@@ -162,34 +180,35 @@ def model_call(
     name, step = f"chat {request.model}", (given.branch, given.n)
     with recorded("chat", name, head, facts, step=step, calls_out=True) as span:
         if span.tells:
-            span.set(
-                {
-                    "gen_ai.system_instructions": contents.instructions(request.instructions)
-                    if request.instructions
-                    else None,
-                    "gen_ai.input.messages": contents.input_messages(request.messages),
-                    "gen_ai.tool.definitions": contents.definitions(request.tools)
-                    if request.tools
-                    else None,
-                }
-            )
+            with harmless():
+                span.set(_asked(request))
         yield span
+
+
+def _asked(request: ModelRequest) -> dict[str, Any]:
+    said, tools = request.instructions, request.tools
+    return {
+        "gen_ai.system_instructions": contents.instructions(said) if said else None,
+        "gen_ai.input.messages": contents.input_messages(request.messages),
+        "gen_ai.tool.definitions": contents.definitions(tools) if tools else None,
+    }
 
 
 def answered(span: Recording, answer: ModelAnswer) -> None:
     """Add a model's answer to the span of its call."""
     if not span.is_on:
         return
-    span.set(
-        {
-            "gen_ai.response.id": answer.response_id or None,
-            "gen_ai.response.model": answer.model or None,
-            "gen_ai.response.finish_reasons": (contents.finish_reason(answer),),
-            **usage_attributes(answer.usage),
-        }
-    )
-    if span.tells:
-        span.set({"gen_ai.output.messages": contents.output_messages(answer)})
+    with harmless():
+        span.set(
+            {
+                "gen_ai.response.id": answer.response_id or None,
+                "gen_ai.response.model": answer.model or None,
+                "gen_ai.response.finish_reasons": (contents.finish_reason(answer),),
+                **usage_attributes(answer.usage),
+            }
+        )
+        if span.tells:
+            span.set({"gen_ai.output.messages": contents.output_messages(answer)})
 
 
 @contextmanager
@@ -213,7 +232,8 @@ def tool_call(head: TaskHead, given: ToolInput, tool: Tool, call: ToolCall) -> G
 def came_to(span: Recording, outcome: Outcome) -> None:
     """Add a tool call's outcome to its span; what it raised was told before."""
     if span.tells:
-        span.set({"gen_ai.tool.call.result": shown(outcome.content)})
+        with harmless():
+            span.set({"gen_ai.tool.call.result": shown(outcome.content)})
 
 
 def guardrail(
@@ -261,13 +281,12 @@ def tell_of_closed(
     rules = _rules(head)
     if rules is None:
         return
-    for current in record.opens:
-        send(rules, open_step_span(rules, current, branch=branch, status=status, at=at))
-    output = record.output if record.stored is None else str(record.stored)
-    send(
-        rules,
-        task_span(rules, task, status=status, at=at, output=output, failure=record.failure),
-    )
+    with harmless():
+        for current in record.opens:
+            send(rules, open_step_span(rules, current, branch=branch, status=status, at=at))
+        output = record.output if record.stored is None else shown(record.stored)
+        ended = task_span(rules, task, status=status, at=at, output=output, failure=record.failure)
+        send(rules, ended)
 
 
 def _rules(head: TaskHead) -> TraceRules | None:

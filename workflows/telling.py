@@ -12,11 +12,15 @@ from collections.abc import Callable, Iterable
 from temporalio import workflow
 
 from holdfast.ledger import Ledger
-from holdfast.records import OpenState, StepRecord
+from holdfast.messages import ToolCall
+from holdfast.records import OpenState, Outcome, RunRules, StepRecord
 from holdfast.tracing import switch
-from holdfast.tracing.finished import Finished, open_step_span, step_span
-from holdfast.tracing.rules import TraceRules
+from holdfast.tracing.finished import Finished, call_span, open_step_span, step_span
+from holdfast.tracing.rules import TraceRules, below_call
 from holdfast.tracing.sending import send_later
+
+Place = tuple[int, int, int, int]
+"""Branch, step, batch and position of a tool call."""
 
 LOSS_SECONDS = 60.0
 """How much of its newest spans a worker process may lose when it is killed: exporters wait a few
@@ -43,6 +47,27 @@ class StepSpans:
                 open_step_span, current=current, branch=branch, status="undone", at=at
             )
             self._add(at, made)
+
+    def called(
+        self,
+        call: ToolCall,
+        outcome: Outcome,
+        *,
+        agent: str,
+        place: Place,
+        start: float,
+        end: float,
+    ) -> None:
+        """Tell of a tool call that a child task has answered; `place` as for `child`."""
+        made = functools.partial(
+            call_span, call=call, outcome=outcome, agent=agent, place=place, start=start, end=end
+        )
+        self._add(end, made)
+
+    def child(self, run: RunRules, place: Place) -> RunRules:
+        """Hang a child task below the tool call at this place: branch, step, batch, position."""
+        span = self._rules.trace.call(*place) if self._rules is not None else ""
+        return below_call(run, self._rules, span)
 
     def _add(self, at: float, made: Callable[[TraceRules], Finished]) -> None:
         """Remember a span until it is told; in a replay, as long as it may have been lost."""

@@ -6,6 +6,7 @@ trace, whichever processes run it and however often they crash.
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING
 
 from holdfast.tracing.blocks import Trace, gen_trace_id, get_current_trace, trace
@@ -13,10 +14,12 @@ from holdfast.tracing.switch import instrument, set_tracing_disabled
 
 if TYPE_CHECKING:
     from holdfast.tracing.otel import ChosenIds
+    from holdfast.tracing.sending import flush_traces
 
 __all__ = [
     "ChosenIds",
     "Trace",
+    "flush_traces",
     "gen_trace_id",
     "get_current_trace",
     "instrument",
@@ -25,10 +28,11 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    """Import what needs OpenTelemetry when it is first asked for."""
-    if name != "ChosenIds":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from holdfast.tracing.otel import ChosenIds
+_LATE = {"ChosenIds": "holdfast.tracing.otel", "flush_traces": "holdfast.tracing.sending"}
 
-    return ChosenIds
+
+def __getattr__(name: str) -> object:
+    """Load what needs OpenTelemetry, or more than the light core, at its first use."""
+    if name not in _LATE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_LATE[name]), name)

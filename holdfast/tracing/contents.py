@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
+from holdfast.images import address
 from holdfast.messages import ImagePart, Message, TextPart, shown
 from holdfast.models.base import ModelAnswer, ToolSpec
 from holdfast.values import Json, as_text
@@ -81,15 +82,15 @@ def _text(text: str) -> Json:
 
 
 def _image(part: ImagePart) -> Json:
-    """Name an image; its bytes stay in the archive."""
+    """Name an image; its bytes stay where they are."""
     if part.stored is None:
-        return {"type": "uri", "modality": "image", "uri": part.url}
-    uri = f"sha256:{part.stored.sha256}"
+        uri = part.url if part.url[:5] != "data:" else str(part)
+        return {"type": "uri", "modality": "image", "uri": uri}
     return {
         "type": "uri",
         "modality": "image",
         "mime_type": part.stored.media_type,
-        "uri": uri,
+        "uri": address(part),
     }
 
 

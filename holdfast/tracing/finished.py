@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from holdfast.messages import Usage
-from holdfast.records import Failure, OpenState, StepRecord
+from holdfast.messages import ToolCall, Usage, shown
+from holdfast.records import Failure, OpenState, Outcome, StepRecord
 from holdfast.steps import Task, TaskStep
 from holdfast.tracing import contents
 from holdfast.tracing.blocks import DEFAULT_WORKFLOW_NAME, metadata_attributes
@@ -45,7 +45,7 @@ def step_span(rules: TraceRules, record: StepRecord) -> Finished:
     """Make the span of a completed step."""
     facts = _of_step(rules, record.step, record.key, record.branch)
     if rules.sensitive:
-        output = as_text(record.output) if record.stored is None else str(record.stored)
+        output = as_text(record.output) if record.stored is None else shown(record.stored)
         facts["holdfast.step.output"] = output or None
     return Finished(
         span=rules.trace.step(record.branch, record.key),
@@ -78,6 +78,51 @@ def open_step_span(
         end=at,
         attributes=facts | {"holdfast.step.status": status},
         failure=current.failure,
+    )
+
+
+def call_span(
+    rules: TraceRules,
+    call: ToolCall,
+    outcome: Outcome,
+    *,
+    agent: str,
+    place: tuple[int, int, int, int],
+    start: float,
+    end: float,
+) -> Finished:
+    """Make the span of a tool call that the task itself drove, as by a child task.
+
+    Args:
+        rules: The task's trace.
+        call: The call, as it ran.
+        outcome: What became of it.
+        agent: Agent of the step that made it.
+        place: Branch, step, batch and position.
+        start: When it was begun.
+        end: When its outcome was known.
+    """
+    branch, n, _, _ = place
+    facts: dict[str, Any] = {
+        **rules.common,
+        "gen_ai.operation.name": "execute_tool",
+        "gen_ai.agent.name": agent,
+        "gen_ai.tool.name": call.name,
+        "gen_ai.tool.call.id": call.id,
+        "gen_ai.tool.type": "function",
+    }
+    if rules.sensitive:
+        facts["gen_ai.tool.call.arguments"] = call.arguments
+        facts["gen_ai.tool.call.result"] = shown(outcome.content)
+    failed = outcome.is_error and outcome.status == "failed"
+    return Finished(
+        span=rules.trace.call(*place),
+        parent=rules.trace.step(branch, n),
+        name=f"execute_tool {call.name}",
+        start=start,
+        end=end,
+        attributes=facts,
+        failure=Failure(type="ToolError", message=shown(outcome.content)) if failed else None,
     )
 
 

@@ -23,6 +23,7 @@ from opentelemetry.trace import (
 )
 
 from holdfast import __version__
+from holdfast.messages import clean
 
 SCOPE = "holdfast"
 NANOSECONDS = 1_000_000_000
@@ -112,7 +113,7 @@ class Spans:
                 name,
                 context=self._below(place),
                 kind=kind,
-                attributes={key: value for key, value in attributes.items() if value is not None},
+                attributes=told(attributes),
                 start_time=None if start is None else nanoseconds(start),
             )
         finally:
@@ -160,6 +161,15 @@ def current(span: Span) -> Generator[None]:
         yield
 
 
+def told(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return attributes as exporters take them: no None, no text that UTF-8 cannot hold."""
+    return {
+        key: clean(value) if isinstance(value, str) else value
+        for key, value in attributes.items()
+        if value is not None
+    }
+
+
 def caller() -> tuple[str, str, bool] | None:
     """Return trace id, span id and sampling of the caller's current span, if there is one."""
     context = api.get_current_span().get_span_context()
@@ -181,11 +191,13 @@ def fail(
         at: When, seconds since the epoch; None for now.
     """
     span.set_attribute("error.type", kind)
+    text = clean(text)
     span.set_status(Status(StatusCode.ERROR, text or None))
     if text:
         facts = {"exception.type": kind, "exception.message": text}
-        told = {**facts, "exception.stacktrace": stack} if stack else facts
-        span.add_event("exception", told, timestamp=None if at is None else nanoseconds(at))
+        if stack:
+            facts["exception.stacktrace"] = clean(stack)
+        span.add_event("exception", facts, timestamp=None if at is None else nanoseconds(at))
 
 
 def end(span: Span, at: float | None = None) -> None:

@@ -51,6 +51,19 @@ class TraceRules:
         }
 
 
+def below_call(run: RunRules, rules: TraceRules | None, span: str) -> RunRules:
+    """Hang a child task below the span of the tool call that it answers.
+
+    Args:
+        run: The child's rules.
+        rules: How its parent is traced.
+        span: Id of the call's span, as `TaskTrace.call` names it.
+    """
+    if rules is None:
+        return run.model_copy(update={"traced": False})
+    return run.model_copy(update={"trace_id": rules.trace.trace, "trace_parent": span})
+
+
 def in_trace(run: RunRules) -> RunRules:
     """Put a task that is about to be created into the trace around the caller, if there is one.
 

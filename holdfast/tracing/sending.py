@@ -11,11 +11,12 @@ import os
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
+from typing import Any
 
 from holdfast.redact import redact
 from holdfast.tracing.finished import Finished
 from holdfast.tracing.rules import TraceRules
-from holdfast.tracing.switch import spans
+from holdfast.tracing.switch import provider_in_use, spans
 
 LAST_SECONDS = 5.0
 """How long a process that ends waits for its last spans."""
@@ -102,3 +103,12 @@ def send_later(rules: TraceRules, made: Made) -> None:
 def flush() -> None:
     """Wait for the spans of `send_later`; the provider may still hold them back."""
     _process.sender.flush()
+
+
+def flush_traces() -> None:
+    """Hand over all spans that are held back; waits a few seconds at most."""
+    flush()
+    provider: Any = provider_in_use()
+    force = getattr(provider, "force_flush", None)
+    if force is not None:
+        force(timeout_millis=int(LAST_SECONDS * 1000))

@@ -28,12 +28,8 @@ _switch = _Switch()
 
 
 def spans() -> Spans | None:
-    """Return what makes spans in this process, or None while tracing is off.
-
-    That is by the provider of `instrument`, else by OpenTelemetry's global one. Off: there is no
-    provider; OpenTelemetry is not even imported.
-    """
-    provider = _switch.given or _global_provider()
+    """Return what makes spans in this process, or None while tracing is off: without a provider."""
+    provider = provider_in_use()
     if provider is None:
         return None
     if provider is not _switch.provider or _switch.spans is None:
@@ -41,6 +37,11 @@ def spans() -> Spans | None:
 
         _switch.spans, _switch.provider = Spans(provider), provider
     return _switch.spans
+
+
+def provider_in_use() -> TracerProvider | None:
+    """Return the provider of `instrument`, else OpenTelemetry's global one, if there is one."""
+    return _switch.given or _global_provider()
 
 
 def instrument(provider: TracerProvider | None = None) -> None:

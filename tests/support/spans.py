@@ -29,7 +29,7 @@ class Seen:
     status: str
     text: str
     attributes: dict[str, Any]
-    events: tuple[dict[str, Any], ...]
+    events: list[dict[str, Any]]
 
     @property
     def failed(self) -> bool:
@@ -53,7 +53,7 @@ def seen(span: ReadableSpan) -> Seen:
         status=data["status"]["status_code"],
         text=data["status"].get("description", ""),
         attributes=data["attributes"],
-        events=tuple(data["events"]),
+        events=data["events"],
     )
 
 
@@ -104,7 +104,8 @@ class Lines(SpanExporter):
 def read_lines(file: Path) -> list[Seen]:
     """Read what `Lines` has written."""
     lines = file.read_text(encoding="utf-8").splitlines()
-    return [Seen(**{**json.loads(line), "events": ()}) for line in lines]
+    found: list[dict[str, Any]] = [json.loads(line) for line in lines]
+    return [Seen(**each) for each in found]
 
 
 def tree(spans: Iterable[Seen]) -> list[str]:

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import logging
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator
 
 import pytest
 from opentelemetry import trace as api
-from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased, TraceIdRatioBased
+from temporalio.testing import ActivityEnvironment
 
+from holdfast.activities.spans import guardrail, handoff
 from holdfast.messages import ImagePart, ImageRef, Message, ToolCall, assistant, user
 from holdfast.models.base import ModelAnswer
-from holdfast.records import RunRules
+from holdfast.records import Outcome, RunRules, TaskHead
 from holdfast.tracing import (
     ChosenIds,
     Trace,
@@ -29,9 +32,11 @@ from holdfast.tracing import (
     switch,
     trace,
 )
+from holdfast.tracing.finished import call_span
 from holdfast.tracing.ids import TaskTrace, trace_digits
 from holdfast.tracing.otel import Place
-from holdfast.tracing.rules import in_trace
+from holdfast.tracing.rules import TraceRules, below_call, in_trace
+from holdfast.tracing.sending import send
 from tests.support.spans import Spans, assert_joined, tree
 
 DIGITS = "0123456789abcdef0123456789abcdef"
@@ -121,7 +126,7 @@ def test_spans_of_others_keep_ids_of_their_own(spans: Spans) -> None:
     assert one.trace != other.trace
 
 
-def test_core_works_where_opentelemetry_is_not_installed(tmp_path: Path) -> None:
+def test_core_works_where_opentelemetry_is_not_installed() -> None:
     code = (
         "import sys; sys.modules['opentelemetry'] = None\n"
         "import holdfast.plugin, holdfast.client.facade\n"
@@ -133,7 +138,7 @@ def test_core_works_where_opentelemetry_is_not_installed(tmp_path: Path) -> None
     assert (done.stdout, done.stderr) == ("trace_ None\n", "")
 
 
-def test_the_global_provider_is_used_without_a_word(tmp_path: Path) -> None:
+def test_the_global_provider_is_used_without_a_word() -> None:
     code = (
         "from holdfast.tracing import switch\n"
         "assert switch.spans() is None\n"
@@ -181,8 +186,6 @@ def test_a_provider_that_chooses_ids_itself_is_told_of_once(
 
 
 def test_a_foreign_provider_with_our_ids_joins() -> None:
-    from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
-
     theirs = Spans(id_generator=ChosenIds(RandomIdGenerator()))
     instrument(Foreign(theirs.provider))
     made = switch.spans()
@@ -336,6 +339,99 @@ def test_the_environment_says_what_spans_may_tell(
     assert in_trace(RunRules(sensitive=True)).sensitive is True
 
 
+# Blocks in activities
+
+
+HEAD = TaskHead(agent="first")
+
+
+def in_activity(body: Callable[[], None]) -> None:
+    """Run a function as an activity of task "t"."""
+    env = ActivityEnvironment()
+    env.info = dataclasses.replace(env.info, workflow_id="t")
+    env.run(body)
+
+
+def test_a_guardrail_and_a_handoff_are_blocks(spans: Spans) -> None:
+    def body() -> None:
+        with guardrail(HEAD, "no politics", "input", step=(0, 1)) as span:
+            span.set({"holdfast.guardrail.tripped": True})
+        with guardrail(HEAD, "no politics", "output"):
+            pass
+        with handoff(HEAD, "first", "second", step=(0, 2)):
+            raise KeyError("lost")
+
+    with pytest.raises(KeyError):
+        in_activity(body)
+    seen, after = spans.named("guardrail no politics")
+    assert (seen["holdfast.guardrail.kind"], seen["holdfast.guardrail.tripped"]) == ("input", True)
+    passed = spans.one("handoff first to second")
+    assert (passed["holdfast.handoff.to"], passed["error.type"]) == ("second", "KeyError")
+    trace = TaskTrace.of("default", "t")
+    parents = [seen.parent, after.parent, passed.parent]
+    assert parents == [trace.step(0, 1), trace.root, trace.step(0, 2)]
+    assert len({seen.id, after.id, passed.id}) == 3
+
+
+def test_a_block_says_nothing_while_tracing_is_off() -> None:
+    def body() -> None:
+        with guardrail(HEAD, "g", "input") as span:
+            assert not span.is_on
+            assert not span.tells
+            span.set({"a": 1})
+
+    in_activity(body)
+
+
+class Broken(SpanProcessor):
+    def __init__(self, *, starts: bool) -> None:
+        self._starts = starts
+
+    def on_start(self, span: object, parent_context: object = None) -> None:
+        if not self._starts:
+            raise RuntimeError("on_start")
+
+    def on_end(self, span: object) -> None:
+        raise RuntimeError("on_end")
+
+
+@pytest.mark.parametrize("starts", [True, False])
+def test_what_a_span_tells_of_is_not_lost_when_the_span_is(
+    spans: Spans, starts: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    done: list[str] = []
+
+    def body() -> None:
+        with guardrail(HEAD, "g", "input") as span:
+            span.set({"a": 1})
+            done.append("paid")
+
+    spans.provider.add_span_processor(Broken(starts=starts))
+    in_activity(body)
+    assert done == ["paid"]
+    assert "could not be recorded" in caplog.text
+
+
+def test_a_child_task_hangs_below_the_call_that_it_answers(spans: Spans) -> None:
+    rules = TraceRules.of("default", "t", HEAD)
+    assert rules is not None
+    place = (0, 1, 0, 2)
+    run = below_call(RunRules(workflow_name="w"), rules, rules.trace.call(*place))
+    call, outcome = (
+        ToolCall(id="c", name="ask"),
+        Outcome(content="no", is_error=True, status="failed"),
+    )
+    made = call_span(rules, call, outcome, agent="first", place=place, start=1.0, end=2.5)
+    send(rules, made)
+    child = TraceRules.of("default", "t.c", HEAD.model_copy(update={"run": run}))
+    assert child is not None
+    span = spans.one("execute_tool ask")
+    assert (child.trace.trace, child.trace.parent) == (span.trace, span.id)
+    assert (span.parent, span["error.type"]) == (rules.trace.step(0, 1), "ToolError")
+    assert (span.start, span.end) == (1_000_000_000, 2_500_000_000)
+    assert below_call(RunRules(), None, "").traced is False
+
+
 # Contents
 
 
@@ -347,7 +443,8 @@ def test_messages_are_written_as_the_conventions_say() -> None:
         Message(role="tool", call_id="c1", content="found"),
         assistant("odd", calls=(ToolCall(id="c2", name="find", arguments="{"),)),
     ]
-    image = {"type": "uri", "modality": "image", "mime_type": "image/png", "uri": "sha256:ab"}
+    reference = "holdfast:image/png;size=3;sha256=ab"
+    image = {"type": "uri", "modality": "image", "mime_type": "image/png", "uri": reference}
     assert json.loads(contents.input_messages(messages)) == [
         {"role": "user", "parts": [{"type": "text", "content": "look"}, image]},
         {
