@@ -164,6 +164,9 @@ def model_call(
     head: TaskHead, given: AdvanceInput, agent: str, model: Model, request: ModelRequest
 ) -> Generator[Recording]:
     """Record a model call of an agent; tell its answer with `answered`."""
+    if switch.spans() is None:
+        yield NOTHING
+        return
     settings = request.settings
     facts = {
         "gen_ai.operation.name": "chat",
@@ -214,6 +217,9 @@ def answered(span: Recording, answer: ModelAnswer) -> None:
 @contextmanager
 def tool_call(head: TaskHead, given: ToolInput, tool: Tool, call: ToolCall) -> Generator[Recording]:
     """Record a tool call; tell its outcome with `came_to`."""
+    if switch.spans() is None:
+        yield NOTHING
+        return
     facts = {
         "gen_ai.operation.name": "execute_tool",
         "gen_ai.agent.name": given.agent or head.agent,

@@ -90,7 +90,7 @@ async def test_a_worker_that_is_killed_in_a_tool_leaves_one_trace(lab: Lab) -> N
 
 
 async def test_steps_whose_spans_were_lost_are_told_by_the_next_worker(lab: Lab) -> None:
-    lab.hold_model(1)
+    lab.hold_model(2)
     worker = lab.start(batched)
     task = await lab.create("look:a look:b")
     running = asyncio.create_task(lab.runner.run_task(task))
@@ -101,4 +101,5 @@ async def test_steps_whose_spans_were_lost_are_told_by_the_next_worker(lab: Lab)
     await lab.runner.finalize_response(task)
     spans = await spans_of(lab, 3)
     assert_joined(spans)
-    assert tree(spans)[:3] == ["invoke_agent crash", "  step s1", "  step s2"]
+    # Their calls are lost; the steps are not, so that what follows has its place.
+    assert tree(spans)[:4] == ["invoke_agent crash", "  step s1", "  step s2", "  step s3"]

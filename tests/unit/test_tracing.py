@@ -20,7 +20,8 @@ from temporalio.testing import ActivityEnvironment
 from holdfast.activities.spans import guardrail, handoff
 from holdfast.messages import ImagePart, ImageRef, Message, ToolCall, assistant, user
 from holdfast.models.base import ModelAnswer
-from holdfast.records import Outcome, RunRules, TaskHead
+from holdfast.records import Failure, Outcome, RunRules, TaskHead
+from holdfast.steps import Task
 from holdfast.tracing import (
     ChosenIds,
     Trace,
@@ -32,7 +33,7 @@ from holdfast.tracing import (
     switch,
     trace,
 )
-from holdfast.tracing.finished import call_span
+from holdfast.tracing.finished import call_span, task_span
 from holdfast.tracing.ids import TaskTrace, trace_digits
 from holdfast.tracing.otel import Place
 from holdfast.tracing.rules import TraceRules, below_call, in_trace
@@ -430,6 +431,19 @@ def test_a_child_task_hangs_below_the_call_that_it_answers(spans: Spans) -> None
     assert (span.parent, span["error.type"]) == (rules.trace.step(0, 1), "ToolError")
     assert (span.start, span.end) == (1_000_000_000, 2_500_000_000)
     assert below_call(RunRules(), None, "").traced is False
+
+
+@pytest.mark.parametrize("sensitive", [True, False])
+def test_what_ended_a_task_is_told_by_its_class_at_least(spans: Spans, sensitive: bool) -> None:
+    head = HEAD.model_copy(update={"run": RunRules(sensitive=sensitive)})
+    rules = TraceRules.of("default", "t", head)
+    assert rules is not None
+    failure = Failure(type="UserError", message="of Ann")
+    task = Task(task_id="t", input="for Ann", created=1.0)
+    send(rules, task_span(rules, task, status="failed", at=2.0, output="Ann", failure=failure))
+    span = spans.one("invoke_agent first")
+    assert (span["error.type"], span.failed) == ("UserError", True)
+    assert ("Ann" in json.dumps(vars(span))) is sensitive
 
 
 # Contents
