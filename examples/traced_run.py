@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from opentelemetry import trace as otel
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
@@ -37,13 +38,13 @@ arithmetic = Agent(name="arithmetic", model="offline", tools=[add, divide])
 
 def line(span: ReadableSpan) -> str:
     """Say in a line what a span is about."""
-    facts = span.attributes or {}
+    facts: dict[str, Any] = dict(span.attributes or {})
     took = ((span.end_time or 0) - (span.start_time or 0)) / 1e6
     said = [f"{span.name:<28}", f"{took:6.0f} ms"]
     if "gen_ai.usage.input_tokens" in facts:
         said.append(f"{facts['gen_ai.usage.input_tokens']} tokens in")
     if "gen_ai.tool.call.arguments" in facts:
-        said.append(f"{facts['gen_ai.tool.call.arguments']}")
+        said.append(facts["gen_ai.tool.call.arguments"])
     if "error.type" in facts:
         said.append(f"failed: {span.status.description}")
     return "  ".join(said)
