@@ -8,6 +8,7 @@ from holdfast.activities.failures import typed_failures
 from holdfast.activities.heartbeat import heartbeats
 from holdfast.activities.registry import Registry
 from holdfast.activities.source import Source, task_id
+from holdfast.activities.spans import tell_of_closed
 from holdfast.chain import ChainRef
 from holdfast.messages import Message
 from holdfast.records import Entry, Failure, SegmentRef, StepRecord, TaskHead
@@ -67,6 +68,8 @@ class ClosingActivities:
             opens=page.opens,
         )
         await write_record(source.archive, task_id(), record)
+        at = closed_at(entries)
+        tell_of_closed(head, record, task, given.status, at=at, branch=page.branch)
         source.cache.drop(task_id())
 
     async def _last_step(
@@ -99,6 +102,12 @@ class ClosingActivities:
         """Store a full page of a session's turns."""
         with typed_failures():
             return await self._source.archive.aput(canonical([c.wire() for c in commits]))
+
+
+def closed_at(entries: list[Entry]) -> float:
+    """Return when the task began to close, as it noted just before."""
+    events = (entry.event for entry in reversed(entries) if entry.event is not None)
+    return next((event.at for event in events if event.kind == "closed"), 0.0)
 
 
 def _said(failure: Failure | None) -> str:

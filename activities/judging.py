@@ -12,6 +12,7 @@ from holdfast.activities.failures import typed_failures
 from holdfast.activities.heartbeat import heartbeats
 from holdfast.activities.registry import Registry
 from holdfast.activities.source import Source, task_id
+from holdfast.activities.spans import undo_of
 from holdfast.activities.tool import idempotency_key
 from holdfast.errors import NotFoundError
 from holdfast.messages import ToolCall, clean, shown
@@ -86,7 +87,8 @@ class JudgingActivities:
                 ctx = self._context(tool, call, given.n, key, {})
                 content = await self._source.content(given.effect.content)
                 effect = _effect(tool, call, ctx, "done", _parsed(shown(content)))
-                said = await tool.run_undo(ctx, effect)
+                with undo_of(head, call):
+                    said = await tool.run_undo(ctx, effect)
                 return "" if said is None else clean(render_result(said, tool=tool.name))[:2000]
 
     @activity.defn(name="recall")

@@ -10,6 +10,7 @@ from typing import Any
 from temporalio import activity
 
 from holdfast.activities.agent_code import RegisteredCode
+from holdfast.activities.asking import Asking
 from holdfast.activities.failures import heals_by_time, log, typed_failures
 from holdfast.activities.heartbeat import heartbeats
 from holdfast.activities.history import count_commits, seen_before
@@ -20,7 +21,6 @@ from holdfast.agent_snapshot import AgentSnapshot
 from holdfast.chain import ChainRef
 from holdfast.contents import read_json
 from holdfast.messages import Message
-from holdfast.models.base import Model, ModelAnswer, ModelRequest
 from holdfast.records import Handed, JournalEntry, OpenState, OpenStep, TaskHead
 from holdfast.references import new_entries, resolve_adds, resolve_calls
 from holdfast.segments import write_messages
@@ -126,7 +126,7 @@ class StepActivities:
             head=head,
             opened=whole,
             transcript=transcript,
-            respond=functools.partial(self._respond, model, code, whole.state),
+            respond=Asking(model, code, source, head=head, given=given, state=whole.state),
             ask_task=source.task,
             retrieve=_retrieve(agent, snapshot),
             inputs=await self._inputs(opened),
@@ -179,14 +179,6 @@ class StepActivities:
             return False
         first = await self._registry.snapshot(head.snapshot)
         return agent.name in who_used_tools(first, await self._source.transcript(at))
-
-    async def _respond(
-        self, model: Model, code: RegisteredCode, state: dict[str, Json], request: ModelRequest
-    ) -> ModelAnswer:
-        """Ask the model, which alone gets the bytes of images."""
-        request = await code.sent(request, state)
-        messages = [await self._source.rehydrate(message) for message in request.messages]
-        return await model.respond(request.model_copy(update={"messages": tuple(messages)}))
 
     async def _keep_messages(self, messages: Sequence[Message]) -> str:
         """Store what another agent sees; images by reference, as everywhere."""

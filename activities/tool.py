@@ -23,11 +23,12 @@ from holdfast.activities.failures import (
 from holdfast.activities.heartbeat import heartbeats
 from holdfast.activities.registry import Registry
 from holdfast.activities.source import Source, task_id, worker_identity
+from holdfast.activities.spans import Recording, came_to, tool_call
 from holdfast.errors import ArchiveError, InvalidArgumentError, ToolTimeoutError, UserError
 from holdfast.handoffs import HandoffFailedError
 from holdfast.images import Image
 from holdfast.messages import Blob, ToolCall, clean
-from holdfast.records import Dialect, Outcome
+from holdfast.records import Outcome, TaskHead
 from holdfast.redact import redact
 from holdfast.run_context import RunContextWrapper
 from holdfast.sources import SourceNode, nodes_of
@@ -54,7 +55,7 @@ class Ready(NamedTuple):
     call: ToolCall
     state: dict[str, Json]
     ctx: ToolContext[dict[str, Json]]
-    dialect: Dialect
+    head: TaskHead
     formatter: ToolErrorFormatter | None = None
 
 
@@ -123,7 +124,7 @@ class ToolActivities:
         )
         ref = head.run.tool_error_formatter
         formatter = self._registry.code(ref) if ref else None
-        return Ready(tool, call, state, ctx, head.dialect, formatter)
+        return Ready(tool, call, state, ctx, head, formatter)
 
     async def _started(self, given: ToolInput, ready: Ready) -> Outcome:
         """Run the tool.
@@ -149,17 +150,20 @@ class ToolActivities:
             ) from None
 
     async def _run(self, given: ToolInput, ready: Ready) -> Outcome:
-        outcome = await self._outcome(ready)
+        with tool_call(ready.head, given, ready.tool, ready.call) as span:
+            outcome = await self._outcome(ready, span)
+            came_to(span, outcome)
         if outcome.status == "done":
             outcome = _with_patch(outcome, ready)
         self._source.memory().put_result(given.n, given.i, outcome.message(ready.call))
         stamp = {"attempts": activity.info().attempt, "worker": worker_identity()}
         return outcome.model_copy(update=stamp)
 
-    async def _outcome(self, ready: Ready) -> Outcome:
+    async def _outcome(self, ready: Ready, span: Recording) -> Outcome:
         tool = ready.tool
         try:
-            value = await run_with_retries(tool, ready.ctx)
+            with span.watching():
+                value = await run_with_retries(tool, ready.ctx)
             result = read_result(value, tool=tool.name)
             nodes = nodes_of(value)
         except ToolResultError as error:  # it ran; only its result is of no use
@@ -263,7 +267,7 @@ async def arguments_text(ready: Ready, error: ToolArgumentsError) -> str:
         ApplicationError: The tool wants its errors to end the run.
     """
     tool, text = ready.tool, _short(error)
-    if ready.dialect.tool_error == "text":
+    if ready.head.dialect.tool_error == "text":
         return text
     if tool.failure_error_function is None:
         msg = f"Invalid JSON input for tool {tool.name}: {text}"
@@ -283,7 +287,7 @@ async def failure_text(ready: Ready, error: BaseException) -> str:
         ApplicationError: The tool wants its errors to end the task; so do those made by hand in
             runs of the Agents SDK's kind.
     """
-    tool, fixed = ready.tool, ready.dialect.tool_error == "fixed"
+    tool, fixed = ready.tool, ready.head.dialect.tool_error == "fixed"
     formatter = tool.failure_error_function
     if formatter is None or (formatter == "default" and fixed and tool.signature is None):
         msg = f"Error running tool {tool.name}: {said(error)}"

@@ -169,6 +169,7 @@ class Ledger(LedgerState):
             digest="" if small else digest(data),
             limit=self._limit(current, now=now),
             tokens=tokens,
+            branch=self.s.branch,
         )
 
     def advanced(self, n: int, got: Advanced) -> Failure | None:

@@ -43,12 +43,14 @@ class EntriesPage(Value):
         entries: Entries, oldest first.
         more: Whether there are more.
         opens: The open steps.
+        branch: The present branch.
     """
 
     segments: tuple[SegmentRef, ...] = ()
     entries: tuple[Entry, ...] = ()
     more: bool = False
     opens: tuple[OpenState, ...] = ()
+    branch: int = 0
 
 
 def page(values: Sequence[V]) -> tuple[V, ...]:
@@ -72,6 +74,7 @@ def entries_page(ledger: Ledger, asked: EntriesRequest) -> EntriesPage:
         entries=taken,
         more=len(taken) < len(rest),
         opens=ledger.s.opens if asked.opens else (),
+        branch=ledger.s.branch,
     )
 
 

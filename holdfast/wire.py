@@ -47,6 +47,7 @@ class AdvanceInput(Value):
         limit: What to do when the worker wants one more model call: "" make it, "stop" report the
             limit, "finish" make it without tools and take its answer as the last.
         tokens: Output tokens that are left for the call; 0 for no limit.
+        branch: Branch of the ledger; part of the id of the step's span.
     """
 
     n: int
@@ -56,6 +57,7 @@ class AdvanceInput(Value):
     digest: str = ""
     limit: Literal["", "stop", "finish"] = ""
     tokens: int = 0
+    branch: int = 0
 
 
 class Probed(Value):

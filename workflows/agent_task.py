@@ -43,6 +43,7 @@ class AgentTask(StepLanes):
     @workflow.run
     async def run(self, given: TaskInput) -> TaskResult:
         """Run the task until it is finalized, abandoned or ended by a verdict."""
+        telling = asyncio.create_task(self.spans.tell())
         if given.carried is not None:
             publish(self.ledger, self.ledger.status)
         while not self.closed:
@@ -59,6 +60,7 @@ class AgentTask(StepLanes):
             except asyncio.CancelledError:
                 self._abandon(CANCELLED)
         await workflow.wait_condition(workflow.all_handlers_finished)
+        telling.cancel()
         if self.verdict is not None:
             raise ApplicationError(self.verdict.message, type=self.verdict.type, non_retryable=True)
         return TaskResult(status=self.closing or "finished")
@@ -121,6 +123,7 @@ class AgentTask(StepLanes):
         state = self.ledger.s.undo
         if state is None:
             return
+        opens, branch = self.ledger.s.opens, self.ledger.s.branch
         cut = tuple(sorted({*state.cut, *self.running}))
         self.ledger.change(undo=state.model_copy(update={"cut": cut}))
         try:
@@ -135,6 +138,7 @@ class AgentTask(StepLanes):
             return
         self.running.clear()
         if self.undo_failure is None:
+            self.spans.left(opens, branch, at=now())
             self.ledger.remember(state.request, RunReply(n=self.ledger.s.steps))
             self._start_over()
         else:

@@ -23,6 +23,7 @@ from holdfast.workflows import calls
 from holdfast.workflows.calls import now
 from holdfast.workflows.pending import Pending, refusal
 from holdfast.workflows.requests import Requests
+from holdfast.workflows.telling import StepSpans
 from holdfast.workflows.tools import Running, ready_calls
 from holdfast.workflows.visible import publish
 
@@ -37,6 +38,7 @@ class TaskDesk:
         """Set up the state before any signal or update is handled."""
         self.given = given
         self.ledger = Ledger(given, task_id=workflow.info().workflow_id, now=now())
+        self.spans = StepSpans(self.ledger)
         self.requests = Requests()
         self.closing: TaskStatus | None = None
         self.closed = False

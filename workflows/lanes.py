@@ -229,6 +229,7 @@ class StepLanes(TaskDesk):
         ledger = self.ledger
         owner = ledger.at(n).owner
         record = ledger.finish(n, now=now())
+        self.spans.over(record)
         if owner in ledger.s.rounds:
             self._finish_in_round(owner, record)
         else:

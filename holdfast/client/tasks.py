@@ -46,6 +46,7 @@ from holdfast.records import Failure
 from holdfast.segments import read_record
 from holdfast.state import Receipt, RunReply, TaskInput, TaskRecord, UndoRequest
 from holdfast.steps import Task
+from holdfast.tracing.rules import in_trace
 from holdfast.values import Json
 from holdfast.wire import RunRequest
 
@@ -76,6 +77,7 @@ class TaskClient:
             TaskExistsError: There is a task of this id, open or closed.
             ConnectError: The server could not be reached.
         """
+        given = _traced(given)
         await self._refuse_archived(task_id)
         try:
             with server_errors():
@@ -108,6 +110,7 @@ class TaskClient:
             raise
         await self._refuse_archived(task_id)
         presence.started(task_id, queue)
+        given = _traced(given)
         start: WithStartWorkflowOperation[object, object] = WithStartWorkflowOperation(
             "AgentTask",
             given,
@@ -415,6 +418,12 @@ class TaskClient:
         """Keep ids unique also after Temporal has forgotten the closed task."""
         if await read_record(self._reader.archive, task_id) is not None:
             raise TaskExistsError(task_id)
+
+
+def _traced(given: TaskInput) -> TaskInput:
+    """Put a new task into the trace around the caller."""
+    head = given.head
+    return given.model_copy(update={"head": head.model_copy(update={"run": in_trace(head.run)})})
 
 
 def _is_moved(reply: object) -> bool:

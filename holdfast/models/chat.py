@@ -32,6 +32,9 @@ class ChatCompletionsModel:
         api_key: Key; None takes OPENAI_API_KEY at each call.
     """
 
+    provider = "openai"
+    """As traces name it."""
+
     def __init__(
         self,
         name: str,

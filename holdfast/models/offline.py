@@ -35,6 +35,9 @@ class OfflineModel:
         latency: Seconds to wait before each answer, so that a demonstration can be watched.
     """
 
+    provider = "holdfast"
+    """As traces name it."""
+
     def __init__(self, *, latency: float = 0.0) -> None:
         """Keep the latency."""
         self._latency = latency

@@ -108,3 +108,12 @@ def test_a_headline_is_tried_undone_and_steered(tmp_path: Path) -> None:
         "With a wish: New bridge in Rome opens",
         "Answer: New bridge in Rome opens",
     ]
+
+
+def test_a_trace_is_drawn_with_what_failed_in_its_place(tmp_path: Path) -> None:
+    drawn = printed_by("traced_run.py", tmp_path).splitlines()
+    assert drawn[3].startswith("trace_")
+    assert drawn[4].startswith("invoke_workflow Two questions")
+    [failed] = [line for line in drawn if "failed: float division by zero" in line]
+    assert failed.startswith("      execute_tool divide")
+    assert drawn[drawn.index(failed) + 1].startswith("        check b")

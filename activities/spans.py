@@ -1,0 +1,302 @@
+"""Spans of what activities do: model calls, tool calls, guardrails, handoffs, undone effects.
+
+Each is one `with` block. While tracing is off, a block costs a look at a global.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Generator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Any, Literal
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from holdfast.activities.failures import log
+from holdfast.messages import ToolCall, shown
+from holdfast.models.base import Model, ModelAnswer, ModelRequest
+from holdfast.records import Outcome, TaskHead
+from holdfast.redact import redact
+from holdfast.state import TaskRecord
+from holdfast.steps import Task
+from holdfast.tools import Tool
+from holdfast.tracing import contents, switch
+from holdfast.tracing.finished import open_step_span, task_span, usage_attributes
+from holdfast.tracing.rules import TraceRules
+from holdfast.tracing.sending import send
+from holdfast.wire import AdvanceInput, ToolInput
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Span
+
+GuardrailKind = Literal["input", "output", "tool_input", "tool_output"]
+
+
+class Recording:
+    """The span of a block, to say more about it; says nothing while tracing is off."""
+
+    def __init__(self, span: Span | None = None, rules: TraceRules | None = None) -> None:
+        """Write to this span."""
+        self._span = span if span is not None and span.is_recording() else None
+        self._rules = rules
+        self._failed = False
+
+    @property
+    def is_on(self) -> bool:
+        """Whether anything is recorded."""
+        return self._span is not None
+
+    @property
+    def tells(self) -> bool:
+        """Whether inputs, outputs, messages, arguments and results may be recorded."""
+        return self._span is not None and self._rules is not None and self._rules.sensitive
+
+    def set(self, facts: Mapping[str, Any]) -> None:
+        """Add attributes; None values are left out."""
+        if self._span is not None:
+            from holdfast.tracing import otel
+
+            self._span.set_attributes(otel.told(facts))
+
+    @contextmanager
+    def watching(self) -> Generator[None]:
+        """Tell of an error that leaves the block; for errors that do not leave the span's own."""
+        try:
+            yield
+        except BaseException as error:
+            with harmless():
+                self.fail(error)
+            raise
+
+    def fail(self, error: BaseException) -> None:
+        """Say that it failed, without secrets; the first error counts."""
+        if self._failed or not self.is_on:
+            return
+        kind = error.type if isinstance(error, ApplicationError) else None
+        stack = "".join(traceback.format_exception(error)) if self.tells else ""
+        self.fail_as(kind or type(error).__name__, str(error), stack)
+
+    def fail_as(self, kind: str, text: str = "", stack: str = "") -> None:
+        """Say that it failed, by the name of an error."""
+        if self._span is not None:
+            from holdfast.tracing import otel
+
+            self._failed = True
+            told = redact(text) if self.tells else ""
+            otel.fail(self._span, kind, told, stack=redact(stack))
+
+
+NOTHING = Recording()
+
+
+@contextmanager
+def harmless() -> Generator[None]:
+    """Keep what goes wrong with a span from what it tells of, which may have been paid for."""
+    try:
+        yield
+    except Exception:  # noqa: BLE001  exporters and processors are anybody's code
+        log.warning("A span could not be recorded", exc_info=True)
+
+
+Block = AbstractContextManager[Recording]
+
+
+@contextmanager
+def recorded(
+    kind: str,
+    name: str,
+    head: TaskHead,
+    facts: Mapping[str, Any],
+    *,
+    step: tuple[int, int] | None = None,
+    calls_out: bool = False,
+) -> Generator[Recording]:
+    """Record what the block does as a span; an error that leaves it is told, and goes on.
+
+    Args:
+        kind: What it is, once per activity.
+        name: Name of the span.
+        head: The task's head.
+        facts: Attributes.
+        step: Branch and number of the step that it is part of; None for the task itself.
+        calls_out: Whether it is a call to another service.
+    """
+    maker, rules = switch.spans(), _rules(head)
+    if maker is None or rules is None:
+        yield NOTHING
+        return
+    from opentelemetry.trace import INVALID_SPAN, SpanKind
+
+    from holdfast.tracing import otel
+
+    trace, info = rules.trace, activity.info()
+    place = otel.Place(
+        trace.trace,
+        trace.attempt(kind, info.workflow_run_id or "", info.activity_id, info.attempt),
+        trace.step(*step) if step is not None else trace.root,
+        sampled=True if trace.parent else None,
+    )
+    attempt = info.attempt if info.attempt > 1 else None
+    span: Span = INVALID_SPAN
+    with harmless():
+        span = maker.start(
+            place,
+            name,
+            attributes={**rules.common, **facts, "holdfast.attempt": attempt},
+            kind=SpanKind.CLIENT if calls_out else SpanKind.INTERNAL,
+        )
+    recording = Recording(span, rules)
+    try:
+        with otel.current(span):
+            yield recording
+    except BaseException as error:
+        with harmless():
+            recording.fail(error)
+        raise
+    finally:
+        with harmless():
+            otel.end(span)
+
+
+@contextmanager
+def model_call(
+    head: TaskHead, given: AdvanceInput, agent: str, model: Model, request: ModelRequest
+) -> Generator[Recording]:
+    """Record a model call of an agent; tell its answer with `answered`."""
+    if switch.spans() is None:
+        yield NOTHING
+        return
+    settings = request.settings
+    facts = {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.agent.name": agent,
+        "gen_ai.provider.name": getattr(model, "provider", "") or type(model).__name__,
+        "gen_ai.request.model": request.model,
+        "gen_ai.request.max_tokens": settings.max_tokens,
+        "gen_ai.request.temperature": settings.temperature,
+        "gen_ai.request.top_p": settings.top_p,
+        "gen_ai.request.frequency_penalty": settings.frequency_penalty,
+        "gen_ai.request.presence_penalty": settings.presence_penalty,
+        "gen_ai.output.type": "text" if request.output is None else "json",
+    }
+    name, step = f"chat {request.model}", (given.branch, given.n)
+    with recorded("chat", name, head, facts, step=step, calls_out=True) as span:
+        if span.tells:
+            with harmless():
+                span.set(_asked(request))
+        yield span
+
+
+def _asked(request: ModelRequest) -> dict[str, Any]:
+    said, tools = request.instructions, request.tools
+    return {
+        "gen_ai.system_instructions": contents.instructions(said) if said else None,
+        "gen_ai.input.messages": contents.input_messages(request.messages),
+        "gen_ai.tool.definitions": contents.definitions(tools) if tools else None,
+    }
+
+
+def answered(span: Recording, answer: ModelAnswer) -> None:
+    """Add a model's answer to the span of its call."""
+    if not span.is_on:
+        return
+    with harmless():
+        span.set(
+            {
+                "gen_ai.response.id": answer.response_id or None,
+                "gen_ai.response.model": answer.model or None,
+                "gen_ai.response.finish_reasons": (contents.finish_reason(answer),),
+                **usage_attributes(answer.usage),
+            }
+        )
+        if span.tells:
+            span.set({"gen_ai.output.messages": contents.output_messages(answer)})
+
+
+@contextmanager
+def tool_call(head: TaskHead, given: ToolInput, tool: Tool, call: ToolCall) -> Generator[Recording]:
+    """Record a tool call; tell its outcome with `came_to`."""
+    if switch.spans() is None:
+        yield NOTHING
+        return
+    facts = {
+        "gen_ai.operation.name": "execute_tool",
+        "gen_ai.agent.name": given.agent or head.agent,
+        "gen_ai.tool.name": tool.name,
+        "gen_ai.tool.call.id": call.id,
+        "gen_ai.tool.type": "function",
+        "gen_ai.tool.description": tool.description or None,
+    }
+    step = (given.branch, given.n)
+    with recorded("execute_tool", f"execute_tool {tool.name}", head, facts, step=step) as span:
+        if span.tells:
+            span.set({"gen_ai.tool.call.arguments": call.arguments})
+        yield span
+
+
+def came_to(span: Recording, outcome: Outcome) -> None:
+    """Add a tool call's outcome to its span; what it raised was told before."""
+    if span.tells:
+        with harmless():
+            span.set({"gen_ai.tool.call.result": shown(outcome.content)})
+
+
+def guardrail(
+    head: TaskHead, name: str, kind: GuardrailKind, *, step: tuple[int, int] | None = None
+) -> Block:
+    """Record a guardrail; say `span.set({"holdfast.guardrail.tripped": ...})` when it has decided.
+
+    Args:
+        head: The task's head.
+        name: The guardrail's name.
+        kind: What it looks at.
+        step: Branch and number of the step that it is part of, if it is part of one.
+    """
+    facts = {"holdfast.guardrail.name": name, "holdfast.guardrail.kind": kind}
+    return recorded(f"guardrail {kind} {name}", f"guardrail {name}", head, facts, step=step)
+
+
+def handoff(head: TaskHead, source: str, target: str, *, step: tuple[int, int]) -> Block:
+    """Record a handoff from one agent to another."""
+    facts = {"holdfast.handoff.from": source, "holdfast.handoff.to": target}
+    return recorded("handoff", f"handoff {source} to {target}", head, facts, step=step)
+
+
+def undo_of(head: TaskHead, call: ToolCall) -> Block:
+    """Record the undo of a tool call."""
+    facts = {"gen_ai.tool.name": call.name, "gen_ai.tool.call.id": call.id}
+    return recorded("undo", f"undo {call.name}", head, facts)
+
+
+def tell_of_closed(
+    head: TaskHead, record: TaskRecord, task: Task, status: str, *, at: float, branch: int
+) -> None:
+    """Record the spans of a closed task and of the steps that it left open.
+
+    Repeated, it tells the same: all of it is recorded.
+
+    Args:
+        head: The task's head.
+        record: What the archive keeps of it.
+        task: The task.
+        status: What it closes with.
+        at: When it began to close.
+        branch: Its branch of the ledger.
+    """
+    rules = _rules(head)
+    if rules is None:
+        return
+    with harmless():
+        for current in record.opens:
+            send(rules, open_step_span(rules, current, branch=branch, status=status, at=at))
+        output = record.output if record.stored is None else shown(record.stored)
+        ended = task_span(rules, task, status=status, at=at, output=output, failure=record.failure)
+        send(rules, ended)
+
+
+def _rules(head: TaskHead) -> TraceRules | None:
+    if switch.spans() is None:
+        return None
+    info = activity.info()
+    return TraceRules.of(info.namespace, info.workflow_id or "", head)

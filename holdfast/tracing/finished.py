@@ -1,0 +1,196 @@
+"""Spans of what is over when it is told: steps and tasks, as their records know them.
+
+Pure, and made of recorded times: told twice, a span is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from holdfast.messages import ToolCall, Usage, shown
+from holdfast.records import Failure, OpenState, Outcome, StepRecord
+from holdfast.steps import Task, TaskStep
+from holdfast.tracing import contents
+from holdfast.tracing.blocks import DEFAULT_WORKFLOW_NAME, metadata_attributes
+from holdfast.tracing.rules import TraceRules
+from holdfast.values import Json, as_text
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A span that is over.
+
+    Attributes:
+        span: Its id.
+        parent: Its parent's id; empty for none.
+        name: Its name.
+        start: Seconds since the epoch.
+        end: Seconds since the epoch.
+        attributes: What is known; None values are left out.
+        failure: Why it failed, if it did.
+    """
+
+    span: str
+    parent: str
+    name: str
+    start: float
+    end: float
+    attributes: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    failure: Failure | None = None
+
+
+def step_span(rules: TraceRules, record: StepRecord) -> Finished:
+    """Make the span of a completed step."""
+    facts = _of_step(rules, record.step, record.key, record.branch)
+    if rules.sensitive:
+        output = as_text(record.output) if record.stored is None else shown(record.stored)
+        facts["holdfast.step.output"] = output or None
+    return Finished(
+        span=rules.trace.step(record.branch, record.key),
+        parent=rules.trace.root,
+        name=f"step {record.step.step_id}",
+        start=record.started,
+        end=record.ended,
+        attributes=facts,
+    )
+
+
+def open_step_span(
+    rules: TraceRules, current: OpenState, *, branch: int, status: str, at: float
+) -> Finished:
+    """Make the span of a step that will not be completed.
+
+    Args:
+        rules: The task's trace.
+        current: The step.
+        branch: Branch of the ledger on which it ran.
+        status: "undone", or what the task closed with.
+        at: When it was left.
+    """
+    facts = _of_step(rules, current.open.step, current.n, branch)
+    return Finished(
+        span=rules.trace.step(branch, current.n),
+        parent=rules.trace.root,
+        name=f"step {current.open.step.step_id}",
+        start=current.started,
+        end=at,
+        attributes=facts | {"holdfast.step.status": status},
+        failure=current.failure,
+    )
+
+
+def call_span(
+    rules: TraceRules,
+    call: ToolCall,
+    outcome: Outcome,
+    *,
+    agent: str,
+    place: tuple[int, int, int, int],
+    start: float,
+    end: float,
+) -> Finished:
+    """Make the span of a tool call that the task itself drove, as by a child task.
+
+    Args:
+        rules: The task's trace.
+        call: The call, as it ran.
+        outcome: What became of it.
+        agent: Agent of the step that made it.
+        place: Branch, step, batch and position.
+        start: When it was begun.
+        end: When its outcome was known.
+    """
+    branch, n, _, _ = place
+    facts: dict[str, Any] = {
+        **rules.common,
+        "gen_ai.operation.name": "execute_tool",
+        "gen_ai.agent.name": agent,
+        "gen_ai.tool.name": call.name,
+        "gen_ai.tool.call.id": call.id,
+        "gen_ai.tool.type": "function",
+    }
+    if rules.sensitive:
+        facts["gen_ai.tool.call.arguments"] = call.arguments
+        facts["gen_ai.tool.call.result"] = shown(outcome.content)
+    failed = outcome.is_error and outcome.status == "failed"
+    return Finished(
+        span=rules.trace.call(*place),
+        parent=rules.trace.step(branch, n),
+        name=f"execute_tool {call.name}",
+        start=start,
+        end=end,
+        attributes=facts,
+        failure=Failure(type="ToolError", message=shown(outcome.content)) if failed else None,
+    )
+
+
+def task_span(
+    rules: TraceRules,
+    task: Task,
+    *,
+    status: str,
+    at: float,
+    output: Json = None,
+    failure: Failure | None = None,
+) -> Finished:
+    """Make the span of a closed task.
+
+    Args:
+        rules: The task's trace.
+        task: The task.
+        status: What it closed with.
+        at: When.
+        output: Output of its last step.
+        failure: The verdict that ended it, or the reason why it was abandoned.
+    """
+    facts = {
+        "gen_ai.operation.name": "invoke_agent",
+        "gen_ai.workflow.name": rules.run.workflow_name or DEFAULT_WORKFLOW_NAME,
+        "gen_ai.request.model": rules.head.model or None,
+        "holdfast.task.status": status,
+        "holdfast.task.steps": task.steps,
+        "holdfast.group.id": rules.run.group_id or None,
+        **rules.common,
+        **usage_attributes(task.usage),
+        **metadata_attributes(rules.run.trace_metadata),
+    }
+    if rules.sensitive:
+        facts["gen_ai.input.messages"] = contents.said_by("user", task.input)
+        if output is not None:
+            facts["gen_ai.output.messages"] = contents.said_by("assistant", as_text(output))
+        if status == "abandoned" and failure is not None:
+            facts["holdfast.task.reason"] = failure.message
+    return Finished(
+        span=rules.trace.root,
+        parent=rules.trace.parent,
+        name=f"invoke_agent {rules.head.agent}",
+        start=task.created,
+        end=at,
+        attributes=facts,
+        failure=failure if status == "failed" else None,
+    )
+
+
+def usage_attributes(usage: Usage) -> dict[str, Any]:
+    """Say what model calls cost."""
+    return {
+        "gen_ai.usage.input_tokens": usage.input_tokens,
+        "gen_ai.usage.output_tokens": usage.output_tokens,
+        "gen_ai.usage.cache_read.input_tokens": usage.cached_tokens or None,
+        "gen_ai.usage.reasoning.output_tokens": usage.reasoning_tokens or None,
+    }
+
+
+def _of_step(rules: TraceRules, step: TaskStep, n: int, branch: int) -> dict[str, Any]:
+    facts: dict[str, Any] = {
+        **rules.common,
+        "gen_ai.agent.name": step.agent or rules.head.agent,
+        "holdfast.step.id": step.step_id,
+        "holdfast.step.n": n,
+        "holdfast.step.branch": branch or None,
+    }
+    if rules.sensitive:
+        facts["holdfast.step.input"] = step.input
+    return facts

@@ -1,0 +1,92 @@
+"""How one task is traced: its ids, what its spans may say, and what all of them say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast.records import RunRules, TaskHead
+from holdfast.tracing.blocks import around, includes_sensitive_data
+from holdfast.tracing.ids import TaskTrace, trace_digits
+
+
+@dataclass(frozen=True)
+class TraceRules:
+    """How one task is traced.
+
+    Attributes:
+        trace: Its ids.
+        head: Its head.
+        sensitive: Whether spans hold inputs, outputs, messages, arguments and results.
+    """
+
+    trace: TaskTrace
+    head: TaskHead
+    sensitive: bool
+
+    @classmethod
+    def of(cls, namespace: str, task_id: str, head: TaskHead) -> TraceRules | None:
+        """Read a task's head; None when it is not to be traced."""
+        run = head.run
+        if not run.traced:
+            return None
+        trace = TaskTrace.of(namespace, task_id, trace=run.trace_id, parent=run.trace_parent)
+        sensitive = includes_sensitive_data() if run.sensitive is None else run.sensitive
+        return cls(trace, head, sensitive)
+
+    @property
+    def run(self) -> RunRules:
+        """The rules that the run was started with."""
+        return self.head.run
+
+    @property
+    def common(self) -> dict[str, Any]:
+        """What every span of the task says."""
+        session = self.head.session
+        conversation = session.name if session is not None else self.run.group_id
+        return {
+            "gen_ai.agent.name": self.head.agent,
+            "gen_ai.conversation.id": conversation or None,
+            "holdfast.task.id": self.trace.task_id,
+        }
+
+
+def below_call(run: RunRules, rules: TraceRules | None, span: str) -> RunRules:
+    """Hang a child task below the span of the tool call that it answers.
+
+    Args:
+        run: The child's rules.
+        rules: How its parent is traced.
+        span: Id of the call's span, as `TaskTrace.call` names it.
+    """
+    if rules is None:
+        return run.model_copy(update={"traced": False})
+    return run.model_copy(update={"trace_id": rules.trace.trace, "trace_parent": span})
+
+
+def in_trace(run: RunRules) -> RunRules:
+    """Put a task that is about to be created into the trace around the caller, if there is one.
+
+    What the run itself says comes before what the block says.
+    """
+    if not run.traced:
+        return run
+    if run.sensitive is None and not includes_sensitive_data():
+        run = run.model_copy(update={"sensitive": False})
+    found = around(run.trace_id)
+    if found is None:
+        return run
+    if found.disabled:
+        return run.model_copy(update={"traced": False})
+    changes: dict[str, object] = {
+        "trace_id": trace_digits(found.trace_id),
+        "trace_parent": found.parent,
+    }
+    block = found.block
+    if block is not None:
+        changes |= {
+            "workflow_name": run.workflow_name or block.name,
+            "group_id": run.group_id or block.group_id or "",
+            "trace_metadata": {**block.metadata, **run.trace_metadata},
+        }
+    return run.model_copy(update=changes)

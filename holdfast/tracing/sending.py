@@ -1,0 +1,114 @@
+"""Turn what is over into spans: at once, or in a thread of its own for code that must not wait.
+
+A workflow may not wait for an exporter: one that takes two seconds would count as a deadlock.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any
+
+from holdfast.redact import redact
+from holdfast.tracing.finished import Finished
+from holdfast.tracing.rules import TraceRules
+from holdfast.tracing.switch import provider_in_use, spans
+
+LAST_SECONDS = 5.0
+"""How long a process that ends waits for its last spans."""
+
+log = logging.getLogger("holdfast")
+
+Made = Callable[[TraceRules], Finished]
+
+
+def send(rules: TraceRules, made: Finished) -> None:
+    """Record a span that is over."""
+    maker = spans()
+    if maker is None:
+        return
+    from holdfast.tracing import otel
+
+    sampled = True if rules.trace.parent else None
+    place = otel.Place(rules.trace.trace, made.span, made.parent, sampled)
+    span = maker.start(place, made.name, attributes=made.attributes, start=made.start)
+    if made.failure is not None:
+        text = redact(made.failure.message) if rules.sensitive else ""
+        otel.fail(span, made.failure.type, text, at=made.end)
+    otel.end(span, made.end)
+
+
+class _Sender:
+    """A thread that records spans, begun with the first of them."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.waiting: SimpleQueue[tuple[TraceRules, Made] | threading.Event] = SimpleQueue()
+        self.thread: threading.Thread | None = None
+
+    def put(self, what: tuple[TraceRules, Made]) -> None:
+        with self.lock:
+            if self.thread is None:
+                serve = threading.Thread(target=self._serve, name="holdfast-spans", daemon=True)
+                self.thread = serve
+                serve.start()
+                atexit.register(self.flush)  # before the provider's own, which was there first
+        self.waiting.put(what)
+
+    def flush(self) -> None:
+        """Wait until all that was put is recorded, or for a few seconds."""
+        if self.thread is not None and self.thread.is_alive():
+            done = threading.Event()
+            self.waiting.put(done)
+            done.wait(LAST_SECONDS)
+
+    def _serve(self) -> None:
+        while True:
+            what = self.waiting.get()
+            if isinstance(what, threading.Event):
+                what.set()
+                continue
+            rules, made = what
+            try:
+                send(rules, made(rules))
+            except Exception:
+                log.warning("A span could not be recorded", exc_info=True)
+
+
+class _Process:
+    """The process's sender; a forked child begins without one, for it has no thread."""
+
+    def __init__(self) -> None:
+        self.sender = _Sender()
+
+    def renew(self) -> None:
+        self.sender = _Sender()
+
+
+_process = _Process()
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_process.renew)
+
+
+def send_later(rules: TraceRules, made: Made) -> None:
+    """Record a span that is over, without waiting; `made` is called in another thread."""
+    _process.sender.put((rules, made))
+
+
+def flush() -> None:
+    """Wait for the spans of `send_later`; the provider may still hold them back."""
+    _process.sender.flush()
+
+
+def flush_traces() -> None:
+    """Hand over all spans that are held back; waits a few seconds at most."""
+    flush()
+    provider: Any = provider_in_use()
+    force = getattr(provider, "force_flush", None)
+    if force is not None:
+        force(timeout_millis=int(LAST_SECONDS * 1000))

@@ -1,0 +1,76 @@
+"""Whether spans are made in this process, and by which provider.
+
+OpenTelemetry is an extra: nothing here imports it unless somebody else has.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import TracerProvider
+
+    from holdfast.tracing.otel import Spans
+
+
+class _Switch:
+    """What this process was told, and the spans that it makes by that."""
+
+    def __init__(self) -> None:
+        self.given: TracerProvider | None = None
+        self.provider: TracerProvider | None = None
+        self.spans: Spans | None = None
+        self.disabled = False
+
+
+_switch = _Switch()
+
+
+def spans() -> Spans | None:
+    """Return what makes spans in this process, or None while tracing is off: without a provider."""
+    provider = provider_in_use()
+    if provider is None:
+        return None
+    if provider is not _switch.provider or _switch.spans is None:
+        from holdfast.tracing.otel import Spans
+
+        _switch.spans, _switch.provider = Spans(provider), provider
+    return _switch.spans
+
+
+def provider_in_use() -> TracerProvider | None:
+    """Return the provider of `instrument`, else OpenTelemetry's global one, if there is one."""
+    return _switch.given or _global_provider()
+
+
+def instrument(provider: TracerProvider | None = None) -> None:
+    """Make spans with this provider in this process, instead of OpenTelemetry's global one.
+
+    Call it in each process whose provider is not the global one: in worker processes, which run
+    models and tools, and where `trace()` is used.
+
+    Args:
+        provider: The provider; None goes back to the global one.
+    """
+    _switch.given = provider
+
+
+def set_tracing_disabled(disabled: bool) -> None:  # noqa: FBT001  the Agents SDK's signature
+    """Leave tasks that this process creates from now on without a trace, or give them one again."""
+    _switch.disabled = disabled
+
+
+def is_disabled() -> bool:
+    """Whether tasks that this process creates have no trace."""
+    return _switch.disabled
+
+
+def _global_provider() -> TracerProvider | None:
+    """Return OpenTelemetry's global provider, unless nobody has set one."""
+    api: Any = sys.modules.get("opentelemetry.trace")
+    if api is None:
+        return None
+    provider: TracerProvider = api.get_tracer_provider()
+    unset = isinstance(provider, api.ProxyTracerProvider | api.NoOpTracerProvider)
+    return None if unset else provider

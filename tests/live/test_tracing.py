@@ -1,0 +1,448 @@
+"""Tracing: each task is one tree of spans, whoever runs it and whatever happens to it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opentelemetry import trace as api
+
+from holdfast import (
+    MaxTurnsExceeded,
+    RunConfig,
+    Runner,
+    StepFailedError,
+    ToolContext,
+    Usage,
+    tool,
+)
+from holdfast.testing import FakeOpenAI
+from holdfast.tracing import instrument, trace
+from holdfast.tracing.ids import TaskTrace, trace_digits
+from tests.support.cli import make_cli
+from tests.support.people import ask
+from tests.support.rig import MakeAgent, MakeRunner, Rig, event_types, until_status
+from tests.support.spans import Spans, assert_joined, tree
+
+SECRET = "a word that no trace may hold"
+
+
+TRACED = """
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter
+
+from my_agents import agents
+
+exporter = ConsoleSpanExporter(out=open("spans", "w"), formatter=lambda span: span.name + "\\n")
+provider = TracerProvider()
+provider.add_span_processor(BatchSpanProcessor(exporter, schedule_delay_millis=600_000))
+trace.set_tracer_provider(provider)
+"""
+
+
+@pytest.fixture
+def spans() -> Iterator[Spans]:
+    made = Spans()
+    instrument(made.provider)
+    yield made
+    instrument(None)
+
+
+@tool(effect="read")
+def look(where: str = "here") -> str:
+    """Look somewhere."""
+    return f"seen {where}"
+
+
+@tool(effect="read")
+def stumble(where: str = "here") -> str:
+    """Fail."""
+    raise LookupError(f"nothing {where}, key sk-0123456789abcdef")
+
+
+async def run(rig: Rig, make_agent: MakeAgent, *tools: Any, **options: Any) -> Any:
+    """Run an agent of tools to its end."""
+    agent = make_agent(*tools)
+    await rig.serve(agent)
+    return await Runner.run(agent, options.pop("input", "q"), runner=rig.runner(), **options)
+
+
+async def test_a_turn_with_a_tool_is_a_tree(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, spans: Spans
+) -> None:
+    model.call("look", {"where": "up"})
+    model.reply("blue", usage=Usage(input_tokens=20, output_tokens=3, cached_tokens=5))
+    result = await run(rig, make_agent, look, session="alice")
+    assert tree(spans.all) == [
+        "invoke_agent agent",
+        "  step s1",
+        "    chat gpt-5-mini",
+        "    execute_tool look",
+        "  step s2",
+        "    chat gpt-5-mini",
+    ]
+    assert_joined(spans.all)
+    assert spans.all[0].trace == TaskTrace.of("default", result.task_id).trace
+    assert len(spans.all) == 6
+    assert all(span["gen_ai.conversation.id"] == "alice" for span in spans.all)
+    assert all(span["gen_ai.agent.name"] == "agent" for span in spans.all)
+    assert not any(span.failed for span in spans.all)
+
+    task = spans.one("invoke_agent agent")
+    assert task["gen_ai.operation.name"] == "invoke_agent"
+    assert task["gen_ai.workflow.name"] == "Agent workflow"
+    assert task["gen_ai.usage.input_tokens"] == result.usage.input_tokens
+    assert (task["holdfast.task.status"], task["holdfast.task.steps"]) == ("finished", 2)
+    assert json.loads(task["gen_ai.output.messages"])[0]["parts"][0]["content"] == "blue"
+
+    call = spans.one("execute_tool look")
+    assert call["gen_ai.operation.name"] == "execute_tool"
+    assert (call["gen_ai.tool.name"], call["gen_ai.tool.type"]) == ("look", "function")
+    assert call["gen_ai.tool.description"] == "Look somewhere."
+    assert json.loads(call["gen_ai.tool.call.arguments"]) == {"where": "up"}
+    assert call["gen_ai.tool.call.result"] == "seen up"
+
+    first, second = spans.named("chat gpt-5-mini")
+    assert first["gen_ai.operation.name"] == "chat"
+    assert first["gen_ai.provider.name"] == "openai"
+    assert first["gen_ai.request.model"] == first["gen_ai.response.model"] == "gpt-5-mini"
+    assert first["gen_ai.response.finish_reasons"] == ["tool_call"]
+    assert second["gen_ai.response.finish_reasons"] == ["stop"]
+    assert (second["gen_ai.usage.input_tokens"], second["gen_ai.usage.output_tokens"]) == (20, 3)
+    assert second["gen_ai.usage.cache_read.input_tokens"] == 5
+    assert second["gen_ai.response.id"] != first["gen_ai.response.id"]
+    assert call["gen_ai.tool.call.id"] in second["gen_ai.input.messages"]
+    assert task.start <= first.start <= second.end <= task.end
+
+
+async def test_a_call_that_waits_for_approval_stays_in_its_step(
+    make_runner: MakeRunner, model: FakeOpenAI, spans: Spans
+) -> None:
+    @tool(needs_approval=True)
+    def pay(amount: int) -> str:
+        """Pay."""
+        return f"paid {amount}"
+
+    runner = await make_runner(pay)
+    model.call("pay", {"amount": 5})
+    model.reply("done")
+    task = await runner.create_task("q")
+    await runner.run_step(task)
+    assert [span.name for span in spans.all] == ["chat gpt-5-mini"]
+    await runner.approve(await ask(runner, task), "ann", arguments={"amount": 4})
+    await runner.run_step(task)
+    await spans.until("step s1")  # told when it is over, not when the task is
+    await runner.run_step(task)
+    await runner.finalize_response(task)
+    assert tree(spans.all) == [
+        "invoke_agent agent",
+        "  step s1",
+        "    chat gpt-5-mini",
+        "    execute_tool pay",
+        "  step s2",
+        "    chat gpt-5-mini",
+    ]
+    assert_joined(spans.all)
+    assert json.loads(spans.one("execute_tool pay")["gen_ai.tool.call.arguments"]) == {"amount": 4}
+
+
+async def test_an_error_of_a_model_is_where_it_happened(
+    make_runner: MakeRunner, model: FakeOpenAI, spans: Spans
+) -> None:
+    runner = await make_runner()
+    model.fail(503)
+    model.fail(401, message="bad key")
+    model.reply("hello")
+    task = await runner.create_task("q")
+    with pytest.raises(StepFailedError):
+        await runner.run_step(task)
+    await runner.run_step(task)
+    await runner.finalize_response(task)
+    assert tree(spans.all) == [
+        "invoke_agent agent",
+        "  step s1",
+        "    chat gpt-5-mini",
+        "    chat gpt-5-mini",
+        "    chat gpt-5-mini",
+    ]
+    assert_joined(spans.all)
+    busy, refused, answered = spans.named("chat gpt-5-mini")
+    assert (busy["error.type"], busy.failed) == ("ModelUnavailableError", True)
+    assert (refused["error.type"], refused.failed) == ("ModelRequestError", True)
+    assert "bad key" in refused.text
+    assert refused["holdfast.attempt"] == 2
+    assert busy.events[0]["attributes"]["exception.type"] == "ModelUnavailableError"
+    assert not answered.failed
+    assert not spans.one("step s1").failed
+    assert not spans.one("invoke_agent agent").failed
+
+
+async def test_an_error_of_a_tool_is_told_without_secrets(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, spans: Spans
+) -> None:
+    model.call("stumble")
+    model.reply("done")
+    await run(rig, make_agent, stumble)
+    span = spans.one("execute_tool stumble")
+    assert (span["error.type"], span.failed) == ("LookupError", True)
+    assert span.text == "nothing here, key [redacted]"
+    [event] = span.events
+    assert "in stumble" in event["attributes"]["exception.stacktrace"]
+    assert "sk-0" not in json.dumps([vars(each) for each in spans.all])
+    assert [each.name for each in spans.all if each.failed] == ["execute_tool stumble"]
+
+
+async def test_a_verdict_is_the_tasks_error_and_its_open_step_is_told(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, spans: Spans
+) -> None:
+    model.call("look")
+    with pytest.raises(MaxTurnsExceeded):
+        await run(rig, make_agent, look, max_turns=1)
+    assert tree(spans.all) == [
+        "invoke_agent agent",
+        "  step s1",
+        "    chat gpt-5-mini",
+        "    execute_tool look",
+        "  step s2",
+    ]
+    assert_joined(spans.all)
+    task, left = spans.one("invoke_agent agent"), spans.one("step s2")
+    assert (task["error.type"], task["holdfast.task.status"]) == ("MaxTurnsExceeded", "failed")
+    assert left["holdfast.step.status"] == "failed"
+
+
+async def test_an_abandoned_task_is_no_error(
+    make_runner: MakeRunner, model: FakeOpenAI, spans: Spans
+) -> None:
+    runner = await make_runner(look)
+    model.call("look")
+    task = await runner.create_task("q")
+    await runner.run_step(task)
+    await runner.abandon(task, "not needed", by="ann")
+    await until_status(runner, task, "abandoned")
+    await spans.until("invoke_agent agent")
+    span = spans.one("invoke_agent agent")
+    assert (span["holdfast.task.status"], span.failed) == ("abandoned", False)
+    assert "not needed" in span["holdfast.task.reason"]
+    assert_joined(spans.all)
+
+
+@pytest.fixture(params=["config", "environment"])
+def by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Who wants sensitive data to be left out."""
+    if request.param == "environment":
+        monkeypatch.setenv("HOLDFAST_TRACE_INCLUDE_SENSITIVE_DATA", "false")
+    return str(request.param)
+
+
+async def test_sensitive_data_is_left_out_on_demand(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, spans: Spans, by: str
+) -> None:
+    config = RunConfig(trace_include_sensitive_data=False if by == "config" else None)
+    model.call("look", {"where": SECRET})
+    model.call("stumble", {"where": SECRET})
+    model.fail(503, message=SECRET)
+    model.reply(SECRET)
+    await run(rig, make_agent, look, stumble, input=SECRET, run_config=config)
+    assert len(spans.all) == 10
+    assert SECRET not in json.dumps([vars(span) for span in spans.all])
+    assert "seen" not in json.dumps([vars(span) for span in spans.all])
+    assert spans.one("execute_tool stumble")["error.type"] == "LookupError"
+    assert spans.named("chat gpt-5-mini")[0]["gen_ai.usage.input_tokens"] > 0
+
+
+async def test_a_run_without_tracing_records_nothing(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, spans: Spans
+) -> None:
+    model.call("look")
+    model.reply("done")
+    await run(rig, make_agent, look, run_config=RunConfig(tracing_disabled=True))
+    model.reply("done")
+    with trace("t", disabled=True):
+        await run(rig, make_agent, look)
+    assert spans.all == []
+
+
+async def test_two_runs_in_one_block_are_one_trace(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, spans: Spans
+) -> None:
+    model.reply("one")
+    model.reply("two")
+    with trace("Two questions", group_id="thread 1", metadata={"tier": "gold"}):
+        await run(rig, make_agent)
+        await run(rig, make_agent)
+    assert tree(spans.all) == [
+        "invoke_workflow Two questions",
+        *("  invoke_agent agent", "    step s1", "      chat gpt-5-mini") * 2,
+    ]
+    assert_joined(spans.all)
+    for span in spans.named("invoke_agent agent"):
+        assert span["gen_ai.workflow.name"] == "Two questions"
+        assert span["holdfast.group.id"] == span["gen_ai.conversation.id"] == "thread 1"
+        assert span["holdfast.metadata.tier"] == "gold"
+
+
+async def test_a_run_can_name_its_trace(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, spans: Spans
+) -> None:
+    model.reply("one")
+    config = RunConfig(
+        workflow_name="Ask", trace_id="order 7", group_id="g", trace_metadata={"a": [1]}
+    )
+    await run(rig, make_agent, run_config=config)
+    assert_joined(spans.all)
+    task = spans.one("invoke_agent agent")
+    assert task.trace == trace_digits("order 7")
+    assert (task["gen_ai.workflow.name"], task["holdfast.metadata.a"]) == ("Ask", "[1]")
+
+
+async def test_what_a_tool_records_hangs_below_its_call(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, spans: Spans
+) -> None:
+    inner = rig.runner()
+
+    @tool(effect="read")
+    async def delegate(ctx: ToolContext) -> str:
+        """Run a task of its own, inside a span of its own."""
+        with spans.provider.get_tracer("mine").start_as_current_span("work"):
+            made = await inner.create_task("inner")
+            return str(await inner.run_task(made))
+
+    model.call("delegate")
+    model.reply("inner answer")
+    model.reply("outer answer")
+    outer = spans.provider.get_tracer("mine")
+    with outer.start_as_current_span("request"):
+        await run(rig, make_agent, delegate)
+    for task_id in rig.ids:
+        if (await inner.get_task(task_id)).status == "answered":
+            await inner.finalize_response(task_id)
+    assert tree(spans.all) == [
+        "request",
+        "  invoke_agent agent",
+        "    step s1",
+        "      chat gpt-5-mini",
+        "      execute_tool delegate",
+        "        work",
+        "          invoke_agent agent",
+        "            step s1",
+        "              chat gpt-5-mini",
+        "    step s2",
+        "      chat gpt-5-mini",
+    ]
+    assert_joined(spans.all)
+    assert not api.get_current_span().get_span_context().is_valid
+
+
+async def test_a_resumed_task_keeps_its_trace_over_workers_and_rollovers(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, spans: Spans
+) -> None:
+    agent = make_agent(look)
+    await rig.serve(agent)
+    runner = rig.runner(roll_events=1)  # 50, the fewest
+    for _ in range(8):
+        model.call("look")
+    model.reply("done")
+    task = await runner.create_task("q")
+    for _ in range(3):
+        await runner.run_step(task)
+    await rig.serve(agent)  # replays the task, and tells its newest steps again
+    runner = rig.runner(roll_events=1)
+    with trace("somebody else's"):
+        await runner.run_task(task)
+    await runner.finalize_response(task)
+    own = [span for span in spans.all if span.attributes.get("holdfast.task.id") == task.task_id]
+    assert_joined(own)
+    assert tree(own).count("  step s1") == 1
+    assert len([line for line in tree(own) if line.startswith("  step")]) == 9
+    assert len(spans.named("execute_tool look")) == 8
+    assert (await event_types(runner.client, task.task_id)).count("WORKFLOW_EXECUTION_STARTED") > 1
+
+
+async def test_a_replay_is_silent(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, spans: Spans
+) -> None:
+    model.call("look")
+    model.reply("done")
+    await run(rig, make_agent, look)
+    assert len(spans.all) == 6
+    await rig.assert_replays()
+    assert len(spans.all) == 6
+
+
+def test_a_command_hands_over_its_spans_before_it_ends(tmp_path: Path) -> None:
+    cli = make_cli(tmp_path)
+    (tmp_path / "traced.py").write_text(TRACED, encoding="utf-8")
+    cli("run", "calc", "What is 1 + 1?", "--agents", "traced:agents")
+    names = (tmp_path / "spans").read_text(encoding="utf-8").split("\n")
+    assert names[-2:] == ["invoke_agent calc", ""]
+    assert {"chat offline", "step s1", "execute_tool add", "step s2"} < set(names)
+
+
+async def test_what_was_undone_has_spans_of_its_own(
+    make_runner: MakeRunner, model: FakeOpenAI, spans: Spans
+) -> None:
+    def cancel(ctx: ToolContext, effect: Any) -> str:
+        return "cancelled"
+
+    @tool(effect="reversible", undo=cancel)
+    def book(where: str) -> str:
+        """Book."""
+        return f"booked {where}"
+
+    @tool(needs_approval=True)
+    def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    runner = await make_runner(book, pay)
+    model.call("book", {"where": "rome"})
+    model.call("pay")
+    task = await runner.create_task("q")
+    await runner.run_step(task)
+    await runner.run_step(task)  # waits for approval
+    await runner.undo_step(task)
+    await runner.undo_step(task)
+    model.reply("done")
+    await runner.run_step(task)
+    await runner.finalize_response(task)
+    assert_joined(spans.all)
+    first, again = spans.named("step s1")
+    left = spans.one("step s2")
+    assert first.id != again.id
+    assert again["holdfast.step.branch"] == 2
+    assert left["holdfast.step.status"] == "undone"
+    assert spans.one("undo book").parent == spans.one("invoke_agent agent").id
+
+
+async def test_a_model_call_that_is_cut_off_is_told(
+    make_runner: MakeRunner, model: FakeOpenAI, spans: Spans
+) -> None:
+    runner = await make_runner()
+    model.hang()
+    task = await runner.create_task("q")
+    running = asyncio.ensure_future(runner.run_step(task))
+    await model.until_held()
+    await runner.abandon(task, "too slow", by="ann")
+    await until_status(runner, task, "abandoned")
+    with pytest.raises(Exception, match="too slow"):
+        await running
+    await spans.until("chat gpt-5-mini")
+    assert spans.one("chat gpt-5-mini")["error.type"] == "CancelledError"
+    assert_joined(spans.all)
+
+
+async def test_calls_of_one_answer_have_a_span_each(
+    rig: Rig, spans: Spans, model: FakeOpenAI, make_agent: MakeAgent
+) -> None:
+    model.calls([("look", {"where": "left"}), ("look", {"where": "right"})])
+    model.reply("done")
+    await run(rig, make_agent, look)
+    one, other = spans.named("execute_tool look")
+    assert one.id != other.id
+    assert one.parent == other.parent == spans.one("step s1").id

@@ -1,0 +1,486 @@
+"""Tracing without a server: ids, the switch, `trace()`, what is written into spans."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+
+import pytest
+from opentelemetry import trace as api
+from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased, TraceIdRatioBased
+from temporalio.testing import ActivityEnvironment
+
+from holdfast.activities.spans import guardrail, handoff
+from holdfast.messages import ImagePart, ImageRef, Message, ToolCall, assistant, user
+from holdfast.models.base import ModelAnswer
+from holdfast.records import Failure, Outcome, RunRules, TaskHead
+from holdfast.steps import Task
+from holdfast.tracing import (
+    ChosenIds,
+    Trace,
+    contents,
+    gen_trace_id,
+    get_current_trace,
+    instrument,
+    set_tracing_disabled,
+    switch,
+    trace,
+)
+from holdfast.tracing.finished import call_span, task_span
+from holdfast.tracing.ids import TaskTrace, trace_digits
+from holdfast.tracing.otel import Place
+from holdfast.tracing.rules import TraceRules, below_call, in_trace
+from holdfast.tracing.sending import send
+from tests.support.spans import Spans, assert_joined, tree
+
+DIGITS = "0123456789abcdef0123456789abcdef"
+
+
+@pytest.fixture
+def spans() -> Iterator[Spans]:
+    made = Spans()
+    instrument(made.provider)
+    yield made
+    instrument(None)
+
+
+# Ids
+
+
+def test_a_task_has_one_trace_and_each_place_in_it_one_span() -> None:
+    one, same = TaskTrace.of("default", "t"), TaskTrace.of("default", "t")
+    places = [
+        one.root,
+        one.step(0, 1),
+        one.step(0, 2),
+        one.step(1, 1),
+        one.call(0, 1, 0, 0),
+        one.call(0, 1, 0, 1),
+        one.attempt("chat", "run", "1", 1),
+        one.attempt("chat", "run", "1", 2),
+        one.attempt("chat", "later run", "1", 1),
+        one.attempt("execute_tool", "run", "1", 1),
+    ]
+    assert len(set(places)) == len(places)
+    assert all(re.fullmatch("[0-9a-f]{16}", place) for place in places)
+    assert re.fullmatch("[0-9a-f]{32}", one.trace)
+    assert (same.trace, same.root, same.step(0, 1)) == (one.trace, one.root, one.step(0, 1))
+
+
+def test_tasks_of_two_names_or_namespaces_share_no_span() -> None:
+    one, other = TaskTrace.of("default", "t"), TaskTrace.of("default", "u")
+    far = TaskTrace.of("prod", "t")
+    assert len({one.trace, other.trace, far.trace}) == 3
+    shared = [TaskTrace.of("default", id, trace=DIGITS) for id in ("t", "u")]
+    assert {each.trace for each in shared} == {DIGITS}
+    assert shared[0].root != shared[1].root
+
+
+@pytest.mark.parametrize("given", [DIGITS, f"trace_{DIGITS}"])
+def test_a_trace_id_is_taken_as_it_is(given: str) -> None:
+    assert trace_digits(given) == DIGITS
+
+
+@pytest.mark.parametrize("given", ["order 7", "trace_7", "0" * 32])
+def test_any_other_text_names_a_trace_too(given: str) -> None:
+    found = trace_digits(given)
+    assert re.fullmatch("[0-9a-f]{32}", found)
+    assert int(found, 16)
+    assert found == trace_digits(given) != trace_digits(given + "!")
+
+
+def test_a_made_up_trace_id_has_the_form_of_the_agents_sdk() -> None:
+    assert re.fullmatch("trace_[0-9a-f]{32}", gen_trace_id())
+    assert gen_trace_id() != gen_trace_id()
+
+
+# The switch
+
+
+def test_without_a_provider_there_are_no_spans() -> None:
+    assert switch.spans() is None
+
+
+def test_the_provider_of_instrument_is_used(spans: Spans) -> None:
+    made = switch.spans()
+    assert made is not None
+    assert switch.spans() is made
+    made.start(Place(DIGITS, "00000000000000ab"), "x", attributes={"a": 1, "b": None}).end()
+    span = spans.one("x")
+    assert (span.trace, span.id, span.parent) == (DIGITS, "00000000000000ab", "")
+    assert span.attributes == {"a": 1}
+
+
+def test_spans_of_others_keep_ids_of_their_own(spans: Spans) -> None:
+    assert switch.spans() is not None
+    for _ in range(2):
+        spans.provider.get_tracer("theirs").start_span("theirs").end()
+    one, other = spans.named("theirs")
+    assert one.id != other.id
+    assert one.trace != other.trace
+
+
+def test_core_works_where_opentelemetry_is_not_installed() -> None:
+    code = (
+        "import sys; sys.modules['opentelemetry'] = None\n"
+        "import holdfast.plugin, holdfast.client.facade\n"
+        "from holdfast.tracing import trace, switch\n"
+        "with trace('t') as t: print(t.trace_id[:6], switch.spans())\n"
+    )
+    command = [sys.executable, "-W", "error", "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("trace_ None\n", "")
+
+
+def test_the_global_provider_is_used_without_a_word() -> None:
+    code = (
+        "from holdfast.tracing import switch\n"
+        "assert switch.spans() is None\n"
+        "from opentelemetry import trace\n"
+        "assert switch.spans() is None\n"
+        "from opentelemetry.sdk.trace import TracerProvider\n"
+        "trace.set_tracer_provider(TracerProvider())\n"
+        "print(switch.spans() is not None)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("True\n", "")
+
+
+class Foreign(api.TracerProvider):
+    """A provider whose tracers have no id_generator."""
+
+    def __init__(self, inner: TracerProvider) -> None:
+        self._inner = inner
+
+    def get_tracer(self, *names: object, **options: object) -> api.Tracer:
+        inner = self._inner.get_tracer("inner")
+
+        class Tracer(api.Tracer):
+            def start_span(self, *args: object, **options: object) -> api.Span:
+                return inner.start_span(*args, **options)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+            def start_as_current_span(self, *args: object, **options: object) -> object:  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]
+                raise NotImplementedError
+
+        return Tracer()
+
+
+def test_a_provider_that_chooses_ids_itself_is_told_of_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    instrument(Foreign(Spans().provider))
+    made = switch.spans()
+    assert made is not None
+    with caplog.at_level(logging.WARNING, logger="holdfast"):
+        for _ in range(2):
+            made.start(Place(DIGITS, "00000000000000ab"), "x", attributes={}).end()
+    instrument(None)
+    assert len(caplog.records) == 1
+    assert "ChosenIds" in caplog.text
+
+
+def test_a_foreign_provider_with_our_ids_joins() -> None:
+    theirs = Spans(id_generator=ChosenIds(RandomIdGenerator()))
+    instrument(Foreign(theirs.provider))
+    made = switch.spans()
+    assert made is not None
+    made.start(Place(DIGITS, "00000000000000ab"), "x", attributes={}).end()
+    instrument(None)
+    assert theirs.one("x").id == "00000000000000ab"
+
+
+@pytest.mark.parametrize("rate", [0.0, 1.0])
+def test_all_processes_agree_on_what_is_sampled(rate: float) -> None:
+    made = Spans(sampler=ParentBased(TraceIdRatioBased(rate)))
+    instrument(made.provider)
+    maker = switch.spans()
+    assert maker is not None
+    maker.start(Place(DIGITS, "00000000000000ab", "00000000000000aa"), "below", attributes={}).end()
+    maker.start(Place(DIGITS, "00000000000000aa"), "root", attributes={}).end()
+    instrument(None)
+    assert len(made.all) == 2 * rate
+
+
+# trace()
+
+
+def test_a_block_is_the_trace_of_the_tasks_made_inside(spans: Spans) -> None:
+    with trace("Two sums", group_id="thread 1", metadata={"a": 1, "b": [2]}) as block:
+        assert get_current_trace() is block
+        run = in_trace(RunRules())
+        later = in_trace(RunRules(workflow_name="mine", group_id="g", trace_metadata={"a": 3}))
+    assert get_current_trace() is None
+    span = spans.one("invoke_workflow Two sums")
+    assert span.trace == run.trace_id == later.trace_id == block.trace_id.removeprefix("trace_")
+    assert run.trace_parent == span.id
+    assert span["gen_ai.operation.name"] == "invoke_workflow"
+    assert span["gen_ai.workflow.name"] == "Two sums"
+    assert span["gen_ai.conversation.id"] == "thread 1"
+    assert (span["holdfast.metadata.a"], span["holdfast.metadata.b"]) == (1, "[2]")
+    assert (run.workflow_name, run.group_id, run.trace_metadata) == (
+        "Two sums",
+        "thread 1",
+        {"a": 1, "b": [2]},
+    )
+    assert (later.workflow_name, later.group_id, later.trace_metadata) == (
+        "mine",
+        "g",
+        {"a": 3, "b": [2]},
+    )
+
+
+def test_a_block_works_in_a_process_that_makes_no_spans() -> None:
+    with trace("t", trace_id="order 7") as block:
+        run, other = in_trace(RunRules()), in_trace(RunRules())
+    assert run == other
+    assert run.trace_id == trace_digits("order 7") == block.trace_id.removeprefix("trace_")
+    assert run.trace_parent == ""  # the task's own span is the root
+
+
+def test_a_block_without_an_id_joins_the_span_around_it(spans: Spans) -> None:
+    tracer = spans.provider.get_tracer("theirs")
+    with (
+        tracer.start_as_current_span("request"),
+        trace("outer"),
+        tracer.start_as_current_span("part"),
+        trace("inner"),
+    ):
+        run = in_trace(RunRules())
+    assert tree(spans.all) == [
+        "request",
+        "  invoke_workflow outer",
+        "    part",
+        "      invoke_workflow inner",
+    ]
+    assert_joined(spans.all)
+    assert run.trace_parent == spans.one("invoke_workflow inner").id
+
+
+def test_a_task_made_in_a_span_hangs_below_it(spans: Spans) -> None:
+    tracer = spans.provider.get_tracer("theirs")
+    with tracer.start_as_current_span("request"):
+        run = in_trace(RunRules())
+    span = spans.one("request")
+    assert (run.trace_id, run.trace_parent) == (span.trace, span.id)
+
+
+def test_the_trace_that_a_run_names_comes_before_the_one_around_it(spans: Spans) -> None:
+    with trace("t", group_id="g") as block:
+        named = in_trace(RunRules(trace_id="order 7"))
+        same = in_trace(RunRules(trace_id=block.trace_id))
+    assert (named.trace_id, named.trace_parent) == (trace_digits("order 7"), "")
+    assert named.group_id == "g"
+    assert same.trace_parent == block.parent
+
+
+def test_a_task_on_its_own_costs_its_head_nothing(spans: Spans) -> None:
+    assert in_trace(RunRules()).wire() == {}
+
+
+def test_a_disabled_trace_is_for_all_that_is_inside(spans: Spans) -> None:
+    with trace("t", disabled=True):
+        run = in_trace(RunRules())
+        with trace("inner"):
+            inner = in_trace(RunRules(trace_id="named"))
+    assert run.wire() == inner.model_copy(update={"trace_id": ""}).wire() == {"traced": False}
+    assert spans.all == []
+
+
+def test_tracing_can_be_disabled_for_the_whole_process(spans: Spans) -> None:
+    set_tracing_disabled(True)
+    try:
+        with trace("t"):
+            run = in_trace(RunRules())
+    finally:
+        set_tracing_disabled(False)
+    assert not run.traced
+    assert spans.all == []
+
+
+def test_a_trace_that_is_not_sampled_is_not_recorded_below_either() -> None:
+    made = Spans(sampler=ALWAYS_OFF)
+    instrument(made.provider)
+    with trace("t"):
+        run = in_trace(RunRules())
+    instrument(None)
+    assert not run.traced
+
+
+def test_an_error_that_leaves_a_block_is_told(spans: Spans) -> None:
+    with pytest.raises(ValueError, match="sk-"), trace("t"):
+        raise ValueError("no such key sk-0123456789abcdef")
+    span = spans.one("invoke_workflow t")
+    assert (span["error.type"], span.text) == ("ValueError", "no such key [redacted]")
+
+
+def test_a_trace_can_be_started_and_finished_by_hand(spans: Spans) -> None:
+    made = trace("t")
+    assert isinstance(made, Trace)
+    made.start(mark_as_current=True)
+    run = in_trace(RunRules())
+    made.finish(reset_current=True)
+    assert run.trace_parent == spans.one("invoke_workflow t").id
+    assert get_current_trace() is None
+    assert not api.get_current_span().get_span_context().is_valid
+
+
+@pytest.mark.parametrize(("value", "told"), [("0", False), ("False", False), ("1", True)])
+def test_the_environment_says_what_spans_may_tell(
+    monkeypatch: pytest.MonkeyPatch, value: str, told: bool
+) -> None:
+    monkeypatch.setenv("HOLDFAST_TRACE_INCLUDE_SENSITIVE_DATA", value)
+    assert in_trace(RunRules()).sensitive is (None if told else False)
+    assert in_trace(RunRules(sensitive=True)).sensitive is True
+
+
+# Blocks in activities
+
+
+HEAD = TaskHead(agent="first")
+
+
+def in_activity(body: Callable[[], None]) -> None:
+    """Run a function as an activity of task "t"."""
+    env = ActivityEnvironment()
+    env.info = dataclasses.replace(env.info, workflow_id="t")
+    env.run(body)
+
+
+def test_a_guardrail_and_a_handoff_are_blocks(spans: Spans) -> None:
+    def body() -> None:
+        with guardrail(HEAD, "no politics", "input", step=(0, 1)) as span:
+            span.set({"holdfast.guardrail.tripped": True})
+        with guardrail(HEAD, "no politics", "output"):
+            pass
+        with handoff(HEAD, "first", "second", step=(0, 2)):
+            raise KeyError("lost")
+
+    with pytest.raises(KeyError):
+        in_activity(body)
+    seen, after = spans.named("guardrail no politics")
+    assert (seen["holdfast.guardrail.kind"], seen["holdfast.guardrail.tripped"]) == ("input", True)
+    passed = spans.one("handoff first to second")
+    assert (passed["holdfast.handoff.to"], passed["error.type"]) == ("second", "KeyError")
+    trace = TaskTrace.of("default", "t")
+    parents = [seen.parent, after.parent, passed.parent]
+    assert parents == [trace.step(0, 1), trace.root, trace.step(0, 2)]
+    assert len({seen.id, after.id, passed.id}) == 3
+
+
+def test_a_block_says_nothing_while_tracing_is_off() -> None:
+    def body() -> None:
+        with guardrail(HEAD, "g", "input") as span:
+            assert not span.is_on
+            assert not span.tells
+            span.set({"a": 1})
+
+    in_activity(body)
+
+
+class Broken(SpanProcessor):
+    def __init__(self, *, starts: bool) -> None:
+        self._starts = starts
+
+    def on_start(self, span: object, parent_context: object = None) -> None:
+        if not self._starts:
+            raise RuntimeError("on_start")
+
+    def on_end(self, span: object) -> None:
+        raise RuntimeError("on_end")
+
+
+@pytest.mark.parametrize("starts", [True, False])
+def test_what_a_span_tells_of_is_not_lost_when_the_span_is(
+    spans: Spans, starts: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    done: list[str] = []
+
+    def body() -> None:
+        with guardrail(HEAD, "g", "input") as span:
+            span.set({"a": 1})
+            done.append("paid")
+
+    spans.provider.add_span_processor(Broken(starts=starts))
+    in_activity(body)
+    assert done == ["paid"]
+    assert "could not be recorded" in caplog.text
+
+
+def test_a_child_task_hangs_below_the_call_that_it_answers(spans: Spans) -> None:
+    rules = TraceRules.of("default", "t", HEAD)
+    assert rules is not None
+    place = (0, 1, 0, 2)
+    run = below_call(RunRules(workflow_name="w"), rules, rules.trace.call(*place))
+    call, outcome = (
+        ToolCall(id="c", name="ask"),
+        Outcome(content="no", is_error=True, status="failed"),
+    )
+    made = call_span(rules, call, outcome, agent="first", place=place, start=1.0, end=2.5)
+    send(rules, made)
+    child = TraceRules.of("default", "t.c", HEAD.model_copy(update={"run": run}))
+    assert child is not None
+    span = spans.one("execute_tool ask")
+    assert (child.trace.trace, child.trace.parent) == (span.trace, span.id)
+    assert (span.parent, span["error.type"]) == (rules.trace.step(0, 1), "ToolError")
+    assert (span.start, span.end) == (1_000_000_000, 2_500_000_000)
+    assert below_call(RunRules(), None, "").traced is False
+
+
+@pytest.mark.parametrize("sensitive", [True, False])
+def test_what_ended_a_task_is_told_by_its_class_at_least(spans: Spans, sensitive: bool) -> None:
+    head = HEAD.model_copy(update={"run": RunRules(sensitive=sensitive)})
+    rules = TraceRules.of("default", "t", head)
+    assert rules is not None
+    failure = Failure(type="UserError", message="of Ann")
+    task = Task(task_id="t", input="for Ann", created=1.0)
+    send(rules, task_span(rules, task, status="failed", at=2.0, output="Ann", failure=failure))
+    span = spans.one("invoke_agent first")
+    assert (span["error.type"], span.failed) == ("UserError", True)
+    assert ("Ann" in json.dumps(vars(span))) is sensitive
+
+
+# Contents
+
+
+def test_messages_are_written_as_the_conventions_say() -> None:
+    picture = ImagePart(kind="image", stored=ImageRef(sha256="ab", size=3, media_type="image/png"))
+    messages = [
+        user("look", (picture,)),
+        assistant("", calls=(ToolCall(id="c1", name="find", arguments='{"q": 1}'),)),
+        Message(role="tool", call_id="c1", content="found"),
+        assistant("odd", calls=(ToolCall(id="c2", name="find", arguments="{"),)),
+    ]
+    reference = "holdfast:image/png;size=3;sha256=ab"
+    image = {"type": "uri", "modality": "image", "mime_type": "image/png", "uri": reference}
+    assert json.loads(contents.input_messages(messages)) == [
+        {"role": "user", "parts": [{"type": "text", "content": "look"}, image]},
+        {
+            "role": "assistant",
+            "parts": [{"type": "tool_call", "id": "c1", "name": "find", "arguments": {"q": 1}}],
+        },
+        {
+            "role": "tool",
+            "parts": [{"type": "tool_call_response", "id": "c1", "response": "found"}],
+        },
+        {
+            "role": "assistant",
+            "parts": [
+                {"type": "text", "content": "odd"},
+                {"type": "tool_call", "id": "c2", "name": "find", "arguments": "{"},
+            ],
+        },
+    ]
+
+
+def test_an_answer_is_written_with_why_it_ended() -> None:
+    answer = ModelAnswer(message=assistant("no"), finish="content_filter", refusal="I refuse")
+    [message] = json.loads(contents.output_messages(answer))
+    assert message["finish_reason"] == "content_filter"
+    assert [part["content"] for part in message["parts"]] == ["no", "I refuse"]
