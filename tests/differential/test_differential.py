@@ -1,0 +1,126 @@
+"""The same scripts run through the OpenAI Agents SDK and through Holdfast: what is observed is equal.
+
+`known.py` lists the differences that are wanted. A listed difference that is gone fails its test.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+from collections.abc import Iterator
+from typing import Any, cast
+
+import pytest
+
+from holdfast.testing import FakeOpenAI
+from tests.differential import (
+    scripts_guardrails,
+    scripts_handoffs,
+    scripts_loop,
+    scripts_outputs,
+    scripts_people,
+    scripts_tools,
+)
+from tests.differential.engines import observe_holdfast, observe_sdk
+from tests.differential.known import BUILT, KNOWN, STREAMS, Known
+from tests.differential.script import Group, Script
+from tests.support.rig import Engine
+
+MODULES = (
+    scripts_loop,
+    scripts_tools,
+    scripts_outputs,
+    scripts_handoffs,
+    scripts_guardrails,
+    scripts_people,
+)
+GROUPS = [each for module in MODULES for each in vars(module).values() if isinstance(each, Group)]
+MISSING = "(nothing)"
+
+Case = tuple[str, Script, bool]
+
+
+def cases(*, plain: frozenset[str] | None, streamed: frozenset[str] | None) -> list[Any]:
+    """List the scripts of these groups, None for all, by mode."""
+    found: list[Any] = []
+    for group in GROUPS:
+        for script in group.scripts.values():
+            for wanted, mode in ((plain, "plain"), (streamed, "streamed")):
+                if (wanted is not None and group.name not in wanted) or (
+                    mode == "streamed" and not script.streams
+                ):
+                    continue
+                name = f"{group.name}/{script.name}/{mode}"
+                found.append(pytest.param(name, script, mode == "streamed", id=name))
+    return found
+
+
+@pytest.fixture(scope="module")
+def fake() -> Iterator[FakeOpenAI]:
+    with FakeOpenAI(strict=False) as fake, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OPENAI_BASE_URL", fake.base_url)
+        patch.setenv("OPENAI_API_KEY", "sk-of-the-tests-1")
+        yield fake
+
+
+@pytest.mark.parametrize(("name", "script", "is_streamed"), cases(plain=None, streamed=None))
+async def test_the_script_is_right(
+    name: str, script: Script, is_streamed: bool, fake: FakeOpenAI
+) -> None:
+    """What the Agents SDK does in a script is what the script says."""
+    found = await observe_sdk(script, fake, is_streamed=is_streamed)
+    assert (found["raised"], found["left"]) == (script.raises, script.left), found["text"]
+    assert found["problems"] == []
+
+
+@pytest.mark.parametrize(("name", "script", "is_streamed"), cases(plain=BUILT, streamed=STREAMS))
+async def test_both_do_the_same(
+    name: str, script: Script, is_streamed: bool, fake: FakeOpenAI, engine: Engine
+) -> None:
+    theirs = await observe_sdk(script, fake, is_streamed=is_streamed)
+    ours = await observe_holdfast(script, fake, engine, is_streamed=is_streamed)
+    found = dict(differences(comparable(theirs), comparable(ours)))
+    known = KNOWN.get(name) or KNOWN.get(name.rpartition("/")[0]) or Known((), "")
+    shown = "\n".join(f"{path}: {left!r:.150} | {right!r:.150}" for path, (left, right) in found.items())
+    unknown = [path for path in found if not any(fits(path, each) for each in known.paths)]
+    assert not unknown, f"{ours['text']}\n{shown}"
+    gone = [each for each in known.paths if not any(fits(path, each) for path in found)]
+    assert not gone, f"known differences that are gone: {gone}\n{shown}"
+
+
+def test_every_known_difference_is_of_a_script() -> None:
+    names = [case.id for case in cases(plain=None, streamed=None)]
+    assert not [key for key in KNOWN if not any(f"{name}/".startswith(f"{key}/") for name in names)]
+    assert set(BUILT) | set(STREAMS) <= {group.name for group in GROUPS}
+
+
+def comparable(observed: dict[str, Any]) -> dict[str, Any]:
+    """Leave out the words of errors, and what is a matter of the fake."""
+    data = {key: each for key, each in observed.items() if key not in {"text", "problems"}}
+    return cast("dict[str, Any]", json.loads(json.dumps(data, default=repr)))
+
+
+def differences(theirs: Any, ours: Any, path: str = "") -> Iterator[tuple[str, tuple[Any, Any]]]:
+    """Give the places where two observations differ, with what is there in either."""
+    match theirs, ours:
+        case dict(), dict():
+            both = cast("dict[str, Any]", theirs), cast("dict[str, Any]", ours)
+            for key in dict.fromkeys([*both[0], *both[1]]):
+                place = f"{path}.{key}" if path else key
+                yield from differences(
+                    both[0].get(key, MISSING), both[1].get(key, MISSING), place
+                )
+        case list(), list():
+            lists = cast("list[Any]", theirs), cast("list[Any]", ours)
+            for index in range(max(map(len, lists))):
+                left, right = (each[index] if index < len(each) else MISSING for each in lists)
+                yield from differences(left, right, f"{path}.{index}")
+        case _ if theirs != ours:
+            yield path, (theirs, ours)
+        case _:
+            pass
+
+
+def fits(path: str, pattern: str) -> bool:
+    """Tell whether a place is meant by a pattern, or lies within what is meant."""
+    return fnmatch.fnmatchcase(path, pattern) or fnmatch.fnmatchcase(path, f"{pattern}.*")
