@@ -65,7 +65,8 @@ class Holdfast(Lib):
         """Make a tool with the names of Holdfast's options, strict as the Agents SDK's are."""
         if "timeout" in options:
             options["timeout_seconds"] = options.pop("timeout")
-        return function_tool(function, **{"strict": True, **options})
+        given: dict[str, Any] = {"strict": True, **options}
+        return function_tool(function, **given)
 
     async def _run(
         self, agent: Any, given: Any, events: list[Event], options: dict[str, Any]
@@ -73,7 +74,7 @@ class Holdfast(Lib):
         if self._served is not agent:
             await self.rig.serve(agent)
             self._served = agent
-        given_options = {"runner": self.rig.runner(agent.name), **options}
+        given_options: dict[str, Any] = {"runner": self.rig.runner(agent.name), **options}
         if self.is_streamed:
             started: Any = getattr(HoldfastRunner, "run_streamed")(agent, given, **given_options)  # noqa: B009
             result = await started if inspect.isawaitable(started) else started

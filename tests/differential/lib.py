@@ -70,7 +70,8 @@ class Lib(ABC):
     async def follow(self, result: Any, events: list[tuple[str, ...]]) -> Any:
         """Read a stream to its end."""
         async for event in result.stream_events():
-            events.append(observe_event(event))
+            # One by one: they count even when the stream ends with an error.
+            events.append(observe_event(event))  # noqa: PERF401
         return result
 
     @abstractmethod

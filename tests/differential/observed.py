@@ -50,7 +50,7 @@ class Run:
 
 def observe(result: Any, events: list[Event]) -> Run:
     """Observe a result."""
-    open_points = getattr(result, "interruptions", None) or []
+    open_points = as_list(getattr(result, "interruptions", None))
     return Run(
         output=plain(result.final_output),
         items=[item_of(item) for item in result.new_items],
@@ -100,10 +100,18 @@ def observe_request(request: FakeRequest) -> dict[str, Any]:
         "input": [item_data(item) for item in items],
         "tools": [without_defaults(plain(tool)) for tool in as_list(body.get("tools"))],
         "tool_choice": body.get("tool_choice"),
+        "is_continued": bool(body.get("previous_response_id")) or None,
         "text": plain(body.get("text")),
         **{
             key: body.get(key)
-            for key in ("model", "temperature", "top_p", "max_output_tokens", "parallel_tool_calls")
+            for key in (
+                "model",
+                "temperature",
+                "top_p",
+                "max_output_tokens",
+                "parallel_tool_calls",
+                "conversation",
+            )
         },
     }
     return {key: value for key, value in kept.items() if value not in EMPTY}
@@ -116,7 +124,7 @@ def without_defaults(schema: Any) -> Any:
             given = cast("dict[str, Any]", schema)
             return {key: without_defaults(given[key]) for key in given if key != "default"}
         case list():
-            return [without_defaults(each) for each in cast("list[Any]", schema)]
+            return [without_defaults(each) for each in as_list(schema)]
         case _:
             return schema
 
@@ -134,7 +142,7 @@ def item_data(item: Any) -> Any:
     found = cast("dict[str, Any]", data)
     content: Any = found.get("content")
     if "role" in found:
-        found = {**found, "type": "message", "content": content or []}
+        found = {**found, "type": "message", "content": as_list(content)}
         if isinstance(content, str):
             kind = "output_text" if found["role"] == "assistant" else "input_text"
             found["content"] = [{"type": kind, "text": content}]

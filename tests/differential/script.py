@@ -99,7 +99,7 @@ def answer(*output: dict[str, Any], tokens: int = 1) -> Reply:
 
 def said(text: str, id: str = "msg_a") -> dict[str, Any]:
     """Make a message item."""
-    part = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+    part: dict[str, Any] = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
     return _message(part, id)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 from pydantic import BaseModel
@@ -13,6 +14,9 @@ from tests.differential.script import Group
 
 GUARDRAILS = Group("guardrails")
 TOOL_GUARDRAILS = Group("tool_guardrails")
+
+
+Answer = Callable[[Any], Any]
 
 
 class Verdict(BaseModel):
@@ -160,18 +164,18 @@ async def a_guardrail_that_raises(lib: Lib) -> Any:
 # Tools
 
 
-def guarded(lib: Lib, *, before: Any = None, after: Any = None) -> Any:
+def guarded(lib: Lib, *, before: Answer | None = None, after: Answer | None = None) -> Any:
     """Make a tool whose input or output is checked: each check is given the output's class."""
     options: dict[str, Any] = {}
     kind = lib.ToolGuardrailFunctionOutput
 
     def check_input(data: Any) -> Any:
         lib.note("in", data.context.tool_name, data.context.tool_arguments, data.agent.name)
-        return before(kind)
+        return None if before is None else before(kind)
 
     def check_output(data: Any) -> Any:
         lib.note("out", data.output)
-        return after(kind)
+        return None if after is None else after(kind)
 
     if before is not None:
         options["tool_input_guardrails"] = [lib.tool_input_guardrail(check_input)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from pydantic import BaseModel
@@ -14,6 +15,9 @@ HANDOFFS = Group("handoffs")
 FILTERS = Group("handoff_filters")
 NESTED = Group("nested_history")
 
+Make = Callable[[Any], Any]
+"""Makes the handoff to an agent."""
+
 TO_SECOND = call("transfer_to_second")
 
 
@@ -24,7 +28,7 @@ class Reason(BaseModel):
     urgency: int = 1
 
 
-def team(lib: Lib, *, to: Any = None, **options: Any) -> Any:
+def team(lib: Lib, *, to: Make | None = None, **options: Any) -> Any:
     """Make an agent that may hand over to a second one; `to` makes the handoff of that."""
     second = lib.agent(
         "second",
@@ -73,9 +77,7 @@ async def a_transfer_with_a_thought(lib: Lib) -> Any:
     return await lib.run(team(lib), "q")
 
 
-@HANDOFFS.script(
-    calls([("transfer_to_second", {}), ("transfer_to_third", {})]), reply("done")
-)
+@HANDOFFS.script(calls([("transfer_to_second", {}), ("transfer_to_third", {})]), reply("done"))
 async def two_transfers_in_one_response(lib: Lib) -> Any:
     agents = [lib.agent("second"), lib.agent("third")]
     return await lib.run(lib.agent(handoffs=agents), "q")
@@ -118,13 +120,16 @@ async def a_name_with_other_characters(lib: Lib) -> Any:
 
 @HANDOFFS.script(TO_SECOND, reply("done"))
 async def told_of_the_handoff(lib: Lib) -> Any:
+    def told(ctx: Any) -> None:
+        lib.note("told", ctx.context)
+
     def to(agent: Any) -> Any:
-        return lib.handoff(agent, on_handoff=lambda ctx: lib.note("told", ctx.context))
+        return lib.handoff(agent, on_handoff=told)
 
     return await lib.run(team(lib, to=to), "q", context={"n": 1})
 
 
-def with_reason(lib: Lib) -> Any:
+def with_reason(lib: Lib) -> Make:
     def told(ctx: Any, reason: Reason) -> None:
         lib.note(type(reason).__name__, reason.why, reason.urgency)
 
@@ -196,7 +201,9 @@ async def all_tools_are_removed(lib: Lib) -> Any:
         return lib.handoff(agent, input_filter=lib.remove_all_tools)
 
     result = await lib.run(team(lib, to=to), "q")
-    lib.note([item.get("type", item.get("role")) for item in result.to_input_list(mode="normalized")])
+    lib.note(
+        [item.get("type", item.get("role")) for item in result.to_input_list(mode="normalized")]
+    )
     return result
 
 
@@ -254,7 +261,10 @@ async def the_handoffs_own_filter_wins(lib: Lib) -> Any:
 
 @FILTERS.script(TO_SECOND, raises="UserError")
 async def a_filter_that_gives_something_else(lib: Lib) -> Any:
-    to = team(lib, to=lambda agent: lib.handoff(agent, input_filter=lambda data: "text"))
+    def kept(data: Any) -> Any:
+        return "text"
+
+    to = team(lib, to=lambda agent: lib.handoff(agent, input_filter=kept))
     return await lib.run(to, "q")
 
 

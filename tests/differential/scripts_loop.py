@@ -9,6 +9,7 @@ from tests.differential.lib import Lib
 from tests.differential.script import Group, answer, called, refused, said, thought
 
 LOOP = Group("loop")
+ANSWERS = Group("answers")
 SETTINGS = Group("settings")
 INSTRUCTIONS = Group("instructions")
 
@@ -18,12 +19,12 @@ async def a_text(lib: Lib) -> Any:
     return await lib.run(lib.agent(instructions="Be brief."), "hi")
 
 
-@LOOP.script(answer(said("one", "msg_1"), said("two", "msg_2")))
+@ANSWERS.script(answer(said("one", "msg_1"), said("two", "msg_2")))
 async def two_messages(lib: Lib) -> Any:
     return await lib.run(lib.agent(), "hi")
 
 
-@LOOP.script(answer())
+@ANSWERS.script(answer())
 async def an_empty_response(lib: Lib) -> Any:
     return await lib.run(lib.agent(), "hi")
 
@@ -33,17 +34,17 @@ async def an_empty_text(lib: Lib) -> Any:
     return await lib.run(lib.agent(), "hi")
 
 
-@LOOP.script(answer(thought("hm"), said("yes")))
+@ANSWERS.script(answer(thought("hm"), said("yes")))
 async def a_thought_before_the_answer(lib: Lib) -> Any:
     return await lib.run(lib.agent(), "hi")
 
 
-@LOOP.script(answer(thought("hm")))
+@ANSWERS.script(answer(thought("hm")))
 async def a_thought_alone(lib: Lib) -> Any:
     return await lib.run(lib.agent(), "hi")
 
 
-@LOOP.script(
+@ANSWERS.script(
     answer(thought("hm"), called("look", '{"where": "a"}', "call_a")),
     answer(thought("so", "rs_b"), said("done")),
 )
@@ -77,24 +78,24 @@ async def three_turns_of_tools(lib: Lib) -> Any:
     return await lib.run(lib.agent(tools=[lib.tool()]), "q")
 
 
-@LOOP.script(answer(refused("I will not")), raises="ModelRefusalError")
+@ANSWERS.script(answer(refused("I will not")), raises="ModelRefusalError")
 async def a_refusal(lib: Lib) -> Any:
     return await lib.run(lib.agent(), "hi")
 
 
-@LOOP.script(
+@ANSWERS.script(
     answer(said("a text", "msg_1"), refused("I will not", "msg_2")), raises="ModelRefusalError"
 )
 async def a_refusal_after_a_text(lib: Lib) -> Any:
     return await lib.run(lib.agent(), "hi")
 
 
-@LOOP.script(answer(refused("I will not", "msg_1"), said("well, yes", "msg_2")))
+@ANSWERS.script(answer(refused("I will not", "msg_1"), said("well, yes", "msg_2")))
 async def a_text_after_a_refusal(lib: Lib) -> Any:
     return await lib.run(lib.agent(), "hi")
 
 
-@LOOP.script(
+@ANSWERS.script(
     answer(refused("not this"), called("look", "{}", "call_a")),
     reply("done"),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +33,15 @@ class Point:
     y: int
 
 
+def always(value: Any) -> Callable[[Any], Any]:
+    """Make a function that gives the same whatever it is asked."""
+
+    def give(_: Any) -> Any:
+        return value
+
+    return give
+
+
 WARM = reply('{"city": "Rome", "degrees": 21.5}')
 
 
@@ -42,7 +52,7 @@ async def a_model(lib: Lib) -> Any:
     return result
 
 
-@OUTPUTS.script(reply('{"x": 1, "y": 2}'))
+@OUTPUTS.script(reply('{"response": {"x": 1, "y": 2}}'))
 async def a_dataclass(lib: Lib) -> Any:
     result = await lib.run(lib.agent(output_type=Point), "q")
     lib.note(type(result.final_output).__name__)
@@ -162,21 +172,21 @@ async def no_answer(lib: Lib) -> Any:
         lib.agent(tools=[lib.tool()]),
         "q",
         max_turns=1,
-        error_handlers={"max_turns": lambda given: None},
+        error_handlers={"max_turns": always(None)},
     )
 
 
 @HANDLERS.script(call("look"))
 async def a_typed_answer(lib: Lib) -> Any:
     agent = lib.agent(tools=[lib.tool()], output_type=Weather)
-    handlers = {"max_turns": lambda given: {"final_output": {"city": "Rome", "degrees": 1.0}}}
+    handlers = {"max_turns": always({"final_output": {"city": "Rome", "degrees": 1.0}})}
     return await lib.run(agent, "q", max_turns=1, error_handlers=handlers)
 
 
 @HANDLERS.script(call("look"), raises="UserError")
 async def an_answer_of_another_type(lib: Lib) -> Any:
     agent = lib.agent(tools=[lib.tool()], output_type=Weather)
-    handlers = {"max_turns": lambda given: 5}
+    handlers = {"max_turns": always(5)}
     return await lib.run(agent, "q", max_turns=1, error_handlers=handlers)
 
 
@@ -202,13 +212,13 @@ async def an_answer_for_one_that_does_not_fit(lib: Lib) -> Any:
 
 @HANDLERS.script(answer(refused("no")), raises="ModelRefusalError")
 async def an_answer_for_something_else(lib: Lib) -> Any:
-    return await lib.run(lib.agent(), "q", error_handlers={"max_turns": lambda given: "x"})
+    return await lib.run(lib.agent(), "q", error_handlers={"max_turns": always("x")})
 
 
 @HANDLERS.script(reply("never"), left=1)
 async def an_answer_without_any_turn(lib: Lib) -> Any:
     return await lib.run(
-        lib.agent(), "q", max_turns=0, error_handlers={"max_turns": lambda given: "none"}
+        lib.agent(), "q", max_turns=0, error_handlers={"max_turns": always("none")}
     )
 
 
@@ -243,7 +253,7 @@ async def a_coroutine_adds_an_item(lib: Lib) -> Any:
 
 @MODEL_INPUT.script(reply("never"), raises="UserError", left=1)
 async def something_else(lib: Lib) -> Any:
-    config = lib.RunConfig(call_model_input_filter=lambda data: "text")
+    config = lib.RunConfig(call_model_input_filter=always("text"))
     return await lib.run(lib.agent(), "q", run_config=config)
 
 
@@ -303,7 +313,8 @@ async def a_run_that_had_too_many_turns(lib: Lib) -> Any:
 @SESSIONS.script(reply("fine"))
 async def an_input_that_was_blocked(lib: Lib) -> Any:
     def check(ctx: Any, agent: Any, given: Any) -> Any:
-        trips = "bad" in str(given)
+        lib.note(given if isinstance(given, str) else [item["content"] for item in given])
+        trips = given == "bad" or given[-1] == {"role": "user", "content": "bad"}
         return lib.GuardrailFunctionOutput(output_info=None, tripwire_triggered=trips)
 
     session = lib.session("blocked")

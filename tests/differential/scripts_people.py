@@ -136,7 +136,7 @@ async def a_rejection_for_the_rest_of_the_run(lib: Lib) -> Any:
 @APPROVALS.script(calls([("pay", {"where": "cheap"}), ("pay", {"where": "dear"})]), reply("done"))
 async def a_predicate(lib: Lib) -> Any:
     async def needs(ctx: Any, arguments: dict[str, Any], call_id: str) -> bool:
-        return arguments["where"] == "dear"
+        return bool(arguments["where"] == "dear")
 
     agent = payer(lib, needs=needs)
     return await approved(lib, agent, await lib.run(agent, "q"))
@@ -159,9 +159,7 @@ async def turns_go_on_where_they_were(lib: Lib) -> Any:
     return await approved(lib, agent, result)
 
 
-@APPROVALS.script(
-    calls([("pay", {"where": "a"}), ("transfer_to_second", {})]), reply("done")
-)
+@APPROVALS.script(calls([("pay", {"where": "a"}), ("transfer_to_second", {})]), reply("done"))
 async def a_transfer_beside_one_that_waits(lib: Lib) -> Any:
     agent = payer(lib, handoffs=[lib.agent("second")])
     return await approved(lib, agent, await lib.run(agent, "q"))

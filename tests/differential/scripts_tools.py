@@ -154,7 +154,9 @@ async def an_unknown_tool(lib: Lib) -> Any:
 
 
 @TOOLS.script(
-    calls([("look", {"where": "a"}), ("nowhere", {})]), reply("x"), raises="ModelBehaviorError",
+    calls([("look", {"where": "a"}), ("nowhere", {})]),
+    reply("x"),
+    raises="ModelBehaviorError",
     left=1,
 )
 async def an_unknown_tool_beside_a_known_one(lib: Lib) -> Any:
@@ -227,12 +229,21 @@ async def a_tool_raises_and_nobody_words_it(lib: Lib) -> Any:
     return await lib.run(lib.agent(tools=[tool]), "q")
 
 
-@FAILURES.script(
-    calls([("look", {"where": "a"}), ("ok", {"where": "b"})]), raises="UserError"
-)
-async def one_of_two_calls_fails_the_run(lib: Lib) -> Any:
+async def in_turn(lib: Lib) -> Any:
+    """Run two tools, one of which fails the run, one after the other."""
     tools = [broken(lib, failure_error_function=None), lib.tool("fine", name="ok")]
-    return await lib.run(lib.agent(tools=tools), "q")
+    limit = lib.ToolExecutionConfig(max_function_tool_concurrency=1)
+    return await lib.run(lib.agent(tools=tools), "q", run_config={"tool_execution": limit})
+
+
+@FAILURES.script(calls([("look", {"where": "a"}), ("ok", {"where": "b"})]), raises="UserError")
+async def the_first_of_two_calls_fails_the_run(lib: Lib) -> Any:
+    return await in_turn(lib)
+
+
+@FAILURES.script(calls([("ok", {"where": "a"}), ("look", {"where": "b"})]), raises="UserError")
+async def the_second_of_two_calls_fails_the_run(lib: Lib) -> Any:
+    return await in_turn(lib)
 
 
 @FAILURES.script(call("look", "{not json"), reply("done"))
@@ -315,9 +326,7 @@ async def stop_on_the_first_tool_that_gives_a_number(lib: Lib) -> Any:
         """Count."""
         return 7
 
-    agent = lib.agent(
-        tools=[lib.function_tool(count)], tool_use_behavior="stop_on_first_tool"
-    )
+    agent = lib.agent(tools=[lib.function_tool(count)], tool_use_behavior="stop_on_first_tool")
     return await lib.run(agent, "q")
 
 
