@@ -1,12 +1,15 @@
-"""The two libraries, each with a fake model of its own."""
+"""The two libraries, with a fake model that both ask."""
 
 from __future__ import annotations
 
 import inspect
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from dataclasses import asdict
 from typing import Any
 
 import agents
+import pytest
 
 from holdfast import Runner as HoldfastRunner
 from holdfast import function_tool
@@ -85,12 +88,21 @@ class Holdfast(Lib):
         return f"{self.rig.app}-{name}"
 
 
-async def observe_sdk(script: Script, fake: FakeOpenAI, *, is_streamed: bool) -> dict[str, Any]:
-    """Run a script with the Agents SDK."""
-    async with fake.client() as client:
+@asynccontextmanager
+async def fake_model() -> AsyncGenerator[FakeOpenAI]:
+    """Serve a fake model, and let both libraries find it."""
+    async with FakeOpenAI(strict=False) as fake, fake.client() as client:
         agents.set_default_openai_client(client, use_for_tracing=False)
         agents.set_tracing_disabled(disabled=True)
-        return await _observe(script, fake, AgentsSdk(is_streamed=is_streamed))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("OPENAI_BASE_URL", fake.base_url)
+            patch.setenv("OPENAI_API_KEY", "sk-of-the-tests-1")
+            yield fake
+
+
+async def observe_sdk(script: Script, fake: FakeOpenAI, *, is_streamed: bool) -> dict[str, Any]:
+    """Run a script with the Agents SDK."""
+    return await _observe(script, fake, AgentsSdk(is_streamed=is_streamed))
 
 
 async def observe_holdfast(
