@@ -50,8 +50,16 @@ _NOT_STORED = (
 _Found = tuple[str, str]
 
 
-def check_response_items(items: Sequence[Json], *, is_stored: bool) -> Iterator[_Found]:
-    """Give each problem as the parameter's path and the API's words."""
+def check_response_items(
+    items: Sequence[Json], *, is_stored: bool, is_continued: bool = False
+) -> Iterator[_Found]:
+    """Give each problem as the parameter's path and the API's words.
+
+    Args:
+        items: The input.
+        is_stored: Whether the provider keeps the items.
+        is_continued: Whether it keeps what came before, so that a call may be there.
+    """
     for index, given in enumerate(items):
         item = as_object(given)
         where = f"input[{index}]"
@@ -75,7 +83,7 @@ def check_response_items(items: Sequence[Json], *, is_stored: bool) -> Iterator[
         elif kind == "reasoning":
             following = as_object(items[index + 1]) if index + 1 < len(items) else {}
             yield from _check_reasoning(item, following, where, is_stored=is_stored)
-    yield from _check_pairs([as_object(item) for item in items])
+    yield from _check_pairs([as_object(item) for item in items], is_continued=is_continued)
 
 
 def _kind(item: dict[str, Json]) -> str:
@@ -132,7 +140,7 @@ def _check_reasoning(
         yield where, f"Item with id {item_id!r} not found. {_NOT_STORED}"
 
 
-def _check_pairs(items: Sequence[dict[str, Json]]) -> Iterator[_Found]:
+def _check_pairs(items: Sequence[dict[str, Json]], *, is_continued: bool) -> Iterator[_Found]:
     """Check that each call has one later output, and each output one earlier call."""
     called: set[str] = set()
     answered: set[str] = set()
@@ -143,7 +151,7 @@ def _check_pairs(items: Sequence[dict[str, Json]]) -> Iterator[_Found]:
                 yield f"input[{index}]", f"Duplicate function call with call_id {call_id}."
             called.add(call_id)
         elif _kind(item) == "function_call_output":
-            if call_id not in called:
+            if call_id not in called and not is_continued:
                 yield (
                     "input",
                     f"No tool call found for function call output with call_id {call_id}.",

@@ -70,7 +70,8 @@ def _problems(request: FakeRequest) -> Iterator[Problem]:
             given: Json = body.get("input")
             is_stored = body.get("store") is not False
             if is_array(given):
-                found = check_response_items(given, is_stored=is_stored)
+                is_continued = bool(body.get("previous_response_id") or body.get("conversation"))
+                found = check_response_items(given, is_stored=is_stored, is_continued=is_continued)
             else:
                 found = iter(()) if isinstance(given, str) else iter([("input", "Invalid type.")])
         case "chat":

@@ -49,6 +49,13 @@ def test_good_response_items_pass(items: list[Any]) -> None:
     assert problem_of("responses", {"model": "m", "input": items}) == ""
 
 
+@pytest.mark.parametrize("key", ["previous_response_id", "conversation"])
+def test_the_call_of_an_output_may_be_in_history_that_the_provider_keeps(key: str) -> None:
+    body = {"model": "m", "input": [RESULT], key: "x_1"}
+    assert problem_of("responses", body) == ""
+    assert "Duplicate" in problem_of("responses", {**body, "input": [RESULT, RESULT]})
+
+
 BAD_ITEMS: list[tuple[list[Any], str]] = [
     ([USER, RESULT], "No tool call found for function call output with call_id 1"),
     ([RESULT, CALL], "No tool call found"),

@@ -1,0 +1,264 @@
+"""The loop: what ends a run, how many turns it has, and what its model is sent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.testing import call, calls, reply
+from tests.differential.lib import Lib
+from tests.differential.script import Group, answer, called, refused, said, thought
+
+LOOP = Group("loop")
+ANSWERS = Group("answers")
+SETTINGS = Group("settings")
+INSTRUCTIONS = Group("instructions")
+
+
+@LOOP.script(reply("hello"))
+async def a_text(lib: Lib) -> Any:
+    return await lib.run(lib.agent(instructions="Be brief."), "hi")
+
+
+@ANSWERS.script(answer(said("one", "msg_1"), said("two", "msg_2")))
+async def two_messages(lib: Lib) -> Any:
+    return await lib.run(lib.agent(), "hi")
+
+
+@ANSWERS.script(answer())
+async def an_empty_response(lib: Lib) -> Any:
+    return await lib.run(lib.agent(), "hi")
+
+
+@LOOP.script(reply(""))
+async def an_empty_text(lib: Lib) -> Any:
+    return await lib.run(lib.agent(), "hi")
+
+
+@ANSWERS.script(answer(thought("hm"), said("yes")))
+async def a_thought_before_the_answer(lib: Lib) -> Any:
+    return await lib.run(lib.agent(), "hi")
+
+
+@ANSWERS.script(answer(thought("hm")))
+async def a_thought_alone(lib: Lib) -> Any:
+    return await lib.run(lib.agent(), "hi")
+
+
+@ANSWERS.script(
+    answer(thought("hm"), called("look", '{"where": "a"}', "call_a")),
+    answer(thought("so", "rs_b"), said("done")),
+)
+async def thoughts_between_calls(lib: Lib) -> Any:
+    return await lib.run(lib.agent(tools=[lib.tool()]), "hi")
+
+
+@LOOP.script(call("look", {"where": "a"}, text="let me see"), reply("done"))
+async def a_text_beside_a_call(lib: Lib) -> Any:
+    return await lib.run(lib.agent(tools=[lib.tool()]), "q")
+
+
+@LOOP.script(
+    answer(called("look", "{}", "call_a"), said("after the call")),
+    reply("done"),
+)
+async def a_text_after_a_call(lib: Lib) -> Any:
+    return await lib.run(lib.agent(tools=[lib.tool()]), "q")
+
+
+@LOOP.script(
+    answer(said("first", "msg_1"), called("look", "{}", "call_a"), said("then", "msg_2")),
+    reply("done"),
+)
+async def texts_around_a_call(lib: Lib) -> Any:
+    return await lib.run(lib.agent(tools=[lib.tool()]), "q")
+
+
+@LOOP.script(call("look"), call("look", {"where": "b"}), call("look", {"where": "c"}), "done")
+async def three_turns_of_tools(lib: Lib) -> Any:
+    return await lib.run(lib.agent(tools=[lib.tool()]), "q")
+
+
+@ANSWERS.script(answer(refused("I will not")), raises="ModelRefusalError")
+async def a_refusal(lib: Lib) -> Any:
+    return await lib.run(lib.agent(), "hi")
+
+
+@ANSWERS.script(
+    answer(said("a text", "msg_1"), refused("I will not", "msg_2")), raises="ModelRefusalError"
+)
+async def a_refusal_after_a_text(lib: Lib) -> Any:
+    return await lib.run(lib.agent(), "hi")
+
+
+@ANSWERS.script(answer(refused("I will not", "msg_1"), said("well, yes", "msg_2")))
+async def a_text_after_a_refusal(lib: Lib) -> Any:
+    return await lib.run(lib.agent(), "hi")
+
+
+@ANSWERS.script(
+    answer(refused("not this"), called("look", "{}", "call_a")),
+    reply("done"),
+)
+async def a_refusal_beside_a_call(lib: Lib) -> Any:
+    return await lib.run(lib.agent(tools=[lib.tool()]), "q")
+
+
+@LOOP.script(reply("done"))
+async def a_list_of_items(lib: Lib) -> Any:
+    given = [
+        {"role": "user", "content": "one"},
+        {"role": "assistant", "content": "two"},
+        {"role": "user", "content": "three"},
+    ]
+    return await lib.run(lib.agent(), given)
+
+
+@LOOP.script(reply("done"))
+async def a_list_with_calls(lib: Lib) -> Any:
+    given = [
+        {"role": "user", "content": "one"},
+        {"type": "function_call", "call_id": "call_x", "name": "look", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "call_x", "output": "seen"},
+        {"role": "user", "content": [{"type": "input_text", "text": "three"}]},
+    ]
+    return await lib.run(lib.agent(tools=[lib.tool()]), given)
+
+
+@LOOP.script(call("look"), "done", "again")
+async def the_input_list_of_one_run_is_the_input_of_the_next(lib: Lib) -> Any:
+    agent = lib.agent(tools=[lib.tool()])
+    first = await lib.run(agent, "q")
+    given = [*first.to_input_list(), {"role": "user", "content": "more"}]
+    return await lib.run(agent, given)
+
+
+@LOOP.script(call("look"), call("look"), raises="MaxTurnsExceeded")
+async def as_many_turns_as_allowed(lib: Lib) -> Any:
+    return await lib.run(lib.agent(tools=[lib.tool()]), "q", max_turns=2)
+
+
+@LOOP.script(reply("never"), raises="MaxTurnsExceeded", left=1)
+async def no_turn_at_all(lib: Lib) -> Any:
+    return await lib.run(lib.agent(), "q", max_turns=0)
+
+
+@LOOP.script(call("look"), "done")
+async def the_last_allowed_turn_answers(lib: Lib) -> Any:
+    return await lib.run(lib.agent(tools=[lib.tool()]), "q", max_turns=2)
+
+
+@LOOP.script(*[call("look")] * 12, "done")
+async def turns_without_limit(lib: Lib) -> Any:
+    return await lib.run(lib.agent(tools=[lib.tool()]), "q", max_turns=None)
+
+
+@LOOP.script(*[call("look")] * 10, raises="MaxTurnsExceeded")
+async def ten_turns_by_default(lib: Lib) -> Any:
+    return await lib.run(lib.agent(tools=[lib.tool()]), "q")
+
+
+@LOOP.script(reply("x"), raises="TypeError")
+async def a_final_output_of_another_type(lib: Lib) -> Any:
+    result = await lib.run(lib.agent(), "q")
+    return result.final_output_as(int, raise_if_incorrect_type=True)
+
+
+# Settings
+
+
+@SETTINGS.script(reply("done"))
+async def settings_of_the_agent(lib: Lib) -> Any:
+    settings = lib.ModelSettings(temperature=0.5, top_p=0.9, max_tokens=100)
+    return await lib.run(lib.agent(model_settings=settings), "q")
+
+
+@SETTINGS.script(reply("done"))
+async def settings_of_the_run_win_field_by_field(lib: Lib) -> Any:
+    agent = lib.agent(model_settings=lib.ModelSettings(temperature=0.5, max_tokens=100))
+    config = lib.RunConfig(model_settings=lib.ModelSettings(temperature=0.0))
+    return await lib.run(agent, "q", run_config=config)
+
+
+@SETTINGS.script(reply("done"))
+async def the_model_of_the_run_wins(lib: Lib) -> Any:
+    return await lib.run(lib.agent(), "q", run_config=lib.RunConfig(model="gpt-of-the-run"))
+
+
+@SETTINGS.script(reply("done"))
+async def a_run_config_as_a_dict(lib: Lib) -> Any:
+    return await lib.run(lib.agent(), "q", run_config={"model": "gpt-of-the-run"})
+
+
+@SETTINGS.script(raises="TypeError")
+async def a_run_config_with_an_unknown_key(lib: Lib) -> Any:
+    return await lib.run(lib.agent(), "q", run_config={"modell": "gpt-of-the-run"})
+
+
+@SETTINGS.script(call("look"), reply("done"))
+async def a_required_tool_is_required_once(lib: Lib) -> Any:
+    settings = lib.ModelSettings(tool_choice="required")
+    return await lib.run(lib.agent(tools=[lib.tool()], model_settings=settings), "q")
+
+
+@SETTINGS.script(call("look"), call("look"), "done")
+async def a_named_tool_is_required_once(lib: Lib) -> Any:
+    settings = lib.ModelSettings(tool_choice="look")
+    return await lib.run(lib.agent(tools=[lib.tool()], model_settings=settings), "q")
+
+
+@SETTINGS.script(call("look"), reply("done"))
+async def a_tool_choice_that_is_not_reset(lib: Lib) -> Any:
+    settings = lib.ModelSettings(tool_choice="required")
+    agent = lib.agent(tools=[lib.tool()], model_settings=settings, reset_tool_choice=False)
+    return await lib.run(agent, "q")
+
+
+@SETTINGS.script(reply("done"))
+async def tools_forbidden(lib: Lib) -> Any:
+    settings = lib.ModelSettings(tool_choice="none")
+    return await lib.run(lib.agent(tools=[lib.tool()], model_settings=settings), "q")
+
+
+@SETTINGS.script(calls([("look", {"where": "a"})]), reply("done"))
+async def calls_one_at_a_time(lib: Lib) -> Any:
+    settings = lib.ModelSettings(parallel_tool_calls=False)
+    return await lib.run(lib.agent(tools=[lib.tool()], model_settings=settings), "q")
+
+
+# Instructions
+
+
+@INSTRUCTIONS.script(call("look"), reply("done"))
+async def instructions_made_for_each_turn(lib: Lib) -> Any:
+    def instructions(ctx: Any, agent: Any) -> str:
+        lib.note("instructions of", agent.name, ctx.context["who"])
+        return f"Serve {ctx.context['who']}."
+
+    agent = lib.agent(instructions=instructions, tools=[lib.tool()])
+    return await lib.run(agent, "q", context={"who": "ann"})
+
+
+@INSTRUCTIONS.script(reply("done"))
+async def instructions_made_by_a_coroutine(lib: Lib) -> Any:
+    async def instructions(ctx: Any, agent: Any) -> str:
+        return f"You are {agent.name}."
+
+    return await lib.run(lib.agent(instructions=instructions), "q")
+
+
+@INSTRUCTIONS.script(call("rename"), reply("done"))
+async def instructions_see_what_a_tool_changed(lib: Lib) -> Any:
+    def instructions(ctx: Any, agent: Any) -> str:
+        return f"Serve {ctx.context['who']}."
+
+    def rename(ctx: Any) -> str:
+        """Rename."""
+        ctx.context["who"] = "ben"
+        return "renamed"
+
+    rename.__annotations__["ctx"] = lib.ToolContext
+    agent = lib.agent(instructions=instructions, tools=[lib.function_tool(rename)])
+    context = {"who": "ann"}
+    result = await lib.run(agent, "q", context=context)
+    lib.note("the caller has", context["who"])
+    return result

@@ -1,0 +1,258 @@
+"""Approvals, and agents as tools."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel
+
+from holdfast.testing import call, calls, reply
+from tests.differential.lib import Lib
+from tests.differential.script import Group
+
+APPROVALS = Group("approvals")
+CHILDREN = Group("agents_as_tools")
+
+PAY = call("pay", {"where": "a"})
+
+
+def payer(lib: Lib, *tools: Any, needs: Any = True, **options: Any) -> Any:
+    """Make an agent whose tool `pay` needs approval."""
+    return lib.agent(tools=[lib.tool("paid", name="pay", needs_approval=needs), *tools], **options)
+
+
+async def approved(lib: Lib, agent: Any, result: Any, **options: Any) -> Any:
+    """Approve everything that is open, and go on."""
+    state = result.to_state()
+    for item in result.interruptions:
+        state.approve(item, **options)
+    return await lib.run(agent, state)
+
+
+@APPROVALS.script(PAY)
+async def a_pause(lib: Lib) -> Any:
+    return await lib.run(payer(lib), "q")
+
+
+@APPROVALS.script(PAY, reply("done"))
+async def an_approval(lib: Lib) -> Any:
+    agent = payer(lib)
+    return await approved(lib, agent, await lib.run(agent, "q"))
+
+
+@APPROVALS.script(PAY, reply("done"))
+async def a_rejection(lib: Lib) -> Any:
+    agent = payer(lib)
+    result = await lib.run(agent, "q")
+    state = result.to_state()
+    state.reject(result.interruptions[0])
+    return await lib.run(agent, state)
+
+
+@APPROVALS.script(PAY, reply("done"))
+async def a_rejection_with_a_message(lib: Lib) -> Any:
+    agent = payer(lib)
+    result = await lib.run(agent, "q")
+    state = result.to_state()
+    state.reject(result.interruptions[0], rejection_message="too dear")
+    return await lib.run(agent, state)
+
+
+@APPROVALS.script(PAY, reply("done"))
+async def a_rejection_in_words_of_the_run(lib: Lib) -> Any:
+    def words(args: Any) -> str:
+        lib.note(args.kind, args.tool_name, args.default_message)
+        return f"{args.tool_name} is not allowed"
+
+    agent = payer(lib)
+    config = lib.RunConfig(tool_error_formatter=words)
+    result = await lib.run(agent, "q", run_config=config)
+    state = result.to_state()
+    state.reject(result.interruptions[0])
+    return await lib.run(agent, state, run_config=config)
+
+
+@APPROVALS.script(PAY)
+async def nothing_decided(lib: Lib) -> Any:
+    agent = payer(lib)
+    result = await lib.run(agent, "q")
+    return await lib.run(agent, result.to_state())
+
+
+@APPROVALS.script(calls([("pay", {"where": "a"}), ("look", {"where": "b"})]), reply("done"))
+async def a_call_beside_one_that_waits(lib: Lib) -> Any:
+    agent = payer(lib, lib.tool())
+    return await approved(lib, agent, await lib.run(agent, "q"))
+
+
+@APPROVALS.script(calls([("look", {"where": "b"}), ("pay", {"where": "a"})]), reply("done"))
+async def a_call_before_one_that_waits(lib: Lib) -> Any:
+    agent = payer(lib, lib.tool())
+    return await approved(lib, agent, await lib.run(agent, "q"))
+
+
+@APPROVALS.script(calls([("pay", {"where": "a"}), ("pay", {"where": "b"})]), reply("done"))
+async def one_after_the_other(lib: Lib) -> Any:
+    agent = payer(lib)
+    result = await lib.run(agent, "q")
+    state = result.to_state()
+    state.approve(result.interruptions[0])
+    result = await lib.run(agent, state)
+    return await approved(lib, agent, result)
+
+
+@APPROVALS.script(calls([("pay", {"where": "a"}), ("pay", {"where": "b"})]), reply("done"))
+async def one_approved_and_one_rejected(lib: Lib) -> Any:
+    agent = payer(lib)
+    result = await lib.run(agent, "q")
+    state = result.to_state()
+    state.approve(result.interruptions[0])
+    state.reject(result.interruptions[1])
+    return await lib.run(agent, state)
+
+
+@APPROVALS.script(PAY, call("pay", {"where": "b"}), reply("done"))
+async def an_approval_for_the_rest_of_the_run(lib: Lib) -> Any:
+    agent = payer(lib)
+    return await approved(lib, agent, await lib.run(agent, "q"), always_approve=True)
+
+
+@APPROVALS.script(PAY, call("pay", {"where": "b"}), reply("done"))
+async def an_approval_is_for_one_call(lib: Lib) -> Any:
+    agent = payer(lib)
+    result = await approved(lib, agent, await lib.run(agent, "q"))
+    return await approved(lib, agent, result)
+
+
+@APPROVALS.script(PAY, call("pay", {"where": "b"}), reply("done"))
+async def a_rejection_for_the_rest_of_the_run(lib: Lib) -> Any:
+    agent = payer(lib)
+    result = await lib.run(agent, "q")
+    state = result.to_state()
+    state.reject(result.interruptions[0], always_reject=True)
+    return await lib.run(agent, state)
+
+
+@APPROVALS.script(calls([("pay", {"where": "cheap"}), ("pay", {"where": "dear"})]), reply("done"))
+async def a_predicate(lib: Lib) -> Any:
+    async def needs(ctx: Any, arguments: dict[str, Any], call_id: str) -> bool:
+        return bool(arguments["where"] == "dear")
+
+    agent = payer(lib, needs=needs)
+    return await approved(lib, agent, await lib.run(agent, "q"))
+
+
+@APPROVALS.script(PAY, reply("done"))
+async def a_state_as_text(lib: Lib) -> Any:
+    agent = payer(lib)
+    result = await lib.run(agent, "q")
+    state = await lib.RunState.from_string(agent, result.to_state().to_string())
+    for item in state.get_interruptions():
+        state.approve(item)
+    return await lib.run(agent, state)
+
+
+@APPROVALS.script(PAY, call("look"), raises="MaxTurnsExceeded")
+async def turns_go_on_where_they_were(lib: Lib) -> Any:
+    agent = payer(lib, lib.tool())
+    result = await lib.run(agent, "q", max_turns=2)
+    return await approved(lib, agent, result)
+
+
+@APPROVALS.script(calls([("pay", {"where": "a"}), ("transfer_to_second", {})]), reply("done"))
+async def a_transfer_beside_one_that_waits(lib: Lib) -> Any:
+    agent = payer(lib, handoffs=[lib.agent("second")])
+    return await approved(lib, agent, await lib.run(agent, "q"))
+
+
+@APPROVALS.script(PAY)
+async def an_approved_call_ends_the_run(lib: Lib) -> Any:
+    agent = payer(lib, tool_use_behavior="stop_on_first_tool")
+    return await approved(lib, agent, await lib.run(agent, "q"))
+
+
+# Agents as tools
+
+
+class Trip(BaseModel):
+    """A trip."""
+
+    city: str
+    days: int
+
+
+def parent(lib: Lib, child: Any, **options: Any) -> Any:
+    """Make an agent with another one as its tool."""
+    tool = child.as_tool(
+        **{"tool_name": "ask_child", "tool_description": "Ask the child.", **options}
+    )
+    return lib.agent("parent", instructions="You are the parent.", tools=[tool])
+
+
+ASK = call("ask_child", {"input": "how?"})
+
+
+@CHILDREN.script(ASK, reply("so"), reply("done"))
+async def a_child(lib: Lib) -> Any:
+    child = lib.agent("child", instructions="You are the child.")
+    return await lib.run(parent(lib, child), "q")
+
+
+@CHILDREN.script(ASK, call("look"), reply("so"), reply("done"))
+async def a_child_with_a_tool(lib: Lib) -> Any:
+    return await lib.run(parent(lib, lib.agent("child", tools=[lib.tool()])), "q")
+
+
+@CHILDREN.script(ASK, call("look"), call("look"), reply("done"))
+async def a_child_with_too_few_turns(lib: Lib) -> Any:
+    child = lib.agent("child", tools=[lib.tool()])
+    return await lib.run(parent(lib, child, max_turns=2), "q")
+
+
+@CHILDREN.script(ASK, call("nowhere"), raises="ModelBehaviorError")
+async def a_child_that_fails_and_nobody_words_it(lib: Lib) -> Any:
+    return await lib.run(parent(lib, lib.agent("child"), failure_error_function=None), "q")
+
+
+@CHILDREN.script(ASK, reply("so"), reply("done"))
+async def an_extractor(lib: Lib) -> Any:
+    async def extract(result: Any) -> str:
+        return f"<{result.final_output}>"
+
+    child = lib.agent("child")
+    return await lib.run(parent(lib, child, custom_output_extractor=extract), "q")
+
+
+@CHILDREN.script(ASK, reply('{"city": "Rome", "days": 2}'), reply("done"))
+async def a_child_with_a_typed_output(lib: Lib) -> Any:
+    return await lib.run(parent(lib, lib.agent("child", output_type=Trip)), "q")
+
+
+@CHILDREN.script(call("ask_child", {"city": "Rome", "days": 2}), reply("so"), reply("done"))
+async def a_structured_input(lib: Lib) -> Any:
+    return await lib.run(parent(lib, lib.agent("child"), parameters=Trip), "q")
+
+
+@CHILDREN.script(ASK, call("transfer_to_other"), reply("so"), reply("done"))
+async def a_child_that_hands_over(lib: Lib) -> Any:
+    other = lib.agent("other", instructions="You are the other.")
+    return await lib.run(parent(lib, lib.agent("child", handoffs=[other])), "q")
+
+
+@CHILDREN.script(call("child_agent", {"input": "how?"}), reply("so"), reply("done"))
+async def the_name_of_a_child(lib: Lib) -> Any:
+    child = lib.agent("Child agent")
+    return await lib.run(parent(lib, child, tool_name=None), "q")
+
+
+@CHILDREN.script(ASK, reply("so"), reply("done"))
+async def the_settings_of_the_run_reach_the_child(lib: Lib) -> Any:
+    config = lib.RunConfig(model="gpt-of-the-run")
+    return await lib.run(parent(lib, lib.agent("child")), "q", run_config=config)
+
+
+@CHILDREN.script(ASK, PAY, reply("so"), reply("done"))
+async def an_approval_in_a_child(lib: Lib) -> Any:
+    child = lib.agent("child", tools=[lib.tool("paid", name="pay", needs_approval=True)])
+    agent = parent(lib, child)
+    return await approved(lib, agent, await lib.run(agent, "q"))

@@ -1,0 +1,370 @@
+"""Tools: what they are given, what the model is told, and what follows them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from pydantic import BaseModel
+
+from holdfast.testing import call, calls, reply
+from tests.differential.lib import Lib
+from tests.differential.script import Group
+
+TOOLS = Group("tools")
+FAILURES = Group("tool_failures")
+USE = Group("tool_use")
+
+
+class City(BaseModel):
+    """A city."""
+
+    name: str
+    people: int = 0
+
+
+THREE = calls([("look", {"where": "a"}), ("look", {"where": "b"}), ("look", {"where": "c"})])
+
+
+@TOOLS.script(THREE, reply("done"))
+async def outputs_come_in_call_order(lib: Lib) -> Any:
+    others = asyncio.Event()
+
+    async def look(where: str) -> str:
+        """Look."""
+        if where == "a":
+            await others.wait()
+        if where == "c":
+            others.set()
+        return f"seen {where}"
+
+    return await lib.run(lib.agent(tools=[lib.function_tool(look)]), "q")
+
+
+@TOOLS.script(THREE, reply("done"))
+async def one_call_at_a_time(lib: Lib) -> Any:
+    async def look(where: str) -> str:
+        """Look."""
+        lib.note("begin", where)
+        await asyncio.sleep(0)
+        lib.note("end", where)
+        return f"seen {where}"
+
+    limit = lib.ToolExecutionConfig(max_function_tool_concurrency=1)
+    agent = lib.agent(tools=[lib.function_tool(look)])
+    return await lib.run(agent, "q", run_config=lib.RunConfig(tool_execution=limit))
+
+
+@TOOLS.script(call("add", {"a": 1, "b": 2}), reply("done"))
+async def a_number(lib: Lib) -> Any:
+    def add(a: int, b: int = 5) -> int:
+        """Add two numbers.
+
+        Args:
+            a: The first.
+            b: The second.
+        """
+        return a + b
+
+    return await lib.run(lib.agent(tools=[lib.function_tool(add)]), "q")
+
+
+@TOOLS.script(call("nothing"), reply("done"))
+async def none(lib: Lib) -> Any:
+    def nothing() -> None:
+        """Do nothing."""
+
+    return await lib.run(lib.agent(tools=[lib.function_tool(nothing)]), "q")
+
+
+@TOOLS.script(call("find", {"name": "Rome"}), reply("done"))
+async def a_dict(lib: Lib) -> Any:
+    def find(name: str) -> dict[str, Any]:
+        """Find."""
+        return {"name": name, "people": 3, "tags": ["old", None, True]}
+
+    return await lib.run(lib.agent(tools=[lib.function_tool(find)]), "q")
+
+
+@TOOLS.script(call("find", {"name": "Rome"}), reply("done"))
+async def a_model(lib: Lib) -> Any:
+    def find(name: str) -> City:
+        """Find."""
+        return City(name=name, people=3)
+
+    return await lib.run(lib.agent(tools=[lib.function_tool(find)]), "q")
+
+
+@TOOLS.script(call("found", {"cities": [{"name": "Rome", "people": 3}]}), reply("done"))
+async def a_structured_argument(lib: Lib) -> Any:
+    def found(cities: list[City]) -> str:
+        """Found cities."""
+        return ", ".join(f"{city.name} of {city.people}" for city in cities)
+
+    return await lib.run(lib.agent(tools=[lib.function_tool(found)]), "q")
+
+
+@TOOLS.script(call("look", {"where": "a"}), reply("done"))
+async def another_name_and_description(lib: Lib) -> Any:
+    tool = lib.tool(description_override="Look carefully.")
+    return await lib.run(lib.agent(tools=[tool]), "q")
+
+
+@TOOLS.script(call("who", {"where": "a"}), reply("done"))
+async def the_context_of_a_call(lib: Lib) -> Any:
+    def who(ctx: Any, where: str) -> str:
+        """Tell."""
+        lib.note(ctx.tool_name, ctx.context, where)
+        return f"{ctx.context['who']} at {where}"
+
+    who.__annotations__["ctx"] = lib.ToolContext
+    agent = lib.agent(tools=[lib.function_tool(who)])
+    return await lib.run(agent, "q", context={"who": "ann"})
+
+
+@TOOLS.script(call("count"), call("count"), reply("done"))
+async def a_tool_changes_the_context(lib: Lib) -> Any:
+    def count(ctx: Any) -> str:
+        """Count."""
+        ctx.context["n"] += 1
+        return str(ctx.context["n"])
+
+    count.__annotations__["ctx"] = lib.ToolContext
+    context = {"n": 0}
+    result = await lib.run(lib.agent(tools=[lib.function_tool(count)]), "q", context=context)
+    lib.note(context["n"])
+    return result
+
+
+@TOOLS.script(reply("done"))
+async def a_tool_that_is_disabled(lib: Lib) -> Any:
+    tools = [lib.tool(), lib.tool(name="hidden", is_enabled=False)]
+    return await lib.run(lib.agent(tools=tools), "q")
+
+
+@TOOLS.script(call("hidden"), raises="ModelBehaviorError")
+async def a_disabled_tool_is_called(lib: Lib) -> Any:
+    tools = [lib.tool(), lib.tool(name="hidden", is_enabled=False)]
+    return await lib.run(lib.agent(tools=tools), "q")
+
+
+@TOOLS.script(call("nowhere"), raises="ModelBehaviorError")
+async def an_unknown_tool(lib: Lib) -> Any:
+    return await lib.run(lib.agent(tools=[lib.tool()]), "q")
+
+
+@TOOLS.script(
+    calls([("look", {"where": "a"}), ("nowhere", {})]),
+    reply("x"),
+    raises="ModelBehaviorError",
+    left=1,
+)
+async def an_unknown_tool_beside_a_known_one(lib: Lib) -> Any:
+    return await lib.run(lib.agent(tools=[lib.tool()]), "q")
+
+
+@TOOLS.script(calls([("look", {"where": "a"}), ("nowhere", {})]), reply("done"))
+async def an_unknown_tool_is_told_to_the_model(lib: Lib) -> Any:
+    config = lib.RunConfig(tool_not_found_behavior="return_error_to_model")
+    return await lib.run(lib.agent(tools=[lib.tool()]), "q", run_config=config)
+
+
+@TOOLS.script(call("nowhere"), reply("done"))
+async def an_unknown_tool_is_told_in_words_of_the_run(lib: Lib) -> Any:
+    def words(args: Any) -> str:
+        lib.note(args.kind, args.tool_name, args.default_message)
+        return "no such tool, sorry"
+
+    config = lib.RunConfig(
+        tool_not_found_behavior="return_error_to_model", tool_error_formatter=words
+    )
+    return await lib.run(lib.agent(tools=[lib.tool()]), "q", run_config=config)
+
+
+@TOOLS.script(call("look"), reply("done"))
+async def two_tools_of_one_name(lib: Lib) -> Any:
+    tools = [lib.tool("first"), lib.tool("second")]
+    return await lib.run(lib.agent(tools=tools), "q")
+
+
+# Failures
+
+
+def broken(lib: Lib, **options: Any) -> Any:
+    """Make a tool that fails."""
+
+    def look(where: str = "here") -> str:
+        """Look."""
+        raise ValueError(f"no light at {where}")
+
+    return lib.function_tool(look, **options)
+
+
+@FAILURES.script(call("look"), reply("done"))
+async def a_tool_raises(lib: Lib) -> Any:
+    return await lib.run(lib.agent(tools=[broken(lib)]), "q")
+
+
+@FAILURES.script(call("look"), reply("done"))
+async def a_tool_raises_and_words_it(lib: Lib) -> Any:
+    def words(ctx: Any, error: Exception) -> str:
+        return f"sorry: {error}"
+
+    tool = broken(lib, failure_error_function=words)
+    return await lib.run(lib.agent(tools=[tool]), "q")
+
+
+@FAILURES.script(call("look"), reply("done"))
+async def a_tool_raises_and_a_coroutine_words_it(lib: Lib) -> Any:
+    async def words(ctx: Any, error: Exception) -> str:
+        return f"sorry: {type(error).__name__}"
+
+    tool = broken(lib, failure_error_function=words)
+    return await lib.run(lib.agent(tools=[tool]), "q")
+
+
+@FAILURES.script(call("look"), raises="UserError")
+async def a_tool_raises_and_nobody_words_it(lib: Lib) -> Any:
+    tool = broken(lib, failure_error_function=None)
+    return await lib.run(lib.agent(tools=[tool]), "q")
+
+
+async def in_turn(lib: Lib) -> Any:
+    """Run two tools, one of which fails the run, one after the other."""
+    tools = [broken(lib, failure_error_function=None), lib.tool("fine", name="ok")]
+    limit = lib.ToolExecutionConfig(max_function_tool_concurrency=1)
+    return await lib.run(lib.agent(tools=tools), "q", run_config={"tool_execution": limit})
+
+
+@FAILURES.script(calls([("look", {"where": "a"}), ("ok", {"where": "b"})]), raises="UserError")
+async def the_first_of_two_calls_fails_the_run(lib: Lib) -> Any:
+    return await in_turn(lib)
+
+
+@FAILURES.script(calls([("ok", {"where": "a"}), ("look", {"where": "b"})]), raises="UserError")
+async def the_second_of_two_calls_fails_the_run(lib: Lib) -> Any:
+    return await in_turn(lib)
+
+
+@FAILURES.script(call("look", "{not json"), reply("done"))
+async def arguments_that_are_no_json(lib: Lib) -> Any:
+    return await lib.run(lib.agent(tools=[lib.tool()]), "q")
+
+
+@FAILURES.script(call("look", "[1, 2]"), reply("done"))
+async def arguments_that_are_no_object(lib: Lib) -> Any:
+    return await lib.run(lib.agent(tools=[lib.tool()]), "q")
+
+
+@FAILURES.script(call("look", ""), reply("done"))
+async def arguments_that_are_empty(lib: Lib) -> Any:
+    return await lib.run(lib.agent(tools=[lib.tool()]), "q")
+
+
+@FAILURES.script(call("add", {"a": "one"}), reply("done"))
+async def arguments_of_a_wrong_type(lib: Lib) -> Any:
+    def add(a: int) -> int:
+        """Add."""
+        return a
+
+    return await lib.run(lib.agent(tools=[lib.function_tool(add)]), "q")
+
+
+@FAILURES.script(call("add", {}), reply("done"))
+async def an_argument_that_is_missing(lib: Lib) -> Any:
+    def add(a: int) -> int:
+        """Add."""
+        return a
+
+    return await lib.run(lib.agent(tools=[lib.function_tool(add)]), "q")
+
+
+@FAILURES.script(call("look", {"where": "a", "more": 1}), reply("done"))
+async def an_argument_too_many(lib: Lib) -> Any:
+    return await lib.run(lib.agent(tools=[lib.tool()]), "q")
+
+
+@FAILURES.script(call("look", "{not json"), raises="ModelBehaviorError")
+async def arguments_that_are_no_json_and_nobody_words_it(lib: Lib) -> Any:
+    return await lib.run(lib.agent(tools=[broken(lib, failure_error_function=None)]), "q")
+
+
+def endless(lib: Lib, **options: Any) -> Any:
+    """Make a tool that does not end by itself."""
+
+    async def look() -> str:
+        """Look."""
+        await asyncio.Event().wait()
+        return "never"
+
+    return lib.function_tool(look, timeout=0.05, **options)
+
+
+@FAILURES.script(call("look"), reply("done"))
+async def a_tool_that_takes_too_long(lib: Lib) -> Any:
+    return await lib.run(lib.agent(tools=[endless(lib)]), "q")
+
+
+@FAILURES.script(call("look"), raises="ToolTimeoutError")
+async def a_tool_that_takes_too_long_ends_the_run(lib: Lib) -> Any:
+    tool = endless(lib, timeout_behavior="raise_exception")
+    return await lib.run(lib.agent(tools=[tool]), "q")
+
+
+# What follows
+
+
+@USE.script(calls([("look", {"where": "a"}), ("ask", {"where": "b"})]))
+async def stop_on_the_first_tool(lib: Lib) -> Any:
+    tools = [lib.tool(), lib.tool("asked", name="ask")]
+    return await lib.run(lib.agent(tools=tools, tool_use_behavior="stop_on_first_tool"), "q")
+
+
+@USE.script(call("count"))
+async def stop_on_the_first_tool_that_gives_a_number(lib: Lib) -> Any:
+    def count() -> int:
+        """Count."""
+        return 7
+
+    agent = lib.agent(tools=[lib.function_tool(count)], tool_use_behavior="stop_on_first_tool")
+    return await lib.run(agent, "q")
+
+
+@USE.script(call("look"), call("ask"))
+async def stop_at_a_named_tool(lib: Lib) -> Any:
+    tools = [lib.tool(), lib.tool("asked", name="ask")]
+    behavior = {"stop_at_tool_names": ["ask"]}
+    return await lib.run(lib.agent(tools=tools, tool_use_behavior=behavior), "q")
+
+
+@USE.script(calls([("look", {"where": "a"}), ("ask", {"where": "b"})]))
+async def stop_at_a_named_tool_that_is_called_second(lib: Lib) -> Any:
+    tools = [lib.tool(), lib.tool("asked", name="ask")]
+    behavior = {"stop_at_tool_names": ["ask"]}
+    return await lib.run(lib.agent(tools=tools, tool_use_behavior=behavior), "q")
+
+
+@USE.script(call("look", {"where": "a"}), call("look", {"where": "b"}))
+async def a_function_decides(lib: Lib) -> Any:
+    def decide(ctx: Any, results: list[Any]) -> Any:
+        outputs = [result.output for result in results]
+        lib.note(outputs, [result.tool.name for result in results])
+        return lib.ToolsToFinalOutputResult(
+            is_final_output="seen b" in outputs, final_output="enough"
+        )
+
+    return await lib.run(lib.agent(tools=[lib.tool()], tool_use_behavior=decide), "q")
+
+
+@USE.script(call("look"))
+async def a_coroutine_decides(lib: Lib) -> Any:
+    async def decide(ctx: Any, results: list[Any]) -> Any:
+        return lib.ToolsToFinalOutputResult(is_final_output=True, final_output={"a": 1})
+
+    return await lib.run(lib.agent(tools=[lib.tool()], tool_use_behavior=decide), "q")
+
+
+@USE.script(call("look"))
+async def a_tool_that_failed_is_first(lib: Lib) -> Any:
+    agent = lib.agent(tools=[broken(lib)], tool_use_behavior="stop_on_first_tool")
+    return await lib.run(agent, "q")

@@ -1,0 +1,145 @@
+"""The same scripts, run by the OpenAI Agents SDK and by Holdfast: what is observed is equal.
+
+`known.py` lists the differences that are wanted. A listed difference that is gone fails its test.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+from collections.abc import AsyncGenerator, Iterator
+from typing import Any, cast
+
+import pytest
+
+from holdfast.testing import FakeOpenAI
+from tests.differential import (
+    scripts_guardrails,
+    scripts_handoffs,
+    scripts_hooks,
+    scripts_loop,
+    scripts_outputs,
+    scripts_people,
+    scripts_tools,
+)
+from tests.differential.engines import fake_model, observe_holdfast, observe_sdk
+from tests.differential.known import BUILT, KNOWN, STREAMS
+from tests.differential.observed import as_list
+from tests.differential.script import Group, Script
+from tests.support.rig import Engine
+
+# The Agents SDK lets pydantic warn of handlers' answers that it has yet to check.
+pytestmark = pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")
+
+MODULES = (
+    scripts_loop,
+    scripts_tools,
+    scripts_outputs,
+    scripts_handoffs,
+    scripts_guardrails,
+    scripts_people,
+    scripts_hooks,
+)
+GROUPS = [each for module in MODULES for each in vars(module).values() if isinstance(each, Group)]
+MISSING = "(nothing)"
+
+Case = tuple[str, Script, bool]
+
+
+def cases(*, is_built: bool | None = None) -> list[Any]:
+    """List the scripts by mode: those of which Holdfast has the feature, those of which it has not.
+
+    None lists both.
+    """
+    found: list[Any] = []
+    for group in GROUPS:
+        for script in group.scripts.values():
+            for mode, built in (("plain", BUILT), ("streamed", STREAMS)):
+                if is_built not in {None, group.name in built}:
+                    continue
+                if mode == "plain" or script.streams:
+                    name = f"{group.name}/{script.name}/{mode}"
+                    found.append(pytest.param(name, script, mode == "streamed", id=name))
+    return found
+
+
+@pytest.fixture(scope="module")
+async def fake() -> AsyncGenerator[FakeOpenAI]:
+    async with fake_model() as fake:
+        yield fake
+
+
+@pytest.mark.parametrize(("name", "script", "is_streamed"), cases(is_built=False))
+async def test_the_agents_sdk_does_what_the_script_says(
+    name: str, script: Script, is_streamed: bool, fake: FakeOpenAI
+) -> None:
+    """Scripts that wait for a feature of Holdfast stay right meanwhile."""
+    assert_right(script, await observe_sdk(script, fake, is_streamed=is_streamed))
+
+
+@pytest.mark.parametrize(("name", "script", "is_streamed"), cases(is_built=True))
+async def test_both_do_the_same(
+    name: str, script: Script, is_streamed: bool, fake: FakeOpenAI, engine: Engine
+) -> None:
+    theirs = await observe_sdk(script, fake, is_streamed=is_streamed)
+    assert_right(script, theirs)
+    ours = await observe_holdfast(script, fake, engine, is_streamed=is_streamed)
+    found = dict(differences(comparable(theirs), comparable(ours)))
+    known = wanted(name)
+    shown = "\n".join(
+        f"{path}: {left!r:.150} | {right!r:.150}" for path, (left, right) in found.items()
+    )
+    unknown = [path for path in found if not any(fits(path, each) for each in known)]
+    assert not unknown, f"{ours['text']}\n{shown}"
+    gone = [each for each in known if not any(fits(path, each) for path in found)]
+    assert not gone, f"take these out of known.py, they are gone: {gone}\n{shown}"
+
+
+def test_every_known_difference_is_of_a_script() -> None:
+    names = {case.id for case in cases()}
+    both = names | {name.rpartition("/")[0] for name in names}
+    assert {script for known in KNOWN for script in known.scripts} <= both
+    assert {group.name for group in GROUPS} >= BUILT | STREAMS
+
+
+def assert_right(script: Script, observed: dict[str, Any]) -> None:
+    """Check that the Agents SDK ended a script as the script says."""
+    ended = (observed["raised"], observed["left"])
+    assert ended == (script.raises, script.left), observed["text"]
+    assert observed["problems"] == []
+
+
+def wanted(name: str) -> list[str]:
+    """List the places in which a script, in its mode, differs as it should."""
+    names = {name, name.rpartition("/")[0]}
+    return [path for known in KNOWN if names & set(known.scripts) for path in known.paths]
+
+
+def comparable(observed: dict[str, Any]) -> dict[str, Any]:
+    """Leave out the words of errors, and what is a matter of the fake."""
+    data = {key: each for key, each in observed.items() if key not in {"text", "problems"}}
+    return cast("dict[str, Any]", json.loads(json.dumps(data, default=repr)))
+
+
+def differences(theirs: Any, ours: Any, path: str = "") -> Iterator[tuple[str, tuple[Any, Any]]]:
+    """Give the places where two observations differ, with what is there in either."""
+    match theirs, ours:
+        case dict(), dict():
+            both = cast("dict[str, Any]", theirs), cast("dict[str, Any]", ours)
+            for key in dict.fromkeys([*both[0], *both[1]]):
+                place = f"{path}.{key}" if path else key
+                yield from differences(both[0].get(key, MISSING), both[1].get(key, MISSING), place)
+        case list(), list():
+            lists = as_list(theirs), as_list(ours)
+            for index in range(max(map(len, lists))):
+                left, right = (each[index] if index < len(each) else MISSING for each in lists)
+                yield from differences(left, right, f"{path}.{index}")
+        case _ if theirs != ours:
+            yield path, (theirs, ours)
+        case _:
+            pass
+
+
+def fits(path: str, pattern: str) -> bool:
+    """Tell whether a place is meant by a pattern, or lies within what is meant."""
+    return fnmatch.fnmatchcase(path, pattern) or fnmatch.fnmatchcase(path, f"{pattern}.*")
