@@ -54,7 +54,7 @@ class Registry:
         """Return the code that a run brought along by reference.
 
         Raises:
-            UserError: It cannot be found in the modules of the agents that are served here.
+            NotFoundError: It cannot be found in the modules of the agents that are served here.
         """
         modules: set[str] = set()
         for agent in self._agents.values():
@@ -111,8 +111,8 @@ class Registry:
         """Return the model that answers for an agent in a task, as its run wants it.
 
         Raises:
-            UserError: The run's Model or model provider is not known in this process.
-            NotFoundError: See `model`.
+            NotFoundError: The run's Model or model provider is not known in this process; or as
+                for `model`.
         """
         if head.run.model:
             found: Model = self.code(head.run.model)

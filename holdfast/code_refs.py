@@ -12,7 +12,7 @@ import itertools
 from collections.abc import Collection
 from typing import Any
 
-from holdfast.errors import UserError
+from holdfast.errors import NotFoundError
 
 LOCAL = "local"
 
@@ -61,7 +61,7 @@ def look_up(ref: str, modules: Collection[str]) -> Any:
             reference comes with a task, and whoever may start tasks must not choose what runs.
 
     Raises:
-        UserError: It cannot be found here; the text says what to do.
+        NotFoundError: It cannot be found here; the text says what to do.
     """
     if ref in _local:
         return _local[ref]
@@ -72,21 +72,21 @@ def look_up(ref: str, modules: Collection[str]) -> Any:
             " started it. The task waits, nothing is lost. To have any worker process run it,"
             " define it at the top level of a module that the workers serve."
         )
-        raise UserError(msg)
+        raise NotFoundError(msg)
     if module not in modules:
         msg = (
             f"The run was given {ref!r}, but this worker process serves the modules"
             f" {', '.join(sorted(modules)) or 'none'} only. The task waits, nothing is lost. Define"
             " it in the module of the agents or of their tools."
         )
-        raise UserError(msg)
+        raise NotFoundError(msg)
     found = _found(module, name)
     if found is None:
         msg = (
             f"The run was given {ref!r}, which module {module!r} of this worker process lacks. The"
             " task waits, nothing is lost. Put it there and restart the worker process."
         )
-        raise UserError(msg)
+        raise NotFoundError(msg)
     return found
 
 

@@ -20,10 +20,11 @@ from holdfast import (
     UserError,
     tool,
 )
+from holdfast.client.base import new_id
 from holdfast.client.run_config import ToolExecutionConfig, run_rules
 from holdfast.errors import ModelRefusalError
 from holdfast.model_input import CallModelData, ModelInputData
-from holdfast.records import TaskHead
+from holdfast.records import AGENTS_SDK, RunRules, TaskHead
 from holdfast.run_error_handlers import RunErrorHandlerInput, RunErrorHandlerResult
 from holdfast.settings import Budget
 from holdfast.state import TaskInput
@@ -162,21 +163,36 @@ async def test_a_handler_that_raises_leaves_the_task_to_be_continued(
     assert len(model.requests) == 1
 
 
+async def test_code_that_this_process_lacks_leaves_the_task_waiting(
+    run: Run, model: FakeOpenAI
+) -> None:
+    rules = RunRules(error_handlers={"model_refusal": "local:0:of another process"})
+    model.refuse("I will not")
+    task = await start(run, run.make_agent(), rules, Budget())
+    with pytest.raises(StepFailedError, match="of another process"):
+        await run.runner.run_step(task)
+    assert (await run.runner.get_task(task)).status == "needs_attention"
+
+
+async def start(run: Run, agent: Agent, rules: RunRules, budget: Budget) -> str:
+    """Start a task with these rules that runs one step at a time."""
+    await run.rig.serve(agent)
+    given = TaskInput(
+        head=TaskHead(agent="agent", dialect=AGENTS_SDK, run=rules), input="q", budget=budget
+    )
+    task = new_id("loop")
+    await run.runner.client.start_workflow(AgentTask.run, given, id=task, task_queue=run.rig.queue)
+    return task
+
+
 async def test_a_last_step_that_a_handler_gave_can_be_undone(run: Run, model: FakeOpenAI) -> None:
     answers = iter(["one", "two"])
-    agent = run.make_agent(look)
-    await run.rig.serve(agent)
     rules = run_rules(
         RunConfig(), context=None, error_handlers={"max_turns": lambda _data: next(answers)}
     )
-    given = TaskInput(
-        head=TaskHead(agent="agent", run=rules),
-        input="q",
-        budget=Budget(max_turns=1, on_exceeded="fail"),
-    )
     model.call("look")
-    task = "loop-undo-of-handled"
-    await run.runner.client.start_workflow(AgentTask.run, given, id=task, task_queue=run.rig.queue)
+    budget = Budget(max_turns=1, on_exceeded="fail")
+    task = await start(run, run.make_agent(look), rules, budget)
     assert not (await run.runner.run_step(task)).is_last
     assert (await run.runner.run_step(task)).output == "one"
     await run.runner.undo_step(task)

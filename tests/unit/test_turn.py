@@ -1,0 +1,292 @@
+"""What follows a model's answer, and structured outputs, without a server."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Literal
+
+import pytest
+from pydantic import BaseModel, Field
+
+from holdfast import Agent, ModelBehaviorError, UserError, tool
+from holdfast.agent_snapshot import AgentSnapshot
+from holdfast.messages import Message, ToolCall, assistant, last_text
+from holdfast.models.base import ModelAnswer, OutputSpec
+from holdfast.models.items import assistant_message
+from holdfast.output_type import AgentOutputSchema, output_schema, typed_output
+from holdfast.run_error_handlers import RunErrorHandlerResult, as_handler_result
+from holdfast.steps import ToolOutput
+from holdfast.tool_policy import ToolPolicy
+from holdfast.tool_use import behavior_code
+from holdfast.workers import turn
+
+
+def call(name: str, id: str = "c1") -> ToolCall:
+    return ToolCall(id=id, name=name)
+
+
+TEXT = AgentSnapshot(name="a")
+TYPED = AgentSnapshot(name="a", output=OutputSpec(name="o", json_schema={}))
+
+
+@pytest.mark.parametrize(
+    ("answer", "agent", "may_refuse", "expected"),
+    [
+        (ModelAnswer(message=assistant("hi")), TEXT, False, "answer"),
+        (ModelAnswer(message=assistant("")), TEXT, False, "answer"),
+        (ModelAnswer(message=assistant("")), TYPED, False, "nothing"),
+        (ModelAnswer(message=assistant("hi")), TYPED, False, "answer"),
+        (ModelAnswer(message=assistant("hi", calls=(call("x"),))), TYPED, False, "tools"),
+        (ModelAnswer(message=assistant("no"), refusal="no"), TYPED, False, "refusal"),
+        (ModelAnswer(message=assistant("no"), refusal="no"), TYPED, True, "answer"),
+        (
+            ModelAnswer(message=assistant("no", calls=(call("x"),)), refusal="no"),
+            TEXT,
+            False,
+            "tools",
+        ),
+    ],
+)
+def test_what_an_answer_is(
+    answer: ModelAnswer, agent: AgentSnapshot, may_refuse: bool, expected: str
+) -> None:
+    assert turn.follows(answer, agent, may_refuse=may_refuse) == expected
+
+
+@pytest.mark.parametrize(
+    ("behavior", "called", "may_end", "final"),
+    [
+        ("", ["x", "y"], False, None),
+        ("first", ["x", "y"], True, "x"),
+        ("first", [], False, None),
+        ("y,", ["x", "y"], True, "y"),
+        ("z,y,", ["y", "z"], True, "y"),
+        ("z,", ["x", "y"], False, None),
+        ("first,", ["x"], False, None),
+        ("ask", ["x"], True, None),
+    ],
+)
+def test_when_tool_results_are_the_end(
+    behavior: str, called: list[str], may_end: bool, final: str | None
+) -> None:
+    assert turn.may_end([call(name) for name in called], behavior) is may_end
+    if called:
+        found = turn.final_result([ToolOutput(tool_name=name) for name in called], behavior)
+        assert (found and found.tool_name) == final
+
+
+@pytest.mark.parametrize(
+    ("left", "parallel", "run", "reasons"),
+    [
+        (None, True, 3, []),
+        (2, True, 2, [turn.BUDGET_REACHED]),
+        (0, True, 0, [turn.BUDGET_REACHED] * 3),
+        (None, False, 1, [turn.ONE_AT_A_TIME] * 2),
+        (0, False, 0, [turn.BUDGET_REACHED] * 3),
+    ],
+)
+def test_which_calls_are_run(
+    left: int | None, parallel: bool, run: int, reasons: list[str]
+) -> None:
+    calls = tuple(call("x", f"c{i}") for i in range(3))
+    assert turn.allot(calls, left=left, parallel=parallel) == (
+        calls[:run],
+        [(c.id, reason) for c, reason in zip(calls[run:], reasons, strict=True)],
+    )
+
+
+def test_who_has_used_tools_follows_handoffs() -> None:
+    first = AgentSnapshot(
+        name="a",
+        policies={"look": ToolPolicy(), "to_b": ToolPolicy(handoff="b")},
+        team=(AgentSnapshot(name="b", policies={"look": ToolPolicy()}),),
+    )
+    handed = [
+        assistant("", calls=(call("to_b"),)),
+        Message(role="tool", call_id="c1", content='{"assistant":"b"}'),
+    ]
+    used = [assistant("", calls=(call("look", "c2"),)), Message(role="tool", call_id="c2")]
+    assert turn.who_used_tools(first, [assistant("hi")]) == set()
+    assert turn.who_used_tools(first, handed) == {"a"}
+    assert turn.who_used_tools(first, [*handed, *used]) == {"a", "b"}
+
+
+@pytest.mark.parametrize(
+    ("behavior", "code"),
+    [
+        ("run_llm_again", ""),
+        ("stop_on_first_tool", "first"),
+        ({"stop_at_tool_names": ["a", "b"]}, "a,b,"),
+        ({"stop_at_tool_names": []}, ""),
+        (lambda _ctx, _results: None, "ask"),
+    ],
+)
+def test_a_behavior_is_kept_as_text(behavior: Any, code: str) -> None:
+    assert behavior_code(behavior) == code
+
+
+@pytest.mark.parametrize("behavior", ["stop", None, {}, {"stop_at_tool_names": "look"}, 3])
+def test_what_is_no_behavior_is_refused(behavior: Any) -> None:
+    with pytest.raises(UserError, match="tool_use_behavior"):
+        Agent(name="a", tool_use_behavior=behavior)
+
+
+# ---- several messages
+
+
+def said(text: str, kind: str = "output_text") -> dict[str, Any]:
+    part = {"type": kind, "text" if kind == "output_text" else "refusal": text}
+    return {"type": "message", "id": "m", "role": "assistant", "content": [part]}
+
+
+@pytest.mark.parametrize(
+    ("items", "text"),
+    [
+        ([said("one")], "one"),
+        ([said("one"), said("two")], "two"),
+        ([said("one"), said("")], ""),
+        ([{"type": "reasoning", "id": "r", "summary": []}, said("one"), said("two")], "two"),
+        ([said("one"), said("no", "refusal")], "no"),
+        ([], ""),
+    ],
+)
+def test_the_text_of_an_answer_is_its_last_message(items: list[Any], text: str) -> None:
+    assert last_text(assistant_message(items)) == text
+
+
+# ---- structured outputs
+
+
+class City(BaseModel):
+    name: str
+    people: int = 0
+
+
+@dataclasses.dataclass
+class Point:
+    x: int
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "data", "text"),
+    [
+        (City, City(name="R"), {"name": "R", "people": 0}, '{"name":"R","people":0}'),
+        (City, {"name": "R", "people": 1}, {"name": "R", "people": 1}, '{"name":"R","people":1}'),
+        (int, 5, 5, '{"response":5}'),
+        (list[City], [City(name="R")], [{"name": "R", "people": 0}], None),
+        (Point, Point(3), {"x": 3}, '{"response":{"x":3}}'),
+        (Literal["a", "b"], "b", "b", '{"response":"b"}'),
+        (int | None, {"response": None}, None, '{"response":null}'),
+    ],
+)
+def test_outputs_of_code_become_what_a_model_would_say(
+    kind: Any, value: Any, data: Any, text: str | None
+) -> None:
+    schema = AgentOutputSchema(kind)
+    assert schema.spec().json_schema["type"] == "object"
+    got, said_text = schema.dump(value)
+    assert got == data
+    assert said_text == text or text is None
+    assert schema.read(said_text) == data
+    assert schema.dump(schema.load(data)) == (data, said_text)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        (City, "{"),
+        (City, "5"),
+        (City, '{"name": 5, "people": 1}'),
+        (int, "5"),
+        (int, '{"response": "5"}'),
+        (float, '{"response": NaN}'),
+        (int, '{"answer": 5}'),
+        (int, "null"),
+    ],
+)
+def test_answers_that_do_not_fit_are_refused(kind: Any, text: str) -> None:
+    with pytest.raises(ModelBehaviorError, match="Invalid JSON"):
+        AgentOutputSchema(kind).read(text)
+
+
+def test_without_strictness_values_are_converted_and_keys_are_free() -> None:
+    schema = AgentOutputSchema(dict[str, int], strict_json_schema=False)
+    assert schema.spec().strict is False
+    assert schema.load(schema.read('{"a": "1"}')) == {"a": 1}
+
+
+def test_a_type_that_strict_mode_cannot_express_is_refused_with_the_remedy() -> None:
+    with pytest.raises(UserError, match="strict_json_schema=False"):
+        Agent(name="a", output_type=dict[str, int])
+
+
+def test_text_needs_no_structure() -> None:
+    assert output_schema(None) is output_schema(str) is None
+    assert Agent(name="a", output_type=str).snapshot("m").output is None
+
+
+def test_a_final_output_is_typed_by_the_agent_that_gave_it() -> None:
+    second = Agent(name="second", output_type=int)
+    first = Agent(name="first", output_type=City, handoffs=[second])
+    assert typed_output(first, "first", {"name": "R", "people": 0}) == City(name="R")
+    assert typed_output(first, "second", 5) == 5
+    assert typed_output(first, "first", "a tool's words") == "a tool's words"
+
+
+def test_constraints_of_a_type_hold() -> None:
+    from typing import Annotated
+
+    schema = AgentOutputSchema(Annotated[int, Field(gt=3)])
+    with pytest.raises(ModelBehaviorError):
+        schema.read('{"response": 3}')
+
+
+# ---- the rest of the pure parts
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (None, None),
+        ("x", RunErrorHandlerResult("x")),
+        ({"a": 1}, RunErrorHandlerResult({"a": 1})),
+        ({"final_output": 1}, RunErrorHandlerResult(1)),
+        (
+            {"final_output": 1, "include_in_history": False},
+            RunErrorHandlerResult(1, include_in_history=False),
+        ),
+        (RunErrorHandlerResult(2), RunErrorHandlerResult(2)),
+    ],
+)
+def test_what_a_handler_may_return(value: Any, expected: RunErrorHandlerResult | None) -> None:
+    assert as_handler_result(value) == expected
+
+
+def test_a_handlers_dict_with_other_fields_is_refused() -> None:
+    with pytest.raises(UserError, match="'more'"):
+        as_handler_result({"final_output": 1, "more": 2})
+
+
+@tool(is_enabled=False)
+def off() -> str:
+    """Never on offer."""
+    return ""
+
+
+@tool(is_enabled=lambda: True)
+def asked() -> str:
+    """Sometimes on offer."""
+    return ""
+
+
+def test_the_snapshot_says_what_is_decided_for_each_turn() -> None:
+    made = Agent(name="a", tools=[off, asked], instructions=lambda _ctx, _agent: "x").snapshot("m")
+    assert made.is_dynamic
+    assert made.instructions == ""
+    assert [t.name for t in made.tools] == ["asked"]
+    assert made.policies["asked"].is_conditional
+
+
+def test_a_plain_agents_snapshot_has_no_new_bytes() -> None:
+    wire = Agent(name="a", instructions="x").snapshot("m").wire()
+    assert wire.keys() == {"name", "instructions", "model", "worker"}
