@@ -54,6 +54,10 @@ def ask() -> str:
     return "allowed"
 
 
+def notes(_ctx: ToolContext) -> None:
+    events.append("handed")
+
+
 class Reason(BaseModel):
     """What a model says with a handoff."""
 
@@ -158,7 +162,7 @@ async def test_the_first_of_several_handoffs_counts(team: Team, model: FakeOpenA
 
 
 async def test_an_approval_is_waited_for_before_the_handoff(team: Team, model: FakeOpenAI) -> None:
-    handed = handoff(team.bob(), on_handoff=lambda _: events.append("handed"))
+    handed = handoff(team.bob(), on_handoff=notes)
     runner = await team.serve(handed)
     model.calls([("transfer_to_bob", {}), ("ask", {})])
     task = await runner.create_task("hi")
@@ -376,7 +380,7 @@ async def test_an_on_handoff_that_raises_keeps_the_task_where_it_is(
 async def test_a_step_whose_on_handoff_ran_is_not_undone_lightly(
     team: Team, model: FakeOpenAI
 ) -> None:
-    runner = await team.serve(handoff(team.bob(), on_handoff=lambda _: events.append("handed")))
+    runner = await team.serve(handoff(team.bob(), on_handoff=notes))
     model.call("transfer_to_bob")
     task = await runner.create_task("hi")
     await runner.run_step(task)

@@ -205,9 +205,16 @@ def test_the_next_agent_sees_all_three_parts_or_input_items_in_place_of_the_new_
 
 
 def test_remove_all_tools_leaves_messages() -> None:
-    reasoning = {"type": "reasoning", "id": "r", "summary": []}
+    reasoning: dict[str, Any] = {"type": "reasoning", "id": "r", "summary": []}
     searched = {"type": "web_search_call", "id": "w"}
-    given = ({"role": "user", "content": "hi"}, CALL, RESULT, reasoning, searched, SAID)
+    given: tuple[dict[str, Any], ...] = (
+        {"role": "user", "content": "hi"},
+        CALL,
+        RESULT,
+        reasoning,
+        searched,
+        SAID,
+    )
     data = remove_all_tools(DATA.clone(input_history=given, input_items=DATA.new_items))
     assert data.input_history == (given[0], SAID)
     assert [each.raw_item for each in data.pre_handoff_items] == [ASKED]
