@@ -182,6 +182,9 @@ async def _may_run(ledger: Ledger, n: int, i: int, policy: ToolPolicy) -> bool:
     ):
         ledger.clear(n, i)
         return True
+    if approvals.stands(ledger, n, i, now=now()):
+        decided = approvals.latest(ledger, n, i)
+        return decided is not None and decided.status == "approved"
     approvals.ask(ledger, n, i, "tool", now=now(), seconds=policy.approval_seconds)
     return False
 

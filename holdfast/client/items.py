@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Any, ClassVar, Literal
 
 from holdfast.agent import Agent
 from holdfast.messages import Message, ToolCall
+from holdfast.models.base import ModelAnswer
 from holdfast.models.items import to_response_items
 from holdfast.models.shapes import is_array, is_object
 from holdfast.records import JournalEntry, OpenState, Outcome, StepRecord
@@ -205,6 +206,8 @@ def team_of(agent: Agent, *, first: str = "") -> Team:
 def step_items(of: StepRecord | OpenState, team: Team) -> list[RunItem]:
     """Return what happened in a step, completed or open, without the input of the run.
 
+    A handoff's output comes last, after the results of the tools that were called beside it.
+
     Archived texts must be put in before, see `resolved`.
 
     Args:
@@ -212,8 +215,53 @@ def step_items(of: StepRecord | OpenState, team: Team) -> list[RunItem]:
         team: The agents.
     """
     agent = team.of(_step(of).agent)
-    handoffs = _handoffs(of, agent)
-    return [_item(raw, agent, handoffs, team) for raw in to_response_items(_said(of))]
+    items = _items(_said(of), agent, _handoffs(of, agent), team)
+    return sorted(items, key=lambda item: isinstance(item, HandoffOutputItem))
+
+
+def step_messages(of: StepRecord | OpenState) -> list[Message]:
+    """Return what a step adds to the transcript, or will add as far as is known."""
+    adds, _, outcomes = _parts(of)
+    told = {message.call_id for message in adds if message.role == "tool"}
+    done = [(call, outcomes[i]) for i, call in enumerate(of.calls) if i in outcomes]
+    asked = {call.id for message in adds for call in message.calls}
+    said = [o.message(call) for call, o in done if call.id in asked and call.id not in told]
+    return [*adds, *said]
+
+
+def step_answers(of: StepRecord | OpenState) -> list[ModelAnswer]:
+    """Return the answers that models gave in a step, oldest first."""
+    adds, journal, _ = _parts(of)
+    rest, found = list(adds), list[ModelAnswer]()
+    for entry in journal:
+        if entry.answer is None:
+            continue
+        said = _up_to(entry.answer.message, rest)
+        del rest[: len(said)]
+        is_there = entry.answer.message == SAID_IN_ADDS and bool(said)
+        message = said[-1] if is_there else entry.answer.message
+        found.append(entry.answer.model_copy(update={"message": message}))
+    return found
+
+
+def message_items(messages: Iterable[Message], agent: Agent, team: Team) -> list[RunItem]:
+    """Return messages as items, each by itself: what a call was is told by its name alone.
+
+    Args:
+        messages: The messages, archived texts put in.
+        agent: The agent that they happened to.
+        team: The agents.
+    """
+    said = list(messages)
+    names = {each.tool_name for each in agent.made_handoffs}
+    handoffs = {call.id for message in said for call in message.calls if call.name in names}
+    return _items(said, agent, handoffs, team)
+
+
+def _items(
+    messages: Iterable[Message], agent: Agent, handoffs: set[str], team: Team
+) -> list[RunItem]:
+    return [_item(raw, agent, handoffs, team) for raw in to_response_items(messages)]
 
 
 def _item(raw: dict[str, Json], agent: Agent, handoffs: set[str], team: Team) -> RunItem:
