@@ -68,10 +68,11 @@ async def test_the_callback_decides_what_is_seen_and_new_items_alone_are_stored(
 
 
 async def test_a_callback_that_gives_no_list_is_refused(run: Runs) -> None:
+    def both(history: Items, new: Items) -> str:
+        return f"{history}{new}"
+
     with pytest.raises(UserError, match="must return a list"):
-        await run(
-            "q", look, session="s", run_config={"session_input_callback": lambda h, n: "both"}
-        )
+        await run("q", look, session="s", run_config={"session_input_callback": both})
 
 
 async def test_a_limit_shows_the_newest_items_and_keeps_all(run: Runs, model: FakeOpenAI) -> None:
@@ -100,9 +101,7 @@ def test_a_limit_of_nothing_shows_nothing_and_a_negative_one_is_refused() -> Non
         limited(items, -1)
 
 
-async def test_a_run_beyond_its_turns_keeps_the_finished_ones(
-    run: Runs, model: FakeOpenAI
-) -> None:
+async def test_a_run_beyond_its_turns_keeps_the_finished_ones(run: Runs, model: FakeOpenAI) -> None:
     model.call("look")
     with pytest.raises(MaxTurnsExceeded):
         await run("q", look, session="s", max_turns=1)

@@ -56,7 +56,8 @@ async def test_a_call_that_needs_approval_interrupts_the_run_and_approving_goes_
         "function_call",
         "function_call_output",
     ]
-    state = await RunState.from_string(run.agent, result.to_state().to_string())  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    assert run.agent is not None
+    state = await RunState.from_string(run.agent, result.to_state().to_string())
     assert state.get_interruptions() == result.interruptions
     state.approve(state.get_interruptions()[0])
     model.reply("done")
@@ -69,9 +70,7 @@ async def test_a_call_that_needs_approval_interrupts_the_run_and_approving_goes_
     assert (again.final_output, ran, len(model.requests)) == ("done", ["ann"], 2)
 
 
-async def test_undecided_it_pauses_again_without_a_model_call(
-    run: Runs, model: FakeOpenAI
-) -> None:
+async def test_undecided_it_pauses_again_without_a_model_call(run: Runs, model: FakeOpenAI) -> None:
     ran, pay = tools()
     model.call("pay", {"to": "ann"})
     result = await run("q", pay, session="s", task_id=f"{run.rig.app}-p")
@@ -206,9 +205,7 @@ async def test_a_failed_step_is_resumed_by_the_task_s_id_in_another_process(
     assert result.context_wrapper.context == {"n": 1}
 
 
-async def test_a_state_is_refused_what_belongs_to_another_run(
-    run: Runs, model: FakeOpenAI
-) -> None:
+async def test_a_state_is_refused_what_belongs_to_another_run(run: Runs, model: FakeOpenAI) -> None:
     _, pay = tools()
     model.call("pay", {"to": "ann"})
     model.call("pay", {"to": "bob"})
@@ -226,9 +223,7 @@ async def test_a_state_is_refused_what_belongs_to_another_run(
         one.to_state().add_input([{"role": "assistant", "content": "x"}])
 
 
-async def test_a_decision_is_for_the_arguments_that_were_seen(
-    run: Runs, model: FakeOpenAI
-) -> None:
+async def test_a_decision_is_for_the_arguments_that_were_seen(run: Runs, model: FakeOpenAI) -> None:
     from holdfast.errors import CommandRefusedError
 
     ran, pay = tools()
