@@ -276,8 +276,10 @@ def _reject(
     match approval.kind:
         case "tool":
             text = f"The call was not run: it was rejected{who}{why}"
-            if status == "rejected" and ledger.given.head.dialect.tool_error == "fixed":
-                text = text if approval.note else REJECTED
+            if _is_bare(ledger, approval):
+                text = REJECTED
+                if ledger.given.head.run.tool_error_formatter:  # a worker process words it
+                    return ""
             text = approval.message or text
             refused = Outcome(content=text, is_error=True, status="failed", attempts=0)
             ledger.outcome(approval.n, approval.i, refused)
@@ -291,6 +293,18 @@ def _reject(
         case "undo":
             pass
     return ""
+
+
+def _is_bare(ledger: Ledger, approval: Approval) -> bool:
+    """Whether a call was rejected without a word, in the dialect that then has words of its own."""
+    said = approval.note or approval.message
+    return not said and ledger.given.head.dialect.tool_error == "fixed"
+
+
+def rejected(ledger: Ledger, n: int, i: int, text: str) -> None:
+    """Tell the model of a rejected call in the words of the run's formatter."""
+    refused = Outcome(content=text, is_error=True, status="failed", attempts=0)
+    ledger.outcome(n, i, refused)
 
 
 def _respond(ledger: Ledger, approval: Approval, result: Json) -> str:

@@ -49,6 +49,7 @@ class Activities:
             judging.gate,
             judging.check,
             judging.probe,
+            judging.rejected,
             judging.undo,
             judging.recall,
         ]

@@ -98,6 +98,22 @@ async def test_rejecting_tells_the_model(
     assert (result.final_output, outputs(result), ran) == ("sorry", [told], [])
 
 
+async def test_a_formatter_words_a_rejection_without_words(run: Runs, model: FakeOpenAI) -> None:
+    def worded(args: Any) -> str:
+        return f"{args.kind}: {args.tool_name} for {args.run_context.context['who']}"
+
+    _, pay = tools()
+    model.calls([("pay", {"to": "ann"}), ("pay", {"to": "bob"})])
+    config = {"tool_error_formatter": worded}
+    context = {"who": "me"}
+    state = (await run("q", pay, run_config=config, context=context)).to_state()
+    state.reject(state.get_interruptions()[0])
+    state.reject(state.get_interruptions()[1], rejection_message="mine")
+    model.reply("sorry")
+    result = await run(state)
+    assert outputs(result) == ["approval_rejected: pay for me", "mine"]
+
+
 async def test_a_partial_decision_runs_what_is_decided_and_the_rest_stays(
     run: Runs, model: FakeOpenAI
 ) -> None:
