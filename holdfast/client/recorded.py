@@ -8,7 +8,7 @@ from holdfast.client.reading import Reader
 from holdfast.client.resolving import resolved
 from holdfast.contents import read_json, resolve
 from holdfast.messages import Message
-from holdfast.records import Approval, EventRecord, OpenState, StepRecord, TaskHead
+from holdfast.records import Approval, Entry, OpenState, StepRecord, TaskHead
 from holdfast.segments import read_messages, read_record, read_segments
 from holdfast.steps import Task, TaskStep
 from holdfast.undo import active_steps
@@ -24,7 +24,7 @@ class Recorded:
         head: Agent, session and rules.
         steps: The completed steps of the present branch, oldest first.
         opens: The steps that are open, or were when the task ended.
-        events: What is recorded beside steps, oldest first.
+        entries: The whole ledger, oldest first; its texts are not put in.
         approvals: What waits for a person.
         output: Output of the last step, JSON data.
         before: Messages that preceded the task, when it was given a list.
@@ -37,7 +37,7 @@ class Recorded:
     head: TaskHead
     steps: list[StepRecord]
     opens: list[OpenState]
-    events: list[EventRecord]
+    entries: list[Entry]
     approvals: list[Approval]
     output: Json
     before: list[Message]
@@ -76,7 +76,7 @@ async def read_recorded(reader: Reader, task_id: str) -> Recorded:
         head=head,
         steps=[await resolved(step, reader.text) for step in steps],
         opens=[await resolved(current, reader.text) for current in opens],
-        events=[entry.event for entry in entries if entry.event is not None],
+        entries=entries,
         approvals=approvals,
         output=await read_json(last.output, last.stored, reader.text) if last else None,
         before=await _messages(reader, head.history) if head.history else [],
