@@ -9,13 +9,19 @@ from holdfast.activities.heartbeat import heartbeats
 from holdfast.activities.registry import Registry
 from holdfast.activities.source import Source, task_id
 from holdfast.activities.spans import tell_of_closed
-from holdfast.chain import ChainRef
 from holdfast.messages import Message
-from holdfast.records import Entry, Failure, SegmentRef, StepRecord, TaskHead
-from holdfast.segments import read_segments, write_messages, write_record, write_segment
+from holdfast.records import Entry, Failure, OpenStep, SegmentRef, StepRecord, TaskHead
+from holdfast.references import input_message
+from holdfast.segments import (
+    read_messages,
+    read_segments,
+    write_messages,
+    write_record,
+    write_segment,
+)
 from holdfast.sessions import commit_turn
 from holdfast.state import CommitRef, TaskRecord
-from holdfast.steps import Task
+from holdfast.steps import Task, TaskStep
 from holdfast.undo import UNDONE, active_steps
 from holdfast.values import canonical
 from holdfast.wire import CloseInput
@@ -53,7 +59,7 @@ class ClosingActivities:
             segments = (*segments, await write_segment(source.archive, entries))
         task = await source.task()
         if given.commit:
-            await self._commit(head, task, given.at)
+            await self._commit(head, task, given)
         last = await self._last_step(segments, entries)
         record = TaskRecord(
             task=task.model_copy(
@@ -80,16 +86,25 @@ class ClosingActivities:
             steps = active_steps(await read_segments(self._source.archive, segments))
         return steps[-1] if steps else None
 
-    async def _commit(self, head: TaskHead, task: Task, at: ChainRef) -> None:
-        """Let the AgentWorker choose what to keep, and append that to the session, once."""
+    async def _commit(self, head: TaskHead, task: Task, given: CloseInput) -> None:
+        """Let the AgentWorker choose what to keep, and append that to the session, once.
+
+        A list that the run was given comes first. Of a task that has failed before its first step
+        was done, the input is kept.
+        """
         source, session = self._source, head.session
         if session is None:
             return
-        transcript = await source.transcript(at)
+        before = await read_messages(source.archive, session.adds) if session.adds else []
+        transcript = await source.transcript(given.at)
         worker = self._registry.agent(head.agent).made_worker
-        kept: list[Message] = [
-            await source.offload(message) for message in worker.finalize_task(task, transcript)
-        ]
+        if given.status == "finished" or transcript:
+            said = list(worker.finalize_task(task, transcript))
+        else:
+            said = [] if _is_empty(task) else [_input(task)]
+        kept = [*before, *[await source.offload(message) for message in said]]
+        if not kept and given.status != "finished":
+            return
         turn = CommitRef(
             task=task_id(),
             sha256=await write_messages(source.archive, kept),
@@ -108,6 +123,15 @@ def closed_at(entries: list[Entry]) -> float:
     """Return when the task began to close, as it noted just before."""
     events = (entry.event for entry in reversed(entries) if entry.event is not None)
     return next((event.at for event in events if event.kind == "closed"), 0.0)
+
+
+def _is_empty(task: Task) -> bool:
+    return not (task.input or task.stored or task.images)
+
+
+def _input(task: Task) -> Message:
+    step = TaskStep(input=task.input, images=task.images)
+    return input_message(OpenStep(step=step, stored=task.stored))
 
 
 def _said(failure: Failure | None) -> str:

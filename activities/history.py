@@ -44,7 +44,7 @@ async def seen_before(
 
 async def count_commits(head: TaskHead) -> int:
     """Return how many commits the task's session has now; a session that nobody used has none."""
-    if head.session is None:
+    if head.session is None or head.session.unread:
         return 0
     handle = activity.client().get_workflow_handle(head.session.id)
     try:

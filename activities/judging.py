@@ -8,16 +8,20 @@ from typing import Any, cast
 from pydantic_core import to_jsonable_python
 from temporalio import activity
 
+from holdfast import context_object
 from holdfast.activities.failures import typed_failures
 from holdfast.activities.heartbeat import heartbeats
 from holdfast.activities.registry import Registry
 from holdfast.activities.source import Source, task_id
 from holdfast.activities.spans import undo_of
 from holdfast.activities.tool import idempotency_key
+from holdfast.approvals import REJECTED
 from holdfast.errors import NotFoundError
 from holdfast.messages import ToolCall, clean, shown
+from holdfast.run_context import RunContextWrapper
 from holdfast.segments import read_segments
 from holdfast.tool_context import Effect, ToolContext
+from holdfast.tool_errors import ToolErrorFormatterArgs, worded
 from holdfast.tool_result import read_result
 from holdfast.tools import Tool, ToolArgumentsError, render_result
 from holdfast.undo import active_steps, undoable
@@ -53,6 +57,24 @@ class JudgingActivities:
             except ToolArgumentsError as error:
                 return str(error)
             return ""
+
+    @activity.defn(name="rejected")
+    async def rejected(self, given: ToolInput) -> str:
+        """Let the run's formatter word what the model is told of a rejected call."""
+        with typed_failures():
+            async with heartbeats():
+                head = await self._source.head()
+                call, state = await self._source.call(given)
+                context = self._registry.context_loader(head)(state.get(context_object.KEY))
+                args = ToolErrorFormatterArgs(
+                    kind="approval_rejected",
+                    tool_name=call.name,
+                    call_id=call.id,
+                    default_message=REJECTED,
+                    run_context=RunContextWrapper(context, task_id=task_id()),
+                )
+                formatter = self._registry.code(head.run.tool_error_formatter)
+                return clean(await worded(formatter, args))
 
     @activity.defn(name="probe")
     async def probe(self, given: ToolInput) -> Probed:

@@ -145,6 +145,7 @@ class StepActivities:
         if snapshot.handoffs:
             ctx.handing = Handing(
                 agent=agent,
+                first=self._registry.agent(head.agent),
                 team=team,
                 head=head,
                 code=self._registry.code,

@@ -18,11 +18,12 @@ from typing import Literal
 from holdfast.commands import Command
 from holdfast.ledger import Ledger
 from holdfast.messages import ToolCall, system
-from holdfast.records import Approval, ApprovalKind, Outcome, call_digest
+from holdfast.records import Approval, ApprovalKind, Outcome, StandingRule, call_digest
 from holdfast.values import Json, canonical
 
 CARD_TEXT = 500
 NOT_IN_TIME = "nobody decided in time"
+REJECTED = "Tool execution was not approved."
 
 
 def latest(ledger: Ledger, n: int, i: int, kind: ApprovalKind | None = None) -> Approval | None:
@@ -128,7 +129,11 @@ def decide(ledger: Ledger, command: Command, *, now: float) -> str:
     if bound != found.digest:
         return f"Approval {wanted!r} is for other arguments than those that were decided on."
     note = str(command.body.get("note", "") or command.reason)
-    decided = found.model_copy(update={"by": command.by, "at": now, "note": note})
+    message = str(command.body.get("message", ""))
+    changes = {"by": command.by, "at": now, "note": note, "message": message}
+    decided = found.model_copy(update=changes)
+    if command.body.get("always") is True and found.kind == "tool":
+        return _decide_always(ledger, decided, command, now=now)
     match command.verb:
         case "approve":
             reason = _approve(ledger, decided, command.body.get("arguments"))
@@ -139,6 +144,49 @@ def decide(ledger: Ledger, command: Command, *, now: float) -> str:
         case _:
             reason = f"{command.verb!r} does not decide an approval."
     return reason
+
+
+def stands(ledger: Ledger, n: int, i: int, *, now: float) -> bool:
+    """Decide a call by what was decided for all calls of its tool; return whether that was done."""
+    tool = ledger.at(n).calls[i].name
+    rule = ledger.s.standing.get(tool)
+    if rule is None or rule.branch != ledger.s.branch:  # an undo ends it, as it ends approvals
+        return False
+    asked = ask(ledger, n, i, "tool", now=now)
+    _apply(ledger, asked, rule, now=now)
+    return True
+
+
+def _decide_always(ledger: Ledger, decided: Approval, command: Command, *, now: float) -> str:
+    """Decide a call, the others of its tool that wait, and those to come."""
+    if command.verb == "respond" or command.body.get("arguments") is not None:
+        return "Only a plain approve or reject can hold for later calls as well."
+    rule = StandingRule(
+        verb="approve" if command.verb == "approve" else "reject",
+        by=decided.by,
+        message=decided.message,
+        note=decided.note,
+        branch=ledger.s.branch,
+    )
+    ledger.change(standing={**ledger.s.standing, decided.tool: rule})
+    same = [a for a in pending(ledger) if a.kind == "tool" and a.tool == decided.tool]
+    for approval in same:
+        if approval.id == decided.id:
+            _approve(ledger, decided, None) if rule.verb == "approve" else _reject(ledger, decided)
+        else:
+            _apply(ledger, approval, rule, now=now)
+    return ""
+
+
+def _apply(ledger: Ledger, approval: Approval, rule: StandingRule, *, now: float) -> None:
+    changes = {"by": rule.by, "at": now, "note": rule.note, "message": rule.message}
+    decided = approval.model_copy(update=changes)
+    body: dict[str, Json] = {"id": approval.id, "tool": approval.tool, "verb": rule.verb}
+    ledger.note("standing", now=now, by=rule.by, text=rule.note, body=body)
+    if rule.verb == "approve":
+        _approve(ledger, decided, None)
+    else:
+        _reject(ledger, decided)
 
 
 def expire(ledger: Ledger, *, now: float) -> None:
@@ -228,6 +276,11 @@ def _reject(
     match approval.kind:
         case "tool":
             text = f"The call was not run: it was rejected{who}{why}"
+            if _is_bare(ledger, approval):
+                text = REJECTED
+                if ledger.given.head.run.tool_error_formatter:  # a worker process words it
+                    return ""
+            text = approval.message or text
             refused = Outcome(content=text, is_error=True, status="failed", attempts=0)
             ledger.outcome(approval.n, approval.i, refused)
         case "unknown":
@@ -240,6 +293,18 @@ def _reject(
         case "undo":
             pass
     return ""
+
+
+def _is_bare(ledger: Ledger, approval: Approval) -> bool:
+    """Whether a call was rejected without a word, in the dialect that then has words of its own."""
+    said = approval.note or approval.message
+    return not said and ledger.given.head.dialect.tool_error == "fixed"
+
+
+def rejected(ledger: Ledger, n: int, i: int, text: str) -> None:
+    """Tell the model of a rejected call in the words of the run's formatter."""
+    refused = Outcome(content=text, is_error=True, status="failed", attempts=0)
+    ledger.outcome(n, i, refused)
 
 
 def _respond(ledger: Ledger, approval: Approval, result: Json) -> str:

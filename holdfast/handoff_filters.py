@@ -16,7 +16,7 @@ from holdfast.errors import UserError
 from holdfast.values import Json
 
 if TYPE_CHECKING:
-    from holdfast.client.results import RunItem
+    from holdfast.client.items import RunItem
     from holdfast.run_context import RunContextWrapper
 
 Item = dict[str, Json]

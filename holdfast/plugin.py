@@ -50,6 +50,7 @@ class Activities:
             judging.gate,
             judging.check,
             judging.probe,
+            judging.rejected,
             judging.undo,
             judging.recall,
             HandlingActivities(self.registry, source).handle,

@@ -20,17 +20,20 @@ class Dialect(Value):
 
     Attributes:
         unknown_tool: Tell the model, or end the task with ModelBehaviorError.
-        tool_error: Tell the model the exception's text, or a fixed text without detail.
+        tool_error: Tell the model the exception's text, or a fixed text without detail; a fixed
+            one, too, of a rejection without a reason.
+        keeps_failed: Whether the session gets the finished turns of a task that failed.
     """
 
     unknown_tool: Literal["tell", "raise"] = "tell"
     tool_error: Literal["text", "fixed"] = "text"
+    keeps_failed: bool = False
 
 
 STEPS = Dialect()
 
 
-AGENTS_SDK = Dialect(unknown_tool="raise", tool_error="fixed")
+AGENTS_SDK = Dialect(unknown_tool="raise", tool_error="fixed", keeps_failed=True)
 
 
 class SessionRef(Value):
@@ -40,11 +43,16 @@ class SessionRef(Value):
         id: Workflow id of the session.
         name: The name that people use.
         commits: Number of commits that the task sees; `describe` finds it out.
+        unread: Whether the task sees none: the run has chosen what of it the model is to see.
+        adds: Digest in the archive of messages that the session gets before the task's own: those
+            of a run that was given a list.
     """
 
     id: str
     name: str
     commits: int = 0
+    unread: bool = False
+    adds: str = ""
 
 
 class RunRules(Value):
@@ -156,6 +164,7 @@ class Approval(Value):
         by: Who decided.
         at: When.
         note: What they said.
+        message: What the model is told of a rejection, word for word; empty for the usual text.
         effective: Edited arguments, JSON text; empty when they were not edited.
     """
 
@@ -177,7 +186,26 @@ class Approval(Value):
     by: str = ""
     at: float = 0.0
     note: str = ""
+    message: str = ""
     effective: str = ""
+
+
+class StandingRule(Value):
+    """A decision on a tool call that holds for later calls of the tool, too.
+
+    Attributes:
+        verb: What was decided.
+        by: Who decided.
+        message: What the model is told of a rejection, word for word; empty for the usual text.
+        note: What they said.
+        branch: Branch of the ledger on which it holds.
+    """
+
+    verb: Literal["approve", "reject"]
+    by: str
+    message: str = ""
+    note: str = ""
+    branch: int = 0
 
 
 class Before(Value):

@@ -15,6 +15,7 @@ from holdfast.records import (
     InputRef,
     OpenState,
     SegmentRef,
+    StandingRule,
     TaskHead,
 )
 from holdfast.settings import Budget
@@ -171,6 +172,7 @@ class Carried(Value):
         last_step: The step that gave the task's answer, if another agent than the first ran it: a
             follow-up is for that agent.
         rounds: Request of `run_steps_in_queue` to its steps and their ordinals, 0 until done.
+        standing: Tool name to the decision that holds for all its calls.
     """
 
     created: float = 0.0
@@ -209,6 +211,7 @@ class Carried(Value):
     undo_notes: tuple[Message, ...] = ()
     last_step: TaskStep | None = None
     rounds: dict[str, dict[str, int]] = Field(default_factory=dict[str, dict[str, int]])
+    standing: dict[str, StandingRule] = Field(default_factory=dict[str, StandingRule])
 
 
 class RunReply(Value):

@@ -136,6 +136,7 @@ class AgentRunner(_Twin):
     run_steps_in_queue = _sync(_async.AgentRunner.run_steps_in_queue)
     run_task = _sync(_async.AgentRunner.run_task)
     run_to_end = _sync(_async.AgentRunner.run_to_end)
+    run_on = _sync(_async.AgentRunner.run_on)
     finalize_response = _sync(_async.AgentRunner.finalize_response)
     step_events = _sync_iterator(_async.AgentRunner.step_events)
     response = _sync(_async.AgentRunner.response)

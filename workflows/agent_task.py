@@ -204,7 +204,9 @@ class AgentTask(StepLanes):
             text=self.why,
             body={"status": status, "number": self.ledger.next_number()},
         )
-        commit = status == "finished" and self.given.head.session is not None
+        head = self.given.head
+        commits = status == "finished" or (status == "failed" and head.dialect.keeps_failed)
+        commit = commits and head.session is not None
         sent = CloseInput(
             status=status, at=self.ledger.s.transcript, commit=commit, failure=self._ending()
         )

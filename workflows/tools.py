@@ -178,6 +178,9 @@ async def _may_run(ledger: Ledger, n: int, i: int, policy: ToolPolicy) -> bool:
             refused = await _quick(ledger, "check", ledger.tool_input(n, i, edited), str)
             approvals.checked(ledger, approval, refused, now=now())
             return not refused
+        if approval.status == "rejected":
+            text = await _quick(ledger, "rejected", ledger.tool_input(n, i), str)
+            approvals.rejected(ledger, n, i, text)
         return approval.status == "approved"
     current = ledger.find(n)
     if policy.needs_approval == "no" or (current is not None and i in current.cleared):
@@ -187,6 +190,8 @@ async def _may_run(ledger: Ledger, n: int, i: int, policy: ToolPolicy) -> bool:
     ):
         ledger.clear(n, i)
         return True
+    if approvals.stands(ledger, n, i, now=now()):  # a rejection may still have to be worded
+        return i in ledger.missing_calls(n) and await _may_run(ledger, n, i, policy)
     approvals.ask(ledger, n, i, "tool", now=now(), seconds=policy.approval_seconds)
     return False
 

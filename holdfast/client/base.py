@@ -192,6 +192,11 @@ class RunnerBase:
         return self._read.archive
 
     @property
+    def reader(self) -> Reader:
+        """What reads tasks from Temporal and the archive."""
+        return self._read
+
+    @property
     def _read(self) -> Reader:
         if self._reader is None:
             msg = "This AgentRunner is not started: use `async with runner:` or runner.start()."

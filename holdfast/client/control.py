@@ -57,6 +57,8 @@ class TaskControl(RunnerBase):
         text: str,
         when: Literal["next_model_call", "queued"] = "next_model_call",
         by: str = "",
+        *,
+        request_id: str | None = None,
     ) -> Receipt:
         """Say something to the model.
 
@@ -66,12 +68,15 @@ class TaskControl(RunnerBase):
             when: "next_model_call": seen by the next step that begins; nothing is interrupted.
                 "queued": becomes the next input once the task has its answer.
             by: Who says it.
+            request_id: Names this request: sent again with the same id, it is said once.
 
         Raises:
             CommandRefusedError: The text is empty or too long.
         """
         body: dict[str, Json] = {"text": text, "when": when}
-        return await self._tasks.command(id_of(task), "feedback", by=by, body=body)
+        return await self._tasks.command(
+            id_of(task), "feedback", by=by, body=body, request_id=request_id
+        )
 
     async def edit_step(
         self,
@@ -119,6 +124,8 @@ class TaskControl(RunnerBase):
         by: str,
         arguments: Mapping[str, Json] | str | None = None,
         note: str | None = None,
+        *,
+        always: bool = False,
     ) -> Receipt:
         """Let a call run, as proposed or with edited arguments; the model is told of an edit.
 
@@ -129,13 +136,15 @@ class TaskControl(RunnerBase):
             by: Who decides.
             arguments: Arguments that replace the proposed ones; checked against the tool's schema.
             note: A note for the auditor.
+            always: Whether later calls of the tool in this task are approved by this as well, until
+                a step is undone.
 
         Raises:
             InvalidArgumentError: The arguments are not JSON data, or larger than 16 KB.
             CommandRefusedError: It was decided already, is of an undone branch, or the arguments do
                 not fit; then it stays open.
         """
-        body: dict[str, Json] = {"note": note or ""}
+        body: dict[str, Json] = {"note": note or "", **({"always": True} if always else {})}
         if arguments is not None:
             body["arguments"] = arguments if isinstance(arguments, str) else dict(arguments)
         receipt = await self._decide(approval, "approve", by, body)
@@ -143,15 +152,34 @@ class TaskControl(RunnerBase):
             await self._await_check(approval)
         return receipt
 
-    async def reject(self, approval: ApprovalLike, by: str, reason: str) -> Receipt:
+    async def reject(
+        self,
+        approval: ApprovalLike,
+        by: str,
+        reason: str,
+        *,
+        message: str | None = None,
+        always: bool = False,
+    ) -> Receipt:
         """Do not let a call run; the model is told the reason.
 
         For a call that may have happened: give it up. For a budget: finish now.
 
+        Args:
+            approval: The approval.
+            by: Who decides.
+            reason: Why.
+            message: What the model is told in place of that, word for word.
+            always: Whether later calls of the tool in this task are rejected by this as well, until
+                a step is undone.
+
         Raises:
             CommandRefusedError: It was decided already, or is of an undone branch.
         """
-        return await self._decide(approval, "reject", by, {"reason": reason})
+        body: dict[str, Json] = {"reason": reason}
+        body |= {"message": message} if message else {}
+        body |= {"always": True} if always else {}
+        return await self._decide(approval, "reject", by, body)
 
     async def respond(self, approval: ApprovalLike, by: str, result: Json) -> Receipt:
         """Give a result in place of the tool. For a call that may have happened: it did, with this.

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from temporalio.exceptions import TemporalError
-
-from holdfast import context_object
 from holdfast.agent import Agent
-from holdfast.client.base import new_id
+from holdfast.client.calling_back import CallerLoop
 from holdfast.client.engines import configure, engines
-from holdfast.client.results import RunData, RunResult, run_items
+from holdfast.client.items import RunItem, ToolApprovalItem
+from holdfast.client.results import ItemHelpers, ModelResponse, RunData, RunInput, RunResult
 from holdfast.client.run_config import (
     ErrorHandler,
     ErrorKind,
@@ -20,21 +18,27 @@ from holdfast.client.run_config import (
     as_run_config,
     run_rules,
 )
+from holdfast.client.run_state import RunState
 from holdfast.client.runner import AgentRunner
+from holdfast.client.running import RunOptions, begin, go_on
 from holdfast.client.sessions import Session
 from holdfast.engine.loop import shared_loop
-from holdfast.errors import AgentsException, HoldfastError, UserError
-from holdfast.messages import Message, Usage
-from holdfast.models.items import from_response_items
-from holdfast.records import RunRules
-from holdfast.settings import Budget
-from holdfast.values import Json
+from holdfast.hooks import RunHooks
 
-__all__ = ["RunConfig", "RunData", "RunResult", "Runner", "configure"]
+__all__ = [
+    "ItemHelpers",
+    "ModelResponse",
+    "RunConfig",
+    "RunData",
+    "RunItem",
+    "RunResult",
+    "RunState",
+    "Runner",
+    "ToolApprovalItem",
+    "configure",
+]
 
 DEFAULT_MAX_TURNS = 10
-
-RunInput = str | Sequence[dict[str, Json]]
 
 
 class Runner:
@@ -44,71 +48,96 @@ class Runner:
     async def run(
         cls,
         starting_agent: Agent,
-        input: RunInput,
+        input: RunInput | RunState,
         *,
-        max_turns: int | None = DEFAULT_MAX_TURNS,
         context: Any = None,
-        session: str | Session | None = None,
+        max_turns: int | None = DEFAULT_MAX_TURNS,
+        hooks: RunHooks | None = None,
         run_config: RunConfig | Mapping[str, Any] | None = None,
         error_handlers: Mapping[ErrorKind, ErrorHandler] | None = None,
+        session: str | Session | None = None,
         runner: AgentRunner | None = None,
         task_id: str | None = None,
+        by: str = "Runner",
+        previous_response_id: str | None = None,
+        conversation_id: str | None = None,
     ) -> RunResult:
-        """Run an agent to its final output.
+        """Run an agent to its final output, or to where a person must decide.
 
-        A run that ends with an error leaves no trace in its session: neither its input nor what it
-        had answered. Only finished runs are committed, whole. What a failed run had produced is in
-        the error's `run_data`, and its task stays readable by its id.
+        A run that waits for a person returns, with `interruptions`. Decide on them with
+        `state = result.to_state()`, then run the state: the task goes on where it stands. What it
+        was begun with stands then too: its turns and their limit, its session, its settings.
 
         Args:
-            starting_agent: The agent.
-            input: A text, or a list of items in the form of the Responses API.
-            max_turns: Most model calls; None is no limit.
+            starting_agent: The agent; for a state, the one with which its run began or another one
+                of its team.
+            input: A text, a list of items in the form of the Responses API, or the state of a run
+                that is to go on.
             context: What tools, instructions, guardrails and hooks get as `ctx.context`: None, a
                 dict, a dataclass or a pydantic model. It is recorded with the task, so it must be
-                data. When this returns, the object is what the run has made of it.
-            session: Session whose history the model sees and that the run is committed to.
+                data. When this returns or raises, the object is what the run has made of it.
+            max_turns: Most model calls; None is no limit.
+            hooks: Told what the run does, in this process. A hook that raises ends the run: its
+                task is abandoned, and what it raised is raised here.
             run_config: Settings of the run: a RunConfig, or a dict of its fields.
             error_handlers: Kind of error to what answers in its place.
+            session: Session whose history the model sees and that the run is committed to.
             runner: The engine; else the one of `configure`, else the cluster of TEMPORAL_ADDRESS,
                 else the embedded one.
             task_id: Id of the task; made up by default.
+            by: Who decided what a state has decisions on.
+            previous_response_id: Not supported, nor is the next: a session is the memory of runs.
+            conversation_id: As said.
 
         Raises:
             MaxTurnsExceeded: One more model call would exceed max_turns.
             ModelBehaviorError: The model called a tool that does not exist.
             UserError: The run was asked for in a way that cannot be served.
+            TypeError: The hooks are none of a run.
             StepFailedError: A model call failed for good. The task waits: heal the cause and
-                continue it with `AgentRunner.run_task(task_id)`.
+                continue it with `Runner.run(agent, RunState.of(error.task_id))`.
             NoWorkerError: No worker process is up. The task waits, and is run by the next one; the
                 error names it.
         """
         config = as_run_config(run_config)
-        rules = run_rules(config, context=context, error_handlers=error_handlers or {})
+        options = RunOptions(
+            max_turns=max_turns,
+            session=session,
+            config=config,
+            rules=run_rules(config, context=context, error_handlers=error_handlers or {}),
+            context=context,
+            hooks=hooks,
+            task_id=task_id,
+            by=by,
+            call=CallerLoop().call,
+        )
+        options.check(starting_agent, previous_response_id or conversation_id)
 
         async def go(engine: AgentRunner) -> RunResult:
-            return await run_agent(
-                engine,
-                starting_agent,
-                input,
-                max_turns=max_turns,
-                session=session,
-                config=config,
-                rules=rules,
-                context=context,
-                task_id=task_id,
-            )
+            if isinstance(input, RunState):
+                return await go_on(engine, starting_agent, input, options)
+            return await begin(engine, starting_agent, input, options)
 
-        async def find_and_go() -> RunResult:
-            return await go(await engines.runner(starting_agent))
-
-        if runner is not None:
-            await runner.ensure_agent(starting_agent)
-            return await go(runner)
-        return await shared_loop().wrap(find_and_go())
+        return await on_engine(starting_agent, runner, go)
 
     @classmethod
-    def run_sync(cls, starting_agent: Agent, input: RunInput, **options: Any) -> RunResult:
+    def run_sync(
+        cls,
+        starting_agent: Agent,
+        input: RunInput | RunState,
+        *,
+        context: Any = None,
+        max_turns: int | None = DEFAULT_MAX_TURNS,
+        hooks: RunHooks | None = None,
+        run_config: RunConfig | Mapping[str, Any] | None = None,
+        error_handlers: Mapping[ErrorKind, ErrorHandler] | None = None,
+        session: str | Session | None = None,
+        runner: AgentRunner | None = None,
+        task_id: str | None = None,
+        by: str = "Runner",
+        previous_response_id: str | None = None,
+        conversation_id: str | None = None,
+    ) -> RunResult:
         """Do what `run` does, and block until it is done.
 
         Raises:
@@ -117,88 +146,37 @@ class Runner:
         try:
             asyncio.get_running_loop()
         except RuntimeError:
-            return shared_loop().run(cls.run(starting_agent, input, **options))
+            run = cls.run(
+                starting_agent,
+                input,
+                context=context,
+                max_turns=max_turns,
+                hooks=hooks,
+                run_config=run_config,
+                error_handlers=error_handlers,
+                session=session,
+                runner=runner,
+                task_id=task_id,
+                by=by,
+                previous_response_id=previous_response_id,
+                conversation_id=conversation_id,
+            )
+            return shared_loop().run(run)
         msg = "Runner.run_sync cannot be used inside a running event loop: await Runner.run there."
         raise RuntimeError(msg)
 
 
-async def run_agent(
-    engine: AgentRunner,
+async def on_engine(
     agent: Agent,
-    given: RunInput,
-    *,
-    max_turns: int | None,
-    session: str | Session | None,
-    config: RunConfig,
-    rules: RunRules,
-    context: Any,
-    task_id: str | None,
+    runner: AgentRunner | None,
+    go: Callable[[AgentRunner], Awaitable[RunResult]],
 ) -> RunResult:
-    """Run a task in the Agents SDK's dialect and collect its result."""
-    if max_turns is not None and max_turns < 0:
-        msg = f"max_turns must be at least 0, or None for no limit; it was {max_turns}."
-        raise UserError(msg)
-    text, before = _split(given)
-    task_id = task_id or new_id(agent.name)
-    budget = None if max_turns is None else Budget(max_turns=max_turns, on_exceeded="fail")
-    try:
-        output = await engine.run_to_end(
-            text,
-            task_id=task_id,
-            agent=agent.name,
-            before=before,
-            session=session,
-            budget=budget,
-            model=config.model if isinstance(config.model, str) else "",
-            settings=config.model_settings,
-            run=rules,
-            extra_state=context_object.initial_state(context),
-        )
-    except AgentsException as error:
-        error.run_data = await _data_of_failed(engine, agent, task_id, given, error)
-        raise
-    data = await run_data(engine, task_id, given)
-    return RunResult(**vars(data), final_output=output.output, waiting_for=output.waiting_for)
+    """Do something with the engine of a run: the one given, else the process's own on its loop."""
 
+    async def find_and_go() -> RunResult:
+        return await go(await engines.runner(agent))
 
-def _split(given: RunInput) -> tuple[str, tuple[Message, ...]]:
-    """Split a run's input into the new text and the messages that come before it."""
-    if isinstance(given, str):
-        return given, ()
-    messages = from_response_items(given)
-    if not messages:
-        msg = "The input list is empty; give at least one item, or a text."
-        raise UserError(msg)
-    return "", messages
-
-
-async def _data_of_failed(
-    engine: AgentRunner, agent: Agent, task_id: str, given: RunInput, error: AgentsException
-) -> RunData:
-    """Read what a failed run has produced, as far as it can be read: the error matters more."""
-    try:
-        return await run_data(engine, task_id, given)
-    except (HoldfastError, TemporalError, ValueError) as trouble:
-        error.add_note(f"What the run had produced could not be read: {trouble}")
-    return RunData(
-        input=given if isinstance(given, str) else list(given),
-        new_items=[],
-        last_agent=agent.name,
-        usage=Usage(),
-        task_id=task_id,
-    )
-
-
-async def run_data(engine: AgentRunner, task_id: str, given: RunInput) -> RunData:
-    """Read what a run has produced, the open step of a failed one included."""
-    task = await engine.get_task(task_id)
-    messages = await engine.all_messages(task_id)
-    is_text = isinstance(given, str) and bool(messages) and messages[0].role == "user"
-    own = messages[1:] if is_text else messages
-    return RunData(
-        input=given if isinstance(given, str) else list(given),
-        new_items=run_items(own, task.agent),
-        last_agent=task.agent,
-        usage=task.usage,
-        task_id=task_id,
-    )
+    if runner is not None:
+        await runner.ensure_agent(agent)
+        return await go(runner)
+    return await shared_loop().wrap(find_and_go())

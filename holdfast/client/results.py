@@ -2,84 +2,118 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
-from holdfast.messages import Message, Usage
-from holdfast.models.items import to_response_items
+from holdfast.agent import Agent
+from holdfast.client.items import MessageOutputItem, RawItem, RunItem, ToolApprovalItem
+from holdfast.client.run_state import RunState
+from holdfast.messages import Usage
+from holdfast.run_context import RunContextWrapper
 from holdfast.values import Json
 
 T = TypeVar("T")
 
-ItemType = Literal[
-    "message_output_item",
-    "tool_call_item",
-    "tool_call_output_item",
-    "handoff_call_item",
-    "handoff_output_item",
-    "input_item",
-]
-_ITEM_TYPES: dict[str, ItemType] = {
-    "function_call": "tool_call_item",
-    "function_call_output": "tool_call_output_item",
-}
+RunInput = str | Sequence[dict[str, Json]]
 
 
 @dataclass(frozen=True)
-class RunItem:
-    """Something that happened in a run.
+class ModelResponse:
+    """One answer of a model.
 
     Attributes:
-        type: What it is.
-        raw_item: The item in the form of the Responses API.
-        agent: Name of the agent that made it.
+        output: Its items, in the form of the Responses API.
+        usage: What it cost.
+        response_id: The provider's id of it, or None.
     """
 
-    type: ItemType
-    raw_item: dict[str, Json]
-    agent: str
+    output: list[RawItem]
+    usage: Usage
+    response_id: str | None
 
-    def to_input_item(self) -> dict[str, Json]:
-        """Return the item as input for another run."""
-        return self.raw_item
+    def to_input_items(self) -> list[dict[str, Json]]:
+        """Return the items as input for another run."""
+        return [dict(item) for item in self.output]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RunData:
-    """What a run had produced when an error ended it.
+    """What a run has made, also one that an error has ended.
 
     Attributes:
         input: What the run was given.
         new_items: What it made, oldest first.
-        last_agent: Name of the agent that ran last.
-        usage: Cost of the run.
+        raw_responses: The answers of models, oldest first.
+        last_agent: The agent that ran last.
+        context_wrapper: The run's context and what the run cost.
         task_id: The run's task; its ledger stays readable.
+        interruptions: Tool calls that wait for a person's decision.
+        input_guardrail_results: What the guardrails of the input found.
+        output_guardrail_results: What the guardrails of the final output found.
+        tool_input_guardrail_results: What guardrails of tools found in calls.
+        tool_output_guardrail_results: What guardrails of tools found in results.
+        normalized: What the last agent saw and said, when a handoff had changed what it saw.
     """
 
     input: str | list[dict[str, Json]]
-    new_items: list[RunItem]
-    last_agent: str
-    usage: Usage
+    new_items: list[RunItem] = field(default_factory=list[RunItem])
+    raw_responses: list[ModelResponse] = field(default_factory=list[ModelResponse])
+    last_agent: Agent
+    context_wrapper: RunContextWrapper[Any]
     task_id: str
+    interruptions: list[ToolApprovalItem] = field(default_factory=list[ToolApprovalItem])
+    input_guardrail_results: list[Any] = field(default_factory=list[Any])
+    output_guardrail_results: list[Any] = field(default_factory=list[Any])
+    tool_input_guardrail_results: list[Any] = field(default_factory=list[Any])
+    tool_output_guardrail_results: list[Any] = field(default_factory=list[Any])
+    normalized: list[dict[str, Json]] | None = field(default=None, repr=False)
+
+    @property
+    def usage(self) -> Usage:
+        """Cost of the run."""
+        return self.context_wrapper.usage
+
+    @property
+    def last_response_id(self) -> str | None:
+        """The provider's id of the last answer of a model, or None."""
+        return self.raw_responses[-1].response_id if self.raw_responses else None
+
+    def to_input_list(
+        self, *, mode: Literal["preserve_all", "normalized"] = "preserve_all"
+    ) -> list[dict[str, Json]]:
+        """Return input and new items as the input of a following run.
+
+        Args:
+            mode: "preserve_all": the input and all that was made. "normalized": what the last agent
+                saw and said, which is less when the filter of a handoff had left something out.
+        """
+        if mode == "normalized" and self.normalized is not None:
+            return [dict(item) for item in self.normalized]
+        made = [item for item in self.new_items if not isinstance(item, ToolApprovalItem)]
+        start = ItemHelpers.input_to_new_input_list(self.input)
+        return [*start, *(item.to_input_item() for item in made)]
+
+    def to_state(self) -> RunState:
+        """Return the run as something to decide on and to resume: `Runner.run(agent, state)`."""
+        return RunState(self.task_id, self.interruptions)
+
+    def release_agents(self, release_new_items: bool = True) -> None:  # noqa: FBT001, FBT002  the Agents SDK's signature
+        """Do nothing: agents are descriptions and hold nothing that would have to be let go."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RunResult(RunData):
-    """A finished run.
+    """A run that has its answer, or waits for a person.
 
     Attributes:
-        final_output: The answer; None while a person must decide.
+        final_output: The answer, of the last agent's `output_type`; None while a person must
+            decide.
         waiting_for: What the run waits for, one text per open point; empty when it is finished.
     """
 
-    final_output: Any = field(default=None, kw_only=True)
-    waiting_for: tuple[str, ...] = field(default=(), kw_only=True)
-
-    def to_input_list(self) -> list[dict[str, Json]]:
-        """Return input and new items as the input of a following run."""
-        given = self.input
-        start = [{"role": "user", "content": given}] if isinstance(given, str) else list(given)
-        return [*start, *(item.to_input_item() for item in self.new_items)]
+    final_output: Any = None
+    waiting_for: tuple[str, ...] = ()
 
     def final_output_as(self, cls: type[T], raise_if_incorrect_type: bool = False) -> T:  # noqa: FBT001, FBT002  the Agents SDK's signature
         """Return the answer, typed.
@@ -98,16 +132,33 @@ class RunResult(RunData):
         return output
 
 
-def run_items(messages: list[Message], agent: str) -> list[RunItem]:
-    """Make the items of a run out of the messages that it added."""
-    return [
-        RunItem(type=_item_type(item), raw_item=item, agent=agent)
-        for item in to_response_items(messages)
-    ]
+class ItemHelpers:
+    """Reads items, and makes them."""
+
+    @classmethod
+    def extract_last_text(cls, message: RawItem) -> str | None:
+        """Return the text of a message's last part; None when that is no text."""
+        parts = [part for part in _parts(message)[-1:] if part.get("type") == "output_text"]
+        return str(parts[0]["text"]) if parts else None
+
+    @classmethod
+    def text_message_output(cls, message: MessageOutputItem) -> str:
+        """Return the text of a message of a model, without refusals."""
+        texts = [p["text"] for p in _parts(message.raw_item) if p.get("type") == "output_text"]
+        return "".join(texts)
+
+    @classmethod
+    def text_message_outputs(cls, items: Sequence[RunItem]) -> str:
+        """Return the texts of all messages of models among items, joined."""
+        messages = (item for item in items if isinstance(item, MessageOutputItem))
+        return "".join(map(cls.text_message_output, messages))
+
+    @classmethod
+    def input_to_new_input_list(cls, input: RunInput) -> list[dict[str, Json]]:
+        """Return an input as a list of items."""
+        return [{"role": "user", "content": input}] if isinstance(input, str) else list(input)
 
 
-def _item_type(item: dict[str, Json]) -> ItemType:
-    kind = str(item.get("type", "message"))
-    if kind == "message":
-        return "message_output_item" if item.get("role") == "assistant" else "input_item"
-    return _ITEM_TYPES.get(kind, "message_output_item")
+def _parts(message: RawItem) -> list[dict[str, Any]]:
+    parts: list[dict[str, Any]] = message.get("content") or []
+    return parts

@@ -110,13 +110,17 @@ class AgentRunner(TaskReading, TaskControl, TimeTravel):
         agent: str,
         before: Sequence[Message] = (),
         session: str | Session | None = None,
+        session_adds: Sequence[Message] = (),
+        reads_session: bool = True,
         budget: Budget | None = None,
         model: str = "",
         settings: ModelSettings | None = None,
         run: RunRules | None = None,
         extra_state: Mapping[str, Json] | None = None,
-    ) -> TaskStepOutput:
+    ) -> None:
         """Create a task in the Agents SDK's dialect, run it to its end and finalize it.
+
+        This returns, too, when the task waits for a person.
 
         Args:
             input: The request; empty when it is the end of `before`.
@@ -125,14 +129,13 @@ class AgentRunner(TaskReading, TaskControl, TimeTravel):
             before: Messages before the request. What `data:` URLs of images hold is stored by
                 reference.
             session: As for create_task.
+            session_adds: Messages that the session gets before those of the task.
+            reads_session: Whether the model sees the session's history, besides `before`.
             budget: Limits.
             model: Model name that replaces the agent's.
             settings: Model settings laid over the agent's.
             run: What the run brought along.
             extra_state: Shared state of the task, JSON data.
-
-        Returns:
-            The last output, or the one that waits for a person.
 
         Raises:
             InvalidArgumentError: The `data:` URL of an image cannot be decoded, or holds more than
@@ -141,17 +144,21 @@ class AgentRunner(TaskReading, TaskControl, TimeTravel):
             StepFailedError: A step failed; the task can be healed and run on by its id.
             AgentsException: The task has ended with a verdict.
         """
-        before = await refer_all(before, self.archive.aput)
+        history = await self._stored(before)
+        adds = history if before == session_adds else await self._stored(session_adds)
+        ref = self._session_ref(session)
+        if ref is not None:
+            ref = ref.model_copy(update={"adds": adds, "unread": not reads_session})
         head = TaskHead(
             agent=agent,
-            session=self._session_ref(session),
-            history=await write_messages(self.archive, before) if before else "",
+            session=ref,
+            history=history,
             dialect=AGENTS_SDK,
             model=model,
             settings=settings,
             run=run or RunRules(),
         )
-        text, stored, _ = await self._input(None if before else input)
+        text, stored, _ = await self._input(None if before and not input else input)
         given = TaskInput(
             head=head,
             input=text or "",
@@ -164,8 +171,28 @@ class AgentRunner(TaskReading, TaskControl, TimeTravel):
             roll_events=self._roll_events,
         )
         self._require_agent(agent)
-        reply = await self._tasks.start_and_run(task_id, given, self._queue)
-        return await self._reply(task_id, reply.n, reply.status)
+        await self._tasks.start_and_run(task_id, given, self._queue)
+
+    async def _stored(self, messages: Sequence[Message]) -> str:
+        """Store a list of messages, images by reference; return its digest, empty for none."""
+        if not messages:
+            return ""
+        return await write_messages(self.archive, await refer_all(messages, self.archive.aput))
+
+    async def run_on(self, task: TaskLike) -> None:
+        """Take a task to its end, or to where somebody must decide; one that is closed stays so.
+
+        Raises:
+            TaskNotFoundError: There is none of this id.
+            StepFailedError: A step failed.
+            AgentsException: The task has ended with a verdict, now or before.
+            NoWorkerError: No worker process serves the task; it waits.
+        """
+        task_id = id_of(task)
+        try:
+            await self._tasks.run(task_id, RunRequest(all=True))
+        except TaskClosedError:
+            await self._tasks.ended(task_id)
 
     async def run_step(
         self,

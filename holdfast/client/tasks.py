@@ -324,7 +324,13 @@ class TaskClient:
         return record
 
     async def command(
-        self, task_id: str, verb: Verb, *, by: str, body: dict[str, Json] | None = None
+        self,
+        task_id: str,
+        verb: Verb,
+        *,
+        by: str,
+        body: dict[str, Json] | None = None,
+        request_id: str | None = None,
     ) -> Receipt:
         """Send a command. It is durable once this returns, also when no worker process is up.
 
@@ -334,7 +340,7 @@ class TaskClient:
             ConnectError: The server could not be reached.
             CommandRefusedError: The task refused it.
         """
-        sent = Command(id=unique_id(), verb=verb, by=by, body=body or {})
+        sent = Command(id=request_id or unique_id(), verb=verb, by=by, body=body or {})
         handle = self._client.get_workflow_handle(task_id)
         try:
             await handle.signal(SIGNAL, sent)

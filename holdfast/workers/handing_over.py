@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import inspect
+import itertools
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +37,7 @@ from holdfast.values import Json
 
 if TYPE_CHECKING:
     from holdfast.agent import Agent
-    from holdfast.client.results import RunItem
+    from holdfast.client.items import RunItem
     from holdfast.models.base import ModelAnswer, ToolSpec
     from holdfast.workers.context import StepContext
 
@@ -130,6 +130,7 @@ class Handing:
 
     Args:
         agent: The agent, as it is now.
+        first: The agent that the task began with, likewise.
         team: Snapshot of the task's first agent, with its team.
         head: The task's head, with what the run brought along.
         code: Finds code that the run brought along by reference.
@@ -143,6 +144,7 @@ class Handing:
         self,
         *,
         agent: Agent,
+        first: Agent,
         team: AgentSnapshot,
         head: TaskHead,
         code: Callable[[str], Any],
@@ -153,6 +155,7 @@ class Handing:
     ) -> None:
         """Keep what is known."""
         self._agent = agent
+        self._first = first
         self._team = team
         self._head = head
         self._rules = head.run
@@ -279,9 +282,11 @@ class Handing:
         names = self._speakers(messages[given:turn])
         return HandoffInputData(
             input_history=before[0].text if is_text else tuple(to_response_items(before)),
-            pre_handoff_items=self._run_items(messages[given:turn], names),
-            new_items=self._run_items(
-                (*messages[turn:], *told), [ctx.agent.name] * (len(messages) + len(told))
+            pre_handoff_items=tuple(self._run_items(messages[given:turn], names)),
+            new_items=tuple(
+                self._run_items(
+                    (*messages[turn:], *told), [ctx.agent.name] * (len(messages) + len(told))
+                )
             ),
             run_context=await self._context(ctx),
         )
@@ -298,23 +303,16 @@ class Handing:
                 name = handed_to(call, message, self._team.of(name).policies) or name
         return names
 
-    def _run_items(self, messages: Iterable[Message], names: Sequence[str]) -> tuple[RunItem, ...]:
-        from holdfast.client.results import run_items
+    def _run_items(self, messages: Iterable[Message], names: Sequence[str]) -> list[RunItem]:
+        from holdfast.client.items import message_items, team_of
 
-        found: list[RunItem] = []
-        calls: dict[str, ToolCall] = {}
-        for message, name in zip(messages, names, strict=False):
-            policies = self._team.of(name).policies
-            calls |= {call.id: call for call in message.calls}
-            for item in run_items([message], name):
-                call = calls.get(str(item.raw_item.get("call_id")))
-                kind: Any = item.type
-                if kind == "tool_call_item" and call and called_handoff(call, policies):
-                    kind = "handoff_call_item"
-                elif message.role == "tool" and call and handed_to(call, message, policies):
-                    kind = "handoff_output_item"
-                found.append(dataclasses.replace(item, type=kind))
-        return tuple(found)
+        team = team_of(self._first)
+        said = itertools.groupby(zip(messages, names, strict=False), key=lambda pair: pair[1])
+        return [
+            item
+            for name, pairs in said
+            for item in message_items([message for message, _ in pairs], team.of(name), team)
+        ]
 
     async def _context(self, ctx: StepContext) -> RunContextWrapper[Any]:
         task = await ctx.task()

@@ -145,8 +145,9 @@ async def test_an_unknown_tool_is_an_observation_in_the_dialect_that_raises_too(
     await rig.serve(make_agent(add, worker=ReActAgentWorker()))
     model.reply(act("sub"))
     model.reply(finish("none"))
-    output = await rig.runner().run_to_end("q", task_id=f"{rig.app}-sdk", agent="agent")
-    assert str(output) == "none"
+    runner = rig.runner()
+    await runner.run_to_end("q", task_id=f"{rig.app}-sdk", agent="agent")
+    assert str(await runner.get_task_output(f"{rig.app}-sdk")) == "none"
 
 
 async def test_the_error_of_a_tool_is_an_observation(

@@ -59,7 +59,7 @@ async def test_a_text_answer_is_the_final_output_after_one_call(
     result = await run("hi")
     assert result.final_output == "hello"
     assert [item.type for item in result.new_items] == ["message_output_item"]
-    assert result.last_agent == "agent"
+    assert result.last_agent.name == "agent"
     assert result.usage.requests == len(model.requests) == 1
 
 

@@ -11,7 +11,16 @@ from pydantic import BaseModel, ValidationError
 from holdfast import Agent, UserError, tool
 from holdfast.activities.registry import Registry, live
 from holdfast.archive import Archive
-from holdfast.client.results import RunItem
+from holdfast.client.items import (
+    HandoffCallItem,
+    HandoffOutputItem,
+    InputItem,
+    MessageOutputItem,
+    RawItem,
+    RunItem,
+    ToolCallItem,
+    ToolCallOutputItem,
+)
 from holdfast.handoff_filters import (
     END,
     PREAMBLE,
@@ -172,8 +181,24 @@ def test_calls_and_results_of_handoffs_are_recognised() -> None:
 # ---- filters
 
 
-def item(kind: Any, **raw: Any) -> RunItem:
-    return RunItem(type=kind, raw_item=raw, agent="ann")
+ANN = Agent(name="ann")
+
+
+def item(kind: str, **raw: Any) -> RunItem:
+    made = RawItem(raw)
+    match kind:
+        case "tool_call_item":
+            return ToolCallItem(ANN, made)
+        case "tool_call_output_item":
+            return ToolCallOutputItem(ANN, made, raw["output"])
+        case "handoff_call_item":
+            return HandoffCallItem(ANN, made)
+        case "handoff_output_item":
+            return HandoffOutputItem(ANN, made, ANN, BOB)
+        case "message_output_item":
+            return MessageOutputItem(ANN, made)
+        case _:
+            return InputItem(ANN, made)
 
 
 CALL = {"type": "function_call", "call_id": "1", "name": "look", "arguments": "{}"}

@@ -1,0 +1,93 @@
+"""All that is recorded of a task, read at once: what the result of a run is made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from holdfast.client.reading import Reader
+from holdfast.client.resolving import resolved
+from holdfast.contents import read_json, resolve
+from holdfast.messages import Message
+from holdfast.records import Approval, Entry, OpenState, StepRecord, TaskHead
+from holdfast.segments import read_messages, read_record, read_segments
+from holdfast.steps import Task, TaskStep
+from holdfast.undo import active_steps
+from holdfast.values import Json
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A task with its record, archived texts put in.
+
+    Attributes:
+        task: The task.
+        head: Agent, session and rules.
+        steps: The completed steps of the present branch, oldest first.
+        opens: The steps that are open, or were when the task ended.
+        entries: The whole ledger, oldest first; its texts are not put in.
+        approvals: What waits for a person.
+        output: Output of the last step, JSON data.
+        before: Messages that preceded the task, when it was given a list.
+        own: Those of them that were the run's input, where that is not all.
+        last_step: The step that is in progress, else the last one.
+        history: What the agent of the last step saw in place of the first messages, if it did.
+    """
+
+    task: Task
+    head: TaskHead
+    steps: list[StepRecord]
+    opens: list[OpenState]
+    entries: list[Entry]
+    approvals: list[Approval]
+    output: Json
+    before: list[Message]
+    own: list[Message] | None
+    last_step: TaskStep
+    history: list[Message] | None
+
+
+async def read_recorded(reader: Reader, task_id: str) -> Recorded:
+    """Read a task, open or closed.
+
+    Raises:
+        TaskNotFoundError: There is none of this id.
+        NoWorkerError: It is open and no worker process is up to answer.
+    """
+    record = await read_record(reader.archive, task_id)
+    approvals: list[Approval] = []
+    if record is None:
+        task = await reader.task(task_id)
+        head = await reader.head(task_id)
+        entries, opens = await reader.ledger(task_id)
+        if task.status == "waiting":
+            approvals = [a for a in await reader.approvals(task_id) if a.status == "open"]
+    else:
+        task, head, opens = Task.model_validate(record.task), record.head, record.opens
+        entries = await read_segments(reader.archive, record.segments)
+        if task.stored is not None:
+            task = task.model_copy(update={"input": await reader.text(task.stored)})
+    steps = active_steps(entries)
+    last = steps[-1] if steps else None
+    session = head.session
+    last_step = opens[0].open.step if opens else last.step if last else TaskStep()
+    ref = last_step.history
+    return Recorded(
+        task=task,
+        head=head,
+        steps=[await resolved(step, reader.text) for step in steps],
+        opens=[await resolved(current, reader.text) for current in opens],
+        entries=entries,
+        approvals=approvals,
+        output=await read_json(last.output, last.stored, reader.text) if last else None,
+        before=await _messages(reader, head.history) if head.history else [],
+        own=await _messages(reader, session.adds) if session and session.adds else None,
+        last_step=last_step,
+        history=await _messages(reader, ref.sha256) if ref is not None else None,
+    )
+
+
+async def _messages(reader: Reader, sha256: str) -> list[Message]:
+    found = await read_messages(reader.archive, sha256)
+    contents = [await resolve(message.content, reader.text) for message in found]
+    pairs = zip(found, contents, strict=True)
+    return [message.model_copy(update={"content": content}) for message, content in pairs]

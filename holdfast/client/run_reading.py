@@ -1,0 +1,155 @@
+"""From the record of a task to the result of a run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast import context_object
+from holdfast.agent import Agent
+from holdfast.client.items import (
+    RawItem,
+    RunItem,
+    Team,
+    ToolApprovalItem,
+    step_answers,
+    step_items,
+    step_messages,
+    team_of,
+)
+from holdfast.client.recorded import Recorded
+from holdfast.client.results import ModelResponse, RunData, RunInput, RunResult
+from holdfast.messages import user
+from holdfast.models.base import ModelAnswer
+from holdfast.models.items import to_response_items
+from holdfast.records import Approval, OpenState, StepRecord
+from holdfast.run_context import RunContextWrapper
+from holdfast.values import Json
+from holdfast.views import point
+
+ANSWERED = ("answered", "finished")
+DECIDABLE = ("tool", "unknown")
+
+
+def run_data(
+    recorded: Recorded, agent: Agent, *, given: RunInput | None = None, context: Any = None
+) -> RunData:
+    """Say what a run has made so far, and bring its context object up to date.
+
+    Args:
+        recorded: The run's task.
+        agent: The agent that the run began with, or another one of its team.
+        given: What the run was given; None when this process does not know.
+        context: The caller's context object, or None when there is none at hand.
+
+    Raises:
+        UserError: The recorded context does not fit the class of the object any more.
+    """
+    task = recorded.task
+    team = team_of(agent, first=task.agent)
+    said: list[StepRecord | OpenState] = [*recorded.steps, *recorded.opens]
+    asked = interruptions(recorded, team)
+    items: list[RunItem] = [item for of in said for item in step_items(of, team)]
+    return RunData(
+        input=_input(recorded) if given is None else listed(given),
+        new_items=[*items, *asked],
+        raw_responses=[response(answer) for of in said for answer in step_answers(of)],
+        last_agent=team.of(recorded.last_step.agent),
+        context_wrapper=RunContextWrapper(
+            context=_context(task.extra_state, context), usage=task.usage, task_id=task.task_id
+        ),
+        task_id=task.task_id,
+        interruptions=asked,
+        normalized=_normalized(recorded, said),
+    )
+
+
+def run_result(
+    recorded: Recorded, agent: Agent, *, given: RunInput | None = None, context: Any = None
+) -> RunResult:
+    """Say what came of a run; arguments are those of `run_data`."""
+    data = run_data(recorded, agent, given=given, context=context)
+    task = recorded.task
+    waiting = [point(approval) for approval in recorded.approvals]
+    if task.paused and not waiting:
+        waiting = [f"paused by {task.paused}; resume the task first"]
+    output = recorded.output if task.status in ANSWERED else None
+    return RunResult(
+        **vars(data),
+        final_output=typed(output, data.last_agent),
+        waiting_for=() if task.status in ANSWERED else tuple(waiting),
+    )
+
+
+def typed(output: Json, agent: Agent) -> Any:
+    """Return a final output as the type that its agent says."""
+    del agent
+    return output
+
+
+def interruptions(recorded: Recorded, team: Team) -> list[ToolApprovalItem]:
+    """List the tool calls that wait for a person."""
+    agents = {current.n: current.open.step.agent for current in recorded.opens}
+    return [
+        ToolApprovalItem(
+            team.of(agents.get(approval.n, "")), _call(approval), approval.id, approval.digest
+        )
+        for approval in recorded.approvals
+        if approval.kind in DECIDABLE
+    ]
+
+
+def _call(approval: Approval) -> RawItem:
+    return RawItem(
+        {
+            "type": "function_call",
+            "call_id": approval.call_id,
+            "name": approval.tool,
+            "arguments": approval.arguments,
+        }
+    )
+
+
+def response(answer: ModelAnswer) -> ModelResponse:
+    """Return a model's answer in the form of the Agents SDK."""
+    return ModelResponse(
+        output=[RawItem(item) for item in to_response_items([answer.message])],
+        usage=answer.usage.model_copy(update={"requests": 1}),
+        response_id=answer.response_id or None,
+    )
+
+
+def listed(given: RunInput) -> str | list[dict[str, Json]]:
+    """Return an input as a text or a list."""
+    return given if isinstance(given, str) else list(given)
+
+
+def _input(recorded: Recorded) -> str | list[dict[str, Json]]:
+    """Find out from its task what a run was given."""
+    own = recorded.before if recorded.own is None else recorded.own
+    if own:
+        return to_response_items(own)
+    task = recorded.task
+    if not task.images:
+        return task.input
+    return to_response_items([user(task.input, task.images)])
+
+
+def _normalized(
+    recorded: Recorded, said: list[StepRecord | OpenState]
+) -> list[dict[str, Json]] | None:
+    """Return what the last agent saw and said, when a handoff has changed what it saw."""
+    ref = recorded.last_step.history
+    if ref is None or recorded.history is None:
+        return None
+    transcript = [message for of in said for message in step_messages(of)]
+    return to_response_items([*recorded.history, *transcript[ref.skip :]])
+
+
+def _context(state: dict[str, Json], own: Any) -> Any:
+    """Return the context: the caller's object as it is now, else the recorded data."""
+    data = state.get(context_object.KEY)
+    if own is None:
+        return data
+    kind: type[Any] | None = own.__class__ if context_object.type_ref(own) else None
+    context_object.bring_up_to_date(own, data, kind)
+    return own

@@ -1,0 +1,282 @@
+"""A run from its beginning, or from where it stands, to its result."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from temporalio.exceptions import TemporalError
+
+from holdfast import context_object
+from holdfast.agent import Agent
+from holdfast.client.base import new_id
+from holdfast.client.items import team_of
+from holdfast.client.recorded import Recorded, read_recorded
+from holdfast.client.results import RunData, RunInput, RunResult
+from holdfast.client.run_config import RunConfig
+from holdfast.client.run_hooks import HookFailed, HookTeller
+from holdfast.client.run_input import Call, read_input
+from holdfast.client.run_reading import listed, run_data, run_result
+from holdfast.client.run_state import Decision, RunState
+from holdfast.client.runner import AgentRunner
+from holdfast.client.sessions import Session
+from holdfast.errors import (
+    AgentsException,
+    CommandRefusedError,
+    HoldfastError,
+    StepFailedError,
+    TaskClosedError,
+    TaskNotFoundError,
+    UserError,
+)
+from holdfast.hooks import AgentHooks, RunHooks
+from holdfast.records import RunRules
+from holdfast.run_context import RunContextWrapper
+from holdfast.settings import Budget
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """How a run was asked for; see `Runner.run`.
+
+    Attributes:
+        max_turns: Most model calls.
+        session: Session.
+        config: Settings.
+        rules: The same, as data.
+        context: The caller's context object.
+        hooks: Told what the run does.
+        task_id: Id of the task.
+        by: Who decides.
+        call: Calls the caller's functions.
+    """
+
+    max_turns: int | None
+    session: str | Session | None
+    config: RunConfig
+    rules: RunRules
+    context: Any
+    hooks: RunHooks | None
+    task_id: str | None
+    by: str
+    call: Call
+
+    def check(self, agent: object, server_side: str | None) -> None:
+        """Refuse what cannot be served, before anything is begun.
+
+        Raises:
+            UserError: The agent is none, max_turns is negative, or the provider was to remember.
+            TypeError: The hooks are none of a run.
+        """
+        if not isinstance(agent, Agent):
+            msg = f"starting_agent must be an Agent; it was {agent!r:.80} ({type(agent).__name__})."
+            raise UserError(msg)
+        turns: object = self.max_turns
+        is_count = isinstance(turns, int) and not isinstance(turns, bool) and turns >= 0
+        if turns is not None and not is_count:
+            msg = f"max_turns must be at least 0, or None for no limit; it was {turns!r}."
+            raise UserError(msg)
+        if server_side:
+            msg = (
+                "previous_response_id and conversation_id are not supported: a task's record must"
+                " hold the whole conversation to survive a crash, so the provider cannot keep it."
+                " Use session=... to continue a conversation."
+            )
+            raise UserError(msg)
+        session: Any = self.session
+        if session is not None and not isinstance(session, str | Session):
+            kind = type(session).__name__
+            msg = f"session must be a name or a Session; it was {session!r:.80} ({kind})."
+            raise UserError(msg)
+        _check_hooks(self.hooks)
+
+
+def _check_hooks(hooks: object) -> None:
+    if hooks is None or isinstance(hooks, RunHooks):
+        return
+    kind = type(hooks).__name__
+    where = " AgentHooks belong to an agent: Agent(hooks=...)." * isinstance(hooks, AgentHooks)
+    msg = f"hooks must be an object of a subclass of RunHooks; it was {kind}.{where}"
+    raise TypeError(msg)
+
+
+async def begin(
+    engine: AgentRunner, agent: Agent, given: RunInput, options: RunOptions
+) -> RunResult:
+    """Run a new task in the Agents SDK's dialect and return its result.
+
+    Raises:
+        AgentsException: The run has ended with it; its `run_data` says what it had made.
+        HoldfastError: The task waits, see `Runner.run`.
+    """
+    session = None if options.session is None else engine.session(options.session)
+    read = await read_input(given, session, options.config, options.call)
+    task_id = options.task_id or new_id(agent.name)
+    model = options.config.model
+    turns = options.max_turns
+    work = engine.run_to_end(
+        read.text,
+        task_id=task_id,
+        agent=agent.name,
+        before=read.before,
+        session=session,
+        session_adds=read.adds,
+        reads_session=not read.is_whole,
+        budget=None if turns is None else Budget(max_turns=turns, on_exceeded="fail"),
+        model=model if isinstance(model, str) else "",
+        settings=options.config.model_settings,
+        run=options.rules,
+        extra_state=context_object.initial_state(options.context),
+    )
+    run = _Run(engine, agent, task_id, given, options)
+    return await run.result_of(work)
+
+
+async def go_on(
+    engine: AgentRunner, agent: Agent, state: RunState, options: RunOptions
+) -> RunResult:
+    """Send what was decided on a run, take it on, and return its result.
+
+    Raises:
+        UserError: Its task began with an agent that the given one does not know.
+        AgentsException: As for `begin`.
+        HoldfastError: As for `begin`.
+    """
+    if options.task_id not in (None, state.task_id) or options.session is not None:
+        msg = "A state has its task and its session; do not give others with it."
+        raise UserError(msg)
+    before = await read_recorded(engine.reader, state.task_id)
+    names = [each.name for each in (agent, *agent.team())]
+    if before.task.agent not in names:
+        msg = (
+            f"Task {state.task_id!r} began with agent {before.task.agent!r}; {agent.name!r} knows"
+            f" {', '.join(map(repr, names))} only. Run the state with the agent it began with."
+        )
+        raise UserError(msg)
+    run = _Run(engine, agent, state.task_id, None, options)
+    return await run.result_of(_decide_and_go(engine, state, options.by), before=before)
+
+
+async def _decide_and_go(engine: AgentRunner, state: RunState, by: str) -> None:
+    for decision in state.decisions:
+        await _send(engine, state.task_id, decision, by)
+    for request_id, text in state.added_input:
+        try:
+            await engine.give_feedback(state.task_id, text, by=by, request_id=request_id)
+        except TaskClosedError:  # it was resumed before: what it says now follows
+            break
+    await engine.run_on(state.task_id)
+
+
+async def _send(engine: AgentRunner, task_id: str, decision: Decision, by: str) -> None:
+    """Send a decision; one that was made already, here or elsewhere, stands."""
+    known = {each.id: each for each in await engine.pending_approvals(task_id)}
+    approval = known.get(decision.approval)
+    if approval is None:
+        return
+    if decision.digest:
+        approval = approval.model_copy(update={"digest": decision.digest})
+    try:
+        if decision.verb == "approve":
+            await engine.approve(approval, by, always=decision.always)
+        else:
+            message, always = decision.message, decision.always
+            await engine.reject(approval, by, "", message=message, always=always)
+    except (TaskClosedError, TaskNotFoundError):
+        return
+    except CommandRefusedError:
+        if any(each.id == approval.id for each in await engine.pending_approvals(task_id)):
+            raise
+
+
+class _Run:
+    """One call of `Runner.run` on its task."""
+
+    def __init__(
+        self,
+        engine: AgentRunner,
+        agent: Agent,
+        task_id: str,
+        given: RunInput | None,
+        options: RunOptions,
+    ) -> None:
+        self._engine = engine
+        self._agent = agent
+        self._task_id = task_id
+        self._given = given
+        self._options = options
+
+    async def result_of(
+        self, work: Coroutine[Any, Any, None], before: Recorded | None = None
+    ) -> RunResult:
+        """Wait for the run, then read what came of it.
+
+        Args:
+            work: Takes the task to its end.
+            before: The task as it stood, for one that goes on.
+        """
+        try:
+            await self._told(work, before)
+        except HookFailed as failed:
+            raise await self._abandon(failed) from None
+        except (AgentsException, StepFailedError) as error:
+            await self._explain(error)
+            raise
+        recorded = await read_recorded(self._engine.reader, self._task_id)
+        context = self._options.context
+        return run_result(recorded, self._agent, given=self._given, context=context)
+
+    async def _told(self, work: Coroutine[Any, Any, None], before: Recorded | None) -> None:
+        """Wait for the run; tell hooks of it meanwhile, when there are some."""
+        hooks = self._options.hooks
+        if hooks is None:
+            await work
+            return
+        given = self._given
+        if given is None:
+            given = [] if before is None else run_data(before, self._agent).input
+        teller = HookTeller(
+            hooks,
+            self._engine.reader,
+            self._task_id,
+            call=self._options.call,
+            team=team_of(self._agent, first=before.task.agent if before else ""),
+            context=self._options.context,
+            given=given,
+        )
+        if before is not None:
+            await teller.look(tells=False)
+        await teller.beside(work)
+
+    async def _abandon(self, failed: HookFailed) -> BaseException:
+        """End the task of a run whose hook has raised; return what it raised."""
+        cause = failed.__cause__ or failed
+        reason = f"hook {failed} raised {type(cause).__name__}: {cause}"
+        try:
+            await self._engine.abandon(self._task_id, reason[:1000], by="Runner")
+        except HoldfastError as trouble:
+            cause.add_note(f"Task {self._task_id!r} could not be abandoned: {trouble}")
+        return cause
+
+    async def _explain(self, error: AgentsException | StepFailedError) -> None:
+        """Say with an error what the run had made, as far as it can be read: the error matters."""
+        try:
+            data = await self._data()
+        except (HoldfastError, TemporalError, ValueError) as trouble:
+            error.add_note(f"What the run had produced could not be read: {trouble}")
+            data = RunData(
+                input=listed([] if self._given is None else self._given),
+                last_agent=self._agent,
+                context_wrapper=RunContextWrapper(self._options.context, task_id=self._task_id),
+                task_id=self._task_id,
+            )
+        if isinstance(error, AgentsException):
+            error.run_data = data
+
+    async def _data(self) -> RunData:
+        recorded = await read_recorded(self._engine.reader, self._task_id)
+        context = self._options.context
+        return run_data(recorded, self._agent, given=self._given, context=context)

@@ -1,0 +1,147 @@
+"""What a run gives back, and what it leaves with an error."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from holdfast import Agent, MaxTurnsExceeded, Runner, UserError, tool
+from holdfast.client.facade import ItemHelpers
+from holdfast.errors import ModelBehaviorError, StepFailedError
+from holdfast.hooks import AgentHooks
+from holdfast.testing import FakeOpenAI
+from holdfast.tool_context import ToolContext
+from holdfast.workers import ReActAgentWorker
+from tests.support.rig import MakeAgent, Rig
+from tests.support.runs import Runs, look
+
+
+@pytest.fixture
+def run(rig: Rig, make_agent: MakeAgent) -> Runs:
+    return Runs(rig, make_agent)
+
+
+def types(data: Any) -> list[str]:
+    return [item.type for item in data.new_items]
+
+
+async def test_a_result_has_its_items_responses_and_agent(run: Runs, model: FakeOpenAI) -> None:
+    model.call("look", {"where": "there"})
+    model.reply("done")
+    result = await run("q", look)
+    assert types(result) == ["tool_call_item", "tool_call_output_item", "message_output_item"]
+    call, output, message = result.new_items
+    assert (call.raw_item.name, call.raw_item["call_id"]) == ("look", output.call_id)
+    assert output.output == "seen there"
+    assert ItemHelpers.text_message_outputs(result.new_items) == "done"
+    assert ItemHelpers.extract_last_text(message.raw_item) == "done"
+    assert result.last_agent is run.agent
+    assert {item.agent.name for item in result.new_items} == {"agent"}
+    assert [len(each.output) for each in result.raw_responses] == [1, 1]
+    assert result.last_response_id == result.raw_responses[-1].response_id is not None
+    spent = [each.usage.total_tokens for each in result.raw_responses]
+    assert (result.usage.requests, result.usage.total_tokens) == (2, sum(spent))
+    assert result.interruptions == []
+
+
+async def test_inner_words_of_react_are_no_user_items(run: Runs, model: FakeOpenAI) -> None:
+    await run.serve(look, worker=ReActAgentWorker())
+    model.reply('Thought: I must look.\nAction: look\nAction Input: {"where": "there"}')
+    model.reply("Thought: I can answer without using any more tools.\nAnswer: it is there")
+    result = await run("q")
+    assert types(result) == [
+        "message_output_item",
+        "tool_call_item",
+        "tool_call_output_item",
+        "message_output_item",
+    ]
+    assert result.final_output == "it is there"
+    assert [item.get("role") for item in result.to_input_list()].count("user") == 1
+
+
+@dataclass
+class Counted:
+    """A context."""
+
+    n: int = 0
+
+
+@tool(effect="read")
+def count(ctx: ToolContext[Any]) -> str:
+    """Count."""
+    ctx.context.n += 1
+    return str(ctx.context.n)
+
+
+async def test_the_caller_s_context_is_what_the_run_has_made_of_it(
+    run: Runs, model: FakeOpenAI
+) -> None:
+    model.call("count")
+    model.reply("done")
+    context = Counted()
+    result = await run("q", count, context=context)
+    assert context.n == 1
+    assert result.context_wrapper.context is context
+
+
+async def test_an_error_has_what_the_run_had_made_and_the_context_too(
+    run: Runs, model: FakeOpenAI
+) -> None:
+    model.call("count")
+    context = Counted()
+    with pytest.raises(MaxTurnsExceeded) as caught:
+        await run("q", count, context=context, max_turns=1)
+    data = caught.value.run_data
+    assert types(data) == ["tool_call_item", "tool_call_output_item"]
+    assert (data.input, data.last_agent.name, len(data.raw_responses)) == ("q", "agent", 1)
+    assert data.context_wrapper.context is context
+    assert context.n == 1
+
+
+async def test_a_run_that_waits_to_be_healed_has_its_context_brought_up_to_date(
+    run: Runs, model: FakeOpenAI
+) -> None:
+    model.call("count")
+    model.fail(401)
+    context = Counted()
+    with pytest.raises(StepFailedError):
+        await run("q", count, context=context)
+    assert context.n == 1
+
+
+async def test_a_verdict_of_an_abandoned_run_has_data(run: Runs, model: FakeOpenAI) -> None:
+    model.call("nope")
+    with pytest.raises(ModelBehaviorError) as caught:
+        await run("q", look)
+    assert types(caught.value.run_data) == ["tool_call_item"]
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "text"),
+    [
+        ({"max_turns": -1}, UserError, "-1"),
+        ({"max_turns": "many"}, UserError, "many"),
+        ({"hooks": AgentHooks()}, TypeError, "Agent"),
+        ({"hooks": object()}, TypeError, "RunHooks"),
+        ({"session": 3}, UserError, "Session"),
+        ({"previous_response_id": "r"}, UserError, "session="),
+        ({"conversation_id": "c"}, UserError, "session="),
+        ({"run_config": {"modell": "m"}}, TypeError, "modell"),
+    ],
+)
+async def test_what_cannot_be_served_is_refused_before_anything_begins(
+    options: dict[str, Any], kind: type[Exception], text: str
+) -> None:
+    with pytest.raises(kind, match=text):
+        await Runner.run(Agent(name="never"), "q", **options)
+
+
+async def test_an_input_of_the_wrong_kind_and_an_agent_that_is_none_are_refused(
+    run: Runs,
+) -> None:
+    with pytest.raises(UserError, match="no input of a run"):
+        await run(3)
+    with pytest.raises(UserError, match="must be an Agent"):
+        await Runner.run("agent", "q", runner=run.runner)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

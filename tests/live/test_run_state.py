@@ -1,0 +1,254 @@
+"""Runs that wait for a person: decided on and resumed, here or elsewhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from holdfast import MaxTurnsExceeded, Runner, UserError, tool
+from holdfast.client.facade import RunState
+from holdfast.errors import StepFailedError
+from holdfast.testing import FakeOpenAI
+from tests.support.rig import MakeAgent, Rig
+from tests.support.runs import Runs, look
+
+
+@pytest.fixture
+def run(rig: Rig, make_agent: MakeAgent) -> Runs:
+    return Runs(rig, make_agent)
+
+
+def tools() -> tuple[list[str], Any]:
+    ran: list[str] = []
+
+    @tool(needs_approval=True)
+    def pay(to: str) -> str:
+        """Pay somebody."""
+        ran.append(to)
+        return f"paid {to}"
+
+    return ran, pay
+
+
+def outputs(result: Any) -> list[str]:
+    return [item.output for item in result.new_items if item.type == "tool_call_output_item"]
+
+
+async def test_a_call_that_needs_approval_interrupts_the_run_and_approving_goes_on(
+    run: Runs, model: FakeOpenAI
+) -> None:
+    ran, pay = tools()
+    model.calls([("pay", {"to": "ann"}), ("look", {})])
+    result = await run("q", pay, look)
+    assert result.final_output is None
+    [item] = result.interruptions
+    assert (item.tool_name, item.arguments, item.call_id) == ("pay", '{"to": "ann"}', "call_1")
+    assert item.agent is run.agent
+    assert [each.type for each in result.new_items] == [
+        "tool_call_item",
+        "tool_call_item",
+        "tool_call_output_item",
+        "tool_approval_item",
+    ]
+    assert [each.get("type") for each in result.to_input_list()][1:] == [
+        "function_call",
+        "function_call",
+        "function_call_output",
+    ]
+    assert run.agent is not None
+    state = await RunState.from_string(run.agent, result.to_state().to_string())
+    assert state.get_interruptions() == result.interruptions
+    state.approve(state.get_interruptions()[0])
+    model.reply("done")
+    after = await run(state)
+    assert (after.final_output, ran) == ("done", ["ann"])
+    assert outputs(after) == ["paid ann", "seen here"]
+    assert (after.input, after.usage.requests, len(after.raw_responses)) == ("q", 2, 2)
+    assert result.final_output is None
+    again = await run(state)
+    assert (again.final_output, ran, len(model.requests)) == ("done", ["ann"], 2)
+
+
+async def test_undecided_it_pauses_again_without_a_model_call(run: Runs, model: FakeOpenAI) -> None:
+    ran, pay = tools()
+    model.call("pay", {"to": "ann"})
+    result = await run("q", pay, session="s", task_id=f"{run.rig.app}-p")
+    for state in (result.to_state(), RunState.of(f"{run.rig.app}-p")):
+        again = await run(state)
+        assert [i.approval_id for i in again.interruptions] == [
+            i.approval_id for i in result.interruptions
+        ]
+    assert (ran, len(model.requests)) == ([], 1)
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [(None, "Tool execution was not approved."), ("not today", "not today")],
+)
+async def test_rejecting_tells_the_model(
+    run: Runs, model: FakeOpenAI, said: str | None, told: str
+) -> None:
+    ran, pay = tools()
+    model.call("pay", {"to": "ann"})
+    state = (await run("q", pay)).to_state()
+    state.reject(state.get_interruptions()[0], rejection_message=said)
+    model.reply("sorry")
+    result = await run(state)
+    assert (result.final_output, outputs(result), ran) == ("sorry", [told], [])
+
+
+async def test_a_formatter_words_a_rejection_without_words(run: Runs, model: FakeOpenAI) -> None:
+    def worded(args: Any) -> str:
+        return f"{args.kind}: {args.tool_name} for {args.run_context.context['who']}"
+
+    _, pay = tools()
+    model.calls([("pay", {"to": "ann"}), ("pay", {"to": "bob"})])
+    config = {"tool_error_formatter": worded}
+    context = {"who": "me"}
+    state = (await run("q", pay, run_config=config, context=context)).to_state()
+    state.reject(state.get_interruptions()[0])
+    state.reject(state.get_interruptions()[1], rejection_message="mine")
+    model.reply("sorry")
+    result = await run(state)
+    assert outputs(result) == ["approval_rejected: pay for me", "mine"]
+
+
+async def test_a_partial_decision_runs_what_is_decided_and_the_rest_stays(
+    run: Runs, model: FakeOpenAI
+) -> None:
+    ran, pay = tools()
+    model.calls([("pay", {"to": "ann"}), ("pay", {"to": "bob"})])
+    result = await run("q", pay)
+    state = result.to_state()
+    state.approve(result.interruptions[1])
+    half = await run(state)
+    assert ran == ["bob"]
+    assert [item.call_id for item in half.interruptions] == ["call_1"]
+    rest = half.to_state()
+    rest.approve(half.interruptions[0])
+    model.reply("done")
+    assert outputs(await run(rest)) == ["paid ann", "paid bob"]
+
+
+async def test_a_decision_made_elsewhere_counts(run: Runs, model: FakeOpenAI) -> None:
+    ran, pay = tools()
+    model.call("pay", {"to": "ann"})
+    result = await run("q", pay)
+    state = result.to_state()
+    state.reject(result.interruptions[0])
+    model.reply("done")
+    await run.runner.approve(result.interruptions[0].approval_id, by="ann")
+    assert (await run(state)).final_output == "done"
+    assert ran == ["ann"]
+
+
+async def test_always_approve_covers_the_tool_in_this_task_and_is_audited(
+    run: Runs, model: FakeOpenAI
+) -> None:
+    ran, pay = tools()
+    model.calls([("pay", {"to": "ann"}), ("pay", {"to": "bob"})])
+    state = (await run("q", pay)).to_state()
+    state.approve(state.get_interruptions()[0], always_approve=True)
+    model.call("pay", {"to": "cid"})
+    model.reply("done")
+    result = await run(state, by="eve")
+    assert (result.final_output, sorted(ran)) == ("done", ["ann", "bob", "cid"])
+    standing = [e for e in await run.runner.audit(result.task_id) if e.kind == "standing"]
+    assert [event.actor for event in standing] == ["eve", "eve"]
+    model.call("pay", {"to": "dan"})
+    assert len((await run("q")).interruptions) == 1
+
+
+async def test_always_reject_covers_later_calls_with_the_same_words(
+    run: Runs, model: FakeOpenAI
+) -> None:
+    ran, pay = tools()
+    model.call("pay", {"to": "ann"})
+    state = (await run("q", pay)).to_state()
+    item = state.get_interruptions()[0]
+    state.reject(item, always_reject=True, rejection_message="never")
+    model.call("pay", {"to": "bob"})
+    model.reply("sorry")
+    result = await run(state)
+    assert (outputs(result), ran) == (["never", "never"], [])
+
+
+async def test_input_added_to_a_state_is_said_once_before_the_next_model_call(
+    run: Runs, model: FakeOpenAI
+) -> None:
+    _, pay = tools()
+    model.call("pay", {"to": "ann"})
+    state = (await run("q", pay)).to_state()
+    state.add_input([{"role": "user", "content": "and be quick"}])
+    again = await run(state)
+    assert len(model.requests) == 1
+    state.approve(again.interruptions[0])
+    model.reply("done")
+    result = await run(state)
+    assert [m.text for m in model.requests[1].messages if m.role == "user"] == [
+        "q",
+        "and be quick",
+    ]
+    assert [item.type for item in result.new_items].count("input_item") == 1
+
+
+async def test_a_resumed_run_keeps_its_turns_and_its_limit(run: Runs, model: FakeOpenAI) -> None:
+    _, pay = tools()
+    model.call("pay", {"to": "ann"})
+    state = (await run("q", pay, max_turns=1)).to_state()
+    state.approve(state.get_interruptions()[0])
+    with pytest.raises(MaxTurnsExceeded) as caught:
+        await run(state)
+    assert outputs(caught.value.run_data) == ["paid ann"]
+    with pytest.raises(MaxTurnsExceeded):  # asked again, it says the same
+        await run(state)
+
+
+async def test_a_failed_step_is_resumed_by_the_task_s_id_in_another_process(
+    run: Runs, model: FakeOpenAI, rig: Rig
+) -> None:
+    model.fail(401)
+    context: dict[str, int] = {"n": 1}
+    agent = await run.serve(look)
+    with pytest.raises(StepFailedError) as caught:
+        await run([{"role": "user", "content": "q"}], context=context)
+    model.reply("done")
+    other = rig.runner()
+    result = await Runner.run(agent, RunState.of(caught.value.task_id), runner=other)
+    assert result.final_output == "done"
+    assert result.input == [{"role": "user", "content": "q"}]
+    assert result.context_wrapper.context == {"n": 1}
+
+
+async def test_a_state_is_refused_what_belongs_to_another_run(run: Runs, model: FakeOpenAI) -> None:
+    _, pay = tools()
+    model.call("pay", {"to": "ann"})
+    model.call("pay", {"to": "bob"})
+    one = await run("q", pay)
+    two = await run("q")
+    with pytest.raises(UserError, match="another run"):
+        one.to_state().approve(two.interruptions[0])
+    with pytest.raises(UserError, match="began with agent"):
+        await Runner.run(run.make_agent(name="other"), one.to_state(), runner=run.runner)
+    with pytest.raises(UserError, match="no state"):
+        await RunState.from_string(run.agent, "{}")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    with pytest.raises(UserError, match="session"):
+        await run(one.to_state(), session="s")
+    with pytest.raises(UserError, match="user messages"):
+        one.to_state().add_input([{"role": "assistant", "content": "x"}])
+
+
+async def test_a_decision_is_for_the_arguments_that_were_seen(run: Runs, model: FakeOpenAI) -> None:
+    from holdfast.errors import CommandRefusedError
+
+    ran, pay = tools()
+    model.call("pay", {"to": "ann"})
+    result = await run("q", pay)
+    saved = result.to_state().to_json()
+    saved["interruptions"][0]["digest"] = "another0"
+    state = await RunState.from_json(run.agent, saved)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    state.approve(state.get_interruptions()[0])
+    with pytest.raises(CommandRefusedError, match="other arguments"):
+        await run(state)
+    assert ran == []

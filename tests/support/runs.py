@@ -1,0 +1,43 @@
+"""Runs of agents on the test's own worker, for tests of Runner."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast import Agent, AgentRunner, Runner, tool
+from tests.support.rig import MakeAgent, Rig
+
+
+@tool(effect="read")
+def look(where: str = "here") -> str:
+    """Look somewhere."""
+    return f"seen {where}"
+
+
+class Runs:
+    """Runs an agent, which is served anew whenever it is another one.
+
+    Attributes:
+        runner: Handle of the engine.
+        agent: The agent that is served.
+    """
+
+    def __init__(self, rig: Rig, make_agent: MakeAgent) -> None:
+        """Serve nothing yet."""
+        self.rig = rig
+        self.make_agent = make_agent
+        self.runner: AgentRunner = rig.runner()
+        self.agent: Agent | None = None
+
+    async def serve(self, *tools: Any, **options: Any) -> Agent:
+        """Serve an agent of these tools."""
+        self.agent = self.make_agent(*tools, **options)
+        await self.rig.serve(self.agent)
+        return self.agent
+
+    async def __call__(self, given: Any, *tools: Any, **options: Any) -> Any:
+        """Run the agent that is served, or one of these tools."""
+        agent = self.agent
+        if agent is None or tools:
+            agent = await self.serve(*tools)
+        return await Runner.run(agent, given, runner=self.runner, **options)

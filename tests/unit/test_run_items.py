@@ -1,0 +1,143 @@
+"""Items of a run: what steps, completed and open, show of themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast import Agent
+from holdfast.client.items import HandoffOutputItem, Team, ToolCallOutputItem, step_items, team_of
+from holdfast.messages import Message, ToolCall, assistant, user
+from holdfast.models.base import ModelAnswer
+from holdfast.records import JournalEntry, OpenState, OpenStep, Outcome, StepRecord, StepResult
+from holdfast.references import SAID_IN_ADDS
+from holdfast.steps import TaskStep
+
+CALL = ToolCall(id="c1", name="look", arguments="{}")
+ANSWERED = ModelAnswer(message=SAID_IN_ADDS)
+TEAM = Team("a")
+
+
+def types(items: list[Any]) -> list[str]:
+    return [item.type for item in items]
+
+
+def told(call: ToolCall, text: str) -> Message:
+    return Message(role="tool", call_id=call.id, content=text)
+
+
+def test_the_input_of_the_run_is_no_item_and_later_input_is_one() -> None:
+    first = StepRecord(n=1, step=TaskStep(input="q"), adds=(user("q"), assistant("a")))
+    second = StepRecord(n=2, step=TaskStep(input="more"), adds=(user("more"), assistant("b")))
+    assert types(step_items(first, TEAM)) == ["message_output_item"]
+    assert types(step_items(second, TEAM)) == ["input_item", "message_output_item"]
+
+
+def test_a_list_as_input_leaves_every_user_message_of_the_first_step() -> None:
+    step = StepRecord(n=1, step=TaskStep(), adds=(user("noted"), assistant("a")))
+    assert types(step_items(step, TEAM)) == ["input_item", "message_output_item"]
+
+
+def test_a_step_with_calls_shows_each_response_item_once_and_in_order() -> None:
+    adds = (user("q"), assistant("hm", calls=(CALL,)), told(CALL, "seen"))
+    step = StepRecord(
+        n=1,
+        step=TaskStep(input="q"),
+        adds=adds,
+        calls=(CALL,),
+        outcomes=(Outcome(),),
+        journal=(JournalEntry(request="r", answer=ANSWERED),),
+    )
+    items = step_items(step, TEAM)
+    assert types(items) == ["message_output_item", "tool_call_item", "tool_call_output_item"]
+    assert isinstance(items[2], ToolCallOutputItem)
+    assert (items[2].output, items[2].call_id, items[2].agent.name) == ("seen", "c1", "a")
+    assert items[1].raw_item.name == items[1].raw_item["name"] == "look"
+    assert items[0].raw_item.content[0].text == "hm"
+    assert items[0].to_input_item() == {"role": "assistant", "content": "hm"}
+
+
+def test_an_open_step_shows_the_outcomes_that_are_known() -> None:
+    other = ToolCall(id="c2", name="look", arguments="{}")
+    answer = ModelAnswer(message=assistant("", calls=(CALL, other)))
+    current = OpenState(
+        open=OpenStep(step=TaskStep(input="q")),
+        n=1,
+        started=0,
+        journal=(JournalEntry(request="r", answer=answer),),
+        result=StepResult(adds=("input", "j0")),
+        calls=(CALL, other),
+        outcomes={1: Outcome(content="two")},
+    )
+    kinds = ["tool_call_item", "tool_call_item", "tool_call_output_item"]
+    assert types(step_items(current, TEAM)) == kinds
+    unread = current.model_copy(update={"result": None, "calls": (), "outcomes": {}})
+    assert types(step_items(unread, TEAM)) == kinds[:2]
+
+
+def test_calls_made_inside_a_step_are_shown_and_its_inner_words_are_not_input() -> None:
+    """As of ReAct, whose observations are user messages and whose reply is cut short."""
+    reply = ModelAnswer(message=assistant("Action: look\nObservation: made up"))
+    adds = (user("q"), assistant("Action: look"), Message(role="user", content="O", call_id="c1"))
+    step = StepRecord(
+        n=1,
+        step=TaskStep(input="q"),
+        adds=adds,
+        journal=(
+            JournalEntry(request="r", answer=reply),
+            JournalEntry(request="s", calls=(CALL,), outcomes=(Outcome(content="seen"),)),
+        ),
+    )
+    kinds = ["message_output_item", "tool_call_item", "tool_call_output_item"]
+    assert types(step_items(step, TEAM)) == kinds
+
+
+def test_an_answer_that_is_kept_to_itself_does_not_move_the_final_one_before_its_calls() -> None:
+    inner = ModelAnswer(message=assistant("a plan"))
+    step = StepRecord(
+        n=1,
+        step=TaskStep(input="q"),
+        adds=(user("q"), assistant("done")),
+        journal=(
+            JournalEntry(request="r", answer=inner),
+            JournalEntry(request="s", calls=(CALL,), outcomes=(Outcome(content="seen"),)),
+            JournalEntry(request="t", answer=ANSWERED),
+        ),
+    )
+    kinds = ["tool_call_item", "tool_call_output_item", "message_output_item"]
+    assert types(step_items(step, TEAM)) == kinds
+
+
+def handed_over(*, step_agent: str = "", target: str = "b") -> StepRecord:
+    call = ToolCall(id="h", name=f"transfer_to_{target}")
+    adds = (assistant("", calls=(call,)), told(call, f'{{"assistant": "{target}"}}'))
+    return StepRecord(
+        n=2,
+        step=TaskStep(agent=step_agent),
+        adds=adds,
+        calls=(call,),
+        outcomes=(Outcome(),),
+        next=(TaskStep(agent=target),),
+    )
+
+
+def test_a_handoff_names_both_agents_also_where_they_are_unknown() -> None:
+    b = Agent(name="b")
+    for team in (team_of(Agent(name="a", handoffs=[b])), Team("a")):
+        items = step_items(handed_over(), team)
+        assert types(items) == ["handoff_call_item", "handoff_output_item"]
+        assert isinstance(items[1], HandoffOutputItem)
+        assert (items[1].source_agent.name, items[1].target_agent.name) == ("a", "b")
+    assert step_items(handed_over(), team_of(Agent(name="a", handoffs=[b])))[1].target_agent is b  # type: ignore[attr-defined]
+
+
+def test_a_tool_that_speaks_like_a_handoff_is_none() -> None:
+    adds = (assistant("", calls=(CALL,)), told(CALL, '{"assistant": "b"}'))
+    step = StepRecord(n=2, step=TaskStep(), adds=adds, calls=(CALL,), outcomes=(Outcome(),))
+    assert types(step_items(step, TEAM)) == ["tool_call_item", "tool_call_output_item"]
+
+
+def test_reasoning_is_an_item_of_its_own() -> None:
+    thought: dict[str, Any] = {"type": "reasoning", "id": "rs_1", "summary": []}
+    said = assistant("a").model_copy(update={"items": (thought,)})
+    items = step_items(StepRecord(n=2, step=TaskStep(), adds=(said,)), TEAM)
+    assert types(items) == ["reasoning_item", "message_output_item"]
