@@ -9,14 +9,16 @@ from typing import Any
 
 from temporalio import activity
 
-from holdfast.activities.failures import heals_by_time, log, typed_failures
+from holdfast.activities.failures import failure_by, heals_by_time, log, typed_failures
 from holdfast.activities.heartbeat import heartbeats
 from holdfast.activities.history import count_commits, seen_before
+from holdfast.activities.hooking import StepHooks
 from holdfast.activities.registry import Registry
 from holdfast.activities.source import Source, task_id, worker_identity
-from holdfast.agent import Agent
+from holdfast.agent import Agent, guard_rule
 from holdfast.agent_snapshot import AgentSnapshot
 from holdfast.contents import read_json
+from holdfast.guard_rules import GuardRule
 from holdfast.messages import Blob, Message, clean
 from holdfast.models.base import Model, ModelAnswer, ModelRequest
 from holdfast.records import Handed, JournalEntry, OpenState, OpenStep, TaskHead
@@ -28,7 +30,7 @@ from holdfast.values import Json, canonical
 from holdfast.wire import Advanced, AdvanceInput
 from holdfast.workers.base import AgentWorker
 from holdfast.workers.context import StepContext
-from holdfast.workers.driver import advance, failure_after
+from holdfast.workers.driver import advance
 from holdfast.workers.offer import Retrieve
 
 
@@ -57,6 +59,7 @@ class StepActivities:
             **self._rules(snapshot, head),
             snapshot=snapshot.digest,
             team={each.name: AgentRules(**self._rules(each, head)) for each in snapshot.team},
+            run_guards=self._run_guards(head),
             step=await self._first_step(agent.made_worker),
             commits=await count_commits(head),
         )
@@ -69,7 +72,13 @@ class StepActivities:
             "timeout": settings.timeout_seconds,
             "attempts": settings.max_attempts,
             "parallel": self._registry.agent(snapshot.name).made_worker.max_parallel,
+            "guards": snapshot.guards,
         }
+
+    def _run_guards(self, head: TaskHead) -> tuple[GuardRule, ...]:
+        """Say what the task must know of the guardrails that its run brought along."""
+        refs = (*head.run.input_guardrails, *head.run.output_guardrails)
+        return tuple(guard_rule(self._registry.code(ref), ref) for ref in refs)
 
     async def _first_step(self, worker: AgentWorker) -> TaskStep:
         """Let a worker that has its own first step make it; the task makes the usual one itself."""
@@ -114,12 +123,13 @@ class StepActivities:
         whole = await self._whole(opened)
         memory = source.memory()
         history, transcript = await seen_before(source, head, opened.step, given.at)
+        hooks = StepHooks(agent, self._registry, source, head, whole)
         ctx = StepContext(
             agent=snapshot,
             head=head,
             opened=whole,
             transcript=transcript,
-            respond=functools.partial(self._respond, model),
+            respond=hooks.around(functools.partial(self._respond, model)),
             ask_task=source.task,
             retrieve=_retrieve(agent, snapshot),
             inputs=await self._inputs(opened),
@@ -133,11 +143,14 @@ class StepActivities:
             unrecorded=memory.unrecorded(given.n, activity_id),
             keep=functools.partial(memory.keep, given.n),
         )
+        await hooks.started(given, ctx)
         advanced = _stamped(await advance(agent.made_worker, ctx, whole))
+        result = advanced.result
         advanced = advanced.model_copy(update=await self._compact_answer(advanced))
         memos = [await self._compact_memo(entry) for entry in advanced.memos]
         advanced = advanced.model_copy(update={"memos": tuple(memos)})
         try:
+            await hooks.ended(ctx, result)
             whole_result = advanced.model_copy(update=await self._compact_result(advanced))
             self._expect(given, opened, recorded, whole_result)
             advanced = whole_result
@@ -287,7 +300,7 @@ def _answer_alone(advanced: Advanced, request: str, error: Exception) -> Advance
         answer=advanced.answer,
         memos=advanced.memos,
         early=advanced.early,
-        failure=None if heals_by_time(error) else failure_after(error),
+        failure=None if heals_by_time(error) else failure_by(error),
         attempts=advanced.attempts,
         worker=advanced.worker,
     )

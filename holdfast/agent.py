@@ -8,9 +8,10 @@ from typing import Any
 
 from holdfast.agent_snapshot import AgentSnapshot
 from holdfast.errors import UserError
-from holdfast.guardrails import InputGuardrail, OutputGuardrail
+from holdfast.guard_rules import GuardRule
+from holdfast.guardrails import InputGuardrail, OutputGuardrail, check_guardrails
 from holdfast.handoffs import Handoff, handoff
-from holdfast.hooks import AgentHooks
+from holdfast.hooks import AgentHooks, check_agent_hooks
 from holdfast.models.base import Model
 from holdfast.settings import ModelSettings
 from holdfast.tool_retriever import ToolRetriever
@@ -80,6 +81,9 @@ class Agent:
         _check_model(self.model)
         _check_tools(self.tools)
         _check_retriever(self.tool_retriever)
+        check_guardrails(self.name, "input_guardrails", self.input_guardrails, InputGuardrail)
+        check_guardrails(self.name, "output_guardrails", self.output_guardrails, OutputGuardrail)
+        check_agent_hooks(self.name, self.hooks)
         object.__setattr__(self, "made_worker", as_worker(self.worker))
         if self.tools and self.tool_retriever is not None:
             msg = (
@@ -110,6 +114,11 @@ class Agent:
     def made_handoffs(self) -> tuple[Handoff, ...]:
         """The handoffs, agents made into handoffs."""
         return tuple(h if isinstance(h, Handoff) else handoff(h) for h in self.handoffs)
+
+    @property
+    def guard_rules(self) -> tuple[GuardRule, ...]:
+        """The guardrails, as a task knows them: those of the input first."""
+        return (*map(guard_rule, self.input_guardrails), *map(guard_rule, self.output_guardrails))
 
     def team(self) -> tuple[Agent, ...]:
         """List the other agents that a task of this one may be handed to, nearest first."""
@@ -144,7 +153,21 @@ class Agent:
             policies={tool.name: tool.policy() for tool in tools},
             worker=f"{kind.__module__}.{kind.__qualname__}",
             retriever="" if chooser is None else f"{chooser.__module__}.{chooser.__qualname__}",
+            guards=self.guard_rules,
         )
+
+
+def guard_rule(guardrail: InputGuardrail | OutputGuardrail, ref: str = "") -> GuardRule:
+    """Say what a task must know of a guardrail.
+
+    Args:
+        guardrail: The guardrail.
+        ref: Reference to it, when a run brought it along.
+    """
+    if isinstance(guardrail, InputGuardrail):
+        blocks = not guardrail.run_in_parallel
+        return GuardRule(kind="input", name=guardrail.get_name(), blocks=blocks, ref=ref)
+    return GuardRule(kind="output", name=guardrail.get_name(), ref=ref)
 
 
 def _check_model(model: Any) -> None:

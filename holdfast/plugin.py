@@ -11,6 +11,7 @@ from temporalio.plugin import SimplePlugin
 
 from holdfast.activities.cache import Cache
 from holdfast.activities.closing import ClosingActivities
+from holdfast.activities.guarding import GuardingActivities
 from holdfast.activities.judging import JudgingActivities
 from holdfast.activities.registry import Registry
 from holdfast.activities.source import Source
@@ -50,7 +51,9 @@ class Activities:
             judging.check,
             judging.probe,
             judging.undo,
+            judging.screen,
             judging.recall,
+            GuardingActivities(self.registry, source).guard,
         ]
 
 

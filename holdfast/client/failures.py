@@ -10,9 +10,11 @@ from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast import errors
+from holdfast.client.guard_results import tripped_result
 from holdfast.errors import (
     AgentsException,
     ConnectError,
+    GuardrailTripwireTriggered,
     HoldfastError,
     InvalidArgumentError,
     StepFailedError,
@@ -20,6 +22,7 @@ from holdfast.errors import (
 )
 from holdfast.records import Failure
 from holdfast.state import PARKED
+from holdfast.values import Json
 
 REFUSALS = frozenset(
     {
@@ -72,7 +75,8 @@ def failure_in(error: BaseException | None) -> Failure | None:
             parked = PARKED in error.details
             step = str(error.details[1]) if parked and len(error.details) > 1 else ""
             kind = error.type or "ApplicationError"
-            return Failure(type=kind, message=error.message, step=step)
+            facts: dict[str, Json] = next((d for d in error.details if isinstance(d, dict)), {})
+            return Failure(type=kind, message=error.message, step=step, data=facts)
         error = error.__cause__
     return None
 
@@ -102,7 +106,10 @@ def to_error(
     if parked and failure.type != errors.StalledTaskError.__name__:
         return _step_failed(failure, task_id=task_id, step_id=step_id or failure.step)
     if isinstance(kind, type) and issubclass(kind, AgentsException):
-        return kind(failure.message)
+        verdict = kind(failure.message)
+        if isinstance(verdict, GuardrailTripwireTriggered):
+            verdict.guardrail_result = tripped_result(failure)
+        return verdict
     if failure.type == TaskClosedError.__name__:
         text = f"Task {task_id!r} is closed: it can be read, not changed."
         return TaskClosedError(text)
