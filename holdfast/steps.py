@@ -105,9 +105,9 @@ class TaskStep(Written):
     def after(self, step: TaskStep) -> TaskStep:
         """Return this step as one that follows another: by the same agent, unless it names one."""
         agent, history = self.agent or step.agent, self.history or step.history
-        if (agent, history) == (self.agent, self.history):
-            return self
         enters = self.enters or bool(self.agent and self.agent != step.agent)
+        if (agent, history, enters) == (self.agent, self.history, self.enters):
+            return self
         return self.model_copy(update={"agent": agent, "history": history, "enters": enters})
 
     def message(self) -> Message | None:

@@ -34,6 +34,7 @@ from holdfast.archive import Archive
 from holdfast.client.names import check_archive
 from holdfast.engine.connect import connect_embedded
 from holdfast.engine.serverinfo import ServerInfo
+from holdfast.guardrails import GuardrailFunctionOutput, InputGuardrail, OutputGuardrail
 from holdfast.messages import ToolCall, assistant, user
 from holdfast.plugin import HoldfastPlugin
 from holdfast.serve import build_worker
@@ -200,9 +201,33 @@ class AskActAsk(AgentWorker):
         return TaskStepOutput(output=answer.text, task_step=step, is_last=True)
 
 
+def make_guardrails(job: Job) -> dict[str, Any]:
+    """Make guardrails: each tells when it runs, stops at a hold, and trips at the word "trip"."""
+    home = job.home
+
+    def check(name: str) -> Any:
+        async def guard(ctx: Any, agent: Any, given: Any) -> GuardrailFunctionOutput:
+            note(home, "guard", name=name)
+            while (home / f"hold.{name}").exists():
+                await asyncio.sleep(POLL_SECONDS)
+            trips = name == "parallel" and "trip" in str(given)
+            return GuardrailFunctionOutput(None, tripwire_triggered=trips)
+
+        return guard
+
+    return {
+        "input_guardrails": [
+            InputGuardrail(check("blocking"), "blocking", run_in_parallel=False),
+            InputGuardrail(check("parallel"), "parallel"),
+        ],
+        "output_guardrails": [OutputGuardrail(check("final"), "final")],
+    }
+
+
 def make_agent(job: Job) -> Agent:
     """Make the agent that a job names."""
     tools = make_tools(job)
+    more: dict[str, Any] = {}
     worker: AgentWorker = FunctionCallingAgentWorker()
     match job.agent:
         case "plain":
@@ -217,6 +242,8 @@ def make_agent(job: Job) -> Agent:
             worker = FanOut()
         case "without-charge":
             del tools["charge"]
+        case "guarded":
+            more = make_guardrails(job)
         case _:
             msg = f"no agent {job.agent!r}"
             raise ValueError(msg)
@@ -227,6 +254,7 @@ def make_agent(job: Job) -> Agent:
         tools=list(tools.values()),
         worker=worker,
         model_settings=ModelSettings(max_attempts=5),
+        **more,
     )
 
 
