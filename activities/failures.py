@@ -74,8 +74,8 @@ def users_code() -> Generator[None]:
         yield
     except Exception as error:
         log.warning("A guardrail or a hook failed", exc_info=True)
-        kind, facts = type(error).__name__, {"parks": True}
-        raise ApplicationError(text_of(error), facts, type=kind, non_retryable=True) from None
+        kind, fact = type(error).__name__, {"parks": True}
+        raise ApplicationError(text_of(error), fact, type=kind, non_retryable=True) from None
 
 
 def failure_by(error: Exception) -> Failure:

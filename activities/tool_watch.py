@@ -134,7 +134,7 @@ class ToolWatch:
     ) -> ToolGuarded:
         info, stored = await info_of(self._source, found.output_info)
         message = clean(str(found.behavior.get("message", "")))
-        behavior = found.behavior.get("type", "allow")
+        behavior = found.behavior["type"]
         guarded = ToolGuarded(
             kind=kind, name=name, behavior=behavior, message=message, info=info, stored=stored
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypedDict, overload
+from typing import Any, Literal, NotRequired, TypedDict, overload
 
 from holdfast.errors import UserError
 from holdfast.guardrails import function_name, stand_for
@@ -15,7 +15,7 @@ Behavior = Literal["allow", "reject_content", "raise_exception"]
 BEHAVIORS: frozenset[str] = frozenset({"allow", "reject_content", "raise_exception"})
 
 
-class GuardrailBehavior(TypedDict, total=False):
+class GuardrailBehavior(TypedDict):
     """What follows a check.
 
     Attributes:
@@ -24,7 +24,7 @@ class GuardrailBehavior(TypedDict, total=False):
     """
 
     type: Behavior
-    message: str
+    message: NotRequired[str]
 
 
 def _allow() -> GuardrailBehavior:

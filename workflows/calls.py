@@ -22,7 +22,6 @@ from holdfast.ledger import Ledger
 from holdfast.records import Failure, ForkOf, SegmentRef
 from holdfast.state import Described
 from holdfast.steps import TaskStep
-from holdfast.values import Json
 from holdfast.wire import Advanced, CloseInput, GuardInput
 
 VERDICTS = frozenset(
@@ -166,9 +165,9 @@ def failure_of(error: BaseException) -> Failure:
         cause = error.cause
     match cause:
         case ApplicationError():
-            facts: dict[str, Json] = next((d for d in cause.details if isinstance(d, dict)), {})
             kind = cause.type or "ApplicationError"
-            return Failure(type=kind, message=cause.message, parks=bool(facts.get("parks")))
+            parks = {"parks": True} in cause.details
+            return Failure(type=kind, message=cause.message, parks=parks)
         case TemporalTimeout():
             text = "No worker finished the activity in time; the last one may have been lost."
             return Failure(type="ActivityTimeout", message=text)

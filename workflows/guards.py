@@ -25,7 +25,9 @@ class Checks:
 
     def __init__(self, ledger: Ledger, n: int, due: Sequence[Due]) -> None:
         """Begin to run those that are due."""
-        self._running = [asyncio.create_task(_check(ledger, n, each)) for each in due]
+        self._running: list[asyncio.Task[Failure | None]] = [
+            asyncio.create_task(_check(ledger, n, each)) for each in due
+        ]
         for each in self._running:
             each.add_done_callback(_heard)
         self._failure: Failure | None = None
@@ -60,7 +62,7 @@ class Checks:
 
     async def failure(self) -> Failure | None:
         """Wait until all have passed, or for the first that has not."""
-        waited = list(self._running)
+        waited: list[asyncio.Task[Failure | None]] = list(self._running)
         try:
             while waited and self._failure is None:
                 done, _ = await workflow.wait(waited, return_when=asyncio.FIRST_COMPLETED)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
+from typing import cast
 
 from temporalio.client import RPCTimeoutOrCancelledError
 from temporalio.exceptions import ApplicationError
@@ -75,10 +76,15 @@ def failure_in(error: BaseException | None) -> Failure | None:
             parked = PARKED in error.details
             step = str(error.details[1]) if parked and len(error.details) > 1 else ""
             kind = error.type or "ApplicationError"
-            facts: dict[str, Json] = next((d for d in error.details if isinstance(d, dict)), {})
-            return Failure(type=kind, message=error.message, step=step, data=facts)
+            return Failure(type=kind, message=error.message, step=step, data=_facts(error))
         error = error.__cause__
     return None
+
+
+def _facts(error: ApplicationError) -> dict[str, Json]:
+    """Return the facts that an error carries, or none."""
+    facts = [cast("dict[str, Json]", each) for each in error.details if isinstance(each, dict)]
+    return facts[0] if facts else {}
 
 
 def is_parked(error: BaseException | None) -> bool:

@@ -48,6 +48,11 @@ def of_the_run(ctx: Any, agent: Any, given: Any) -> GuardrailFunctionOutput:
     return GuardrailFunctionOutput(given, tripwire_triggered="bad" in str(given))
 
 
+def reader(runner: Any) -> Any:
+    """Return what reads the steps that are open."""
+    return runner._read
+
+
 class Recorder:
     """A guardrail's function that remembers what it was given, and may wait or fail."""
 
@@ -108,7 +113,7 @@ class Guarding:
 
     async def results(self, task_id: str) -> GuardrailResults:
         assert self.agent is not None
-        entries, opens = await self.runner._read.ledger(task_id)
+        entries, opens = await reader(self.runner).ledger(task_id)
         return guardrail_results(entries, opens, first="agent", known=Known.of(self.agent))
 
 
@@ -132,7 +137,8 @@ async def test_a_blocking_guardrail_that_trips_makes_no_model_call(
     result = caught.value.guardrail_result
     assert result.output == GuardrailFunctionOutput("because", tripwire_triggered=True)
     assert result.guardrail.get_name() == "no"
-    assert with_known(result, Known.of(agent)).guardrail is agent.input_guardrails[0]
+    own: Any = with_known(result, Known.of(agent))
+    assert own.guardrail is agent.input_guardrails[0]
     assert await guarding.found(f"{guarding.rig.app}-1") == [("no", True)]
 
 
@@ -181,7 +187,7 @@ async def test_a_parallel_trip_raises_although_the_model_has_answered(
     await model.until_requests(1)
 
     async def is_recorded() -> bool:
-        return bool((await guarding.runner._read.ledger(task_id))[1][0].journal)
+        return bool((await reader(guarding.runner).ledger(task_id))[1][0].journal)
 
     await until(is_recorded)
     check.may_end.set()
@@ -364,7 +370,7 @@ async def test_an_output_trip_keeps_the_message_out_of_the_session(
     task_id = f"{guarding.rig.app}-1"
     with pytest.raises(OutputGuardrailTripwireTriggered) as caught:
         await guarding.run(session=f"{guarding.rig.app}-s", task_id=task_id)
-    result = with_known(caught.value.guardrail_result, Known.of(agent))
+    result: Any = with_known(caught.value.guardrail_result, Known.of(agent))
     assert result.agent_output == "the secret"
     assert result.agent is agent
     assert result.guardrail is agent.output_guardrails[1]
