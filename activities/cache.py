@@ -73,6 +73,7 @@ class TaskMemory:
         journals: Step number to its answered calls, as recorded.
         paid: Step number to its newest model answer.
         outputs: (step, digest) to the output of a completed step that others waited for.
+        started: Id of the activity in which an agent's hooks were told that it takes over.
         lock: Held while transcript or journal are completed: two attempts of a step may be here.
         size: Rough size in bytes.
     """
@@ -92,6 +93,7 @@ class TaskMemory:
     )
     paid: dict[int, Paid] = field(default_factory=dict[int, Paid])
     outputs: dict[InputRef, Json] = field(default_factory=dict[InputRef, Json])
+    started: str = ""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     size: int = TASK_BYTES
     _tally: Tally = field(default_factory=Tally)

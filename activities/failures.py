@@ -17,6 +17,7 @@ from holdfast.errors import (
     ModelUnavailableError,
 )
 from holdfast.messages import clean
+from holdfast.records import Failure
 from holdfast.redact import redact
 
 log = logging.getLogger("holdfast")
@@ -60,6 +61,29 @@ def typed_failures() -> Generator[None]:
         raise ApplicationError(
             text_of(error), type=type(error).__name__, non_retryable=not heals_by_time(error)
         ) from None
+
+
+@contextmanager
+def users_code() -> Generator[None]:
+    """Run a guardrail or a hook: what it raises is a defect of its own, not the run's end.
+
+    Raises:
+        ApplicationError: It raised; the task waits, whatever the type of the error.
+    """
+    try:
+        yield
+    except Exception as error:
+        log.warning("A guardrail or a hook failed", exc_info=True)
+        kind, fact = type(error).__name__, {"parks": True}
+        raise ApplicationError(text_of(error), fact, type=kind, non_retryable=True) from None
+
+
+def failure_by(error: Exception) -> Failure:
+    """Say what stopped a step, with what it came from."""
+    if isinstance(error, ApplicationError):
+        kind = error.type or "ApplicationError"
+        return Failure(type=kind, message=error.message, parks=True)
+    return Failure(type=type(error).__name__, message=text_of(error))
 
 
 def heals_by_time(error: Exception) -> bool:

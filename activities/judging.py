@@ -8,16 +8,19 @@ from typing import Any, cast
 from pydantic_core import to_jsonable_python
 from temporalio import activity
 
-from holdfast import context_object
+from holdfast import context_object, merge_patch
 from holdfast.activities.failures import typed_failures
 from holdfast.activities.heartbeat import heartbeats
 from holdfast.activities.registry import Registry
 from holdfast.activities.source import Source, task_id
 from holdfast.activities.spans import undo_of
 from holdfast.activities.tool import idempotency_key
+from holdfast.activities.tool_watch import ToolWatch
 from holdfast.approvals import REJECTED
+from holdfast.context_object import KEY
 from holdfast.errors import NotFoundError
 from holdfast.messages import ToolCall, clean, shown
+from holdfast.records import Outcome
 from holdfast.run_context import RunContextWrapper
 from holdfast.segments import read_segments
 from holdfast.tool_context import Effect, ToolContext
@@ -75,6 +78,19 @@ class JudgingActivities:
                 )
                 formatter = self._registry.code(head.run.tool_error_formatter)
                 return clean(await worded(formatter, args))
+
+    @activity.defn(name="screen")
+    async def screen(self, given: ToolInput) -> Outcome:
+        """Ask a tool's guardrails about a call before a person is; the default lets it pass."""
+        with typed_failures():
+            async with heartbeats():
+                head = await self._source.head()
+                tool, call, state = await self._call(given)
+                agent = self._registry.agent(given.agent or head.agent)
+                ctx = self._context(tool, call, given.n, given, merge_patch.plain(state))
+                ctx.agent_name = agent.name
+                ctx.context = self._registry.context_loader(head)(ctx.state.get(KEY))
+                return await ToolWatch(agent, tool, ctx, self._source).screen() or Outcome()
 
     @activity.defn(name="probe")
     async def probe(self, given: ToolInput) -> Probed:

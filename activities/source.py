@@ -207,6 +207,10 @@ class Source:
             raise DigestMismatchError(msg)
         return await read_json(record.output, record.stored, self.text)
 
+    async def output_of(self, n: int) -> View:
+        """Return what a step that is about to end gives, the state it leaves, and the cost."""
+        return await self._view(ViewRequest(n=n, output=True))
+
     async def task(self) -> Task:
         """Return the task as it is now, with its whole input."""
         task: Task = await (await self._reach()).query("task", result_type=Task)

@@ -11,15 +11,17 @@ from temporalio import activity
 
 from holdfast.activities.agent_code import RegisteredCode
 from holdfast.activities.asking import Asking
-from holdfast.activities.failures import heals_by_time, log, typed_failures
+from holdfast.activities.failures import failure_by, heals_by_time, log, typed_failures
 from holdfast.activities.heartbeat import heartbeats
 from holdfast.activities.history import count_commits, seen_before
+from holdfast.activities.hooking import StepHooks
 from holdfast.activities.registry import Registry
 from holdfast.activities.source import Source, task_id, worker_identity
-from holdfast.agent import Agent
+from holdfast.agent import Agent, guard_rule
 from holdfast.agent_snapshot import AgentSnapshot
 from holdfast.chain import ChainRef
 from holdfast.contents import read_json
+from holdfast.guard_rules import GuardRule
 from holdfast.messages import Message
 from holdfast.records import Handed, JournalEntry, OpenState, OpenStep, TaskHead
 from holdfast.references import new_entries, resolve_adds, resolve_calls
@@ -31,7 +33,7 @@ from holdfast.values import Json
 from holdfast.wire import Advanced, AdvanceInput
 from holdfast.workers.base import AgentWorker
 from holdfast.workers.context import StepContext
-from holdfast.workers.driver import advance, failure_after
+from holdfast.workers.driver import advance
 from holdfast.workers.handing_over import Handing
 from holdfast.workers.offer import Retrieve
 from holdfast.workers.turn import who_used_tools
@@ -62,6 +64,7 @@ class StepActivities:
             **self._rules(snapshot, head),
             snapshot=snapshot.digest,
             team={each.name: AgentRules(**self._rules(each, head)) for each in snapshot.team},
+            run_guards=self._run_guards(head),
             step=await self._first_step(agent.made_worker),
             commits=await count_commits(head),
         )
@@ -74,7 +77,13 @@ class StepActivities:
             "timeout": settings.timeout_seconds,
             "attempts": settings.max_attempts,
             "parallel": self._registry.agent(snapshot.name).made_worker.max_parallel,
+            "guards": snapshot.guards,
         }
+
+    def _run_guards(self, head: TaskHead) -> tuple[GuardRule, ...]:
+        """Say what the task must know of the guardrails that its run brought along."""
+        refs = (*head.run.input_guardrails, *head.run.output_guardrails)
+        return tuple(guard_rule(self._registry.code(ref), ref) for ref in refs)
 
     async def _first_step(self, worker: AgentWorker) -> TaskStep:
         """Let a worker that has its own first step make it; the task makes the usual one itself."""
@@ -121,12 +130,15 @@ class StepActivities:
         whole = await self._whole(opened)
         memory = source.memory()
         history, transcript = await seen_before(source, head, opened.step, given.at)
+        hooks = StepHooks(agent, self._registry, source, head, whole)
         ctx = StepContext(
             agent=snapshot,
             head=head,
             opened=whole,
             transcript=transcript,
-            respond=Asking(model, code, source, head=head, given=given, state=whole.state),
+            respond=hooks.around(
+                Asking(model, code, source, head=head, given=given, state=whole.state)
+            ),
             ask_task=source.task,
             retrieve=_retrieve(agent, snapshot),
             inputs=await self._inputs(opened),
@@ -154,11 +166,14 @@ class StepActivities:
                 given=len(history),
                 offers=agent.made_worker.hands_over,
             )
+        await hooks.started(given, ctx)
         advanced = _stamped(await advance(agent.made_worker, ctx, whole))
+        result = advanced.result
         advanced = advanced.model_copy(update=await self._compact_answer(advanced))
         memos = [await self._compact_memo(entry) for entry in advanced.memos]
         advanced = advanced.model_copy(update={"memos": tuple(memos)})
         try:
+            await hooks.ended(ctx, result)
             whole_result = advanced.model_copy(update=await self._compact_result(advanced))
             self._expect(given, opened, recorded, whole_result)
             advanced = whole_result
@@ -310,7 +325,7 @@ def _answer_alone(advanced: Advanced, request: str, error: Exception) -> Advance
         answer=advanced.answer,
         memos=advanced.memos,
         early=advanced.early,
-        failure=None if heals_by_time(error) else failure_after(error),
+        failure=None if heals_by_time(error) else failure_by(error),
         attempts=advanced.attempts,
         worker=advanced.worker,
     )

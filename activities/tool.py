@@ -24,6 +24,7 @@ from holdfast.activities.heartbeat import heartbeats
 from holdfast.activities.registry import Registry
 from holdfast.activities.source import Source, task_id, worker_identity
 from holdfast.activities.spans import Recording, came_to, tool_call
+from holdfast.activities.tool_watch import INTERRUPTED, ToolWatch
 from holdfast.errors import ArchiveError, InvalidArgumentError, ToolTimeoutError, UserError
 from holdfast.handoffs import HandoffFailedError
 from holdfast.images import Image
@@ -42,9 +43,6 @@ from holdfast.wire import ToolInput
 NOT_STARTED = "NotStarted"
 """Type of the failure of a call that was certainly not made."""
 
-INTERRUPTED = "Interrupted"
-"""Type of the failure of a call that was started and whose outcome nobody knows."""
-
 FIXED_ERROR = "An error occurred while running the tool. Please try again."
 
 
@@ -56,6 +54,7 @@ class Ready(NamedTuple):
     state: dict[str, Json]
     ctx: ToolContext[dict[str, Json]]
     head: TaskHead
+    watch: ToolWatch
     formatter: ToolErrorFormatter | None = None
 
 
@@ -73,6 +72,9 @@ class ToolActivities:
         with typed_failures():
             async with heartbeats():
                 ready = await self._ready(given)
+                stopped = await self._begun(ready)
+                if stopped is not None:
+                    return self._recorded(given, ready, stopped)
                 return await self._started(given, ready)
 
     async def _ready(self, given: ToolInput) -> Ready:
@@ -124,7 +126,22 @@ class ToolActivities:
         )
         ref = head.run.tool_error_formatter
         formatter = self._registry.code(ref) if ref else None
-        return Ready(tool, call, state, ctx, head, formatter)
+        watch = ToolWatch(agent, tool, ctx, self._source)
+        return Ready(tool, call, state, ctx, head, watch, formatter)
+
+    async def _begun(self, ready: Ready) -> Outcome | None:
+        """Ask and tell what stands before the tool; None lets it be run.
+
+        Raises:
+            ApplicationError: "NotStarted" as for `_ready`, else what the user's code raised.
+        """
+        try:
+            return await ready.watch.begin()
+        except asyncio.CancelledError:
+            if activity.is_worker_shutdown():
+                msg = "The worker process was stopped before the tool started."
+                raise ApplicationError(msg, type=NOT_STARTED) from None
+            raise
 
     async def _started(self, given: ToolInput, ready: Ready) -> Outcome:
         """Run the tool.
@@ -151,19 +168,22 @@ class ToolActivities:
 
     async def _run(self, given: ToolInput, ready: Ready) -> Outcome:
         with tool_call(ready.head, given, ready.tool, ready.call) as span:
-            outcome = await self._outcome(ready, span)
+            outcome = await ready.watch.end(await self._outcome(ready, span))
             came_to(span, outcome)
         if outcome.status == "done":
             outcome = _with_patch(outcome, ready)
+        outcome = outcome.model_copy(update={"attempts": activity.info().attempt})
+        return self._recorded(given, ready, outcome)
+
+    def _recorded(self, given: ToolInput, ready: Ready, outcome: Outcome) -> Outcome:
         self._source.memory().put_result(given.n, given.i, outcome.message(ready.call))
-        stamp = {"attempts": activity.info().attempt, "worker": worker_identity()}
-        return outcome.model_copy(update=stamp)
+        return outcome.model_copy(update={"worker": worker_identity()})
 
     async def _outcome(self, ready: Ready, span: Recording) -> Outcome:
         tool = ready.tool
         try:
             with span.watching():
-                value = await run_with_retries(tool, ready.ctx)
+                value = ready.watch.value = await run_with_retries(tool, ready.ctx)
             result = read_result(value, tool=tool.name)
             nodes = nodes_of(value)
         except ToolResultError as error:  # it ran; only its result is of no use

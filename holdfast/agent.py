@@ -8,9 +8,10 @@ from typing import Any
 
 from holdfast.agent_snapshot import AgentSnapshot
 from holdfast.errors import UserError
-from holdfast.guardrails import InputGuardrail, OutputGuardrail
+from holdfast.guard_rules import GuardRule
+from holdfast.guardrails import InputGuardrail, OutputGuardrail, check_guardrails
 from holdfast.handoffs import Handoff, made_handoffs
-from holdfast.hooks import AgentHooks
+from holdfast.hooks import AgentHooks, check_agent_hooks
 from holdfast.models.base import Model
 from holdfast.output_type import AgentOutputSchema, output_schema
 from holdfast.settings import ModelSettings
@@ -86,6 +87,9 @@ class Agent:
         _check_model(self.model)
         _check_tools(self.tools)
         _check_retriever(self.tool_retriever)
+        check_guardrails(self.name, "input_guardrails", self.input_guardrails, InputGuardrail)
+        check_guardrails(self.name, "output_guardrails", self.output_guardrails, OutputGuardrail)
+        check_agent_hooks(self.name, self.hooks)
         object.__setattr__(self, "made_worker", as_worker(self.worker))
         object.__setattr__(self, "made_output", output_schema(self.output_type))
         behavior_code(self.tool_use_behavior)
@@ -123,6 +127,11 @@ class Agent:
             UserError: Something else is among them, or a name is taken.
         """
         return made_handoffs(self)
+
+    @property
+    def guard_rules(self) -> tuple[GuardRule, ...]:
+        """The guardrails, as a task knows them: those of the input first."""
+        return (*map(guard_rule, self.input_guardrails), *map(guard_rule, self.output_guardrails))
 
     def team(self) -> tuple[Agent, ...]:
         """List the other agents that a task of this one may be handed to, nearest first."""
@@ -168,7 +177,21 @@ class Agent:
             output=None if self.made_output is None else self.made_output.spec(),
             behavior=behavior_code(self.tool_use_behavior),
             keeps_tool_choice=not self.reset_tool_choice,
+            guards=self.guard_rules,
         )
+
+
+def guard_rule(guardrail: InputGuardrail | OutputGuardrail, ref: str = "") -> GuardRule:
+    """Say what a task must know of a guardrail.
+
+    Args:
+        guardrail: The guardrail.
+        ref: Reference to it, when a run brought it along.
+    """
+    if isinstance(guardrail, InputGuardrail):
+        blocks = not guardrail.run_in_parallel
+        return GuardRule(kind="input", name=guardrail.get_name(), blocks=blocks, ref=ref)
+    return GuardRule(kind="output", name=guardrail.get_name(), ref=ref)
 
 
 def _check_model(model: Any) -> None:

@@ -7,6 +7,7 @@ import json
 from pydantic import Field
 
 from holdfast.errors import AgentNotFoundError
+from holdfast.guard_rules import GuardRule
 from holdfast.models.base import OutputSpec, ToolSpec
 from holdfast.settings import ModelSettings
 from holdfast.tool_policy import ToolPolicy
@@ -34,6 +35,7 @@ class AgentSnapshot(Value):
             as the answer, "ask" for what the agent's function says, else names of tools, each
             with a comma after it, of which one ends the run.
         keeps_tool_choice: Whether a tool choice stands after a tool was used.
+        guards: Its guardrails, those of the input first.
         team: The other agents that a task may be handed to, in the order in which they are found.
     """
 
@@ -50,6 +52,7 @@ class AgentSnapshot(Value):
     handoffs: tuple[ToolSpec, ...] = ()
     behavior: str = ""
     keeps_tool_choice: bool = False
+    guards: tuple[GuardRule, ...] = ()
     team: tuple[AgentSnapshot, ...] = ()
 
     def of(self, name: str) -> AgentSnapshot:

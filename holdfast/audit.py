@@ -22,7 +22,7 @@ class AuditEvent(Value):
     Attributes:
         time: Seconds since the epoch; of a call, the time at which its step was recorded.
         kind: "created", "step", "model_call", "tool_call", "memo", "asked", "command",
-            "refused", "expired", "probed", "failed", "restarted", "limit", "undone",
+            "refused", "expired", "probed", "guardrail", "failed", "restarted", "limit", "undone",
             "effect_undone", "undo_failed", "forked", "withdrawn", "closed".
         actor: Who caused it: a person's name, "model", "task".
         reason: Why, in words.

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, overload
 
+from holdfast.errors import UserError
 from holdfast.run_context import RunContextWrapper
+from holdfast.tool_hooks import invoke
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,8 @@ class GuardrailFunctionOutput:
 
 
 Found = GuardrailFunctionOutput | Awaitable[GuardrailFunctionOutput]
+GuardrailFunction = Callable[[RunContextWrapper[Any], Any, Any], Found]
+"""Called with (context, agent, what is checked); sync or async. A sync one runs in a thread."""
 
 
 @dataclass(frozen=True)
@@ -30,14 +34,38 @@ class InputGuardrail:
     """A check of a run's input.
 
     Attributes:
-        guardrail_function: Called with (context, agent, input); sync or async.
+        guardrail_function: Called with (context, agent, input); sync or async. The input is what
+            the run was given: a text, or a list of items of the Responses API.
         name: Its name in results; the function's by default.
         run_in_parallel: Whether the first turn runs meanwhile, or waits for it.
+
+    Raises:
+        UserError: The function cannot be called.
     """
 
-    guardrail_function: Callable[[RunContextWrapper[Any], Any, Any], Found]
+    guardrail_function: GuardrailFunction
     name: str | None = None
     run_in_parallel: bool = True
+
+    def __post_init__(self) -> None:
+        """Check the function."""
+        stand_for(self, self.guardrail_function)
+
+    def get_name(self) -> str:
+        """Return its name in results."""
+        return self.name or function_name(self.guardrail_function)
+
+    async def run(
+        self, agent: Any, input: Any, context: RunContextWrapper[Any]
+    ) -> InputGuardrailResult:
+        """Check an input.
+
+        Raises:
+            UserError: The function returned something else than a GuardrailFunctionOutput.
+            Exception: Whatever the function raises.
+        """
+        found = await invoke(self.guardrail_function, context, agent, input)
+        return InputGuardrailResult(guardrail=self, output=_found(self.get_name(), found))
 
 
 @dataclass(frozen=True)
@@ -45,9 +73,179 @@ class OutputGuardrail:
     """A check of a run's final output.
 
     Attributes:
-        guardrail_function: Called with (context, agent, output); sync or async.
+        guardrail_function: Called with (context, agent, output); sync or async. The output is of
+            the agent's `output_type`.
         name: Its name in results; the function's by default.
+
+    Raises:
+        UserError: The function cannot be called.
     """
 
-    guardrail_function: Callable[[RunContextWrapper[Any], Any, Any], Found]
+    guardrail_function: GuardrailFunction
     name: str | None = None
+
+    def __post_init__(self) -> None:
+        """Check the function."""
+        stand_for(self, self.guardrail_function)
+
+    def get_name(self) -> str:
+        """Return its name in results."""
+        return self.name or function_name(self.guardrail_function)
+
+    async def run(
+        self, context: RunContextWrapper[Any], agent: Any, agent_output: Any
+    ) -> OutputGuardrailResult:
+        """Check a final output.
+
+        Raises:
+            UserError: The function returned something else than a GuardrailFunctionOutput.
+            Exception: Whatever the function raises.
+        """
+        found = await invoke(self.guardrail_function, context, agent, agent_output)
+        output = _found(self.get_name(), found)
+        return OutputGuardrailResult(
+            guardrail=self, agent_output=agent_output, agent=agent, output=output
+        )
+
+
+@dataclass(frozen=True)
+class InputGuardrailResult:
+    """What an input guardrail came to.
+
+    Attributes:
+        guardrail: The guardrail.
+        output: What it found.
+    """
+
+    guardrail: InputGuardrail
+    output: GuardrailFunctionOutput
+
+
+@dataclass(frozen=True)
+class OutputGuardrailResult:
+    """What an output guardrail came to.
+
+    Attributes:
+        guardrail: The guardrail.
+        agent_output: The final output that it checked.
+        agent: The agent that gave it.
+        output: What the guardrail found.
+    """
+
+    guardrail: OutputGuardrail
+    agent_output: Any
+    agent: Any
+    output: GuardrailFunctionOutput
+
+
+@overload
+def input_guardrail(func: GuardrailFunction, /) -> InputGuardrail: ...
+
+
+@overload
+def input_guardrail(
+    *, name: str | None = None, run_in_parallel: bool = True
+) -> Callable[[GuardrailFunction], InputGuardrail]: ...
+
+
+def input_guardrail(
+    func: GuardrailFunction | None = None,
+    /,
+    *,
+    name: str | None = None,
+    run_in_parallel: bool = True,
+) -> InputGuardrail | Callable[[GuardrailFunction], InputGuardrail]:
+    """Make an input guardrail of a function: `@input_guardrail` or `@input_guardrail(...)`.
+
+    Args:
+        func: The function.
+        name: Its name in results; the function's by default.
+        run_in_parallel: Whether the first turn runs meanwhile, or waits for it.
+
+    Raises:
+        UserError: It is no function.
+    """
+
+    def decorate(func: GuardrailFunction) -> InputGuardrail:
+        return InputGuardrail(func, name, run_in_parallel)
+
+    return decorate if func is None else decorate(func)
+
+
+@overload
+def output_guardrail(func: GuardrailFunction, /) -> OutputGuardrail: ...
+
+
+@overload
+def output_guardrail(
+    *, name: str | None = None
+) -> Callable[[GuardrailFunction], OutputGuardrail]: ...
+
+
+def output_guardrail(
+    func: GuardrailFunction | None = None, /, *, name: str | None = None
+) -> OutputGuardrail | Callable[[GuardrailFunction], OutputGuardrail]:
+    """Make an output guardrail of a function: `@output_guardrail` or `@output_guardrail(...)`.
+
+    Args:
+        func: The function.
+        name: Its name in results; the function's by default.
+
+    Raises:
+        UserError: It is no function.
+    """
+
+    def decorate(func: GuardrailFunction) -> OutputGuardrail:
+        return OutputGuardrail(func, name)
+
+    return decorate if func is None else decorate(func)
+
+
+def check_guardrails(agent: str, what: str, given: Any, kind: type[Any]) -> None:
+    """Refuse what is no list of guardrails.
+
+    Raises:
+        UserError: Something is no guardrail of this kind; the text says what to write instead.
+    """
+    if not isinstance(given, list | tuple):
+        msg = f"{what}={given!r:.80} of agent {agent!r} is no list. Pass a list: {what}=[...]."
+        raise UserError(msg)
+    for each in given:  # pyright: ignore[reportUnknownVariableType]
+        if not isinstance(each, kind):
+            msg = (
+                f"{what} of agent {agent!r} has {each!r:.80}, which is no {kind.__name__}."
+                f" Decorate the function with @{what.removesuffix('s')}."
+            )
+            raise UserError(msg)
+
+
+def stand_for(guardrail: Any, function: Any) -> None:
+    """Check a guardrail's function, and give the guardrail its module and name.
+
+    A guardrail that a decorator has put in its function's place can then be named by reference, as
+    any function of a module.
+
+    Raises:
+        UserError: It cannot be called.
+    """
+    if not callable(function):
+        msg = f"A guardrail needs a function; it was given {function!r:.80}."
+        raise UserError(msg)
+    for name in ("__module__", "__qualname__", "__doc__"):
+        object.__setattr__(guardrail, name, getattr(function, name, None))
+
+
+def function_name(function: Any) -> str:
+    """Return the name of a function, or of the class of what is called like one."""
+    name: str = getattr(function, "__name__", "") or type(function).__name__
+    return name
+
+
+def _found(name: str, found: object) -> GuardrailFunctionOutput:
+    if isinstance(found, GuardrailFunctionOutput):
+        return found
+    msg = (
+        f"Guardrail {name!r} returned {type(found).__name__}; it must return a"
+        " GuardrailFunctionOutput(output_info=..., tripwire_triggered=...)."
+    )
+    raise UserError(msg)

@@ -405,7 +405,7 @@ class Ledger(LedgerState):
     def follow_up(self) -> None:
         """Queue the first input that waited for the answer."""
         serial = self.s.serial + 1
-        step = TaskStep(step_id=f"s{serial}", input=self.s.followups[0])
+        step = TaskStep(step_id=f"s{serial}", input=self.s.followups[0], enters=True)
         if self.s.last_step is not None:
             step = step.after(self.s.last_step)
         self.change(

@@ -11,6 +11,7 @@ from temporalio.plugin import SimplePlugin
 
 from holdfast.activities.cache import Cache
 from holdfast.activities.closing import ClosingActivities
+from holdfast.activities.guarding import GuardingActivities
 from holdfast.activities.handling import HandlingActivities
 from holdfast.activities.judging import JudgingActivities
 from holdfast.activities.registry import Registry
@@ -52,8 +53,10 @@ class Activities:
             judging.probe,
             judging.rejected,
             judging.undo,
+            judging.screen,
             judging.recall,
             HandlingActivities(self.registry, source).handle,
+            GuardingActivities(self.registry, source).guard,
         ]
 
 

@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 from pydantic import Field
 
 from holdfast.chain import ChainRef
+from holdfast.guard_rules import ToolGuarded
 from holdfast.messages import Blob, Content, Message, ToolCall, Usage
 from holdfast.models.base import ModelAnswer
 from holdfast.settings import ModelSettings
@@ -73,6 +74,7 @@ class RunRules(Value):
         history_mapper: Reference to what does so in its own way.
         input_guardrails: References to guardrails added to the first agent's.
         output_guardrails: References to guardrails added to the last agent's.
+        guards_before_approval: Whether guardrails of tools see a call before a person is asked.
         error_handlers: Kind of error ("max_turns", "model_refusal", "invalid_final_output") to the
             reference of what answers in its place.
         reasoning_ids: Whether ids of reasoning items are sent back.
@@ -99,6 +101,7 @@ class RunRules(Value):
     history_mapper: str = ""
     input_guardrails: tuple[str, ...] = ()
     output_guardrails: tuple[str, ...] = ()
+    guards_before_approval: bool = False
     error_handlers: dict[str, str] = Field(default_factory=dict[str, str])
     reasoning_ids: Literal["keep", "drop"] = "keep"
     blocked_message: str = ""
@@ -291,6 +294,25 @@ def usual_step(n: int) -> OpenStep:
     return OpenStep(step=TaskStep(step_id=f"s{n}"))
 
 
+class Failure(Value):
+    """Why a step or a task stopped.
+
+    Attributes:
+        type: Class name of the error.
+        message: Its text.
+        step: Id of the step, if it was one.
+        data: Facts for the client's error, JSON data: the result of a guardrail, for example.
+        parks: Whether the task waits with it whatever its type: code of the user's, not the run,
+            has failed.
+    """
+
+    type: str
+    message: str
+    step: str = ""
+    data: dict[str, Json] = Field(default_factory=dict[str, Json])
+    parks: bool = False
+
+
 class Outcome(Value):
     """What became of one tool call.
 
@@ -303,6 +325,8 @@ class Outcome(Value):
         edited: The arguments with which it ran, when a person changed them.
         worker: Identity of the worker that ran it.
         nodes: What the result rests on, or where the archive keeps that.
+        guards: What its guardrails found, in the order in which they ran.
+        failure: Why the step stops after it, although it is known: a tripped guardrail, a hook.
     """
 
     content: Content = ""
@@ -313,6 +337,8 @@ class Outcome(Value):
     edited: str = ""
     worker: str = ""
     nodes: tuple[SourceNode, ...] | Blob = ()
+    guards: tuple[ToolGuarded, ...] = ()
+    failure: Failure | None = None
 
     def message(self, call: ToolCall) -> Message:
         """Return the message that tells the model."""
@@ -376,22 +402,6 @@ class StepResult(Value):
 def call_digest(call: ToolCall) -> str:
     """Digest by which a tool activity checks that it found the call that was scheduled."""
     return digest(canonical(call.wire()))[:8]
-
-
-class Failure(Value):
-    """Why a step or a task stopped.
-
-    Attributes:
-        type: Class name of the error.
-        message: Its text.
-        step: Id of the step, if it was one.
-        data: Facts for the client's error, JSON data: the result of a guardrail, for example.
-    """
-
-    type: str
-    message: str
-    step: str = ""
-    data: dict[str, Json] = Field(default_factory=dict[str, Json])
 
 
 KIND = "kind"
@@ -493,7 +503,7 @@ class EventRecord(Value):
     """Something other than a completed step: a command, a failure, a limit.
 
     Attributes:
-        kind: "command", "refused", "failed", "limit", "closed".
+        kind: "command", "refused", "failed", "limit", "guardrail", "closed".
         at: Time, seconds since the epoch.
         by: Who did it, empty for the task itself.
         text: Reason or error.

@@ -10,6 +10,7 @@ from holdfast.messages import Blob, Content, Message, TextPart, ToolCall, Usage,
 from holdfast.models.base import ModelAnswer
 from holdfast.records import (
     Before,
+    Handed,
     JournalEntry,
     OpenState,
     OpenStep,
@@ -74,6 +75,18 @@ def resolve_output(result: StepResult, current: OpenState) -> tuple[Json, Blob |
         return result.output, result.stored
     message = newest_answer(current.journal).message
     return (None, message.content) if isinstance(message.content, Blob) else (message.text, None)
+
+
+def output_of(current: OpenState) -> Handed | None:
+    """Return the output of a step whose result and calls are all known."""
+    result = current.result
+    if result is None:
+        return None
+    if result.quiet:
+        output, stored = output_of_calls([current.outcomes[i] for i in sorted(current.outcomes)])
+    else:
+        output, stored = resolve_output(result, current)
+    return Handed(output=output, stored=stored)
 
 
 def output_digest(record: StepRecord) -> str:

@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from holdfast.chain import ChainRef
+from holdfast.guard_rules import Guarded, GuardRule
 from holdfast.messages import Blob, ImagePart, Message, Usage
 from holdfast.records import (
     Approval,
@@ -75,12 +76,14 @@ class AgentRules(Value):
         timeout: Longest time of one model attempt in seconds.
         attempts: Most attempts of one model call.
         parallel: Most steps that run at the same time when the task runs by itself.
+        guards: Its guardrails.
     """
 
     policies: dict[str, ToolPolicy] = Field(default_factory=dict)
     timeout: float = 600.0
     attempts: int = 10
     parallel: int = 1
+    guards: tuple[GuardRule, ...] = ()
 
 
 class Described(AgentRules):
@@ -89,12 +92,14 @@ class Described(AgentRules):
     Attributes:
         snapshot: Digest of the agent's snapshot, which is in the archive.
         team: Name to rules of the other agents that the task may be handed to.
+        run_guards: Guardrails that the run brought along.
         step: First step as the AgentWorker made it; defaults mean the usual first step.
         commits: Number of the session's commits that the task sees.
     """
 
     snapshot: str
     team: dict[str, AgentRules] = Field(default_factory=dict[str, AgentRules])
+    run_guards: tuple[GuardRule, ...] = ()
     step: TaskStep = TaskStep()
     commits: int = 0
 
@@ -171,6 +176,8 @@ class Carried(Value):
         undo_notes: What the model is to be told of undos since the last step was begun.
         last_step: The step that gave the task's answer, if another agent than the first ran it: a
             follow-up is for that agent.
+        inputs: The run's input, as far as guardrails have passed it: once, whatever is undone.
+        outputs: The final output, likewise.
         rounds: Request of `run_steps_in_queue` to its steps and their ordinals, 0 until done.
         standing: Tool name to the decision that holds for all its calls.
     """
@@ -210,6 +217,8 @@ class Carried(Value):
     lasts: tuple[tuple[int, str], ...] = ()
     undo_notes: tuple[Message, ...] = ()
     last_step: TaskStep | None = None
+    inputs: Guarded = Guarded()
+    outputs: Guarded = Guarded()
     rounds: dict[str, dict[str, int]] = Field(default_factory=dict[str, dict[str, int]])
     standing: dict[str, StandingRule] = Field(default_factory=dict[str, StandingRule])
 

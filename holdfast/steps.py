@@ -92,6 +92,7 @@ class TaskStep(Written):
         agent: Name of the agent that runs it; empty for the one that ran the step before it.
         history: What its agent sees of what came before it, when that is not all; None for what the
             agent of the step before it saw.
+        enters: Whether its agent begins with it: the task was handed over, or a new input came.
     """
 
     task_id: str = ""
@@ -104,13 +105,15 @@ class TaskStep(Written):
     images: tuple[ImagePart, ...] = ()
     agent: str = ""
     history: HistoryRef | None = None
+    enters: bool = False
 
     def after(self, step: TaskStep) -> TaskStep:
         """Return this step as one that follows another: by the same agent, unless it names one."""
         agent, history = self.agent or step.agent, self.history or step.history
-        if (agent, history) == (self.agent, self.history):
+        enters = self.enters or bool(self.agent and self.agent != step.agent)
+        if (agent, history, enters) == (self.agent, self.history, self.enters):
             return self
-        return self.model_copy(update={"agent": agent, "history": history})
+        return self.model_copy(update={"agent": agent, "history": history, "enters": enters})
 
     def placed(self, length: int) -> TaskStep:
         """Return this step so that what its agent sees stands for `length` messages."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Literal, TypedDict, get_args
 
 from holdfast.errors import InvalidArgumentError
+from holdfast.tool_guardrails import ToolInputGuardrail, ToolOutputGuardrail
 from holdfast.tool_hooks import (
     ApprovalPredicate,
     EffectHook,
@@ -41,6 +43,8 @@ class ToolOptions(TypedDict, total=False):
     max_output_bytes: int
     approval_seconds: float | None
     undo_needs_approval: bool
+    tool_input_guardrails: Sequence[ToolInputGuardrail]
+    tool_output_guardrails: Sequence[ToolOutputGuardrail]
 
 
 def check_name(name: str) -> None:

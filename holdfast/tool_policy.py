@@ -32,6 +32,7 @@ class ToolPolicy(Value):
         approval_seconds: Seconds after which an approval expires to rejected; 0 for never.
         undo_needs_approval: Whether a person decides before a call is undone.
         is_conditional: Whether a predicate decides for each turn if it is offered.
+        guarded: Whether guardrails see a call before it is run.
         agent: For an agent as a tool: its name; a call is a task of that agent.
         handoff: For a handoff: name of the agent that goes on with the task.
     """
@@ -49,6 +50,7 @@ class ToolPolicy(Value):
     approval_seconds: float = 0
     undo_needs_approval: bool = False
     is_conditional: bool = False
+    guarded: bool = False
     agent: str = ""
     handoff: str = ""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Generic, Literal, ParamSpec, TypeVar, cast
 
@@ -12,6 +12,11 @@ from holdfast.errors import InvalidArgumentError
 from holdfast.models.base import ToolSpec
 from holdfast.tool_arguments import ToolArgumentsError, parse_arguments
 from holdfast.tool_context import Effect, ToolContext
+from holdfast.tool_guardrails import (
+    ToolInputGuardrail,
+    ToolOutputGuardrail,
+    check_tool_guardrails,
+)
 from holdfast.tool_hooks import (
     ApprovalPredicate,
     EffectHook,
@@ -65,9 +70,12 @@ class Tool(Generic[P, R]):
         max_output_bytes: Longest result, in UTF-8 bytes.
         approval_seconds: Seconds after which an approval expires to rejected, or None for never.
         undo_needs_approval: Whether a person decides before a call is undone.
+        tool_input_guardrails: Checks of a call before it is run, in order.
+        tool_output_guardrails: Checks of what it gave, in order.
 
     Raises:
         InvalidArgumentError: The attributes contradict each other, or one is out of range.
+        UserError: Something is no guardrail of tools.
     """
 
     _: KW_ONLY
@@ -92,6 +100,8 @@ class Tool(Generic[P, R]):
     max_output_bytes: int = DEFAULT_MAX_OUTPUT_BYTES
     approval_seconds: float | None = None
     undo_needs_approval: bool = False
+    tool_input_guardrails: Sequence[ToolInputGuardrail] = ()
+    tool_output_guardrails: Sequence[ToolOutputGuardrail] = ()
 
     def __post_init__(self) -> None:
         """Settle the effect and check what was given."""
@@ -100,6 +110,9 @@ class Tool(Generic[P, R]):
         object.__setattr__(self, "__wrapped__", self.function)  # for inspect.signature and help()
         object.__setattr__(self, "__doc__", getattr(self.function, "__doc__", None))
         check_name(self.name)
+        checks, results = self.tool_input_guardrails, self.tool_output_guardrails
+        check_tool_guardrails(self.name, "tool_input_guardrails", checks, ToolInputGuardrail)
+        check_tool_guardrails(self.name, "tool_output_guardrails", results, ToolOutputGuardrail)
         check_options(
             self.name,
             effect=self.effect,
@@ -173,6 +186,7 @@ class Tool(Generic[P, R]):
             approval_seconds=self.approval_seconds or 0,
             undo_needs_approval=self.undo_needs_approval,
             is_conditional=callable(self.is_enabled),
+            guarded=bool(self.tool_input_guardrails),
         )
 
     def parse(self, arguments: str) -> dict[str, Any]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
+from holdfast import merge_patch
 from holdfast.approvals import pending
 from holdfast.ledger import Ledger
 from holdfast.records import Approval, Entry, OpenState, SegmentRef, StepRecord
+from holdfast.references import output_of
 from holdfast.state import known_head
 from holdfast.steps import TaskStep
 from holdfast.values import Value, canonical
@@ -87,6 +89,8 @@ def view(ledger: Ledger, asked: ViewRequest) -> View:
     head = known_head(ledger.given.head, ledger.s.described)
     start = max(asked.have - ledger.base, 0)
     messages = page(ledger.messages[start : max(asked.upto - ledger.base, 0)])
+    if asked.output and current is not None:
+        return output_view(ledger, current)
     return View(
         head=head if asked.head else None,
         messages=messages,
@@ -97,6 +101,13 @@ def view(ledger: Ledger, asked: ViewRequest) -> View:
         calls=current.calls if asked.calls and current else (),
         state=current.state if asked.calls and current else {},
     )
+
+
+def output_view(ledger: Ledger, current: OpenState) -> View:
+    """Show a guardrail what a step that is about to end gives, and the state that it leaves."""
+    output = output_of(current)
+    state, _ = merge_patch.merge(current.state, [o.patch for o in current.outcomes.values()])
+    return View(output=output, state=state, usage=ledger.s.usage)
 
 
 class StepView(Value):

@@ -10,11 +10,13 @@ from typing import Literal
 from pydantic import Field
 
 from holdfast.chain import ChainRef
-from holdfast.messages import Blob, Content, ImagePart, Message, ToolCall
+from holdfast.guard_rules import GuardRule
+from holdfast.messages import Blob, Content, ImagePart, Message, ToolCall, Usage
 from holdfast.models.base import ModelAnswer
 from holdfast.records import (
     Before,
     Failure,
+    Handed,
     JournalEntry,
     OpenStep,
     Outcome,
@@ -58,6 +60,20 @@ class AdvanceInput(Value):
     limit: Literal["", "stop", "finish"] = ""
     tokens: int = 0
     branch: int = 0
+
+
+class GuardInput(Value):
+    """Input of the guard activity: constant size; what is checked is found by reference.
+
+    Attributes:
+        step: The step whose input or output is checked.
+        rule: The guardrail.
+        i: Its position among those of its agent, or of the run.
+    """
+
+    step: AdvanceInput
+    rule: GuardRule
+    i: int = 0
 
 
 class Probed(Value):
@@ -287,6 +303,7 @@ class ViewRequest(Value):
         open: Whether it needs the open step.
         journal: Journal entries that it holds.
         calls: Whether it needs the open calls.
+        output: Whether it needs the step's output.
     """
 
     n: int = 0
@@ -296,6 +313,7 @@ class ViewRequest(Value):
     open: bool = False
     journal: int = -1
     calls: bool = False
+    output: bool = False
 
 
 class View(Value):
@@ -309,7 +327,9 @@ class View(Value):
         open: The open step.
         journal: Its answered calls.
         calls: Its open calls.
-        state: The extra_state that those see.
+        state: The extra_state that those see, or that the step leaves.
+        output: The step's output.
+        usage: Cost of the task so far.
     """
 
     head: TaskHead | None = None
@@ -320,6 +340,8 @@ class View(Value):
     journal: tuple[JournalEntry, ...] = ()
     calls: tuple[ToolCall, ...] = ()
     state: dict[str, Json] = Field(default_factory=dict)
+    output: Handed | None = None
+    usage: Usage = Usage()
 
 
 class CloseInput(Value):

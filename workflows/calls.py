@@ -16,11 +16,13 @@ from temporalio.exceptions import (
 )
 from temporalio.workflow import ActivityCancellationType
 
+from holdfast.guard_rules import GuardFound
+from holdfast.guarding import Due
 from holdfast.ledger import Ledger
 from holdfast.records import Failure, ForkOf, SegmentRef
 from holdfast.state import Described
 from holdfast.steps import TaskStep
-from holdfast.wire import Advanced, CloseInput
+from holdfast.wire import Advanced, CloseInput, GuardInput
 
 VERDICTS = frozenset(
     {
@@ -115,6 +117,24 @@ async def advance(ledger: Ledger, n: int, *, now: float) -> Advanced:
     return advanced
 
 
+async def guard(ledger: Ledger, n: int, due: Due, *, now: float) -> GuardFound:
+    """Run one guardrail on a step's input or output; it may ask a model itself."""
+    described = ledger.s.described or Described(snapshot="")
+    rules = described.rules(ledger.at(n).open.step.agent)
+    sent = GuardInput(step=ledger.advance_input(n, now=now), rule=due.rule, i=due.i)
+    found: GuardFound = await workflow.execute_activity(
+        "guard",
+        sent,
+        result_type=GuardFound,
+        start_to_close_timeout=timedelta(seconds=rules.timeout + 60),
+        heartbeat_timeout=timedelta(seconds=ledger.given.heartbeat),
+        retry_policy=RetryPolicy(
+            maximum_attempts=rules.attempts, maximum_interval=timedelta(seconds=60)
+        ),
+    )
+    return found
+
+
 async def archive(ledger: Ledger) -> SegmentRef:
     """Move the ledger's entries to the archive."""
     segment: SegmentRef = await workflow.execute_activity(
@@ -145,7 +165,9 @@ def failure_of(error: BaseException) -> Failure:
         cause = error.cause
     match cause:
         case ApplicationError():
-            return Failure(type=cause.type or "ApplicationError", message=cause.message)
+            kind = cause.type or "ApplicationError"
+            parks = {"parks": True} in cause.details
+            return Failure(type=kind, message=cause.message, parks=parks)
         case TemporalTimeout():
             text = "No worker finished the activity in time; the last one may have been lost."
             return Failure(type="ActivityTimeout", message=text)

@@ -8,6 +8,7 @@ from typing import Any
 from temporalio import workflow
 
 from holdfast import approvals
+from holdfast.guarding import inputs_due
 from holdfast.records import KIND, Failure, OpenState, StepRecord
 from holdfast.state import RunReply
 from holdfast.steps import TaskStep
@@ -15,6 +16,7 @@ from holdfast.wire import Advanced, RunRequest
 from holdfast.workflows import calls
 from holdfast.workflows.calls import now
 from holdfast.workflows.desk import TaskDesk
+from holdfast.workflows.guards import Checks, check_output
 from holdfast.workflows.handling import ask_handler, end_with, take_another_turn
 from holdfast.workflows.pending import Pending
 from holdfast.workflows.tools import run_tools
@@ -144,28 +146,43 @@ class StepLanes(TaskDesk):
     async def _advance(self, n: int, work: Work) -> None:
         """Take an open step one activity further."""
         ledger = self.ledger
-        current = ledger.at(n)
-        if ledger.missing_calls(n):
+        current, due = ledger.at(n), inputs_due(ledger, n)
+        first = due if current.journal else [each for each in due if each.rule.blocks]
+        if first:
+            failure = await Checks(ledger, n, first).failure()
+            if not self._is_left(work):
+                self._judge(failure, n)
+        elif ledger.missing_calls(n):
             failure = await run_tools(ledger, n, self.running)
             if not self._is_left(work):
                 self._judge(failure, n)
         elif current.result is not None:
-            self._finish_step(n)
+            failure = await check_output(ledger, n)
+            if not self._is_left(work):
+                self._judge(failure, n) if failure is not None else self._finish_step(n)
         elif current.calls:
             ledger.answer_calls(n)
         else:
-            got = await self._ask_worker(n)
-            if self._is_left(work):
-                return
-            failure = ledger.advanced(n, got) or got.failure
-            if failure is not None:
-                await self._answer_or_judge(failure, n, work)
-            elif got.limit and not ledger.exceeded(now=now()):
-                await self._wait_for_siblings()
-            elif got.limit:
-                await self._limit(n, work)
-            elif got == Advanced():
-                self._park(calls.NO_PROGRESS, n)
+            await self._turn(n, Checks(ledger, n, due), work)
+
+    async def _turn(self, n: int, checks: Checks, work: Work) -> None:
+        """Have the AgentWorker take an open step further; an answer is recorded at once."""
+        ledger = self.ledger
+        got = await checks.beside(self._ask_worker(n))
+        if self._is_left(work):
+            return
+        failure = (ledger.advanced(n, got) or got.failure) if got is not None else None
+        failure = await checks.failure() or failure
+        if self._is_left(work):
+            return
+        if failure is not None:
+            await self._answer_or_judge(failure, n, work)
+        elif got is None or got == Advanced():
+            self._park(calls.NO_PROGRESS, n)
+        elif got.limit and not ledger.exceeded(now=now()):
+            await self._wait_for_siblings()
+        elif got.limit:
+            await self._limit(n, work)
 
     async def _wait_for_siblings(self) -> None:
         """Wait until a call that may be using up the budget has come to its end.
@@ -189,7 +206,7 @@ class StepLanes(TaskDesk):
         """End the task when a tool call was a verdict, park it when a call failed."""
         if failure is None:
             return
-        if failure.type in calls.VERDICTS:
+        if failure.type in calls.VERDICTS and not failure.parks:
             self.verdict = failure
             self._end("failed")
         else:

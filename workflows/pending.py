@@ -16,7 +16,8 @@ def refusal(failure: Failure, *, parked: bool = False) -> ApplicationError:
         failure: Why.
         parked: Whether the task waits with this failure, rather than that the request was wrong.
     """
-    details = (PARKED, failure.step) if parked else ()
+    facts = (failure.data,) if failure.data else ()
+    details = (PARKED, failure.step, *facts) if parked else facts
     return ApplicationError(failure.message, *details, type=failure.type, non_retryable=True)
 
 

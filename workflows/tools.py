@@ -138,7 +138,7 @@ async def _take(ledger: Ledger, n: int, i: int, running: Running) -> Failure | N
         return None
     try:
         if not await _may_run(ledger, n, i, policy):
-            return None
+            return _stopped_by(ledger, n, i)
         approval = approvals.latest(ledger, n, i)
         edited = approvals.effective_call(approval, call) if approval else call
         running.add((n, i))  # and it stays there when the call is cut off
@@ -150,6 +150,7 @@ async def _take(ledger: Ledger, n: int, i: int, running: Running) -> Failure | N
         ledger.outcome(n, i, outcome)
         approvals.settle(ledger, n, i, now=now())
         running.discard((n, i))
+        return outcome.failure
     except ActivityError as error:
         if is_cancelled_exception(error) or _is_left(ledger, branch, n, i):
             raise
@@ -192,8 +193,20 @@ async def _may_run(ledger: Ledger, n: int, i: int, policy: ToolPolicy) -> bool:
         return True
     if approvals.stands(ledger, n, i, now=now()):  # a rejection may still have to be worded
         return i in ledger.missing_calls(n) and await _may_run(ledger, n, i, policy)
+    if policy.guarded and ledger.given.head.run.guards_before_approval:
+        stopped = await _quick(ledger, "screen", ledger.tool_input(n, i), Outcome)
+        if stopped != Outcome():
+            ledger.outcome(n, i, stopped)
+            return False
     approvals.ask(ledger, n, i, "tool", now=now(), seconds=policy.approval_seconds)
     return False
+
+
+def _stopped_by(ledger: Ledger, n: int, i: int) -> Failure | None:
+    """Return why a call that is not run stops its step: a guardrail saw it before any person."""
+    current = ledger.find(n)
+    outcome = current.outcomes.get(i) if current is not None else None
+    return outcome.failure if outcome is not None else None
 
 
 async def _ask_about(ledger: Ledger, n: int, i: int, policy: ToolPolicy, text: str) -> None:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
+from typing import cast
 
 from temporalio.client import RPCTimeoutOrCancelledError
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast import errors
+from holdfast.client.guard_results import tripped_result
 from holdfast.errors import (
     AgentsException,
     ConnectError,
+    GuardrailTripwireTriggered,
     HoldfastError,
     InvalidArgumentError,
     StepFailedError,
@@ -20,6 +23,7 @@ from holdfast.errors import (
 )
 from holdfast.records import Failure
 from holdfast.state import PARKED
+from holdfast.values import Json
 
 REFUSALS = frozenset(
     {
@@ -72,9 +76,15 @@ def failure_in(error: BaseException | None) -> Failure | None:
             parked = PARKED in error.details
             step = str(error.details[1]) if parked and len(error.details) > 1 else ""
             kind = error.type or "ApplicationError"
-            return Failure(type=kind, message=error.message, step=step)
+            return Failure(type=kind, message=error.message, step=step, data=_facts(error))
         error = error.__cause__
     return None
+
+
+def _facts(error: ApplicationError) -> dict[str, Json]:
+    """Return the facts that an error carries, or none."""
+    facts = [cast("dict[str, Json]", each) for each in error.details if isinstance(each, dict)]
+    return facts[0] if facts else {}
 
 
 def is_parked(error: BaseException | None) -> bool:
@@ -102,7 +112,10 @@ def to_error(
     if parked and failure.type != errors.StalledTaskError.__name__:
         return _step_failed(failure, task_id=task_id, step_id=step_id or failure.step)
     if isinstance(kind, type) and issubclass(kind, AgentsException):
-        return kind(failure.message)
+        verdict = kind(failure.message)
+        if isinstance(verdict, GuardrailTripwireTriggered):
+            verdict.guardrail_result = tripped_result(failure)
+        return verdict
     if failure.type == TaskClosedError.__name__:
         text = f"Task {task_id!r} is closed: it can be read, not changed."
         return TaskClosedError(text)

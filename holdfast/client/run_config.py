@@ -136,6 +136,7 @@ def run_rules(
         history_mapper=_ref(config.handoff_history_mapper),
         input_guardrails=tuple(map(refer, config.input_guardrails)),
         output_guardrails=tuple(map(refer, config.output_guardrails)),
+        guards_before_approval=config.tool_execution.pre_approval_tool_input_guardrails,
         error_handlers={kind: refer(handler) for kind, handler in error_handlers.items()},
         reasoning_ids=config.reasoning_item_id_policy,
         blocked_message=config.output_guardrail_blocked_message or "",

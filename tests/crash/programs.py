@@ -35,6 +35,7 @@ from holdfast.archive import Archive
 from holdfast.client.names import check_archive
 from holdfast.engine.connect import connect_embedded
 from holdfast.engine.serverinfo import ServerInfo
+from holdfast.guardrails import GuardrailFunctionOutput, InputGuardrail, OutputGuardrail
 from holdfast.handoff_filters import HandoffInputData
 from holdfast.handoffs import handoff
 from holdfast.messages import ToolCall, assistant, user
@@ -203,9 +204,33 @@ class AskActAsk(AgentWorker):
         return TaskStepOutput(output=answer.text, task_step=step, is_last=True)
 
 
+def make_guardrails(job: Job) -> dict[str, Any]:
+    """Make guardrails: each tells when it runs, stops at a hold, and trips at the word "trip"."""
+    home = job.home
+
+    def check(name: str) -> Any:
+        async def guard(ctx: Any, agent: Any, given: Any) -> GuardrailFunctionOutput:
+            note(home, "guard", name=name)
+            while (home / f"hold.{name}").exists():
+                await asyncio.sleep(POLL_SECONDS)
+            trips = name == "parallel" and "trip" in str(given)
+            return GuardrailFunctionOutput(None, tripwire_triggered=trips)
+
+        return guard
+
+    return {
+        "input_guardrails": [
+            InputGuardrail(check("blocking"), "blocking", run_in_parallel=False),
+            InputGuardrail(check("parallel"), "parallel"),
+        ],
+        "output_guardrails": [OutputGuardrail(check("final"), "final")],
+    }
+
+
 def make_agent(job: Job) -> Agent:
     """Make the agent that a job names."""
     tools = make_tools(job)
+    more: dict[str, Any] = {}
     worker: AgentWorker = FunctionCallingAgentWorker()
     match job.agent:
         case "plain":
@@ -222,6 +247,8 @@ def make_agent(job: Job) -> Agent:
             del tools["charge"]
         case "team" | "filtering-team":
             return _make_team(job, tools)
+        case "guarded":
+            more = make_guardrails(job)
         case _:
             msg = f"no agent {job.agent!r}"
             raise ValueError(msg)
@@ -232,6 +259,7 @@ def make_agent(job: Job) -> Agent:
         tools=list(tools.values()),
         worker=worker,
         model_settings=ModelSettings(max_attempts=5),
+        **more,
     )
 
 

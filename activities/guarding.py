@@ -1,0 +1,138 @@
+"""The activity `guard`: one guardrail on a run's input or final output."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from pydantic_core import PydanticSerializationError, to_jsonable_python
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from holdfast import context_object, merge_patch
+from holdfast.activities.failures import typed_failures
+from holdfast.activities.heartbeat import heartbeats
+from holdfast.activities.history import history_before
+from holdfast.activities.registry import Registry
+from holdfast.activities.source import Source, task_id, worker_identity
+from holdfast.agent import Agent
+from holdfast.contents import read_json
+from holdfast.errors import InvalidArgumentError
+from holdfast.guard_rules import GuardFound
+from holdfast.guardrails import InputGuardrail, OutputGuardrail
+from holdfast.messages import Blob, user
+from holdfast.models.items import to_response_items
+from holdfast.output_value import typed_output
+from holdfast.records import OpenStep, TaskHead
+from holdfast.run_context import RunContextWrapper
+from holdfast.values import Json, canonical
+from holdfast.wire import GuardInput, View
+
+MOST_SHOWN_BYTES = 2048
+"""Largest final output that the error of a tripped guardrail carries."""
+
+
+class GuardingActivities:
+    """Runs guardrails for the tasks of one worker process."""
+
+    def __init__(self, registry: Registry, source: Source) -> None:
+        """Use these agents and this source of task data."""
+        self._registry = registry
+        self._source = source
+
+    @activity.defn(name="guard")
+    async def guard(self, given: GuardInput) -> GuardFound:
+        """Run one guardrail and say what it found."""
+        with typed_failures():
+            async with heartbeats():
+                return await self._guard(given)
+
+    async def _guard(self, given: GuardInput) -> GuardFound:
+        head = await self._source.head()
+        opened = await self._source.opened(given.step)
+        agent = self._registry.agent(opened.step.agent or head.agent)
+        guardrail = self._find(agent, given)
+        shown: Json = None
+        if isinstance(guardrail, InputGuardrail):
+            context = self._context(head, opened.state)
+            given_input = await self._input(head, opened)
+            found = (await guardrail.run(agent, given_input, context)).output
+        else:
+            view = await self._source.output_of(given.step.n)
+            shown = await self._output(view)
+            context = self._context(head, view.state)
+            context.usage = view.usage
+            found = (await guardrail.run(context, agent, typed_output(agent, shown))).output
+        info, stored = await info_of(self._source, found.output_info)
+        return GuardFound(
+            info=info,
+            stored=stored,
+            tripped=bool(found.tripwire_triggered),
+            output=shown if found.tripwire_triggered and _is_small(shown) else None,
+            attempts=activity.info().attempt,
+            worker=worker_identity(),
+        )
+
+    def _find(self, agent: Agent, given: GuardInput) -> InputGuardrail | OutputGuardrail:
+        """Return the guardrail that the task means.
+
+        Raises:
+            ApplicationError: This process has it no more; the task must not go on unchecked.
+        """
+        rule = given.rule
+        if rule.ref:
+            code: Any = self._registry.code(rule.ref)
+            return cast("InputGuardrail | OutputGuardrail", code)
+        own = agent.input_guardrails if rule.kind == "input" else agent.output_guardrails
+        if given.i < len(own) and own[given.i].get_name() == rule.name:
+            return own[given.i]
+        for each in own:
+            if each.get_name() == rule.name:
+                return each
+        names = ", ".join(each.get_name() for each in own) or "none"
+        msg = (
+            f"The task began with {rule.kind} guardrail {rule.name!r} of agent {agent.name!r}, but"
+            f" the agent of this worker process has: {names}. The task waits, nothing is lost. Give"
+            " it back to the agent, restart the worker process, and run the task again."
+        )
+        raise ApplicationError(msg, type="GuardrailMissingError", non_retryable=True)
+
+    def _context(self, head: TaskHead, state: dict[str, Json]) -> RunContextWrapper[Any]:
+        load = self._registry.context_loader(head)
+        context = load(merge_patch.plain(state.get(context_object.KEY)))
+        return RunContextWrapper(context=context, task_id=task_id())
+
+    async def _input(self, head: TaskHead, opened: OpenStep) -> str | list[dict[str, Json]]:
+        """Return what the run was given: a text, or items."""
+        text = opened.step.input
+        if opened.stored is not None:
+            text = await self._source.text(opened.stored)
+        if text is not None and not opened.step.images:
+            return text
+        messages = await history_before(self._source, head)
+        if text is not None or opened.step.images:
+            messages = (user(text or "", opened.step.images),)
+        return to_response_items([await self._source.rehydrate(each) for each in messages])
+
+    async def _output(self, view: View) -> Json:
+        if view.output is None:
+            return None
+        return await read_json(view.output.output, view.output.stored, self._source.text)
+
+
+async def info_of(source: Source, info: Any) -> tuple[Json, Blob | None]:
+    """Return what a guardrail said as JSON data, or where the archive keeps it.
+
+    What JSON cannot say is recorded as it would be printed: the verdict counts.
+    """
+    try:
+        data = merge_patch.plain(to_jsonable_python(info), "output_info")
+    except (PydanticSerializationError, InvalidArgumentError):
+        data = repr(info)
+    if data is None:
+        return None, None
+    stored = await source.store(canonical(data).decode("utf-8", "surrogatepass"), is_json=True)
+    return (None, stored) if stored is not None else (data, None)
+
+
+def _is_small(output: Json) -> bool:
+    return len(canonical(output)) <= MOST_SHOWN_BYTES

@@ -1,0 +1,117 @@
+"""Hooks of agents around model calls, in the activity that makes them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from temporalio import activity
+
+from holdfast import merge_patch
+from holdfast.activities.failures import users_code
+from holdfast.activities.registry import Registry
+from holdfast.activities.source import Source, task_id
+from holdfast.agent import Agent
+from holdfast.context_object import KEY
+from holdfast.messages import Message
+from holdfast.models.base import ModelAnswer, ModelRequest
+from holdfast.models.items import to_response_items
+from holdfast.output_value import typed_output
+from holdfast.records import OpenStep, StepResult, TaskHead
+from holdfast.run_context import AgentHookContext
+from holdfast.values import Json
+from holdfast.wire import AdvanceInput
+from holdfast.workers.context import Respond, StepContext
+
+
+class StepHooks:
+    """Tells an agent's hooks what happens in one activity of a step; does nothing without hooks.
+
+    What they change in the context is not kept: the step's own record of it is being made.
+    """
+
+    def __init__(
+        self, agent: Agent, registry: Registry, source: Source, head: TaskHead, opened: OpenStep
+    ) -> None:
+        """Set up the hooks of an agent."""
+        self._agent = agent
+        self._registry = registry
+        self._source = source
+        self._head = head
+        self._opened = opened
+        self._context: AgentHookContext[Any] | None = None
+
+    async def started(self, given: AdvanceInput, ctx: StepContext) -> None:
+        """Tell that the agent takes over, once for all attempts of an activity in this process.
+
+        Raises:
+            ApplicationError: The hook raised; nothing was done yet.
+        """
+        if self._agent.hooks is None or given.journal.length or given.limit == "stop":
+            return
+        if given.n != 1 and not self._opened.step.enters:
+            return
+        memory, activity_id = self._source.memory(), activity.info().activity_id
+        if memory.started != activity_id:
+            own = self._opened.step.message()
+            seen = (*ctx.messages, own) if own is not None else ctx.messages
+            context = await self._made()
+            context.turn_input = await self._items(seen)
+            with users_code():
+                await self._agent.hooks.on_start(context, self._agent)
+            memory.started = activity_id
+
+    def around(self, respond: Respond) -> Respond:
+        """Return what makes a model call, so that the hooks are told before it is made."""
+        hooks = self._agent.hooks
+        if hooks is None:
+            return respond
+
+        async def told(request: ModelRequest) -> ModelAnswer:
+            context, items = await self._made(), await self._items(request.messages)
+            prompt = request.instructions or None
+            with users_code():
+                await hooks.on_llm_start(context, self._agent, prompt, items)
+            return await respond(request)
+
+        return told
+
+    async def ended(self, ctx: StepContext, result: StepResult | None) -> None:
+        """Tell of the answer that was given here, and of the final output.
+
+        Args:
+            ctx: The step.
+            result: What the step gave, if it is over.
+
+        Raises:
+            ApplicationError: A hook raised; the answer is to be kept.
+        """
+        hooks = self._agent.hooks
+        if hooks is None:
+            return
+        with users_code():
+            if ctx.answered is not None:
+                context = await self._made()
+                await hooks.on_llm_end(context, self._agent, ctx.answered.answer)
+            if result is not None and result.last and not result.calls:
+                output = typed_output(self._agent, _output(ctx, result))
+                await hooks.on_end(await self._made(), self._agent, output)
+
+    async def _items(self, messages: Sequence[Message]) -> list[dict[str, Json]]:
+        return to_response_items([await self._source.rehydrate(each) for each in messages])
+
+    async def _made(self) -> AgentHookContext[Any]:
+        if self._context is None:
+            load = self._registry.context_loader(self._head)
+            context = load(merge_patch.plain(self._opened.state.get(KEY)))
+            usage = (await self._source.task()).usage
+            self._context = AgentHookContext(context=context, usage=usage, task_id=task_id())
+        return self._context
+
+
+def _output(ctx: StepContext, result: StepResult) -> Json:
+    """Return a step's output, which may be the text of the newest answer."""
+    if not result.echo:
+        return result.output
+    answers = (entry.answer for entry in reversed(ctx.journal) if entry.answer is not None)
+    return next(answers).text

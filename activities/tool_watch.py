@@ -1,0 +1,151 @@
+"""What stands around a tool call in its activity: guardrails of the tool, hooks of the agent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from temporalio.exceptions import ApplicationError
+
+from holdfast.activities.failures import log, text_of, users_code
+from holdfast.activities.guarding import info_of
+from holdfast.activities.source import Source
+from holdfast.agent import Agent
+from holdfast.guard_rules import ToolGuarded
+from holdfast.messages import clean, shown
+from holdfast.records import Failure, Outcome
+from holdfast.tool_context import ToolContext
+from holdfast.tool_guardrails import (
+    ToolGuardrailFunctionOutput,
+    ToolInputGuardrailData,
+    ToolOutputGuardrailData,
+)
+from holdfast.tools import Tool
+from holdfast.values import Json
+
+INTERRUPTED = "Interrupted"
+"""Type of the failure of a call that was started and whose outcome nobody knows."""
+
+NOTHING: Any = object()
+
+
+class ToolWatch:
+    """Guards one call and tells the agent's hooks of it.
+
+    Attributes:
+        value: What the tool returned; set by whoever runs it.
+    """
+
+    def __init__(self, agent: Agent, tool: Tool, ctx: ToolContext[Any], source: Source) -> None:
+        """Watch this call."""
+        self.value: Any = NOTHING
+        self._agent = agent
+        self._tool = tool
+        self._ctx = ctx
+        self._source = source
+        self._guards: tuple[ToolGuarded, ...] = ()
+
+    async def screen(self) -> Outcome | None:
+        """Ask the guardrails of the call; None lets it be run.
+
+        Raises:
+            ApplicationError: A guardrail raised. The call has not been made; the task waits.
+        """
+        for guardrail in self._tool.tool_input_guardrails:
+            with users_code():
+                found = await guardrail.run(ToolInputGuardrailData(self._ctx, self._agent))
+            guarded = await self._record("input", guardrail.get_name(), found)
+            if guarded.behavior == "reject_content":
+                told = await self._source.store_result(guarded.message)
+                return Outcome(content=told, status="failed", attempts=0, guards=self._guards)
+            if guarded.behavior == "raise_exception":
+                failure = self._tripped("ToolInputGuardrailTripwireTriggered", guarded)
+                return Outcome(status="failed", attempts=0, guards=self._guards, failure=failure)
+        return None
+
+    async def begin(self) -> Outcome | None:
+        """Screen the call, then tell the hooks that it is about to be run.
+
+        Raises:
+            ApplicationError: Code of the user's raised. The call has not been made.
+        """
+        stopped = await self.screen()
+        if stopped is None and self._agent.hooks is not None:
+            with users_code():
+                await self._agent.hooks.on_tool_start(self._ctx, self._agent, self._tool)
+        return stopped
+
+    async def end(self, outcome: Outcome) -> Outcome:
+        """Ask the guardrails of the result, then tell the hooks of what is left of it.
+
+        A hook that raises stops the step; the outcome is recorded all the same.
+
+        Raises:
+            ApplicationError: A guardrail raised, so that the result must not be used.
+        """
+        if not self._tool.tool_output_guardrails and self._agent.hooks is None:
+            return outcome.model_copy(update={"guards": self._guards}) if self._guards else outcome
+        if self.value is NOTHING or outcome.is_error:
+            self.value = shown(await self._source.content(outcome.content))
+        outcome = await self._checked(outcome)
+        if outcome.failure is None and self._agent.hooks is not None:
+            try:
+                await self._agent.hooks.on_tool_end(self._ctx, self._agent, self._tool, self.value)
+            except Exception as error:  # noqa: BLE001  recorded with the outcome
+                log.warning("A hook of agent %r failed", self._agent.name, exc_info=True)
+                kind, text = type(error).__name__, text_of(error)
+                failed = Failure(type=kind, message=text, parks=True)
+                outcome = outcome.model_copy(update={"failure": failed})
+        return outcome.model_copy(update={"guards": self._guards})
+
+    async def _checked(self, outcome: Outcome) -> Outcome:
+        for guardrail in self._tool.tool_output_guardrails:
+            data = ToolOutputGuardrailData(self._ctx, self._agent, self.value)
+            try:
+                with users_code():
+                    found = await guardrail.run(data)
+            except ApplicationError as error:
+                raise self._unchecked(guardrail.get_name(), error) from None
+            guarded = await self._record("output", guardrail.get_name(), found)
+            if guarded.behavior == "reject_content":
+                self.value = guarded.message
+                told = await self._source.store_result(guarded.message)
+                return outcome.model_copy(update={"content": told, "nodes": ()})
+            if guarded.behavior == "raise_exception":
+                failure = self._tripped("ToolOutputGuardrailTripwireTriggered", guarded)
+                return outcome.model_copy(update={"failure": failure})
+        return outcome
+
+    def _unchecked(self, name: str, error: ApplicationError) -> ApplicationError:
+        """Say that nobody could check a result.
+
+        A call that may be repeated is, guardrail and all, once somebody runs the task again. Of
+        another one a person has to say what it gave, who can see what it did.
+        """
+        if self._tool.policy().repeatable:
+            return error
+        text = (
+            f"Tool {self._tool.name!r} was run, but what it gave is lost, because its guardrail"
+            f" {name!r} failed: {error.type}: {error.message}"
+        )
+        return ApplicationError(text, type=INTERRUPTED, non_retryable=True)
+
+    async def _record(
+        self, kind: Any, name: str, found: ToolGuardrailFunctionOutput
+    ) -> ToolGuarded:
+        info, stored = await info_of(self._source, found.output_info)
+        message = clean(str(found.behavior.get("message", "")))
+        behavior = found.behavior["type"]
+        guarded = ToolGuarded(
+            kind=kind, name=name, behavior=behavior, message=message, info=info, stored=stored
+        )
+        self._guards = (*self._guards, guarded)
+        return guarded
+
+    def _tripped(self, kind: str, guarded: ToolGuarded) -> Failure:
+        facts: dict[str, Json] = {
+            "found": guarded.wire(),
+            "tool": self._tool.name,
+            "agent": self._agent.name,
+        }
+        text = f"Guardrail {guarded.name!r} of tool {self._tool.name!r} triggered its tripwire."
+        return Failure(type=kind, message=text, data=facts)

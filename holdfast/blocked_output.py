@@ -1,0 +1,35 @@
+"""What a conversation keeps of a step whose final output a guardrail has blocked."""
+
+from __future__ import annotations
+
+from holdfast.messages import Message
+from holdfast.records import OpenState
+from holdfast.references import resolve_adds
+
+WITHHELD = "[withheld: an output guardrail has blocked this]"
+
+
+def after_block(current: OpenState, placeholder: str = "") -> tuple[Message, ...]:
+    """Return the messages of a blocked step that may be shown again, oldest first.
+
+    The answer is left out; a text stands in for the results of its tools, because one of them may
+    be the blocked output. What was asked, by the user and by the model, stays.
+
+    Args:
+        current: The step, open when the task ended.
+        placeholder: That text; empty for the usual one.
+    """
+    if current.result is None:
+        return ()
+    kept: list[Message] = []
+    for message in resolve_adds(current.result, current):
+        if message.role == "tool":
+            kept.append(message.model_copy(update={"content": placeholder or WITHHELD}))
+        elif message.role != "assistant" or message.calls:
+            kept.append(message)
+    said = {message.call_id for message in kept if message.role == "tool"}
+    for call in current.calls:
+        if call.id not in said and not current.result.quiet:
+            told = Message(role="tool", call_id=call.id, content=placeholder or WITHHELD)
+            kept.append(told)
+    return tuple(kept)

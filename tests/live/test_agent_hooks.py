@@ -1,0 +1,253 @@
+"""Hooks of agents: told at the right moments, in order, and nothing is lost when they fail."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from holdfast import Agent, AgentRunner, Runner, StepFailedError, tool
+from holdfast.hooks import AgentHooks, RunHooks
+from holdfast.testing import FakeOpenAI
+from holdfast.tool_guardrails import ToolGuardrailFunctionOutput, tool_input_guardrail
+from holdfast.workers import AgentWorker, FunctionCallingAgentWorker, StepContext
+from tests.support.rig import MakeAgent, Rig
+
+
+class Told(AgentHooks):
+    """Remembers what it is told; fails once at each moment that it was told to."""
+
+    def __init__(self, *failing: str) -> None:
+        self.told: list[str] = []
+        self.contexts: list[Any] = []
+        self.given: dict[str, Any] = {}
+        self.failing = set(failing)
+
+    def _tell(self, what: str, context: Any, given: Any = None) -> None:
+        self.told.append(what)
+        self.contexts.append(context)
+        self.given[what] = given
+        if what in self.failing:
+            self.failing.discard(what)
+            msg = f"the hook {what} is broken"
+            raise LookupError(msg)
+
+    async def on_start(self, context: Any, agent: Any) -> None:
+        self._tell("start", context, agent)
+
+    async def on_end(self, context: Any, agent: Any, output: Any) -> None:
+        self._tell("end", context, output)
+
+    async def on_tool_start(self, context: Any, agent: Any, tool: Any) -> None:
+        self._tell("tool_start", context, tool)
+
+    async def on_tool_end(self, context: Any, agent: Any, tool: Any, result: Any) -> None:
+        self._tell("tool_end", context, result)
+
+    async def on_llm_start(
+        self, context: Any, agent: Any, system_prompt: str | None, input_items: list[Any]
+    ) -> None:
+        self._tell("llm_start", context, (system_prompt, input_items))
+
+    async def on_llm_end(self, context: Any, agent: Any, response: Any) -> None:
+        self._tell("llm_end", context, response)
+
+
+ONE_TURN = ["llm_start", "llm_end"]
+TOOL = ["tool_start", "tool_end"]
+
+
+@tool
+def act(what: str) -> str:
+    """Act."""
+    return f"did {what}"
+
+
+class Hooked:
+    """Runs agents with hooks on the test's own worker."""
+
+    def __init__(self, rig: Rig, make_agent: MakeAgent) -> None:
+        self.rig = rig
+        self.make_agent = make_agent
+        self.runner: AgentRunner = rig.runner()
+
+    async def __call__(self, hooks: Any, *tools: Any, **options: Any) -> Any:
+        agent = await self.serve(hooks, *tools)
+        return await Runner.run(agent, "hi", runner=self.runner, **options)
+
+    async def serve(self, hooks: Any, *tools: Any, **options: Any) -> Agent:
+        agent = self.make_agent(*tools, hooks=hooks, instructions="Be good.", **options)
+        await self.rig.serve(agent)
+        return agent
+
+
+@pytest.fixture
+def hooked(rig: Rig, make_agent: MakeAgent) -> Hooked:
+    return Hooked(rig, make_agent)
+
+
+async def test_the_order_of_a_run_with_a_tool(hooked: Hooked, model: FakeOpenAI) -> None:
+    hooks = Told()
+    model.call("act", {"what": "x"})
+    model.reply("done")
+    await hooked(hooks, act, context={"user": "anna"})
+    assert hooks.told == ["start", *ONE_TURN, *TOOL, *ONE_TURN, "end"]
+    prompt, items = hooks.given["llm_start"]
+    assert prompt == "Be good."
+    assert items[0]["role"] == "user"
+    assert hooks.given["llm_end"].text == hooks.given["end"] == "done"
+    assert hooks.given["tool_end"] == "did x"
+    assert hooks.contexts[0].turn_input[0]["role"] == "user"
+    assert all(context.context == {"user": "anna"} for context in hooks.contexts)
+    assert hooks.contexts[3].tool_name == "act"
+    assert hooks.contexts[-1].usage.requests == 1  # as recorded when the last turn began
+
+
+async def test_a_rejected_call_is_not_told(hooked: Hooked, model: FakeOpenAI) -> None:
+    @tool_input_guardrail
+    def no(data: Any) -> ToolGuardrailFunctionOutput:
+        return ToolGuardrailFunctionOutput.reject_content("no")
+
+    @tool(tool_input_guardrails=[no])
+    def never() -> str:
+        return ""
+
+    hooks = Told()
+    model.call("never")
+    model.reply("done")
+    await hooked(hooks, never)
+    assert hooks.told == ["start", *ONE_TURN, *ONE_TURN, "end"]
+
+
+async def test_a_call_that_waits_for_a_person_is_told_when_it_runs(
+    hooked: Hooked, model: FakeOpenAI
+) -> None:
+    @tool(needs_approval=True)
+    def careful() -> str:
+        return "ok"
+
+    hooks = Told()
+    model.call("careful")
+    model.reply("done")
+    result = await hooked(hooks, careful)
+    assert result.waiting_for
+    assert hooks.told == ["start", *ONE_TURN]
+    [approval] = await hooked.runner.pending_approvals(result.task_id)
+    await hooked.runner.approve(approval, by="anna")
+    await hooked.runner.run_task(result.task_id)
+    assert hooks.told == ["start", *ONE_TURN, *TOOL, *ONE_TURN, "end"]
+
+
+async def test_a_model_call_that_is_tried_again_starts_the_agent_once(
+    hooked: Hooked, model: FakeOpenAI
+) -> None:
+    hooks = Told()
+    model.fail(503)
+    model.reply("done")
+    await hooked(hooks)
+    assert hooks.told == ["start", "llm_start", *ONE_TURN, "end"]
+
+
+@pytest.mark.parametrize(
+    ("moment", "again"),
+    [
+        ("start", ["start", *ONE_TURN, *TOOL, *ONE_TURN, "end"]),
+        ("llm_start", ["start", *ONE_TURN, *TOOL, *ONE_TURN, "end"]),
+        ("llm_end", [*TOOL, *ONE_TURN, "end"]),
+        ("tool_start", [*TOOL, *ONE_TURN, "end"]),
+        ("tool_end", [*ONE_TURN, "end"]),
+        ("end", ["end"]),
+    ],
+)
+async def test_a_hook_that_raises_stops_the_step_and_nothing_is_done_twice(
+    hooked: Hooked, model: FakeOpenAI, moment: str, again: list[str]
+) -> None:
+    hooks = Told(moment)
+    ran: list[str] = []
+
+    @tool
+    def act_once() -> str:
+        ran.append("x")
+        return "ok"
+
+    model.call("act_once")
+    model.reply("done")
+    task_id = f"{hooked.rig.app}-1"
+    with pytest.raises(StepFailedError, match=f"the hook {moment} is broken") as caught:
+        await hooked(hooks, act_once, task_id=task_id)
+    assert caught.value.cause_type == "LookupError"
+    before = len(hooks.told)
+    assert hooks.told[-1] == moment
+    assert (await hooked.runner.run_task(task_id)).output == "done"
+    assert hooks.told[before:] == again
+    assert len(model.requests) == 2
+    assert ran == ["x"]
+
+
+async def test_hooks_of_a_tool_share_its_context(hooked: Hooked, model: FakeOpenAI) -> None:
+    class Counts(AgentHooks):
+        async def on_start(self, context: Any, agent: Any) -> None:
+            context.context["lost"] = True
+
+        async def on_tool_end(self, context: Any, agent: Any, tool: Any, result: Any) -> None:
+            context.context["kept"] = result
+
+    model.call("act", {"what": "x"})
+    model.reply("done")
+    result = await hooked(Counts(), act, context={})
+    task = await hooked.runner.get_task(result.task_id)
+    assert task.extra_state == {"context": {"kept": "did x"}}
+
+
+class HandsOver(AgentWorker):
+    """Hands the task over in its first step."""
+
+    def __init__(self, to: str) -> None:
+        self.to = to
+
+    async def run_step(self, step: Any, ctx: StepContext) -> Any:
+        from holdfast import TaskStep, TaskStepOutput
+
+        ctx.add(step.message())
+        following = TaskStep(agent=self.to)
+        return TaskStepOutput(output="", task_step=step, next_steps=(following,))
+
+
+async def test_each_agent_is_told_that_it_starts_and_only_the_last_that_it_ends(
+    hooked: Hooked, model: FakeOpenAI
+) -> None:
+    first, second = Told(), Told()
+    other = hooked.make_agent(act, name="other", hooks=second, worker=FunctionCallingAgentWorker())
+    await hooked.serve(first, worker=HandsOver("other"), handoffs=[other])
+    model.call("act", {"what": "x"})
+    model.reply("done")
+    task = await hooked.runner.create_task("hi")
+    await hooked.runner.run_task(task)
+    assert first.told == ["start"]
+    assert second.told == ["start", *ONE_TURN, *TOOL, *ONE_TURN, "end"]
+
+
+async def test_without_hooks_an_activity_asks_the_task_nothing(
+    hooked: Hooked, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from holdfast.activities.source import Source
+
+    asked: list[str] = []
+    original = Source.task
+
+    async def task(self: Source) -> Any:
+        asked.append("task")
+        return await original(self)
+
+    monkeypatch.setattr(Source, "task", task)
+    model.reply("done")
+    await hooked(None)
+    without = len(asked)
+    model.reply("done")
+    await hooked(Told())
+    assert len(asked) - without == without + 1  # one more, for what the run has cost
+
+
+def test_hooks_in_the_wrong_place_are_refused() -> None:
+    with pytest.raises(TypeError, match=r"Runner.run\(hooks=...\)"):
+        Agent(name="a", hooks=RunHooks())  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

@@ -1,0 +1,181 @@
+"""Guardrails and hooks as values: what is refused, how they are named, how results are read."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from holdfast import Agent, UserError, tool
+from holdfast.blocked_output import WITHHELD, after_block
+from holdfast.client.failures import to_error
+from holdfast.client.guard_results import Known, guardrail_results
+from holdfast.client.run_config import RunConfig, run_rules
+from holdfast.code_refs import look_up
+from holdfast.errors import OutputGuardrailTripwireTriggered
+from holdfast.guardrails import (
+    GuardrailFunctionOutput,
+    InputGuardrail,
+    OutputGuardrail,
+    input_guardrail,
+    output_guardrail,
+)
+from holdfast.hooks import AgentHooks, RunHooks, check_run_hooks
+from holdfast.messages import ToolCall, assistant
+from holdfast.models.base import ModelAnswer
+from holdfast.records import (
+    Entry,
+    EventRecord,
+    Failure,
+    JournalEntry,
+    OpenState,
+    OpenStep,
+    Outcome,
+    StepResult,
+)
+from holdfast.run_context import RunContextWrapper
+from holdfast.steps import TaskStep
+from holdfast.tool_guardrails import (
+    ToolGuardrailFunctionOutput,
+    ToolInputGuardrail,
+    tool_input_guardrail,
+    tool_output_guardrail,
+)
+
+
+@input_guardrail
+def checked(ctx: Any, agent: Any, given: Any) -> GuardrailFunctionOutput:
+    return GuardrailFunctionOutput(given, tripwire_triggered=False)
+
+
+@output_guardrail(name="other name")
+async def wrong(ctx: Any, agent: Any, output: Any) -> Any:
+    return output
+
+
+def test_a_guardrail_is_named_like_its_function_unless_told_otherwise() -> None:
+    assert checked.get_name() == "checked"
+    assert checked.run_in_parallel
+    assert wrong.get_name() == "other name"
+
+
+async def test_a_guardrail_must_return_its_finding() -> None:
+    context = RunContextWrapper(context=None)
+    result = await checked.run("agent", "text", context)
+    assert result.output.output_info == "text"
+    with pytest.raises(UserError, match="'other name' returned str"):
+        await wrong.run(context, "agent", "text")
+
+
+async def test_a_guardrail_of_a_tool_must_return_its_finding() -> None:
+    @tool_input_guardrail
+    def vague(data: Any) -> Any:
+        return True
+
+    with pytest.raises(UserError, match="'vague' returned True"):
+        await vague.run(None)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize(
+    "make", [input_guardrail, output_guardrail, tool_input_guardrail, tool_output_guardrail]
+)
+def test_what_cannot_be_called_is_no_guardrail(make: Any) -> None:
+    with pytest.raises(UserError, match="needs a function"):
+        make()(3)
+
+
+def test_agents_and_tools_refuse_what_is_no_guardrail() -> None:
+    with pytest.raises(UserError, match="Decorate the function with @input_guardrail"):
+        Agent(name="a", input_guardrails=[print])  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
+    with pytest.raises(UserError, match="tool_output_guardrails="):
+        tool(tool_output_guardrails=[checked])(len)  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
+
+
+def test_hooks_of_an_agent_are_no_hooks_of_a_run() -> None:
+    check_run_hooks(RunHooks())
+    with pytest.raises(TypeError, match="AgentHooks"):
+        check_run_hooks(AgentHooks())
+    with pytest.raises(TypeError, match="no RunHooks"):
+        check_run_hooks(asyncio)
+
+
+def test_a_decorated_guardrail_can_be_named_by_reference() -> None:
+    rules = run_rules(RunConfig(input_guardrails=[checked]), context=None, error_handlers={})
+    assert rules.input_guardrails == (f"{__name__}:checked",)
+    assert look_up(rules.input_guardrails[0], [__name__]) is checked
+
+
+def event(**body: Any) -> Entry:
+    return Entry(event=EventRecord(kind="guardrail", at=1.0, body=body))
+
+
+def test_results_are_read_from_the_ledger() -> None:
+    agent = Agent(name="a", input_guardrails=[checked])
+    entries = [
+        event(kind="input", name="checked", agent="a", info={"x": 1}),
+        event(kind="output", name="gone", agent="a", tripped=True),
+    ]
+    results = guardrail_results(entries, first="a", known=Known.of(agent), output="secret")
+    assert results.input[0].guardrail is checked
+    assert results.input[0].output == GuardrailFunctionOutput({"x": 1}, tripwire_triggered=False)
+    assert results.output[0].guardrail.get_name() == "gone"
+    assert results.output[0].agent is agent
+    assert results.output[0].agent_output == "secret"
+    undone = [*entries, Entry(event=EventRecord(kind="undone", at=2.0, body={"n": 1}))]
+    assert guardrail_results(undone, first="a").output == []
+    assert len(guardrail_results(undone, first="a").input) == 1
+
+
+def test_the_error_of_a_trip_has_the_result() -> None:
+    facts = {"kind": "output", "name": "g", "agent": "a", "tripped": True, "output": [1]}
+    failure = Failure(type="OutputGuardrailTripwireTriggered", message="m", data=facts)
+    error = to_error(failure, task_id="t")
+    assert isinstance(error, OutputGuardrailTripwireTriggered)
+    assert isinstance(error.guardrail_result.guardrail, OutputGuardrail)
+    assert error.guardrail_result.agent_output == [1]
+
+
+def test_a_blocked_step_keeps_the_question_and_withholds_the_answer() -> None:
+    call = ToolCall(id="c", name="act")
+    current = OpenState(
+        open=OpenStep(step=TaskStep(step_id="s1", input="hi")),
+        n=1,
+        started=0.0,
+        journal=(
+            JournalEntry(request="", answer=ModelAnswer(message=assistant("", calls=(call,)))),
+            JournalEntry(request="", calls=(call,), outcomes=(Outcome(content="secret"),)),
+        ),
+        result=StepResult(
+            adds=("input", "j0", "j1.0", assistant("secret")), calls=(), last=True, output="secret"
+        ),
+    )
+    kept = after_block(current)
+    assert [message.role for message in kept] == ["user", "assistant", "tool"]
+    assert kept[-1].content == WITHHELD
+    assert after_block(current, "gone")[-1].content == "gone"
+
+
+def test_defaults_cost_nothing_on_the_wire() -> None:
+    assert Outcome().wire() == {}
+    assert Failure(type="a", message="b").wire() == {"type": "a", "message": "b"}
+
+    @tool
+    def plain() -> str:
+        return ""
+
+    assert plain.policy().wire() == {}
+
+
+def test_a_tool_with_guardrails_says_so_to_the_task() -> None:
+    def allow(data: Any) -> ToolGuardrailFunctionOutput:
+        return ToolGuardrailFunctionOutput.allow()
+
+    @tool(tool_input_guardrails=[ToolInputGuardrail(allow)])
+    def guarded() -> str:
+        return ""
+
+    assert guarded.policy().guarded
+    agent = Agent(name="a", input_guardrails=[InputGuardrail(print, "p", run_in_parallel=False)])  # type: ignore[arg-type]
+    [rule] = agent.snapshot("m").guards
+    assert (rule.name, rule.kind, rule.blocks) == ("p", "input", True)
