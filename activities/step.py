@@ -9,19 +9,21 @@ from collections.abc import Sequence
 from temporalio import activity
 
 from holdfast.activities.failures import heals_by_time, log, typed_failures
-from holdfast.activities.heartbeat import heartbeats
+from holdfast.activities.heartbeat import Pulse, heartbeats
 from holdfast.activities.history import count_commits, history_before
 from holdfast.activities.registry import Registry
 from holdfast.activities.source import Source, task_id, worker_identity
+from holdfast.activities.telling import telling
 from holdfast.agent import Agent
 from holdfast.agent_snapshot import AgentSnapshot
 from holdfast.contents import read_json
 from holdfast.messages import Blob, Message, clean
-from holdfast.models.base import Model, ModelAnswer, ModelRequest
+from holdfast.models.base import Model, ModelAnswer, ModelRequest, StreamingModel
 from holdfast.records import Handed, JournalEntry, OpenState, OpenStep, TaskHead
 from holdfast.references import new_entries, resolve_adds, resolve_calls
 from holdfast.state import Described
 from holdfast.steps import TaskStep
+from holdfast.streams.hub import StreamKey, local_hub
 from holdfast.tool_retriever import ask_retriever
 from holdfast.values import Json, canonical
 from holdfast.wire import Advanced, AdvanceInput
@@ -92,10 +94,10 @@ class StepActivities:
     async def step(self, given: AdvanceInput) -> Advanced:
         """Run the step up to its next call that needs the task; make at most one model call."""
         with typed_failures():
-            async with heartbeats():
-                return await self._step(given)
+            async with heartbeats() as pulse:
+                return await self._step(given, pulse)
 
-    async def _step(self, given: AdvanceInput) -> Advanced:
+    async def _step(self, given: AdvanceInput, pulse: Pulse) -> Advanced:
         source, activity_id = self._source, activity.info().activity_id
         head = await source.head()
         agent = self._registry.agent(head.agent)
@@ -105,12 +107,14 @@ class StepActivities:
         recorded = await source.journal(given)
         whole = await self._whole(opened)
         memory = source.memory()
+        before = sum(entry.answer is not None for entry in recorded)
+        key = StreamKey(task_id(), given.n, before) if given.stream else None
         ctx = StepContext(
             agent=snapshot,
             head=head,
             opened=whole,
             transcript=await source.transcript(given.at),
-            respond=functools.partial(self._respond, model),
+            respond=functools.partial(self._respond, model, key, _attempt(given), pulse),
             ask_task=source.task,
             retrieve=_retrieve(agent, snapshot),
             inputs=await self._inputs(opened),
@@ -124,7 +128,7 @@ class StepActivities:
             unrecorded=memory.unrecorded(given.n, activity_id),
             keep=functools.partial(memory.keep, given.n),
         )
-        advanced = _stamped(await advance(agent.made_worker, ctx, whole))
+        advanced = _stamped(await advance(agent.made_worker, ctx, whole), _attempt(given))
         advanced = advanced.model_copy(update=await self._compact_answer(advanced))
         memos = [await self._compact_memo(entry) for entry in advanced.memos]
         advanced = advanced.model_copy(update={"memos": tuple(memos)})
@@ -143,10 +147,21 @@ class StepActivities:
             memory.handed_over(given.n, activity_id)
         return advanced
 
-    async def _respond(self, model: Model, request: ModelRequest) -> ModelAnswer:
-        """Ask the model, which alone gets the bytes of images."""
+    async def _respond(
+        self,
+        model: Model,
+        key: StreamKey | None,
+        attempt: int,
+        pulse: Pulse,
+        request: ModelRequest,
+    ) -> ModelAnswer:
+        """Ask the model, which alone gets the bytes of images; tell what it says meanwhile."""
         messages = [await self._source.rehydrate(message) for message in request.messages]
-        return await model.respond(request.model_copy(update={"messages": tuple(messages)}))
+        request = request.model_copy(update={"messages": tuple(messages)})
+        if key is None or not isinstance(model, StreamingModel):
+            return await model.respond(request)
+        with telling(local_hub, pulse, key, attempt) as tell:
+            return await model.stream(request, tell)
 
     async def _whole(self, opened: OpenStep) -> OpenStep:
         """Put an archived input into the step."""
@@ -259,9 +274,14 @@ def _retrieve(agent: Agent, snapshot: AgentSnapshot) -> Retrieve | None:
     return functools.partial(ask_retriever, agent.tool_retriever, catalogue)
 
 
-def _stamped(advanced: Advanced) -> Advanced:
+def _attempt(given: AdvanceInput) -> int:
+    """Number this attempt; a later one, whoever asked for it, has a higher number."""
+    return given.tried + activity.info().attempt
+
+
+def _stamped(advanced: Advanced, attempt: int) -> Advanced:
     """Say how often the activity was started and, for a model call, who made it."""
-    stamp: dict[str, object] = {"attempts": activity.info().attempt}
+    stamp: dict[str, object] = {"attempts": attempt}
     if advanced.answer is not None or advanced.memos:
         stamp["worker"] = worker_identity()
     return advanced.model_copy(update=stamp)

@@ -102,6 +102,7 @@ class Ledger(LedgerState):
             started=now,
             owner=owner,
             before=Before() if siblings else self.before(),
+            stream=self.given.stream or asked.stream,
         )
         self.change(
             queue=queue,
@@ -144,8 +145,17 @@ class Ledger(LedgerState):
                 started=current.started,
                 before=current.before,
                 marks=current.marks[:1],
+                stream=current.stream,
+                tried=current.tried,
             )
-        changes: dict[str, object] = {"open": opened, "failure": None, "owner": owner}
+        attempts = self.s.described.attempts if self.s.described is not None else 0
+        changes: dict[str, object] = {
+            "open": opened,
+            "failure": None,
+            "owner": owner,
+            "stream": current.stream or asked.stream,
+            "tried": current.tried + attempts,
+        }
         self._put(current.model_copy(update=changes))
         self.change(failure=None)
 
@@ -169,6 +179,8 @@ class Ledger(LedgerState):
             digest="" if small else digest(data),
             limit=self._limit(current, now=now),
             tokens=tokens,
+            stream=current.stream,
+            tried=current.tried if current.stream else 0,
         )
 
     def advanced(self, n: int, got: Advanced) -> Failure | None:
@@ -423,6 +435,11 @@ class Ledger(LedgerState):
         else:
             self._put(current.model_copy(update={"failure": failure}))
         self.note("failed", now=now, text=f"{failure.type}: {failure.message}")
+
+    def show(self) -> None:
+        """Note that somebody wants to see the answers of the open steps while they are made."""
+        shown = (c.model_copy(update={"stream": True}) for c in self.s.opens)
+        self.change(opens=tuple(shown))
 
     def own(self, owner: str) -> None:
         """Note that the open steps that are run for no request are run for this one."""

@@ -48,6 +48,7 @@ class TaskInput(Value):
         budget: Limits, or None.
         automatic: Run steps without being asked.
         finalize: Finalize by itself once the last step is done.
+        stream: Whether somebody wants to see answers while they are made, in all steps.
         heartbeat: Seconds without a sign of life after which a worker counts as lost.
         roll_events: History length at which the task continues as new.
         carried: State of the run before, after continue-as-new.
@@ -61,6 +62,7 @@ class TaskInput(Value):
     budget: Budget | None = None
     automatic: bool = False
     finalize: bool = False
+    stream: bool = False
     heartbeat: float = 20.0
     roll_events: int = 2000
     carried: Carried | None = None

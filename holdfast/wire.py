@@ -47,6 +47,8 @@ class AdvanceInput(Value):
         limit: What to do when the worker wants one more model call: "" make it, "stop" report the
             limit, "finish" make it without tools and take its answer as the last.
         tokens: Output tokens that are left for the call; 0 for no limit.
+        stream: Whether somebody wants to see the answer while it is made.
+        tried: How often the activity was started before, by earlier requests to run the step.
     """
 
     n: int
@@ -56,6 +58,8 @@ class AdvanceInput(Value):
     digest: str = ""
     limit: Literal["", "stop", "finish"] = ""
     tokens: int = 0
+    stream: bool = False
+    tried: int = 0
 
 
 class Probed(Value):
@@ -205,6 +209,7 @@ class RunRequest(Value):
         round: Run all steps that are ready, at once.
         stored: The input in the archive, when it is too large for history.
         images: Images of the new input; without one they join what the step has.
+        stream: Whether somebody wants to see the step's answers while they are made.
     """
 
     all: bool = False
@@ -215,11 +220,12 @@ class RunRequest(Value):
     tool_choice: str = ""
     restart: bool = False
     round: bool = False
+    stream: bool = False
 
     @property
     def attaches(self) -> bool:
         """Whether this asks only for the output of the step in progress."""
-        return self == RunRequest()
+        return self in (RunRequest(), RunRequest(stream=True))
 
     @property
     def changes(self) -> bool:
