@@ -62,6 +62,8 @@ class TaskMemory:
         run: Run id of the workflow.
         head: The task's head.
         history: The conversation before the task; None until it was read.
+        lists: Digest to messages: the list that an agent sees in the place of the transcript's
+            beginning, the newest one only.
         recorded: Messages of the transcript as history holds them, oldest first.
         resolved: The same messages with archived contents put in.
         digests: Digest of the chain after each message.
@@ -78,6 +80,7 @@ class TaskMemory:
     run: str = ""
     head: TaskHead | None = None
     history: tuple[Message, ...] | None = None
+    lists: dict[str, tuple[Message, ...]] = field(default_factory=dict[str, tuple[Message, ...]])
     recorded: list[Message] = field(default_factory=list[Message])
     resolved: list[Message] = field(default_factory=list[Message])
     digests: list[str] = field(default_factory=list[str])
@@ -197,6 +200,11 @@ class TaskMemory:
         """Remember the conversation before the task."""
         self.history = history
         self._count("history", sum(weight(message) for message in history))
+
+    def put_list(self, sha256: str, messages: tuple[Message, ...]) -> None:
+        """Remember what an agent sees in the place of the transcript's beginning."""
+        self.lists = {sha256: messages}
+        self._count("lists", sum(weight(message) for message in messages))
 
     # ---- the answer that was paid for
 

@@ -6,10 +6,12 @@ from temporalio import activity
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.activities.source import Source
+from holdfast.chain import ChainRef
 from holdfast.messages import Message
 from holdfast.records import SessionRef, TaskHead
 from holdfast.segments import read_messages, turns
 from holdfast.state import SessionState
+from holdfast.steps import TaskStep
 
 
 async def history_before(source: Source, head: TaskHead) -> tuple[Message, ...]:
@@ -27,6 +29,17 @@ async def history_before(source: Source, head: TaskHead) -> tuple[Message, ...]:
         memory.put_history(history)
         return history
     return memory.history
+
+
+async def seen_before(
+    source: Source, head: TaskHead, step: TaskStep, at: ChainRef
+) -> tuple[tuple[Message, ...], list[Message]]:
+    """Return what a step's agent sees: what comes before the task's messages, and those."""
+    transcript = await source.transcript(at)
+    if step.history is None:
+        return await history_before(source, head), transcript
+    messages = await source.stored_list(step.history.sha256)
+    return messages, transcript[step.history.skip :]
 
 
 async def count_commits(head: TaskHead) -> int:

@@ -75,7 +75,7 @@ class JudgingActivities:
             async with heartbeats():
                 head = await self._source.head()
                 call = given.effect.call
-                tool = self._tool(head.agent, call, given.n)
+                tool = self._tool(given.agent or head.agent, call, given.n)
                 key = ToolInput(
                     n=given.n,
                     i=given.effect.i,
@@ -102,7 +102,7 @@ class JudgingActivities:
     async def _call(self, given: ToolInput) -> tuple[Tool, ToolCall, dict[str, Json]]:
         head = await self._source.head()
         call, state = await self._source.call(given)
-        return self._tool(head.agent, call, given.n), call, state
+        return self._tool(given.agent or head.agent, call, given.n), call, state
 
     def _tool(self, agent: str, call: ToolCall, n: int) -> Tool:
         tool = self._registry.agent(agent).tool(call.name)

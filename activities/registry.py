@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
+from holdfast import context_object
 from holdfast.agent import Agent
 from holdfast.agent_snapshot import AgentSnapshot
 from holdfast.archive import Archive
+from holdfast.code_refs import look_up
 from holdfast.errors import AgentNotFoundError, NotFoundError, UserError
 from holdfast.models import resolve_model
 from holdfast.models.base import Model
+from holdfast.records import TaskHead
+from holdfast.values import Json
 
 
 class Registry:
@@ -41,6 +46,29 @@ class Registry:
             )
             raise UserError(msg)
         self._agents[agent.name] = agent
+        for other in agent.team():
+            if self._agents.get(other.name) is not other:
+                self.add(other)
+
+    def code(self, ref: str) -> Any:
+        """Return the code that a run brought along by reference.
+
+        Raises:
+            UserError: It cannot be found in the modules of the agents that are served here.
+        """
+        modules: set[str] = set()
+        for agent in self._agents.values():
+            modules |= _modules_of(agent)
+        return look_up(ref, modules | {"holdfast.handoff_filters"})
+
+    def context_loader(self, head: TaskHead) -> Callable[[Json], Any]:
+        """Return what makes the context object of a task's run of JSON data."""
+
+        def load(data: Json) -> Any:
+            kind = self.code(head.run.context) if head.run.context else None
+            return context_object.load(data, kind)
+
+        return load
 
     @property
     def names(self) -> list[str]:
@@ -107,6 +135,22 @@ class Registry:
         raise NotFoundError(msg)
 
 
+def _modules_of(agent: Agent) -> set[str]:
+    """List the modules whose code an agent runs: references of runs may name what is in them."""
+    code = [
+        *(tool.function for tool in agent.made_tools),
+        *(guardrail.guardrail_function for guardrail in agent.input_guardrails),
+        *(guardrail.guardrail_function for guardrail in agent.output_guardrails),
+        *(each.on_handoff for each in agent.made_handoffs),
+        *(each.input_filter for each in agent.made_handoffs),
+        agent.instructions,
+        agent.tool_use_behavior,
+    ]
+    parts = [type(agent.worker), type(agent.hooks), *(thing for thing in code if callable(thing))]
+    modules = {getattr(part, "__module__", None) for part in parts}
+    return {name for name in modules if name and not name.startswith(("holdfast.", "builtins"))}
+
+
 def _like(setting: str | None, name: str) -> str:
     """Name a model for the API that a setting names: a snapshot keeps the provider's name only."""
     api, colon, _ = (setting or "").partition(":")
@@ -114,5 +158,8 @@ def _like(setting: str | None, name: str) -> str:
 
 
 def live(agent: Agent) -> AgentSnapshot:
-    """Describe an agent as it is now."""
-    return agent.snapshot(resolve_model(agent.model).name)
+    """Describe an agent and its team as they are now."""
+    first, *others = [
+        each.snapshot(resolve_model(each.model).name) for each in (agent, *agent.team())
+    ]
+    return first.model_copy(update={"team": tuple(others)}) if others else first

@@ -40,7 +40,7 @@ from holdfast.records import (
     usual_step,
 )
 from holdfast.references import output_digest
-from holdfast.segments import read_segments
+from holdfast.segments import read_messages, read_segments
 from holdfast.sources import SourceNode, read_nodes
 from holdfast.steps import Task
 from holdfast.undo import active_messages, active_steps
@@ -229,6 +229,14 @@ class Source:
         """Read what a result rests on."""
         nodes = outcome.nodes
         return read_nodes(await self.text(nodes)) if isinstance(nodes, Blob) else nodes
+
+    async def stored_list(self, sha256: str) -> tuple[Message, ...]:
+        """Read a list of messages of the archive, contents resolved."""
+        memory = self.memory()
+        if sha256 not in memory.lists:
+            found = await read_messages(self.archive, sha256)
+            memory.put_list(sha256, tuple([await self.resolve(message) for message in found]))
+        return memory.lists[sha256]
 
     async def text(self, blob: Blob) -> str:
         """Read a text of the archive."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Sequence
+from typing import Any
 
 from temporalio import activity
 
 from holdfast.activities.failures import heals_by_time, log, typed_failures
 from holdfast.activities.heartbeat import Pulse, heartbeats
-from holdfast.activities.history import count_commits, history_before
+from holdfast.activities.history import count_commits, seen_before
 from holdfast.activities.registry import Registry
 from holdfast.activities.source import Source, task_id, worker_identity
 from holdfast.activities.telling import telling
@@ -21,7 +22,7 @@ from holdfast.messages import Blob, Message, clean
 from holdfast.models.base import Model, ModelAnswer, ModelRequest, StreamingModel
 from holdfast.records import Handed, JournalEntry, OpenState, OpenStep, TaskHead
 from holdfast.references import new_entries, resolve_adds, resolve_calls
-from holdfast.state import Described
+from holdfast.state import AgentRules, Described
 from holdfast.steps import TaskStep
 from holdfast.streams.hub import StreamKey, local_hub
 from holdfast.tool_retriever import ask_retriever
@@ -54,16 +55,23 @@ class StepActivities:
         self._source.cache.drop(task_id())
         agent = self._registry.agent(head.agent)
         snapshot = await self._registry.publish(head.agent)
-        settings = snapshot.settings.resolve(head.settings)
         return Described(
+            **self._rules(snapshot, head),
             snapshot=snapshot.digest,
-            policies=snapshot.policies,
-            timeout=settings.timeout_seconds,
-            attempts=settings.max_attempts,
+            team={each.name: AgentRules(**self._rules(each, head)) for each in snapshot.team},
             step=await self._first_step(agent.made_worker),
-            parallel=agent.made_worker.max_parallel,
             commits=await count_commits(head),
         )
+
+    def _rules(self, snapshot: AgentSnapshot, head: TaskHead) -> dict[str, Any]:
+        """Say what the task must know of an agent."""
+        settings = snapshot.settings.resolve(head.settings)
+        return {
+            "policies": snapshot.policies,
+            "timeout": settings.timeout_seconds,
+            "attempts": settings.max_attempts,
+            "parallel": self._registry.agent(snapshot.name).made_worker.max_parallel,
+        }
 
     async def _first_step(self, worker: AgentWorker) -> TaskStep:
         """Let a worker that has its own first step make it; the task makes the usual one itself."""
@@ -100,20 +108,22 @@ class StepActivities:
     async def _step(self, given: AdvanceInput, pulse: Pulse) -> Advanced:
         source, activity_id = self._source, activity.info().activity_id
         head = await source.head()
-        agent = self._registry.agent(head.agent)
-        snapshot = await self._registry.snapshot(head.snapshot)
-        model = self._registry.model(agent, snapshot, head.model)
         opened = await source.opened(given)
+        agent = self._registry.agent(opened.step.agent or head.agent)
+        snapshot = (await self._registry.snapshot(head.snapshot)).of(opened.step.agent)
+        model = self._registry.model(agent, snapshot, head.model)
         recorded = await source.journal(given)
         whole = await self._whole(opened)
         memory = source.memory()
+        history, transcript = await seen_before(source, head, opened.step, given.at)
+        streams = given.stream or head.run.streams
         before = sum(entry.answer is not None for entry in recorded)
-        key = StreamKey(task_id(), given.n, before) if given.stream else None
+        key = StreamKey(task_id(), given.n, before) if streams else None
         ctx = StepContext(
             agent=snapshot,
             head=head,
             opened=whole,
-            transcript=await source.transcript(given.at),
+            transcript=transcript,
             respond=functools.partial(self._respond, model, key, _attempt(given), pulse),
             ask_task=source.task,
             retrieve=_retrieve(agent, snapshot),
@@ -121,7 +131,7 @@ class StepActivities:
             at=given.at,
             task_id=task_id(),
             n=given.n,
-            history=await history_before(source, head),
+            history=history,
             journal=[await self._resolve(entry) for entry in recorded],
             limit=given.limit,
             tokens=given.tokens,

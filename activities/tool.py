@@ -23,7 +23,7 @@ from holdfast.activities.failures import (
 from holdfast.activities.heartbeat import heartbeats
 from holdfast.activities.registry import Registry
 from holdfast.activities.source import Source, task_id, worker_identity
-from holdfast.errors import ArchiveError, InvalidArgumentError, ToolTimeoutError
+from holdfast.errors import ArchiveError, InvalidArgumentError, ToolTimeoutError, UserError
 from holdfast.images import Image
 from holdfast.messages import Blob, ToolCall, clean
 from holdfast.records import Dialect, Outcome
@@ -94,13 +94,14 @@ class ToolActivities:
     async def _find(self, given: ToolInput) -> Ready:
         head = await self._source.head()
         call, state = await self._source.call(given)
-        tool = self._registry.agent(head.agent).tool(call.name)
+        agent = self._registry.agent(given.agent or head.agent)
+        tool = agent.tool(call.name)
         if tool is None:
-            served = [t.name for t in self._registry.agent(head.agent).made_tools]
+            served = [t.name for t in agent.made_tools]
             msg = (
                 f"Step {given.n} calls tool {call.name!r}, but this worker serves:"
                 f" {', '.join(served) or 'none'}. The task waits, nothing is lost. Give the tool"
-                f" back to agent {head.agent!r}, restart the worker, and run the step again."
+                f" back to agent {agent.name!r}, restart the worker, and run the step again."
             )
             raise ApplicationError(msg, type="ToolMissingError", non_retryable=True)
         ctx = ToolContext[dict[str, Json]](
@@ -111,9 +112,10 @@ class ToolActivities:
             arguments=call.arguments,
             attempt=activity.info().attempt,
             idempotency_key=idempotency_key(task_id(), given, call),
-            agent_name=head.agent,
+            agent_name=agent.name,
             state=merge_patch.plain(state),
             heartbeat=activity.heartbeat,
+            load_context=self._registry.context_loader(head),
         )
         return Ready(tool, call, state, ctx, head.dialect)
 
@@ -143,7 +145,7 @@ class ToolActivities:
     async def _run(self, given: ToolInput, ready: Ready) -> Outcome:
         outcome = await self._outcome(ready.tool, ready.ctx, ready.dialect)
         if outcome.status == "done":
-            outcome = _with_patch(outcome, ready.tool, ready.state, ready.ctx.state)
+            outcome = _with_patch(outcome, ready)
         self._source.memory().put_result(given.n, given.i, outcome.message(ready.call))
         stamp = {"attempts": activity.info().attempt, "worker": worker_identity()}
         return outcome.model_copy(update=stamp)
@@ -198,14 +200,14 @@ class ToolActivities:
         return await self._source.store(text, is_json=True) or nodes
 
 
-def _with_patch(
-    outcome: Outcome, tool: Tool, before: dict[str, Json], after: dict[str, Json]
-) -> Outcome:
+def _with_patch(outcome: Outcome, ready: Ready) -> Outcome:
     """Add the tool's change of the state; one that cannot be recorded is told to the model."""
     try:
-        return outcome.model_copy(update={"patch": merge_patch.diff(before, after)})
-    except (InvalidArgumentError, TypeError, ValueError, RecursionError) as error:
-        text = f"Tool {tool.name!r} ran, but its change of the state was not kept: {_short(error)}"
+        patch = merge_patch.diff(ready.state, ready.ctx.final_state())
+        return outcome.model_copy(update={"patch": patch})
+    except (InvalidArgumentError, UserError, TypeError, ValueError, RecursionError) as error:
+        name = ready.tool.name
+        text = f"Tool {name!r} ran, but its change of the state was not kept: {_short(error)}"
         return Outcome(content=text, is_error=True)
 
 

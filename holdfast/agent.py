@@ -8,9 +8,13 @@ from typing import Any
 
 from holdfast.agent_snapshot import AgentSnapshot
 from holdfast.errors import UserError
+from holdfast.guardrails import InputGuardrail, OutputGuardrail
+from holdfast.handoffs import Handoff, handoff
+from holdfast.hooks import AgentHooks
 from holdfast.models.base import Model
 from holdfast.settings import ModelSettings
 from holdfast.tool_retriever import ToolRetriever
+from holdfast.tool_use import ToolUseBehavior
 from holdfast.tools import Tool, to_tool
 from holdfast.workers.base import AgentWorker, RunsSteps, as_worker
 from holdfast.workers.function_calling import FunctionCallingAgentWorker
@@ -22,7 +26,7 @@ class Agent:
 
     Args:
         name: Identity of the agent within a worker process.
-        instructions: System prompt.
+        instructions: System prompt, or a function (context, agent) that makes it for each turn.
         model: A model name for OpenAI's Responses API, "chat:NAME" for Chat Completions, "offline",
             a Model, or None for the default (`HOLDFAST_MODEL`, else gpt-5-mini).
         tools: Tools, or plain functions to be made into tools.
@@ -30,6 +34,18 @@ class Agent:
         worker: The step logic: an AgentWorker, or any object with `async def run_step(step, ctx)`.
         tool_retriever: Chooses from its catalogue, in place of `tools`, what each step offers the
             model. See `holdfast.tool_retriever`.
+        handoffs: Agents that this one may hand the task to, as they are or by `handoff(...)`. A
+            list may still be appended to, so that two agents can name each other.
+        handoff_description: What other agents' models are told of this agent.
+        input_guardrails: Checks of the input, for runs that begin with this agent.
+        output_guardrails: Checks of the final output, for runs that end with this agent.
+        output_type: Type of the final output: a pydantic model, a dataclass, or any type that
+            pydantic can validate; None for text.
+        hooks: Told what this agent does.
+        tool_use_behavior: What follows tool calls: "run_llm_again", "stop_on_first_tool",
+            {"stop_at_tool_names": [...]}, or a function (context, results) that gives a
+            ToolsToFinalOutputResult.
+        reset_tool_choice: Whether a tool choice other than "auto" is dropped once a tool was used.
 
     Raises:
         UserError: The name is empty, two tools have the same name, both tools and a tool_retriever
@@ -37,12 +53,20 @@ class Agent:
     """
 
     name: str
-    instructions: str = ""
+    instructions: str | Callable[..., Any] = ""
     model: str | Model | None = None
     tools: Sequence[Tool | Callable[..., Any]] = ()
     model_settings: ModelSettings = field(default_factory=ModelSettings)
     worker: AgentWorker | RunsSteps = field(default_factory=FunctionCallingAgentWorker)
     tool_retriever: ToolRetriever | None = None
+    handoffs: Sequence[Agent | Handoff] = field(default=(), repr=False, compare=False)
+    handoff_description: str = ""
+    input_guardrails: Sequence[InputGuardrail] = ()
+    output_guardrails: Sequence[OutputGuardrail] = ()
+    output_type: Any = None
+    hooks: AgentHooks | None = None
+    tool_use_behavior: ToolUseBehavior = "run_llm_again"
+    reset_tool_choice: bool = True
     made_tools: tuple[Tool, ...] = field(init=False, repr=False, compare=False, default=())
     """The tools, functions made into tools; with a retriever, its whole catalogue."""
     made_worker: AgentWorker = field(init=False, repr=False, compare=False)
@@ -82,12 +106,28 @@ class Agent:
         """Return a copy with some fields changed."""
         return replace(self, **changes)
 
+    @property
+    def made_handoffs(self) -> tuple[Handoff, ...]:
+        """The handoffs, agents made into handoffs."""
+        return tuple(h if isinstance(h, Handoff) else handoff(h) for h in self.handoffs)
+
+    def team(self) -> tuple[Agent, ...]:
+        """List the other agents that a task of this one may be handed to, nearest first."""
+        found: dict[str, Agent] = {self.name: self}
+        agents: list[Agent] = [self]
+        for agent in agents:  # grows while it is walked
+            for each in agent.made_handoffs:
+                if each.agent.name not in found:
+                    found[each.agent.name] = each.agent
+                    agents.append(each.agent)
+        return tuple(agents[1:])
+
     def tool(self, name: str) -> Tool | None:
         """Return the tool of this name, or None."""
         return next((tool for tool in self.made_tools if tool.name == name), None)
 
     def snapshot(self, model: str) -> AgentSnapshot:
-        """Describe this agent as data.
+        """Describe this agent as data, without its team.
 
         Args:
             model: Name of the resolved model.
@@ -97,7 +137,7 @@ class Agent:
         chooser = None if self.tool_retriever is None else type(self.tool_retriever)
         return AgentSnapshot(
             name=self.name,
-            instructions=self.instructions,
+            instructions=self.instructions if isinstance(self.instructions, str) else "",
             model=model,
             settings=self.model_settings,
             tools=tuple(tool.spec() for tool in tools),

@@ -6,7 +6,8 @@ import json
 
 from pydantic import Field
 
-from holdfast.models.base import ToolSpec
+from holdfast.errors import AgentNotFoundError
+from holdfast.models.base import OutputSpec, ToolSpec
 from holdfast.settings import ModelSettings
 from holdfast.tool_policy import ToolPolicy
 from holdfast.values import Value, digest
@@ -26,6 +27,13 @@ class AgentSnapshot(Value):
         policies: Tool name to what the task must know of the tool.
         worker: Class of the AgentWorker, as `module.QualifiedName`.
         retriever: Class of the tool retriever, likewise; empty when all tools are on offer.
+        output: Structure of the final output; None for text.
+        handoffs: What the model is told of the handoffs, beside `tools`; their policies are there.
+        behavior: What follows tool calls: "" for another model call, "first" for the first result
+            as the answer, "ask" for what the agent's function says, else names of tools, joined by
+            commas, of which one ends the run.
+        keeps_tool_choice: Whether a tool choice stands after a tool was used.
+        team: The other agents that a task may be handed to, in the order in which they are found.
     """
 
     name: str
@@ -36,6 +44,25 @@ class AgentSnapshot(Value):
     policies: dict[str, ToolPolicy] = Field(default_factory=dict)
     worker: str = ""
     retriever: str = ""
+    output: OutputSpec | None = None
+    handoffs: tuple[ToolSpec, ...] = ()
+    behavior: str = ""
+    keeps_tool_choice: bool = False
+    team: tuple[AgentSnapshot, ...] = ()
+
+    def of(self, name: str) -> AgentSnapshot:
+        """Return the snapshot of an agent of the team; without a name, this one.
+
+        Raises:
+            AgentNotFoundError: The team has no such agent.
+        """
+        if name in ("", self.name):
+            return self
+        for other in self.team:
+            if other.name == name:
+                return other
+        names = ", ".join((self.name, *(other.name for other in self.team)))
+        raise AgentNotFoundError(f"The task knows agents {names}; there is no {name!r} among them.")
 
     @property
     def data(self) -> bytes:

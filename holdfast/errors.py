@@ -36,6 +36,10 @@ lost, *ends* with this error, or is *untouched* because the request was refused 
         ├── MaxTurnsExceeded
         ├── ModelBehaviorError
         ├── ModelRefusalError
+        ├── InputGuardrailTripwireTriggered
+        ├── OutputGuardrailTripwireTriggered
+        ├── ToolInputGuardrailTripwireTriggered
+        ├── ToolOutputGuardrailTripwireTriggered
         ├── ToolTimeoutError
         ├── TaskAbandonedError
         └── UserError                   untouched when raised by the client
@@ -293,6 +297,33 @@ class ModelBehaviorError(AgentsException):
 
 class ModelRefusalError(AgentsException):
     """The model's last message is a refusal."""
+
+
+class GuardrailTripwireTriggered(AgentsException):
+    """A guardrail found what must not go on.
+
+    Attributes:
+        guardrail_result: What it found: an InputGuardrailResult, OutputGuardrailResult,
+            ToolInputGuardrailResult or ToolOutputGuardrailResult.
+    """
+
+    guardrail_result: Any = None
+
+
+class InputGuardrailTripwireTriggered(GuardrailTripwireTriggered):
+    """A guardrail refused the input of the run."""
+
+
+class OutputGuardrailTripwireTriggered(GuardrailTripwireTriggered):
+    """A guardrail refused the final output."""
+
+
+class ToolInputGuardrailTripwireTriggered(GuardrailTripwireTriggered):
+    """A guardrail refused a tool call before the tool ran."""
+
+
+class ToolOutputGuardrailTripwireTriggered(GuardrailTripwireTriggered):
+    """A guardrail refused what a tool gave."""
 
 
 class ToolTimeoutError(AgentsException):

@@ -102,7 +102,7 @@ class Ledger(LedgerState):
             started=now,
             owner=owner,
             before=Before() if siblings else self.before(),
-            stream=self.given.stream or asked.stream,
+            stream=asked.stream,
         )
         self.change(
             queue=queue,
@@ -148,7 +148,8 @@ class Ledger(LedgerState):
                 stream=current.stream,
                 tried=current.tried,
             )
-        attempts = self.s.described.attempts if self.s.described is not None else 0
+        described = self.s.described
+        attempts = described.rules(opened.step.agent).attempts if described is not None else 0
         changes: dict[str, object] = {
             "open": opened,
             "failure": None,
@@ -180,7 +181,7 @@ class Ledger(LedgerState):
             limit=self._limit(current, now=now),
             tokens=tokens,
             stream=current.stream,
-            tried=current.tried if current.stream else 0,
+            tried=current.tried if current.stream or self.given.head.run.streams else 0,
         )
 
     def advanced(self, n: int, got: Advanced) -> Failure | None:
@@ -258,6 +259,7 @@ class Ledger(LedgerState):
             call=edited,
             branch=self.s.branch,
             batch=_batches(current),
+            agent=current.open.step.agent,
             step="" if current.open.step.step_id == f"s{current.n}" else current.open.step.step_id,
             state={} if big else current.state,
             big=big,
@@ -312,7 +314,7 @@ class Ledger(LedgerState):
             digest=extend(self.s.transcript.digest, adds),
         )
         before = current.before if current.alone else self.before()
-        steps = self._number(result.next)
+        steps = self._number([step.after(current.open.step) for step in result.next])
         record = StepRecord(
             n=self.s.steps + 1,
             opened=0 if n == self.s.steps + 1 else n,
@@ -350,6 +352,7 @@ class Ledger(LedgerState):
             transcript=transcript,
             answered=answered,
             concluded=answered,
+            last_step=record.step if answered and record.step.agent else None,
         )
         self._hand_on(record, current)
         if answered and self.s.followups:
@@ -414,6 +417,8 @@ class Ledger(LedgerState):
         """Queue the first input that waited for the answer."""
         serial = self.s.serial + 1
         step = TaskStep(step_id=f"s{serial}", input=self.s.followups[0])
+        if self.s.last_step is not None:
+            step = step.after(self.s.last_step)
         self.change(
             queue=(*self.s.queue, step),
             followups=self.s.followups[1:],

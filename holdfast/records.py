@@ -47,6 +47,63 @@ class SessionRef(Value):
     commits: int = 0
 
 
+class RunRules(Value):
+    """How one run differs from its agents: `RunConfig` and the arguments of `Runner.run`, as data.
+
+    Code that was given with the run is named by a reference, see `holdfast.code_refs`.
+
+    Attributes:
+        context: Reference to the class of the context object; empty for plain JSON data.
+        model: Reference to a Model object that answers for every agent.
+        model_provider: Reference to what makes models of names.
+        model_input_filter: Reference to the last-moment edit of what a model is sent.
+        tool_error_formatter: Reference to what words the model-visible errors of tools.
+        tool_not_found: Whether a call of an unknown tool ends the run, or the model is told.
+        tool_concurrency: Most tool calls that run at once; 0 for all.
+        handoff_filter: Reference to the input filter of handoffs that have none of their own.
+        nests_history: Whether handoffs fold the earlier conversation into one message.
+        history_mapper: Reference to what does so in its own way.
+        input_guardrails: References to guardrails added to the first agent's.
+        output_guardrails: References to guardrails added to the last agent's.
+        error_handlers: Kind of error ("max_turns", "model_refusal", "invalid_final_output") to the
+            reference of what answers in its place.
+        reasoning_ids: Whether ids of reasoning items are sent back.
+        blocked_message: What stands in the history for a final output that a guardrail blocked.
+        workflow_name: Name of the trace.
+        trace_id: Its id; empty for one of the task's own.
+        trace_parent: Id of the span that the task's span is a child of, or empty.
+        group_id: Groups traces, as of one conversation.
+        trace_metadata: Facts for the trace.
+        traced: Whether spans are made.
+        sensitive: Whether spans carry inputs and outputs; None for the environment's choice.
+        streams: Whether the answers of models are streamed to whoever follows the task.
+    """
+
+    context: str = ""
+    model: str = ""
+    model_provider: str = ""
+    model_input_filter: str = ""
+    tool_error_formatter: str = ""
+    tool_not_found: Literal["raise_error", "return_error_to_model"] = "raise_error"
+    tool_concurrency: int = 0
+    handoff_filter: str = ""
+    nests_history: bool = False
+    history_mapper: str = ""
+    input_guardrails: tuple[str, ...] = ()
+    output_guardrails: tuple[str, ...] = ()
+    error_handlers: dict[str, str] = Field(default_factory=dict[str, str])
+    reasoning_ids: Literal["keep", "drop"] = "keep"
+    blocked_message: str = ""
+    workflow_name: str = ""
+    trace_id: str = ""
+    trace_parent: str = ""
+    group_id: str = ""
+    trace_metadata: dict[str, Json] = Field(default_factory=dict[str, Json])
+    traced: bool = True
+    sensitive: bool | None = None
+    streams: bool = False
+
+
 class TaskHead(Value):
     """What stays the same over a whole task and every activity needs.
 
@@ -60,6 +117,7 @@ class TaskHead(Value):
         dialect: Which API's rules apply.
         model: Model name that replaces the agent's, or empty.
         settings: Model settings laid over the agent's, or None.
+        run: What the run brought along.
     """
 
     agent: str
@@ -71,6 +129,7 @@ class TaskHead(Value):
     dialect: Dialect = STEPS
     model: str = ""
     settings: ModelSettings | None = None
+    run: RunRules = RunRules()
 
 
 ApprovalKind = Literal["tool", "unknown", "limit", "undo"]
@@ -298,11 +357,13 @@ class Failure(Value):
         type: Class name of the error.
         message: Its text.
         step: Id of the step, if it was one.
+        data: Facts for the client's error, JSON data: the result of a guardrail, for example.
     """
 
     type: str
     message: str
     step: str = ""
+    data: dict[str, Json] = Field(default_factory=dict[str, Json])
 
 
 class Mark(NamedTuple):
@@ -460,7 +521,8 @@ class OpenState(Value):
         limit: "finish" makes the next model call the last, "allow" lets one pass the budget.
         owner: Id of the request that the step is run for, if any.
         marks: When things happened in it, oldest first.
-        stream: Whether somebody wants to see its answers while they are made.
+        stream: Whether somebody wants to see its answers while they are made, though the run's rules
+            do not say so.
         tried: How often its newest activity may have been started by earlier requests.
     """
 

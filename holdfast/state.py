@@ -48,7 +48,6 @@ class TaskInput(Value):
         budget: Limits, or None.
         automatic: Run steps without being asked.
         finalize: Finalize by itself once the last step is done.
-        stream: Whether somebody wants to see answers while they are made, in all steps.
         heartbeat: Seconds without a sign of life after which a worker counts as lost.
         roll_events: History length at which the task continues as new.
         carried: State of the run before, after continue-as-new.
@@ -62,32 +61,45 @@ class TaskInput(Value):
     budget: Budget | None = None
     automatic: bool = False
     finalize: bool = False
-    stream: bool = False
     heartbeat: float = 20.0
     roll_events: int = 2000
     carried: Carried | None = None
 
 
-class Described(Value):
-    """Result of `describe`.
+class AgentRules(Value):
+    """What the task must know of an agent to run its steps.
 
     Attributes:
-        snapshot: Digest of the agent's snapshot, which is in the archive.
         policies: Tool name to policy.
         timeout: Longest time of one model attempt in seconds.
         attempts: Most attempts of one model call.
-        step: First step as the AgentWorker made it; defaults mean the usual first step.
         parallel: Most steps that run at the same time when the task runs by itself.
+    """
+
+    policies: dict[str, ToolPolicy] = Field(default_factory=dict)
+    timeout: float = 600.0
+    attempts: int = 10
+    parallel: int = 1
+
+
+class Described(AgentRules):
+    """Result of `describe`: the rules of the agent that the task begins with, and more.
+
+    Attributes:
+        snapshot: Digest of the agent's snapshot, which is in the archive.
+        team: Name to rules of the other agents that the task may be handed to.
+        step: First step as the AgentWorker made it; defaults mean the usual first step.
         commits: Number of the session's commits that the task sees.
     """
 
     snapshot: str
-    policies: dict[str, ToolPolicy] = Field(default_factory=dict)
-    timeout: float = 600.0
-    attempts: int = 10
+    team: dict[str, AgentRules] = Field(default_factory=dict[str, AgentRules])
     step: TaskStep = TaskStep()
-    parallel: int = 1
     commits: int = 0
+
+    def rules(self, agent: str) -> AgentRules:
+        """Return the rules of an agent; without a name, or for another one, those of the first."""
+        return self.team.get(agent, self)
 
 
 class UndoRequest(Value):
@@ -156,6 +168,8 @@ class Carried(Value):
             those that are waited for.
         lasts: (number, id) of steps that ran beside others and ended the task; to be joined.
         undo_notes: What the model is to be told of undos since the last step was begun.
+        last_step: The step that gave the task's answer, if another agent than the first ran it: a
+            follow-up is for that agent.
         rounds: Request of `run_steps_in_queue` to its steps and their ordinals, 0 until done.
     """
 
@@ -193,6 +207,7 @@ class Carried(Value):
     done: dict[str, InputRef] = Field(default_factory=dict[str, InputRef])
     lasts: tuple[tuple[int, str], ...] = ()
     undo_notes: tuple[Message, ...] = ()
+    last_step: TaskStep | None = None
     rounds: dict[str, dict[str, int]] = Field(default_factory=dict[str, dict[str, int]])
 
 

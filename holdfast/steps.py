@@ -24,6 +24,18 @@ finalize is to come. `finished`, `failed`, `abandoned`: closed.
 CLOSED: frozenset[str] = frozenset({"finished", "failed", "abandoned"})
 
 
+class HistoryRef(Value):
+    """Other messages in the place of the first ones of the transcript, for those who see them so.
+
+    Attributes:
+        sha256: Digest in the archive of the list of messages.
+        skip: Messages of the transcript that they stand for; those after it follow them.
+    """
+
+    sha256: str
+    skip: int = 0
+
+
 class Task(Value):
     """One run of an agent on one input.
 
@@ -72,6 +84,9 @@ class TaskStep(Written):
             the same id that is ready.
         is_join: Whether the task made it, to join several last outputs into one.
         images: Images that came with the input, or without one.
+        agent: Name of the agent that runs it; empty for the one that ran the step before it.
+        history: What its agent sees of what came before it, when that is not all; None for what the
+            agent of the step before it saw.
     """
 
     task_id: str = ""
@@ -82,6 +97,15 @@ class TaskStep(Written):
     is_ready: bool = True
     is_join: bool = False
     images: tuple[ImagePart, ...] = ()
+    agent: str = ""
+    history: HistoryRef | None = None
+
+    def after(self, step: TaskStep) -> TaskStep:
+        """Return this step as one that follows another: by the same agent, unless it names one."""
+        agent, history = self.agent or step.agent, self.history or step.history
+        if (agent, history) == (self.agent, self.history):
+            return self
+        return self.model_copy(update={"agent": agent, "history": history})
 
     def message(self) -> Message | None:
         """Return the step's input as a user message of text and images; None without an input."""

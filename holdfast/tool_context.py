@@ -9,6 +9,8 @@ from typing import Any, Generic, Literal, cast
 from pydantic import Field
 from typing_extensions import TypeVar
 
+from holdfast.context_object import KEY as CONTEXT_KEY
+from holdfast.context_object import dump
 from holdfast.values import Json, Value
 
 StateT = TypeVar("StateT", bound=Mapping[str, Any], default=dict[str, Any])
@@ -37,6 +39,8 @@ class ToolContext(Generic[StateT]):
         agent_name: The agent that called.
         state: This call's own copy of the task's extra_state. Change it in place or assign it;
             what differs at the end goes back to the task as a merge patch.
+        context: The run's context object, made of `state["context"]`: see `Runner.run`. Change it
+            in place or assign it; it goes back with the state.
     """
 
     def __init__(
@@ -52,8 +56,23 @@ class ToolContext(Generic[StateT]):
         agent_name: str = "",
         state: StateT | None = None,
         heartbeat: Callable[..., None] = _ignore,
+        load_context: Callable[[Json], Any] | None = None,
     ) -> None:
-        """Make a context; `heartbeat` must be safe to call from any thread."""
+        """Make a context.
+
+        Args:
+            task_id: And those after it: see the attributes.
+            step_id: See above.
+            call_id: See above.
+            tool_name: See above.
+            arguments: See above.
+            attempt: See above.
+            idempotency_key: See above.
+            agent_name: See above.
+            state: See above.
+            heartbeat: Must be safe to call from any thread.
+            load_context: Makes the context object of JSON data.
+        """
         self.task_id = task_id
         self.step_id = step_id
         self.call_id = call_id
@@ -64,7 +83,31 @@ class ToolContext(Generic[StateT]):
         self.agent_name = agent_name
         self.state: StateT = cast("StateT", {}) if state is None else state
         self._heartbeat = heartbeat
+        self._load_context = load_context
+        self._context: Any = None
+        self._has_context = False
         self._cancelled = threading.Event()
+
+    @property
+    def context(self) -> Any:
+        """The run's context object."""
+        if not self._has_context:
+            data = self.state.get(CONTEXT_KEY)
+            self.context = data if self._load_context is None else self._load_context(data)
+        return self._context
+
+    @context.setter
+    def context(self, context: Any) -> None:
+        self._context, self._has_context = context, True
+
+    def final_state(self) -> dict[str, Json]:
+        """Return the state with what the tool made of it and of the context.
+
+        Raises:
+            UserError: The context cannot be stored as JSON.
+        """
+        state = cast("dict[str, Json]", self.state)
+        return {**state, CONTEXT_KEY: dump(self._context)} if self._has_context else state
 
     @property
     def is_cancelled(self) -> bool:

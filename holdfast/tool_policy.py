@@ -31,6 +31,8 @@ class ToolPolicy(Value):
         max_output_bytes: Longest result, in UTF-8 bytes.
         approval_seconds: Seconds after which an approval expires to rejected; 0 for never.
         undo_needs_approval: Whether a person decides before a call is undone.
+        agent: For an agent as a tool: its name; a call is a task of that agent.
+        handoff: For a handoff: name of the agent that goes on with the task.
     """
 
     effect: ToolEffect = "irreversible"
@@ -45,6 +47,8 @@ class ToolPolicy(Value):
     max_output_bytes: int = DEFAULT_MAX_OUTPUT_BYTES
     approval_seconds: float = 0
     undo_needs_approval: bool = False
+    agent: str = ""
+    handoff: str = ""
 
     @property
     def repeatable(self) -> bool:

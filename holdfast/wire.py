@@ -47,7 +47,8 @@ class AdvanceInput(Value):
         limit: What to do when the worker wants one more model call: "" make it, "stop" report the
             limit, "finish" make it without tools and take its answer as the last.
         tokens: Output tokens that are left for the call; 0 for no limit.
-        stream: Whether somebody wants to see the answer while it is made.
+        stream: Whether somebody wants to see the answer while it is made, though the run's rules do
+            not say so.
         tried: How often the activity was started before, by earlier requests to run the step.
     """
 
@@ -122,6 +123,7 @@ class ToolInput(Value):
         branch: Branch of the ledger; part of the idempotency key, like the next.
         batch: Number of batches of calls that the step has made before this one.
         step: Id of the step, when it is not "s" and its ordinal.
+        agent: Agent that runs the step, when it is not the task's first one.
     """
 
     n: int
@@ -133,6 +135,7 @@ class ToolInput(Value):
     branch: int = 0
     batch: int = 0
     step: str = ""
+    agent: str = ""
 
 
 class EffectRef(Value):
@@ -188,6 +191,7 @@ class UndoInput(Value):
         effect: The effect.
         branch: Branch on which it ran.
         step: Id of the step, when it is not "s" and its ordinal.
+        agent: Agent that ran the step, when it is not the task's first one.
     """
 
     n: int
@@ -195,6 +199,7 @@ class UndoInput(Value):
     effect: EffectRef
     branch: int = 0
     step: str = ""
+    agent: str = ""
 
 
 class RunRequest(Value):

@@ -23,7 +23,17 @@ from holdfast.steps import TaskStep
 from holdfast.wire import Advanced, CloseInput
 
 VERDICTS = frozenset(
-    {"MaxTurnsExceeded", "ModelBehaviorError", "ModelRefusalError", "UserError", "ToolTimeoutError"}
+    {
+        "MaxTurnsExceeded",
+        "ModelBehaviorError",
+        "ModelRefusalError",
+        "UserError",
+        "ToolTimeoutError",
+        "InputGuardrailTripwireTriggered",
+        "OutputGuardrailTripwireTriggered",
+        "ToolInputGuardrailTripwireTriggered",
+        "ToolOutputGuardrailTripwireTriggered",
+    }
 )
 """Failures that end a task; all others leave its step first in the queue."""
 
@@ -90,14 +100,15 @@ async def describe(ledger: Ledger) -> Described:
 async def advance(ledger: Ledger, n: int, *, now: float) -> Advanced:
     """Run an open step up to its next call that needs the task."""
     described = ledger.s.described or Described(snapshot="")
+    rules = described.rules(ledger.at(n).open.step.agent)
     advanced: Advanced = await workflow.execute_activity(
         "step",
         ledger.advance_input(n, now=now),
         result_type=Advanced,
-        start_to_close_timeout=timedelta(seconds=described.timeout + 60),
+        start_to_close_timeout=timedelta(seconds=rules.timeout + 60),
         heartbeat_timeout=timedelta(seconds=ledger.given.heartbeat),
         retry_policy=RetryPolicy(
-            maximum_attempts=described.attempts, maximum_interval=timedelta(seconds=60)
+            maximum_attempts=rules.attempts, maximum_interval=timedelta(seconds=60)
         ),
         cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
     )

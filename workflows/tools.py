@@ -99,7 +99,7 @@ async def ask_about_cut(ledger: Ledger, cut: Iterable[tuple[int, int]]) -> None:
         if current is None or described is None or i not in ledger.missing_calls(n):
             continue
         call = current.calls[i]
-        policy = described.policies[call.name]
+        policy = described.rules(current.open.step.agent).policies[call.name]
         if not policy.repeatable:
             await _ask_about(ledger, n, i, policy, cut_text(call))
 
@@ -122,12 +122,14 @@ async def _take(ledger: Ledger, n: int, i: int, running: Running) -> Failure | N
     if current is None or described is None:
         return None
     call, branch = current.calls[i], ledger.s.branch
-    policy = described.policies.get(call.name)
+    agent = current.open.step.agent
+    policies = described.rules(agent).policies
+    policy = policies.get(call.name)
     if policy is None:
         if ledger.given.head.dialect.unknown_tool == "raise":
-            text = f"Tool {call.name} not found in agent {ledger.given.head.agent}"
+            text = f"Tool {call.name} not found in agent {agent or ledger.given.head.agent}"
             return Failure(type="ModelBehaviorError", message=text)
-        ledger.outcome(n, i, unknown_tool(call, list(described.policies)))
+        ledger.outcome(n, i, unknown_tool(call, list(policies)))
         return None
     try:
         if not await _may_run(ledger, n, i, policy):

@@ -31,9 +31,13 @@ async def run_undo(ledger: Ledger) -> Failure | None:
     state = ledger.s.undo
     if state is None or ledger.s.described is None:
         return None
-    policies = ledger.s.described.policies
+    described = ledger.s.described
     targets = await _targets(ledger, state)
-    blocked = [text for target in targets for text in undo.obstacles(target, policies)]
+    blocked = [
+        text
+        for target in targets
+        for text in undo.obstacles(target, described.rules(target.step.agent).policies)
+    ]
     if blocked and state.asked.residue == "refuse":
         ledger.change(undo=None)
         lines = "\n".join(f"- {text}" for text in blocked)
@@ -43,6 +47,7 @@ async def run_undo(ledger: Ledger) -> Failure | None:
         )
         return Failure(type="UndoRefusedError", message=text)
     for target in reversed(targets):
+        policies = described.rules(target.step.agent).policies
         for i, _ in undo.to_undo(target, policies, state):
             failure = await _undo_effect(ledger, target, i)
             if failure is not None:
@@ -98,7 +103,7 @@ async def _undo_effect(ledger: Ledger, target: Undoable, i: int) -> Failure | No
     if state is None or described is None:
         return None
     effect = target.effects[i]
-    policy = described.policies[effect.call.name]
+    policy = described.rules(target.step.agent).policies[effect.call.name]
     if policy.undo_needs_approval:
         asked = next(
             (
@@ -127,6 +132,7 @@ async def _undo_effect(ledger: Ledger, target: Undoable, i: int) -> Failure | No
                 i=i,
                 effect=effect,
                 branch=target.branch,
+                agent=target.step.agent,
                 step="" if target.step.step_id == f"s{target.key}" else target.step.step_id,
             ),
             result_type=str,

@@ -3,41 +3,38 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from temporalio.exceptions import TemporalError
 
+from holdfast import context_object
 from holdfast.agent import Agent
 from holdfast.client.base import new_id
 from holdfast.client.engines import configure, engines
 from holdfast.client.results import RunData, RunResult, run_items
+from holdfast.client.run_config import (
+    ErrorHandler,
+    ErrorKind,
+    RunConfig,
+    as_run_config,
+    run_rules,
+)
 from holdfast.client.runner import AgentRunner
 from holdfast.client.sessions import Session
 from holdfast.engine.loop import shared_loop
 from holdfast.errors import AgentsException, HoldfastError, UserError
 from holdfast.messages import Message, Usage
 from holdfast.models.items import from_response_items
-from holdfast.settings import Budget, ModelSettings
-from holdfast.values import Json, Strict
+from holdfast.records import RunRules
+from holdfast.settings import Budget
+from holdfast.values import Json
 
 __all__ = ["RunConfig", "RunData", "RunResult", "Runner", "configure"]
 
 DEFAULT_MAX_TURNS = 10
 
 RunInput = str | Sequence[dict[str, Json]]
-
-
-class RunConfig(Strict):
-    """Settings of one run.
-
-    Attributes:
-        model: Model name that replaces every agent's.
-        model_settings: Settings laid over the agents', field by field.
-    """
-
-    model: str | None = None
-    model_settings: ModelSettings | None = None
 
 
 class Runner:
@@ -50,8 +47,10 @@ class Runner:
         input: RunInput,
         *,
         max_turns: int | None = DEFAULT_MAX_TURNS,
+        context: Any = None,
         session: str | Session | None = None,
-        run_config: RunConfig | None = None,
+        run_config: RunConfig | Mapping[str, Any] | None = None,
+        error_handlers: Mapping[ErrorKind, ErrorHandler] | None = None,
         runner: AgentRunner | None = None,
         task_id: str | None = None,
     ) -> RunResult:
@@ -65,8 +64,12 @@ class Runner:
             starting_agent: The agent.
             input: A text, or a list of items in the form of the Responses API.
             max_turns: Most model calls; None is no limit.
+            context: What tools, instructions, guardrails and hooks get as `ctx.context`: None, a
+                dict, a dataclass or a pydantic model. It is recorded with the task, so it must be
+                data. When this returns, the object is what the run has made of it.
             session: Session whose history the model sees and that the run is committed to.
-            run_config: Settings of the run.
+            run_config: Settings of the run: a RunConfig, or a dict of its fields.
+            error_handlers: Kind of error to what answers in its place.
             runner: The engine; else the one of `configure`, else the cluster of TEMPORAL_ADDRESS,
                 else the embedded one.
             task_id: Id of the task; made up by default.
@@ -80,7 +83,8 @@ class Runner:
             NoWorkerError: No worker process is up. The task waits, and is run by the next one; the
                 error names it.
         """
-        config = run_config or RunConfig()
+        config = as_run_config(run_config)
+        rules = run_rules(config, context=context, error_handlers=error_handlers or {})
 
         async def go(engine: AgentRunner) -> RunResult:
             return await run_agent(
@@ -90,6 +94,8 @@ class Runner:
                 max_turns=max_turns,
                 session=session,
                 config=config,
+                rules=rules,
+                context=context,
                 task_id=task_id,
             )
 
@@ -124,6 +130,8 @@ async def run_agent(
     max_turns: int | None,
     session: str | Session | None,
     config: RunConfig,
+    rules: RunRules,
+    context: Any,
     task_id: str | None,
 ) -> RunResult:
     """Run a task in the Agents SDK's dialect and collect its result."""
@@ -141,8 +149,10 @@ async def run_agent(
             before=before,
             session=session,
             budget=budget,
-            model=config.model or "",
+            model=config.model if isinstance(config.model, str) else "",
             settings=config.model_settings,
+            run=rules,
+            extra_state=context_object.initial_state(context),
         )
     except AgentsException as error:
         error.run_data = await _data_of_failed(engine, agent, task_id, given, error)

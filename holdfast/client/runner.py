@@ -15,7 +15,7 @@ from holdfast.contents import refer_all
 from holdfast.errors import InvalidArgumentError, TaskClosedError
 from holdfast.events import EventHandler
 from holdfast.messages import Message
-from holdfast.records import AGENTS_SDK, TaskHead
+from holdfast.records import AGENTS_SDK, RunRules, TaskHead
 from holdfast.segments import read_record, write_messages
 from holdfast.settings import Budget, ModelSettings
 from holdfast.state import TaskInput
@@ -113,6 +113,8 @@ class AgentRunner(TaskReading, TaskControl, TimeTravel):
         budget: Budget | None = None,
         model: str = "",
         settings: ModelSettings | None = None,
+        run: RunRules | None = None,
+        extra_state: Mapping[str, Json] | None = None,
     ) -> TaskStepOutput:
         """Create a task in the Agents SDK's dialect, run it to its end and finalize it.
 
@@ -126,6 +128,8 @@ class AgentRunner(TaskReading, TaskControl, TimeTravel):
             budget: Limits.
             model: Model name that replaces the agent's.
             settings: Model settings laid over the agent's.
+            run: What the run brought along.
+            extra_state: Shared state of the task, JSON data.
 
         Returns:
             The last output, or the one that waits for a person.
@@ -145,12 +149,14 @@ class AgentRunner(TaskReading, TaskControl, TimeTravel):
             dialect=AGENTS_SDK,
             model=model,
             settings=settings,
+            run=run or RunRules(),
         )
         text, stored, _ = await self._input(None if before else input)
         given = TaskInput(
             head=head,
             input=text or "",
             stored=stored,
+            extra_state=json_state(extra_state or {}),
             budget=budget,
             automatic=True,
             finalize=True,

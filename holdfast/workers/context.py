@@ -129,6 +129,7 @@ class StepContext:
         self._before = (*history, *transcript)
         self._respond = respond
         self._ask_task = ask_task
+        self._view = opened.step.history
         self._at = at or ChainRef(length=len(transcript), digest=extend("", transcript))
         self._journal = journal
         self._limit = limit
@@ -435,6 +436,8 @@ class StepContext:
         }
         if not whole:
             asked["at"] = self._at.digest
+        if not whole and self._view is not None:
+            asked["history"] = self._view.wire()
         if request.instructions != self.agent.instructions:
             asked["instructions"] = request.instructions
         if request.tools != self.agent.tools:

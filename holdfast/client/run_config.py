@@ -1,0 +1,152 @@
+"""RunConfig: the settings of one run, and how they become part of its task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from holdfast.code_refs import refer
+from holdfast.context_object import type_ref
+from holdfast.guardrails import InputGuardrail, OutputGuardrail
+from holdfast.handoffs import HandoffInputFilter
+from holdfast.models.base import Model
+from holdfast.records import RunRules
+from holdfast.settings import ModelSettings
+from holdfast.values import Json
+
+ErrorKind = Literal["max_turns", "model_refusal", "invalid_final_output"]
+"""Errors that a handler may answer for."""
+
+ErrorHandler = Callable[[Any], Any]
+"""Called with the error and what the run has made; gives a final output, or None to decline."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolExecutionConfig:
+    """How the tool calls of one model response are run.
+
+    Attributes:
+        max_function_tool_concurrency: Most that run at once; None for all.
+        pre_approval_tool_input_guardrails: Whether tool input guardrails run before a person is
+            asked, so that what they reject asks nobody.
+    """
+
+    max_function_tool_concurrency: int | None = None
+    pre_approval_tool_input_guardrails: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionSettings:
+    """How a session is read.
+
+    Attributes:
+        limit: Most items of its history that the model sees, the newest; None for all. A tool's
+            output whose call is cut off is left out as well.
+    """
+
+    limit: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """Settings of one run. Functions are run by the worker process, see `docs/runner.md`.
+
+    Attributes:
+        model: A model's name or a Model that answers for every agent.
+        model_provider: Has `get_model(name)`, which makes models of names.
+        model_settings: Settings laid over the agents', field by field.
+        handoff_input_filter: Used by handoffs that have no filter of their own.
+        nest_handoff_history: Whether a handoff folds the earlier conversation into one message.
+        handoff_history_mapper: Makes the items in place of that message.
+        input_guardrails: Added to the first agent's.
+        output_guardrails: Added to the last agent's.
+        tracing_disabled: Whether no spans are made.
+        trace_include_sensitive_data: Whether spans carry inputs and outputs; None takes it from
+            HOLDFAST_TRACE_INCLUDE_SENSITIVE_DATA, else yes.
+        workflow_name: Name of the trace.
+        trace_id: Id of the trace.
+        group_id: Groups traces, as of one conversation.
+        trace_metadata: Facts for the trace.
+        session_input_callback: Called with the session's items and the new ones; gives what the
+            model sees. Runs in the calling process.
+        session_settings: How the session is read.
+        call_model_input_filter: Last-moment edit of instructions and items of each model call; what
+            is recorded does not change.
+        tool_error_formatter: Words what the model reads of a tool's failure.
+        tool_execution: Limits on running tools.
+        tool_not_found_behavior: Whether a call of an unknown tool ends the run or is told to the
+            model.
+        reasoning_item_id_policy: Whether ids of reasoning items are sent back.
+        output_guardrail_blocked_message: Stands in the history for a blocked final output.
+    """
+
+    model: str | Model | None = None
+    model_provider: Any = None
+    model_settings: ModelSettings | None = None
+    handoff_input_filter: HandoffInputFilter | None = None
+    nest_handoff_history: bool = False
+    handoff_history_mapper: Callable[..., Any] | None = None
+    input_guardrails: Sequence[InputGuardrail] = ()
+    output_guardrails: Sequence[OutputGuardrail] = ()
+    tracing_disabled: bool = False
+    trace_include_sensitive_data: bool | None = None
+    workflow_name: str = "Agent workflow"
+    trace_id: str | None = None
+    group_id: str | None = None
+    trace_metadata: Mapping[str, Json] | None = None
+    session_input_callback: Callable[..., Any] | None = None
+    session_settings: SessionSettings | None = None
+    call_model_input_filter: Callable[..., Any] | None = None
+    tool_error_formatter: Callable[..., Any] | None = None
+    tool_execution: ToolExecutionConfig = field(default_factory=ToolExecutionConfig)
+    tool_not_found_behavior: Literal["raise_error", "return_error_to_model"] = "raise_error"
+    reasoning_item_id_policy: Literal["keep", "drop"] = "keep"
+    output_guardrail_blocked_message: str | None = None
+
+
+def as_run_config(given: RunConfig | Mapping[str, Any] | None) -> RunConfig:
+    """Return a RunConfig as it is, and a mapping of its fields as one.
+
+    Raises:
+        TypeError: There is no such field, or it is something else.
+    """
+    if given is None:
+        return RunConfig()
+    if isinstance(given, RunConfig):
+        return given
+    return RunConfig(**given)
+
+
+def run_rules(
+    config: RunConfig, *, context: Any, error_handlers: Mapping[ErrorKind, ErrorHandler]
+) -> RunRules:
+    """Say as data how a run differs from its agents."""
+    workflow = config.workflow_name
+    return RunRules(
+        context=type_ref(context),
+        model="" if config.model is None or isinstance(config.model, str) else refer(config.model),
+        model_provider=_ref(config.model_provider),
+        model_input_filter=_ref(config.call_model_input_filter),
+        tool_error_formatter=_ref(config.tool_error_formatter),
+        tool_not_found=config.tool_not_found_behavior,
+        tool_concurrency=config.tool_execution.max_function_tool_concurrency or 0,
+        handoff_filter=_ref(config.handoff_input_filter),
+        nests_history=config.nest_handoff_history,
+        history_mapper=_ref(config.handoff_history_mapper),
+        input_guardrails=tuple(map(refer, config.input_guardrails)),
+        output_guardrails=tuple(map(refer, config.output_guardrails)),
+        error_handlers={kind: refer(handler) for kind, handler in error_handlers.items()},
+        reasoning_ids=config.reasoning_item_id_policy,
+        blocked_message=config.output_guardrail_blocked_message or "",
+        workflow_name="" if workflow == RunConfig.workflow_name else workflow,
+        trace_id=config.trace_id or "",
+        group_id=config.group_id or "",
+        trace_metadata=dict(config.trace_metadata or {}),
+        traced=not config.tracing_disabled,
+        sensitive=config.trace_include_sensitive_data,
+    )
+
+
+def _ref(thing: Any) -> str:
+    return "" if thing is None else refer(thing)

@@ -1,0 +1,94 @@
+"""The context object of a run: the caller's value, kept as JSON data in the task's state."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, cast
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic_core import PydanticSerializationError, to_jsonable_python
+
+from holdfast import merge_patch
+from holdfast.code_refs import refer
+from holdfast.errors import InvalidArgumentError, UserError
+from holdfast.values import Json
+
+KEY = "context"
+"""Member of a task's extra_state that holds the context."""
+
+
+def dump(context: Any) -> Json:
+    """Return a context as JSON data.
+
+    Raises:
+        UserError: JSON cannot say it.
+    """
+    try:
+        return merge_patch.plain(to_jsonable_python(context), "context")
+    except (PydanticSerializationError, InvalidArgumentError) as cause:
+        reason = str(cause).rstrip(".")
+        msg = (
+            f"The context of type {type(context).__name__} cannot be stored as JSON: {reason}. A"
+            " run may outlive this process, so its context must be data: None, a dict, a dataclass"
+            " or a pydantic model. Let tools open connections and the like themselves."
+        )
+        raise UserError(msg) from cause
+
+
+def initial_state(context: Any) -> dict[str, Json]:
+    """Return the extra_state of a task that begins with this context.
+
+    Raises:
+        UserError: JSON cannot say it.
+    """
+    return {} if context is None else {KEY: dump(context)}
+
+
+def type_ref(context: Any) -> str:
+    """Name the class by which a context is read again; empty for plain JSON data."""
+    kind = type(context)
+    if isinstance(context, BaseModel) or dataclasses.is_dataclass(kind):
+        return refer(kind)
+    return ""
+
+
+def load(data: Json, kind: type[Any] | None) -> Any:
+    """Make the context object of JSON data.
+
+    Args:
+        data: What `dump` gave, perhaps changed since.
+        kind: Its class; None for plain JSON data.
+
+    Raises:
+        UserError: The data do not fit the class, which has changed since.
+    """
+    if kind is None or data is None:
+        return data
+    try:
+        return TypeAdapter(kind).validate_python(data)
+    except ValidationError as cause:
+        msg = f"The recorded context does not fit {kind.__name__} any more: {cause}"
+        raise UserError(msg) from cause
+
+
+def bring_up_to_date(context: Any, data: Json, kind: type[Any] | None) -> None:
+    """Make the caller's own object what the recorded context is now, where it can be changed."""
+    if context is None:
+        return
+    if isinstance(context, dict):
+        own = cast("dict[str, Any]", context)
+        own.clear()
+        own.update(cast("Mapping[str, Any]", data or {}))
+        return
+    if kind is None:
+        return
+    now = load(data, kind)
+    names = (
+        list(type(context).model_fields)
+        if isinstance(context, BaseModel)
+        else [field.name for field in dataclasses.fields(context)]
+    )
+    for name in names:
+        if getattr(context, name) != getattr(now, name):
+            object.__setattr__(context, name, getattr(now, name))
