@@ -47,10 +47,9 @@ def initial_state(context: Any) -> dict[str, Json]:
 
 def type_ref(context: Any) -> str:
     """Name the class by which a context is read again; empty for plain JSON data."""
-    kind = type(context)
-    if isinstance(context, BaseModel) or dataclasses.is_dataclass(kind):
-        return refer(kind)
-    return ""
+    kind: Any = type(context)  # pyright: ignore[reportUnknownVariableType]
+    is_data = isinstance(context, BaseModel) or dataclasses.is_dataclass(kind)
+    return refer(kind) if is_data else ""
 
 
 def load(data: Json, kind: type[Any] | None) -> Any:
