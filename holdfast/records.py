@@ -521,8 +521,8 @@ class OpenState(Value):
         limit: "finish" makes the next model call the last, "allow" lets one pass the budget.
         owner: Id of the request that the step is run for, if any.
         marks: When things happened in it, oldest first.
-        stream: Whether somebody wants to see its answers while they are made, though the run's rules
-            do not say so.
+        stream: Whether somebody wants to see its answers while they are made, though the run's
+            rules do not say so.
         tried: How often its newest activity may have been started by earlier requests.
     """
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any
 
 from temporalio.exceptions import TemporalError
@@ -22,15 +22,17 @@ from holdfast.client.run_config import (
 )
 from holdfast.client.runner import AgentRunner
 from holdfast.client.sessions import Session
+from holdfast.client.streamed_run import RunResultStreaming, direct
 from holdfast.engine.loop import shared_loop
 from holdfast.errors import AgentsException, HoldfastError, UserError
 from holdfast.messages import Message, Usage
 from holdfast.models.items import from_response_items
 from holdfast.records import RunRules
 from holdfast.settings import Budget
+from holdfast.stream_events import AgentName
 from holdfast.values import Json
 
-__all__ = ["RunConfig", "RunData", "RunResult", "Runner", "configure"]
+__all__ = ["RunConfig", "RunData", "RunResult", "RunResultStreaming", "Runner", "configure"]
 
 DEFAULT_MAX_TURNS = 10
 
@@ -83,8 +85,36 @@ class Runner:
             NoWorkerError: No worker process is up. The task waits, and is run by the next one; the
                 error names it.
         """
+        return await cls._run(
+            starting_agent,
+            input,
+            max_turns=max_turns,
+            context=context,
+            session=session,
+            run_config=run_config,
+            error_handlers=error_handlers,
+            runner=runner,
+            task_id=task_id,
+        )
+
+    @classmethod
+    async def _run(
+        cls,
+        starting_agent: Agent,
+        input: RunInput,
+        *,
+        max_turns: int | None = DEFAULT_MAX_TURNS,
+        context: Any = None,
+        session: str | Session | None = None,
+        run_config: RunConfig | Mapping[str, Any] | None = None,
+        error_handlers: Mapping[ErrorKind, ErrorHandler] | None = None,
+        runner: AgentRunner | None = None,
+        task_id: str | None = None,
+        streams: bool = False,
+    ) -> RunResult:
         config = as_run_config(run_config)
         rules = run_rules(config, context=context, error_handlers=error_handlers or {})
+        rules = rules.model_copy(update={"streams": streams})
 
         async def go(engine: AgentRunner) -> RunResult:
             return await run_agent(
@@ -106,6 +136,61 @@ class Runner:
             await runner.ensure_agent(starting_agent)
             return await go(runner)
         return await shared_loop().wrap(find_and_go())
+
+    @classmethod
+    def run_streamed(
+        cls,
+        starting_agent: Agent,
+        input: RunInput,
+        *,
+        max_turns: int | None = DEFAULT_MAX_TURNS,
+        context: Any = None,
+        session: str | Session | None = None,
+        run_config: RunConfig | Mapping[str, Any] | None = None,
+        error_handlers: Mapping[ErrorKind, ErrorHandler] | None = None,
+        runner: AgentRunner | None = None,
+        task_id: str | None = None,
+    ) -> RunResultStreaming:
+        """Start what `run` does and return at once; `stream_events()` tells what happens in it.
+
+        The run goes on whether or not anybody reads, and what goes wrong in it is raised by whoever
+        reads to the end. Arguments and errors are those of `run`.
+
+        Raises:
+            RuntimeError: No event loop is running in this thread.
+        """
+        named = task_id or new_id(starting_agent.name)
+        agents = {agent.name: agent for agent in (starting_agent, *starting_agent.team())}
+
+        async def find() -> AgentRunner:
+            if runner is not None:
+                await runner.ensure_agent(starting_agent)
+                return runner
+            return await engines.runner(starting_agent)
+
+        def run() -> Coroutine[Any, Any, RunResult]:
+            return cls._run(
+                starting_agent,
+                input,
+                max_turns=max_turns,
+                context=context,
+                session=session,
+                run_config=run_config,
+                error_handlers=error_handlers,
+                runner=runner,
+                task_id=named,
+                streams=True,
+            )
+
+        return RunResultStreaming(
+            starting_agent,
+            input,
+            named,
+            run=run,
+            find_engine=find,
+            find_agent=lambda name: agents.get(name) or AgentName(name),
+            wrap=direct if runner is not None else shared_loop().wrap,
+        )
 
     @classmethod
     def run_sync(cls, starting_agent: Agent, input: RunInput, **options: Any) -> RunResult:

@@ -49,6 +49,20 @@ class Marked(NamedTuple):
     of: StepRecord | OpenState
 
 
+class Look(NamedTuple):
+    """What is new in a task.
+
+    Attributes:
+        task: The task as it was before the rest was read.
+        entries: Ledger entries since the last look.
+        opens: The steps that are open.
+    """
+
+    task: Task
+    entries: list[Entry]
+    opens: Sequence[OpenState]
+
+
 class Follower:
     """Reads the events of one task; asked again, it reads only what is new.
 
@@ -83,11 +97,10 @@ class Follower:
             TaskNotFoundError: There is no such task.
             NoWorkerError: No worker process is up to answer.
         """
-        task = await self._reader.task(self._task_id)  # first: what led to its status is read then
+        task, entries, opened = await self.look()
         events: list[StepEvent] = []
         if self._after < 0:
             events.append(ChatStart(number=0, task_id=self._task_id, input=task.input))
-        entries, opened = await self._entries()
         marked = [Marked(m, e.step) for e in entries if e.step is not None for m in e.step.marks]
         marked += [Marked(m, current) for current in opened for m in current.marks]
         for mark, of in sorted(marked, key=lambda each: each.mark.number):
@@ -101,6 +114,16 @@ class Follower:
             self.ended = True
             events += await self._end(task)
         return events
+
+    async def look(self) -> Look:
+        """Read what is new in the task; what led to its status is read then.
+
+        Raises:
+            TaskNotFoundError: There is no such task.
+            NoWorkerError: No worker process is up to answer.
+        """
+        task = await self._reader.task(self._task_id)
+        return Look(task, *await self._entries())
 
     async def skip(self) -> None:
         """Count what has happened up to now as read, at a price that does not grow with the task.
@@ -117,6 +140,11 @@ class Follower:
         marks = [mark for entry in entries if entry.step is not None for mark in entry.step.marks]
         marks += [mark for current in opened for mark in current.marks]
         self._after = max([0, self._after, *(mark.number for mark in marks)])
+
+    @property
+    def after(self) -> int:
+        """Number of the last event that is known."""
+        return self._after
 
     async def _end(self, task: Task) -> list[StepEvent]:
         body = self._closing.body if self._closing is not None else {}
