@@ -56,7 +56,8 @@ async def _beat(pulse: Pulse) -> None:
     seconds = min(timeout.total_seconds() / 3 if timeout else FASTEST_SECONDS, FASTEST_SECONDS)
     while True:
         try:
-            await asyncio.wait_for(pulse.news.wait(), seconds)
+            async with asyncio.timeout(seconds):  # wait_for may swallow the cancellation at the end
+                await pulse.news.wait()
         except TimeoutError:
             pulse.beat()
             continue

@@ -52,7 +52,7 @@ _NAMES: dict[str, ItemEventName] = {
     "tool_call_output_item": "tool_output",
     "handoff_call_item": "handoff_requested",
     "handoff_output_item": "handoff_occured",
-    "reasoning_item": "reasoning_item_created",
+    "reasoning": "reasoning_item_created",
 }
 
 
@@ -245,7 +245,7 @@ class StreamReader:
         at = said.at
         for item in run_items([message], said.agent):
             at = at._replace(place=at.place + 1)
-            name = _NAMES.get(item.type)
+            name = _NAMES.get(item.raw_item.get("type", ""), _NAMES.get(item.type))
             if name is not None and self._advance(at):
                 events.append(RunItemStreamEvent(name=name, item=item, offset=self.offset))
         return events

@@ -10,14 +10,19 @@ import pytest
 
 from holdfast import Agent, AgentRunner, Runner, tool
 from holdfast.client.streamed_run import RunResultStreaming
+from holdfast.client.streaming import StreamReader
+from holdfast.errors import MaxTurnsExceeded
+from holdfast.messages import Usage
+from holdfast.models.chat import ChatCompletionsModel
 from holdfast.stream_events import (
     AgentUpdatedStreamEvent,
     RawResponsesStreamEvent,
     RunItemStreamEvent,
     StreamEvent,
 )
-from holdfast.testing import FakeOpenAI
-from tests.support.rig import MakeAgent, Rig
+from holdfast.streams.hub import LocalHub
+from holdfast.testing import FakeOpenAI, call, paced
+from tests.support.rig import MakeAgent, Rig, event_types, histories, until_status
 
 
 @tool(effect="read")
@@ -32,17 +37,23 @@ async def read(events: AsyncIterator[StreamEvent]) -> list[StreamEvent]:
         return [event async for event in events]
 
 
+def word_of(event: StreamEvent) -> str:
+    """Say in a word what an event is."""
+    match event:
+        case AgentUpdatedStreamEvent():
+            return f"agent {event.new_agent.name}"
+        case RawResponsesStreamEvent():
+            kind: str = event.data.type
+            return kind.removeprefix("response.")
+        case RunItemStreamEvent():
+            return event.name
+
+
 def words(events: Iterable[StreamEvent]) -> list[str]:
     """Say in a word what each event is; deltas that follow each other are one."""
     found: list[str] = []
     for event in events:
-        match event:
-            case AgentUpdatedStreamEvent():
-                word = f"agent {event.new_agent.name}"
-            case RawResponsesStreamEvent():
-                word = event.data.type.removeprefix("response.")
-            case RunItemStreamEvent():
-                word = event.name
+        word = word_of(event)
         if not (word.endswith(".delta") and found and found[-1] == word):
             found.append(word)
     return found
@@ -114,7 +125,6 @@ def streaming(rig: Rig, make_agent: MakeAgent) -> Streaming:
 async def test_a_text_turn_in_order(streaming: Streaming, model: FakeOpenAI) -> None:
     model.reply("The answer has some words.")
     run: RunResultStreaming = await streaming()
-    assert not run.is_complete
     events = await read(run.stream_events())
     assert words(events) == ["agent agent", *TEXT, "completed", "message_output_created"]
     assert said(events) == run.final_output == "The answer has some words."
@@ -149,3 +159,259 @@ async def test_a_tool_turn_in_order(streaming: Streaming, model: FakeOpenAI) -> 
     outputs = [item.raw_item["output"] for item in items if item.type == "tool_call_output_item"]
     assert outputs == ["seen a", "seen b"]
     assert run.current_turn == 2
+
+
+async def test_an_answer_is_told_while_it_is_made(streaming: Streaming, model: FakeOpenAI) -> None:
+    model.paced("one two three", piece=4, hold_after=2)
+    run = await streaming()
+    got: list[StreamEvent] = []
+    async with asyncio.timeout(30):
+        async for event in run.stream_events():
+            got.append(event)
+            if said(got) == "one two ":
+                break
+        assert not run.is_complete
+        model.release()
+        rest = await read(run.stream_events(got[-1].offset))
+    assert said([*got, *rest]) == "one two three"
+    assert words([*got, *rest]) == ["agent agent", *TEXT, "completed", "message_output_created"]
+
+
+async def test_readers_elsewhere_see_answers_by_heartbeats(
+    streaming: Streaming, model: FakeOpenAI
+) -> None:
+    model.paced("one two three", piece=4, hold_after=2)
+    run = await streaming()
+    await model.until_held()
+    got: list[StreamEvent] = []
+    async with asyncio.timeout(30):
+        async for event in elsewhere(streaming.runner, run.task_id):
+            got.append(event)
+            if said(got) == "one two ":
+                break
+    model.release()
+    rest = await read(elsewhere(streaming.runner, run.task_id, got[-1].offset))
+    assert said([*got, *rest]) == "one two three"
+    assert words([*got, *rest]) == ["agent agent", *TEXT, "completed", "message_output_created"]
+    await run.result()
+
+
+async def elsewhere(
+    runner: AgentRunner, task_id: str, offset: int = 0
+) -> AsyncIterator[StreamEvent]:
+    """Read as a process does that gets nothing from the worker's hub."""
+    reader = StreamReader(runner._read, task_id, offset=offset, hub=LocalHub())
+    async for batch in reader.batches():
+        for event in batch:
+            yield event
+
+
+async def test_reading_goes_on_after_any_offset(streaming: Streaming, model: FakeOpenAI) -> None:
+    model.calls([("look", {"where": "a"})], text="Looking", reasoning="hm")
+    model.reply("It is done.")
+    run = await streaming(look)
+    live = await read(run.stream_events())
+    whole = await read(streaming.runner.stream_events(run.task_id))
+    assert words(whole) == words(live)
+    for k in range(len(live)):
+        rest = await read(streaming.runner.stream_events(run.task_id, offset=live[k].offset))
+        assert words([*live[: k + 1], *rest]) == words(live)
+        assert said([*live[: k + 1], *rest]) == "It is done."
+        assert all(event.offset > live[k].offset for event in rest)
+
+
+async def test_a_cut_answer_is_made_anew_and_says_so(
+    streaming: Streaming, model: FakeOpenAI
+) -> None:
+    model.paced("this is lost on the way", hold_after=1, cut_after=2)
+    model.paced("this arrives", hold_after=1)
+    run = await streaming()
+    got: list[StreamEvent] = []
+    async for event in run.stream_events():
+        got.append(event)
+        if word_of(event) == "output_text.delta" and model.held:
+            model.release()
+    assert said(got) == run.final_output == "this arrives"
+    created = [e for e in got if word_of(e) == "created"]
+    assert [e.attempt for e in created if isinstance(e, RawResponsesStreamEvent)] == [1, 2]
+    offsets = [event.offset for event in got]
+    assert offsets == sorted(set(offsets))
+    lost = next(e for e in reversed(got) if getattr(e, "attempt", 0) == 1)
+    rest = await read(streaming.runner.stream_events(run.task_id, offset=lost.offset))
+    assert words(rest) == [*TEXT, "completed", "message_output_created"]
+    assert len(model.requests) == 2
+
+
+async def test_chat_completions_tell_the_same_events(
+    streaming: Streaming, model: FakeOpenAI
+) -> None:
+    model.calls([("look", {"where": "a"}), ("look", {"where": "b"})], text="Looking")
+    model.reply("done")
+    chat = ChatCompletionsModel("m", base_url=model.base_url, api_key="k")
+    agent = Agent(name="agent", model=chat, tools=[look])
+    run = await streaming(agent=agent)
+    events = await read(run.stream_events())
+    await chat.close()
+    assert words(events) == [
+        "agent agent",
+        *TEXT,
+        *CALL,
+        *CALL,
+        "completed",
+        "message_output_created",
+        "tool_called",
+        "tool_called",
+        "tool_output",
+        "tool_output",
+        *TEXT,
+        "completed",
+        "message_output_created",
+    ]
+
+
+async def test_a_plain_run_gives_the_same_items(streaming: Streaming, model: FakeOpenAI) -> None:
+    for _ in range(2):
+        model.call("look", {"where": "a"}, text="Looking", id="c1")
+        model.reply("done", usage=Usage(output_tokens=5))
+    plain = await streaming.plain(look)
+    run = await streaming(look)
+    await read(run.stream_events())
+    assert run.new_items == plain.new_items
+    assert run.final_output == plain.final_output
+    assert run.usage.requests == plain.usage.requests
+
+
+async def test_errors_come_after_the_events(streaming: Streaming, model: FakeOpenAI) -> None:
+    model.call("look")
+    run = await streaming(look, max_turns=1)
+    got: list[StreamEvent] = []
+    with pytest.raises(MaxTurnsExceeded):
+        async for event in run.stream_events():
+            got.append(event)
+    assert words(got)[-2:] == ["tool_called", "tool_output"]
+    assert run.is_complete
+    assert isinstance(run.run_loop_exception, MaxTurnsExceeded)
+
+
+async def test_a_run_that_waits_for_a_person_ends_the_stream(
+    streaming: Streaming, model: FakeOpenAI
+) -> None:
+    @tool(effect="irreversible", needs_approval=True)
+    def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    model.call("pay")
+    run = await streaming(pay)
+    events = await read(run.stream_events())
+    assert words(events)[-1] == "tool_called"
+    assert run.is_complete
+    assert run.final_output is None
+    assert run.waiting_for
+    [asked] = await streaming.runner.pending_approvals(run.task_id)
+    model.reply("done")
+    await streaming.runner.approve(asked.id, by="ann")
+    rest = await read(streaming.runner.stream_events(run.task_id, offset=events[-1].offset))
+    assert words(rest) == ["tool_output", *TEXT, "completed", "message_output_created"]
+
+
+async def test_a_run_goes_on_when_nobody_reads(streaming: Streaming, model: FakeOpenAI) -> None:
+    model.reply("done")
+    run = await streaming()
+    assert (await run.result()).final_output == "done"
+    assert words(await read(run.stream_events()))[-1] == "message_output_created"
+
+
+async def test_a_reader_that_breaks_off_stops_nothing(
+    streaming: Streaming, model: FakeOpenAI
+) -> None:
+    model.paced("one two three", hold_after=1)
+    run = await streaming()
+    async for event in run.stream_events():
+        if word_of(event) == "output_text.delta":
+            break
+    model.release()
+    assert (await run.result()).final_output == "one two three"
+
+
+async def test_cancelling_at_once_abandons_the_task(
+    streaming: Streaming, model: FakeOpenAI
+) -> None:
+    model.paced("one two three", hold_after=1)
+    run = await streaming()
+    got: list[StreamEvent] = []
+    async with asyncio.timeout(30):
+        async for event in run.stream_events():
+            got.append(event)
+            if word_of(event) == "output_text.delta":
+                run.cancel()
+    assert run.is_complete
+    assert run.run_loop_exception is None
+    assert run.final_output is None
+    task = await streaming.runner.get_task(run.task_id)
+    assert task.status == "abandoned"
+    model.release()
+
+
+async def test_cancelling_after_the_turn_keeps_the_task_resumable(
+    streaming: Streaming, model: FakeOpenAI
+) -> None:
+    model.add(paced(call("look"), hold_after=1))
+    run = await streaming(look)
+    await model.until_held()
+    run.cancel(mode="after_turn")
+    await until_status(streaming.runner, run.task_id, "paused")
+    model.release()
+    events = await read(run.stream_events())
+    assert words(events)[-1] == "tool_output"
+    assert run.run_loop_exception is None
+    model.reply("done")
+    await streaming.runner.resume(run.task_id)
+    output = await streaming.runner.run_task(run.task_id)
+    assert output.output == "done"
+
+
+async def test_a_step_is_streamed(streaming: Streaming, model: FakeOpenAI) -> None:
+    model.call("look")
+    model.paced("all is well", hold_after=1)
+    await streaming.rig.serve(streaming.make_agent(look))
+    runner = streaming.runner
+    task = await runner.create_task("Q")
+    first = runner.stream_step(task)
+    assert words(await read(aiter(first)))[-2:] == ["tool_called", "tool_output"]
+    assert not (await first.result()).is_last
+    second = runner.stream_step(task)
+    got: list[StreamEvent] = []
+    async for event in second:
+        got.append(event)
+        if word_of(event) == "output_text.delta" and model.held:
+            model.release()
+    assert words(got) == [*TEXT, "completed", "message_output_created"]
+    assert (await second.result()).is_last
+    assert [r.is_stream for r in model.requests] == [True, True]
+
+
+async def test_a_chat_is_streamed(streaming: Streaming, model: FakeOpenAI) -> None:
+    model.reply("all is well")
+    await streaming.rig.serve(streaming.make_agent(look))
+    chat = streaming.runner.stream_chat("Q", session="s")
+    assert said(await read(aiter(chat))) == "all is well"
+    assert (await chat.result()).response == "all is well"
+
+
+async def test_streaming_adds_nothing_to_history(streaming: Streaming, model: FakeOpenAI) -> None:
+    text = "some words " * 18
+    for _ in range(2):
+        model.call("look", {"where": "a"}, text=text)
+        model.reply(text)
+    plain = await streaming.plain(look)
+    run = await streaming(look)
+    await read(run.stream_events())
+    client = streaming.runner.client
+    assert await event_types(client, run.task_id) == await event_types(client, plain.task_id)
+    sizes = [
+        sum(event.ByteSize() for event in history.events)
+        for task_id in (plain.task_id, run.task_id)
+        for history in await histories(client, task_id)
+    ]
+    assert sizes[1] <= 1.1 * sizes[0]
