@@ -285,9 +285,13 @@ async def test_errors_come_after_the_events(streaming: Streaming, model: FakeOpe
     model.call("look")
     run = await streaming(look, max_turns=1)
     got: list[StreamEvent] = []
-    with pytest.raises(MaxTurnsExceeded):
+
+    async def take() -> None:
         async for event in run.stream_events():
-            got.append(event)
+            got.append(event)  # noqa: PERF401  kept when the stream raises
+
+    with pytest.raises(MaxTurnsExceeded):
+        await take()
     assert words(got)[-2:] == ["tool_called", "tool_output"]
     assert run.is_complete
     assert isinstance(run.run_loop_exception, MaxTurnsExceeded)
