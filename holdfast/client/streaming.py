@@ -27,7 +27,7 @@ from holdfast.stream_events import (
 )
 from holdfast.streams.draft import Frame, deltas_of, goes_on, units_of
 from holdfast.streams.hub import LocalHub, StreamKey, local_hub
-from holdfast.streams.raw import AnswerEvents, Raw, to_openai
+from holdfast.streams.raw import AnswerEvents, Raw, load_openai, to_openai
 from holdfast.streams.timeline import (
     Answered,
     Asking,
@@ -39,6 +39,8 @@ from holdfast.streams.timeline import (
 )
 
 FIRST_PAUSE_SECONDS = 0.02
+BUSY_PAUSE_SECONDS = 0.03
+"""Time between two looks while heartbeats tell an answer; a worker sends one each 0.1 s."""
 LONGEST_PAUSE_SECONDS = 0.1
 IDLE_PAUSE_SECONDS = 1.0
 """Longest time between two looks at a task that waits for somebody."""
@@ -161,6 +163,7 @@ class StreamReader:
             ConnectError: The server could not be reached; likewise.
         """
         over = over or asyncio.Event()
+        await asyncio.to_thread(load_openai)
         with self._hub.listening(self._task_id) as news:
             while True:
                 last = over.is_set()
@@ -194,6 +197,9 @@ class StreamReader:
             news.clear()
             events = list(self._living())
             if events:
+                if not woken:  # told by a heartbeat
+                    pause = BUSY_PAUSE_SECONDS
+                    look_at = min(look_at, loop.time() + pause)
                 yield events
             elif woken:  # the answer is complete: its record is near
                 pause = FIRST_PAUSE_SECONDS

@@ -7,6 +7,7 @@ places: only where a text is cut into deltas differs.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from typing import Any, NamedTuple
 
 from holdfast.messages import Usage
@@ -269,11 +270,12 @@ def _usage(usage: Usage) -> dict[str, Json]:
     }
 
 
-def to_openai(data: dict[str, Json]) -> Any:
-    """Make the `openai` client's own object of an event."""
-    from openai.types import responses as api  # heavy: loaded by those who read streams
+@cache
+def load_openai() -> dict[str, Any]:
+    """Load the `openai` client's own classes of events, which takes a second, by type."""
+    from openai.types import responses as api
 
-    kinds: dict[str, Any] = {
+    return {
         "response.created": api.ResponseCreatedEvent,
         "response.completed": api.ResponseCompletedEvent,
         "response.incomplete": api.ResponseIncompleteEvent,
@@ -292,4 +294,8 @@ def to_openai(data: dict[str, Json]) -> Any:
         "response.reasoning_summary_text.delta": api.ResponseReasoningSummaryTextDeltaEvent,
         "response.reasoning_summary_text.done": api.ResponseReasoningSummaryTextDoneEvent,
     }
-    return kinds[data["type"]].construct(**data)
+
+
+def to_openai(data: dict[str, Json]) -> Any:
+    """Make the `openai` client's own object of an event."""
+    return load_openai()[data["type"]].construct(**data)
