@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
-from holdfast.messages import Usage
+from holdfast.messages import Message, ToolCall, Usage
 from holdfast.models.base import Delta, ModelAnswer
 from holdfast.models.items import to_response_items
 from holdfast.models.shapes import as_text, is_array
@@ -272,10 +272,14 @@ def _usage(usage: Usage) -> dict[str, Json]:
 
 @cache
 def load_openai() -> dict[str, Any]:
-    """Load the `openai` client's own classes of events, which takes a second, by type."""
+    """Load the `openai` client's own classes of events, by type.
+
+    This takes a second, so readers do it before there are events: each class builds its schema at
+    its first use.
+    """
     from openai.types import responses as api
 
-    return {
+    kinds: dict[str, Any] = {
         "response.created": api.ResponseCreatedEvent,
         "response.completed": api.ResponseCompletedEvent,
         "response.incomplete": api.ResponseIncompleteEvent,
@@ -294,6 +298,11 @@ def load_openai() -> dict[str, Any]:
         "response.reasoning_summary_text.delta": api.ResponseReasoningSummaryTextDeltaEvent,
         "response.reasoning_summary_text.done": api.ResponseReasoningSummaryTextDoneEvent,
     }
+    call = ToolCall(id="c", name="c", arguments="{}")
+    message = Message(role="assistant", content="text", calls=(call,))
+    for raw in AnswerEvents("").whole(ModelAnswer(message=message)):
+        kinds[raw.data["type"]].construct(**raw.data)
+    return kinds
 
 
 def to_openai(data: dict[str, Json]) -> Any:
