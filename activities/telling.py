@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 from holdfast.activities.heartbeat import Pulse
@@ -14,7 +14,7 @@ from holdfast.values import Json
 
 
 @contextmanager
-def telling(hub: StreamHub, pulse: Pulse, key: StreamKey, attempt: int) -> Iterator[Tell]:
+def telling(hub: StreamHub, pulse: Pulse, key: StreamKey, attempt: int) -> Generator[Tell]:
     """Give a function that tells the hub and, by heartbeats, readers in other processes.
 
     Args:

@@ -68,13 +68,13 @@ class CompletionStream:
         """Begin a call or go on with one; some servers leave out index or id."""
         function = as_object(said.get("function"))
         place = self._place(said)
-        call = self._calls.get(place)
+        call: dict[str, Json] | None = self._calls.get(place)
         if call is None:
             # Some servers leave the id out; a result cannot be matched without one.
             call_id = as_text(said.get("id")) or f"call_{uuid.uuid4().hex[:24]}"
             name = as_text(function.get("name"))
-            call = {"id": call_id, "function": {"name": name, "arguments": ""}}
-            self._calls[place] = call
+            self._calls[place] = call = {"id": call_id, "function": {"name": name}}
+            call["function"]["arguments"] = ""
             self._tell(Delta("call", "", place, call_id, name))
         if said.get("extra_content") is not None:
             call["extra_content"] = said["extra_content"]

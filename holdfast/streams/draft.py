@@ -104,7 +104,7 @@ def deltas_of(answer: ModelAnswer, *, size: int = 0) -> list[Delta]:
         answer: The answer.
         size: Characters of a delta; 0 for each text in one.
     """
-    whole = list(merged(_told(answer)))
+    whole = [d for d in merged(_told(answer)) if d.text or d.kind == "call"]
     if not size:
         return whole
     return [piece for delta in whole for piece in _cut(delta, size)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import NamedTuple, Protocol
 
@@ -82,7 +82,7 @@ class LocalHub:
             return None if draft is None else draft.frame(since if since <= draft.units else 0)
 
     @contextmanager
-    def listening(self, task_id: str) -> Iterator[asyncio.Event]:
+    def listening(self, task_id: str) -> Generator[asyncio.Event]:
         """Give an event that is set, in the running loop, whenever a task has news here."""
         mine = (asyncio.get_running_loop(), asyncio.Event())
         with self._lock:

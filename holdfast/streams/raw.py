@@ -121,9 +121,9 @@ class AnswerEvents:
     def _begin_part(self, kind: str, part: str) -> Iterator[Raw]:
         if self._item.get("type") != kind:
             yield from self._close_item()
-            extra: dict[str, Json] = {"reasoning": {"summary": []}}.get(
-                kind, {"role": "assistant", "status": "in_progress", "content": []}
-            )
+            extra: dict[str, Json] = {"role": "assistant", "status": "in_progress", "content": []}
+            if kind == "reasoning":
+                extra = {"summary": []}
             yield from self._begin_item({"type": kind, **extra})
         if self._part.get("kind") != part:
             yield from self._close_part()
@@ -248,7 +248,7 @@ def _output(answer: ModelAnswer, name: str) -> Iterator[dict[str, Json]]:
         kind = as_text(item.get("type", "message"))
         if kind.startswith("chat."):
             continue
-        whole: dict[str, Json] = {"id": item_id(name, index), "type": kind, **item}
+        whole: dict[str, Json] = {**item, "id": item_id(name, index), "type": kind}
         if kind == "message":
             content: Json = item.get("content")
             if not is_array(content):

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator
 from typing import assert_never
 
-from holdfast.models.shapes import as_object, as_text, is_array
+from holdfast.models.shapes import as_array, as_object, as_text, is_array
 from holdfast.testing.requests import FakeRequest
 from holdfast.values import Json
 
@@ -153,4 +153,4 @@ def is_delta(event: str) -> bool:
     if as_text(told.get("type")).endswith(".delta"):
         return True
     choices: Json = told.get("choices")
-    return any(set(choice["delta"]) - {"role"} for choice in choices or [])
+    return any(as_object(each["delta"]).keys() - {"role"} for each in as_array(choices))

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast import Agent, AgentRunner, Runner, tool
+from holdfast.client.reading import Reader
 from holdfast.client.streamed_run import RunResultStreaming
 from holdfast.client.streaming import StreamReader
 from holdfast.errors import MaxTurnsExceeded
