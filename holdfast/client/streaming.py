@@ -8,7 +8,7 @@ from typing import Any
 
 from holdfast.client.following import Follower
 from holdfast.client.reading import Reader
-from holdfast.client.results import run_items
+from holdfast.client.results import RunItem, run_items
 from holdfast.client.watching import Watch
 from holdfast.errors import TaskNotFoundError
 from holdfast.models.base import Delta
@@ -251,7 +251,7 @@ class StreamReader:
         at = said.at
         for item in run_items([message], said.agent):
             at = at._replace(place=at.place + 1)
-            name = _NAMES.get(item.raw_item.get("type", ""), _NAMES.get(item.type))
+            name = _NAMES.get("reasoning" if _is_reasoning(item) else item.type)
             if name is not None and self._advance(at):
                 events.append(RunItemStreamEvent(name=name, item=item, offset=self.offset))
         return events
@@ -310,6 +310,10 @@ class StreamReader:
         if live.attempt == frame.attempt:
             at = Offset(place.mark, place.attempts + frame.attempt)
             yield from self._tell_raws(live.take(frame), at, frame.attempt)
+
+
+def _is_reasoning(item: RunItem) -> bool:
+    return bool(item.raw_item.get("type") == "reasoning")
 
 
 async def _first_of(*events: asyncio.Event, seconds: float) -> None:
