@@ -104,7 +104,6 @@ class _Step:
         self.mark = of.marks[0].number if of.marks else 0
         self._calls: set[str] = set()
         self._outputs: set[str] = set()
-        self._place = 0
 
     def moments(self) -> Iterator[Moment]:
         of = self.of
@@ -147,7 +146,7 @@ class _Step:
         if not of.calls or not first:
             return
         wanted = {call.id for call in asked.message.calls} if asked is not None else set[str]()
-        at = Offset(first, LAST_ATTEMPT)
+        at = Offset(first)  # before the answers that follow the mark
         if asked is not None and wanted >= {call.id for call in of.calls}:
             yield self._said(at, asked.message)
         else:
@@ -169,7 +168,7 @@ class _Step:
             result = of.result
             adds = list(resolve_adds(result, of)) if result is not None else []
             quiet = result is not None and result.quiet
-        at = Offset(self.mark, LAST_ATTEMPT, self._place)
+        at = Offset(self.mark, LAST_ATTEMPT)
         if of.alone or isinstance(of, StepRecord):
             yield from self._adds(at, adds)
         if quiet:
@@ -177,9 +176,7 @@ class _Step:
         extra = tuple(call for call in of.calls if call.id not in self._calls)
         marks = self._marks(batch)
         if extra and marks:
-            yield self._said(
-                Offset(marks[0].number, LAST_ATTEMPT), Message(role="assistant", calls=extra)
-            )
+            yield self._said(Offset(marks[0].number), Message(role="assistant", calls=extra))
         known = dict(enumerate(of.outcomes)) if isinstance(of, StepRecord) else of.outcomes
         yield from self._done(batch, of.calls, known)
 
@@ -206,7 +203,7 @@ class _Step:
             if i not in done or i not in outcomes:
                 return
             newest = max(newest, done[i])
-            at = Offset(newest, LAST_ATTEMPT, i * ITEMS)
+            at = Offset(newest, 0, i * ITEMS)
             yield self._said(at, self._output(call, outcomes[i]))
 
     def _output(self, call: ToolCall, outcome: Outcome) -> Message:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import sys
 from collections.abc import AsyncIterator, Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from holdfast import Agent, AgentRunner, Runner, tool
+from holdfast import Agent, AgentRunner, Runner, TaskStep, TaskStepOutput, tool
 from holdfast.client.reading import Reader
 from holdfast.client.streamed_run import RunResultStreaming
 from holdfast.client.streaming import StreamReader
 from holdfast.errors import MaxTurnsExceeded
-from holdfast.messages import Usage
+from holdfast.messages import ToolCall, Usage, user
 from holdfast.models.chat import ChatCompletionsModel
 from holdfast.stream_events import (
     AgentUpdatedStreamEvent,
@@ -23,12 +26,20 @@ from holdfast.stream_events import (
 )
 from holdfast.streams.hub import LocalHub
 from holdfast.testing import FakeOpenAI, call, paced
+from holdfast.workers import StepContext
 from tests.support.rig import MakeAgent, Rig, event_types, histories, until_status
+from tests.support.workers import Doing, ends
 
 
 @tool(effect="read")
 def look(where: str = "here") -> str:
     """Look somewhere."""
+    return f"seen {where}"
+
+
+@tool(effect="read", return_direct=True)
+def direct_look(where: str) -> str:
+    """Look somewhere, and leave it at that."""
     return f"seen {where}"
 
 
@@ -422,3 +433,71 @@ async def test_streaming_adds_nothing_to_history(streaming: Streaming, model: Fa
         for history in await histories(client, task_id)
     ]
     assert sizes[1] <= 1.1 * sizes[0]
+
+
+async def ask_act_ask(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+    """Ask the model twice, with a call of its own between, all in one step."""
+    first = await ctx.call_model([user("first")])
+    where = json.dumps({"where": first.text})
+    [result] = await ctx.call_tools([ToolCall(id="own", name="look", arguments=where)])
+    second = await ctx.call_model([user(result.content)])
+    ctx.add(second.message)
+    return ends(step, second.text)
+
+
+@pytest.mark.parametrize("kind", ["direct", "own"])
+async def test_steps_of_other_shapes_are_told_alike_live_and_later(
+    streaming: Streaming, model: FakeOpenAI, kind: str
+) -> None:
+    if kind == "direct":
+        model.call("direct_look", {"where": "a"})
+        agent = streaming.make_agent(direct_look)
+    else:
+        model.reply("one")
+        model.reply("two")
+        agent = streaming.make_agent(look, worker=Doing(ask_act_ask))
+    run = await streaming(agent=agent)
+    live = await read(run.stream_events())
+    if kind == "direct":
+        assert [e.item for e in live if isinstance(e, RunItemStreamEvent)] == run.new_items
+    else:
+        turn = [*TEXT, "completed"]
+        told = ["tool_called", "tool_output"]
+        assert words(live) == ["agent agent", *turn, *told, *turn, "message_output_created"]
+    for k in (-1, *range(len(live))):
+        offset = live[k].offset if k >= 0 else 0
+        rest = await read(streaming.runner.stream_events(run.task_id, offset=offset))
+        assert words([*live[: k + 1], *rest]) == words(live)
+
+
+async def test_a_run_on_the_engine_of_the_process(tmp_path: Path) -> None:
+    """The engine has a loop of its own, the reader another one."""
+    (tmp_path / "program.py").write_text(PROGRAM, encoding="utf-8")
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, "program.py", cwd=tmp_path, stdout=asyncio.subprocess.PIPE
+    )
+    out, _ = await child.communicate()
+    assert out.decode().split() == ["hello", "world", "again"]
+
+
+PROGRAM = """
+import asyncio
+from holdfast import Agent, Runner
+from holdfast.client.engines import configure
+from holdfast.testing import ScriptedModel
+
+async def main():
+    agent = Agent(name="a", model=ScriptedModel(["hello world", "again"]))
+    stream = Runner.run_streamed(agent, "Q")
+    async for event in stream.stream_events():
+        if getattr(event, "data", None) and event.data.type.endswith("text.delta"):
+            print(event.data.delta, end="")
+    assert stream.final_output == "hello world"
+    stream = Runner.run_streamed(agent, "Q")
+    async for event in stream:
+        break
+    print("", (await stream.result()).final_output)
+
+configure(data_dir="data")
+asyncio.run(main())
+"""
