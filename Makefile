@@ -59,6 +59,7 @@ bench: $(STAMP) ## Run the benchmarks
 	$(BIN)/python -m benchmarks.run
 	$(BIN)/python -m benchmarks.custom
 	$(BIN)/python -m benchmarks.parallel
+	$(BIN)/python -m benchmarks.streaming
 
 lock: ## Make both lock files anew from pyproject.toml
 	rm -rf .build/lock

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from holdfast.activities.agent_code import RegisteredCode
+from holdfast.activities.heartbeat import Pulse
 from holdfast.activities.source import Source
 from holdfast.activities.spans import answered, model_call
-from holdfast.models.base import Model, ModelAnswer, ModelRequest
+from holdfast.activities.telling import telling
+from holdfast.models.base import Model, ModelAnswer, ModelRequest, StreamingModel
 from holdfast.records import TaskHead
+from holdfast.streams.hub import StreamKey, local_hub
 from holdfast.values import Json
 from holdfast.wire import AdvanceInput
 
@@ -23,14 +26,32 @@ class Asking:
         head: TaskHead,
         given: AdvanceInput,
         state: dict[str, Json],
+        key: StreamKey | None,
+        attempt: int,
+        pulse: Pulse,
     ) -> None:
-        """Ask this model; the agent's code has a say in what is sent."""
+        """Ask this model; the agent's code has a say in what is sent.
+
+        Args:
+            model: The model.
+            code: The agent's code.
+            source: Where images are.
+            head: The task's head.
+            given: The activity's input.
+            state: The task's extra_state.
+            key: Names the call to those who want to see its answer being made; None for nobody.
+            attempt: Number of this attempt.
+            pulse: The activity's signs of life, which carry what the model says.
+        """
         self._model = model
         self._code = code
         self._source = source
         self._head = head
         self._given = given
         self._state = state
+        self._key = key
+        self._attempt = attempt
+        self._pulse = pulse
 
     async def __call__(self, request: ModelRequest) -> ModelAnswer:
         """Make one model call; only the model gets the bytes of images."""
@@ -42,4 +63,8 @@ class Asking:
         return answer
 
     async def _respond(self, request: ModelRequest) -> ModelAnswer:
-        return await self._model.respond(request)
+        key, model = self._key, self._model
+        if key is None or not isinstance(model, StreamingModel):
+            return await model.respond(request)
+        with telling(local_hub, self._pulse, key, self._attempt) as tell:
+            return await model.stream(request, tell)

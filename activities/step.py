@@ -12,7 +12,7 @@ from temporalio import activity
 from holdfast.activities.agent_code import RegisteredCode
 from holdfast.activities.asking import Asking
 from holdfast.activities.failures import failure_by, heals_by_time, log, typed_failures
-from holdfast.activities.heartbeat import heartbeats
+from holdfast.activities.heartbeat import Pulse, heartbeats
 from holdfast.activities.history import count_commits, seen_before
 from holdfast.activities.hooking import StepHooks
 from holdfast.activities.registry import Registry
@@ -28,6 +28,7 @@ from holdfast.references import new_entries, resolve_adds, resolve_calls
 from holdfast.segments import write_messages
 from holdfast.state import AgentRules, Described
 from holdfast.steps import TaskStep
+from holdfast.streams.hub import StreamKey
 from holdfast.tool_retriever import ask_retriever
 from holdfast.values import Json
 from holdfast.wire import Advanced, AdvanceInput
@@ -114,10 +115,10 @@ class StepActivities:
     async def step(self, given: AdvanceInput) -> Advanced:
         """Run the step up to its next call that needs the task; make at most one model call."""
         with typed_failures():
-            async with heartbeats():
-                return await self._step(given)
+            async with heartbeats() as pulse:
+                return await self._step(given, pulse)
 
-    async def _step(self, given: AdvanceInput) -> Advanced:
+    async def _step(self, given: AdvanceInput, pulse: Pulse) -> Advanced:
         source, activity_id = self._source, activity.info().activity_id
         head = await source.head()
         opened = await source.opened(given)
@@ -131,14 +132,26 @@ class StepActivities:
         memory = source.memory()
         history, transcript = await seen_before(source, head, opened.step, given.at)
         hooks = StepHooks(agent, self._registry, source, head, whole)
+        streams = given.stream or head.run.streams
+        before = sum(entry.answer is not None for entry in recorded)
+        key = StreamKey(task_id(), given.n, before) if streams else None
+        asking = Asking(
+            model,
+            code,
+            source,
+            head=head,
+            given=given,
+            state=whole.state,
+            key=key,
+            attempt=_attempt(given),
+            pulse=pulse,
+        )
         ctx = StepContext(
             agent=snapshot,
             head=head,
             opened=whole,
             transcript=transcript,
-            respond=hooks.around(
-                Asking(model, code, source, head=head, given=given, state=whole.state)
-            ),
+            respond=hooks.around(asking),
             ask_task=source.task,
             retrieve=_retrieve(agent, snapshot),
             inputs=await self._inputs(opened),
@@ -167,7 +180,7 @@ class StepActivities:
                 offers=agent.made_worker.hands_over,
             )
         await hooks.started(given, ctx)
-        advanced = _stamped(await advance(agent.made_worker, ctx, whole))
+        advanced = _stamped(await advance(agent.made_worker, ctx, whole), _attempt(given))
         result = advanced.result
         advanced = advanced.model_copy(update=await self._compact_answer(advanced))
         memos = [await self._compact_memo(entry) for entry in advanced.memos]
@@ -306,9 +319,14 @@ def _retrieve(agent: Agent, snapshot: AgentSnapshot) -> Retrieve | None:
     return functools.partial(ask_retriever, agent.tool_retriever, catalogue)
 
 
-def _stamped(advanced: Advanced) -> Advanced:
+def _attempt(given: AdvanceInput) -> int:
+    """Number this attempt; a later one, whoever asked for it, has a higher number."""
+    return given.tried + activity.info().attempt
+
+
+def _stamped(advanced: Advanced, attempt: int) -> Advanced:
     """Say how often the activity was started and, for a model call, who made it."""
-    stamp: dict[str, object] = {"attempts": activity.info().attempt}
+    stamp: dict[str, object] = {"attempts": attempt}
     if advanced.answer is not None or advanced.memos:
         stamp["worker"] = worker_identity()
     return advanced.model_copy(update=stamp)

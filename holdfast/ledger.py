@@ -102,6 +102,7 @@ class Ledger(LedgerState):
             started=now,
             owner=owner,
             before=Before() if siblings else self.before(),
+            stream=asked.stream,
         )
         self.change(
             queue=queue,
@@ -144,8 +145,18 @@ class Ledger(LedgerState):
                 started=current.started,
                 before=current.before,
                 marks=current.marks[:1],
+                stream=current.stream,
+                tried=current.tried,
             )
-        changes: dict[str, object] = {"open": opened, "failure": None, "owner": owner}
+        described = self.s.described
+        attempts = described.rules(opened.step.agent).attempts if described is not None else 0
+        changes: dict[str, object] = {
+            "open": opened,
+            "failure": None,
+            "owner": owner,
+            "stream": current.stream or asked.stream,
+            "tried": current.tried + attempts,
+        }
         self._put(current.model_copy(update=changes))
         self.change(failure=None)
 
@@ -170,6 +181,8 @@ class Ledger(LedgerState):
             limit=self._limit(current, now=now),
             tokens=tokens,
             branch=self.s.branch,
+            stream=current.stream,
+            tried=current.tried if current.stream or self.given.head.run.streams else 0,
         )
 
     def advanced(self, n: int, got: Advanced) -> Failure | None:
@@ -429,6 +442,11 @@ class Ledger(LedgerState):
         else:
             self._put(current.model_copy(update={"failure": failure}))
         self.note("failed", now=now, text=f"{failure.type}: {failure.message}")
+
+    def show(self) -> None:
+        """Note that somebody wants to see the answers of the open steps while they are made."""
+        shown = (c.model_copy(update={"stream": True}) for c in self.s.opens)
+        self.change(opens=tuple(shown))
 
     def own(self, owner: str) -> None:
         """Note that the open steps that are run for no request are run for this one."""

@@ -356,7 +356,7 @@ class JournalEntry(Value):
         memo: What the AgentWorker made and had recorded, for a memo.
         name: The memo's name.
         last: Whether the budget made the model call the last one, without tools.
-        attempts: How often the model call was started.
+        attempts: How often the model call was started, or may have been.
         worker: Identity of the worker that got the answer.
     """
 
@@ -566,6 +566,9 @@ class OpenState(Value):
         limit: "finish" makes the next model call the last, "allow" lets one pass the budget.
         owner: Id of the request that the step is run for, if any.
         marks: When things happened in it, oldest first.
+        stream: Whether somebody wants to see its answers while they are made, though the run's
+            rules do not say so.
+        tried: How often its newest activity may have been started by earlier requests.
     """
 
     open: OpenStep
@@ -586,3 +589,5 @@ class OpenState(Value):
     limit: Literal["", "allow", "finish"] = ""
     owner: str = ""
     marks: tuple[Mark, ...] = ()
+    stream: bool = False
+    tried: int = 0

@@ -75,7 +75,9 @@ def serving_worker(client: Client, activities: Activities, *, app: str, **option
         "activities": activities.all,
         "build_id": BUILD_ID,
         "graceful_shutdown_timeout": GRACE,
-        "max_heartbeat_throttle_interval": timedelta(seconds=2),
+        # Readers in other processes see an unfinished answer by its heartbeats; there are no more
+        # than one in five seconds where nobody wants to.
+        "max_heartbeat_throttle_interval": timedelta(seconds=0.1),
         # How long a task waits for a worker that may be dead before another takes it over.
         "sticky_queue_schedule_to_start_timeout": timedelta(seconds=3),
         **options,

@@ -50,6 +50,9 @@ class AdvanceInput(Value):
             limit, "finish" make it without tools and take its answer as the last.
         tokens: Output tokens that are left for the call; 0 for no limit.
         branch: Branch of the ledger; part of the id of the step's span.
+        stream: Whether somebody wants to see the answer while it is made, though the run's rules do
+            not say so.
+        tried: How often the activity was started before, by earlier requests to run the step.
     """
 
     n: int
@@ -60,6 +63,8 @@ class AdvanceInput(Value):
     limit: Literal["", "stop", "finish"] = ""
     tokens: int = 0
     branch: int = 0
+    stream: bool = False
+    tried: int = 0
 
 
 class GuardInput(Value):
@@ -259,6 +264,7 @@ class RunRequest(Value):
         round: Run all steps that are ready, at once.
         stored: The input in the archive, when it is too large for history.
         images: Images of the new input; without one they join what the step has.
+        stream: Whether somebody wants to see the step's answers while they are made.
     """
 
     all: bool = False
@@ -269,11 +275,12 @@ class RunRequest(Value):
     tool_choice: str = ""
     restart: bool = False
     round: bool = False
+    stream: bool = False
 
     @property
     def attaches(self) -> bool:
         """Whether this asks only for the output of the step in progress."""
-        return self == RunRequest()
+        return self in (RunRequest(), RunRequest(stream=True))
 
     @property
     def changes(self) -> bool:

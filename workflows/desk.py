@@ -126,6 +126,8 @@ class TaskDesk:
             return self._deliver(pending)
         if asked.all and not s.answered:
             self.ledger.change(automatic=True, undelivered=())
+        if asked.stream:
+            self.ledger.show()
         self.unrollable = False
         self.requests.add(pending)
         if not self._runnable():

@@ -124,7 +124,9 @@ class StepLanes(TaskDesk):
             if pending is None and not ledger.s.automatic:
                 return
             asked = RunRequest(
-                step=steps[0].step_id, tool_choice=pending.asked.tool_choice if pending else ""
+                step=steps[0].step_id,
+                tool_choice=pending.asked.tool_choice if pending else "",
+                stream=pending is not None and pending.asked.stream,
             )
             ledger.begin(asked, now=now(), owner=pending.id if pending else "")
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import Any, TypedDict
+
+from typing_extensions import Unpack
 
 from holdfast.agent import Agent
+from holdfast.client.base import new_id
 from holdfast.client.calling_back import CallerLoop
 from holdfast.client.engines import configure, engines
 from holdfast.client.items import RunItem, ToolApprovalItem
@@ -22,6 +25,7 @@ from holdfast.client.run_state import RunState
 from holdfast.client.runner import AgentRunner
 from holdfast.client.running import RunOptions, begin, go_on
 from holdfast.client.sessions import Session
+from holdfast.client.streamed_run import RunResultStreaming, direct
 from holdfast.engine.loop import shared_loop
 from holdfast.hooks import RunHooks
 
@@ -32,6 +36,7 @@ __all__ = [
     "RunData",
     "RunItem",
     "RunResult",
+    "RunResultStreaming",
     "RunState",
     "Runner",
     "ToolApprovalItem",
@@ -39,6 +44,47 @@ __all__ = [
 ]
 
 DEFAULT_MAX_TURNS = 10
+
+
+class RunArguments(TypedDict, total=False):
+    """What `Runner.run` takes beside agent and input; it says what each means."""
+
+    context: Any
+    max_turns: int | None
+    hooks: RunHooks | None
+    run_config: RunConfig | Mapping[str, Any] | None
+    error_handlers: Mapping[ErrorKind, ErrorHandler] | None
+    session: str | Session | None
+    runner: AgentRunner | None
+    task_id: str | None
+    by: str
+    previous_response_id: str | None
+    conversation_id: str | None
+
+
+def made_options(agent: Agent, given: RunArguments, *, streams: bool = False) -> RunOptions:
+    """Check how a run is asked for.
+
+    Raises:
+        UserError: It cannot be served so.
+        TypeError: The hooks, or the fields of the config, are none.
+    """
+    config = as_run_config(given.get("run_config"))
+    context = given.get("context")
+    rules = run_rules(config, context=context, error_handlers=given.get("error_handlers") or {})
+    options = RunOptions(
+        max_turns=given.get("max_turns", DEFAULT_MAX_TURNS),
+        session=given.get("session"),
+        config=config,
+        rules=rules.model_copy(update={"streams": streams}),
+        context=context,
+        hooks=given.get("hooks"),
+        task_id=given.get("task_id"),
+        by=given.get("by", "Runner"),
+        call=CallerLoop().call,
+    )
+    options.check(agent, given.get("previous_response_id") or given.get("conversation_id"))
+    return options
 
 
 class Runner:
@@ -99,44 +145,61 @@ class Runner:
             NoWorkerError: No worker process is up. The task waits, and is run by the next one; the
                 error names it.
         """
-        config = as_run_config(run_config)
-        options = RunOptions(
-            max_turns=max_turns,
-            session=session,
-            config=config,
-            rules=run_rules(config, context=context, error_handlers=error_handlers or {}),
-            context=context,
-            hooks=hooks,
-            task_id=task_id,
-            by=by,
-            call=CallerLoop().call,
+        options = made_options(
+            starting_agent,
+            {
+                "context": context,
+                "max_turns": max_turns,
+                "hooks": hooks,
+                "run_config": run_config,
+                "error_handlers": error_handlers,
+                "session": session,
+                "task_id": task_id,
+                "by": by,
+                "previous_response_id": previous_response_id,
+                "conversation_id": conversation_id,
+            },
         )
-        options.check(starting_agent, previous_response_id or conversation_id)
+        return await _run(starting_agent, input, options, runner)
 
-        async def go(engine: AgentRunner) -> RunResult:
-            if isinstance(input, RunState):
-                return await go_on(engine, starting_agent, input, options)
-            return await begin(engine, starting_agent, input, options)
+    @classmethod
+    def run_streamed(
+        cls, starting_agent: Agent, input: RunInput | RunState, **arguments: Unpack[RunArguments]
+    ) -> RunResultStreaming:
+        """Start what `run` does and return at once; `stream_events()` tells what happens in it.
 
-        return await on_engine(starting_agent, runner, go)
+        The run goes on whether or not anybody reads, and what goes wrong in it is raised by whoever
+        reads to the end. Arguments and errors are those of `run`. Of a state's run, the answers are
+        seen while they are made if it was begun by `run_streamed` as well; else each comes whole.
+
+        Raises:
+            RuntimeError: No event loop is running in this thread.
+        """
+        runner = arguments.get("runner")
+        state = input if isinstance(input, RunState) else None
+        made = new_id(starting_agent.name)
+        named = state.task_id if state is not None else arguments.get("task_id") or made
+        options = made_options(starting_agent, {**arguments, "task_id": named}, streams=True)
+
+        async def find() -> AgentRunner:
+            if runner is not None:
+                await runner.ensure_agent(starting_agent)
+                return runner
+            return await engines.runner(starting_agent)
+
+        return RunResultStreaming(
+            starting_agent,
+            [] if isinstance(input, RunState) else input,
+            named,
+            run=lambda: _run(starting_agent, input, options, runner),
+            find_engine=find,
+            resumes=state is not None,
+            wrap=direct if runner is not None else shared_loop().wrap,
+        )
 
     @classmethod
     def run_sync(
-        cls,
-        starting_agent: Agent,
-        input: RunInput | RunState,
-        *,
-        context: Any = None,
-        max_turns: int | None = DEFAULT_MAX_TURNS,
-        hooks: RunHooks | None = None,
-        run_config: RunConfig | Mapping[str, Any] | None = None,
-        error_handlers: Mapping[ErrorKind, ErrorHandler] | None = None,
-        session: str | Session | None = None,
-        runner: AgentRunner | None = None,
-        task_id: str | None = None,
-        by: str = "Runner",
-        previous_response_id: str | None = None,
-        conversation_id: str | None = None,
+        cls, starting_agent: Agent, input: RunInput | RunState, **arguments: Unpack[RunArguments]
     ) -> RunResult:
         """Do what `run` does, and block until it is done.
 
@@ -146,24 +209,20 @@ class Runner:
         try:
             asyncio.get_running_loop()
         except RuntimeError:
-            run = cls.run(
-                starting_agent,
-                input,
-                context=context,
-                max_turns=max_turns,
-                hooks=hooks,
-                run_config=run_config,
-                error_handlers=error_handlers,
-                session=session,
-                runner=runner,
-                task_id=task_id,
-                by=by,
-                previous_response_id=previous_response_id,
-                conversation_id=conversation_id,
-            )
-            return shared_loop().run(run)
+            return shared_loop().run(cls.run(starting_agent, input, **arguments))
         msg = "Runner.run_sync cannot be used inside a running event loop: await Runner.run there."
         raise RuntimeError(msg)
+
+
+async def _run(
+    agent: Agent, given: RunInput | RunState, options: RunOptions, runner: AgentRunner | None
+) -> RunResult:
+    async def go(engine: AgentRunner) -> RunResult:
+        if isinstance(given, RunState):
+            return await go_on(engine, agent, given, options)
+        return await begin(engine, agent, given, options)
+
+    return await on_engine(agent, runner, go)
 
 
 async def on_engine(

@@ -141,6 +141,11 @@ class Follower:
         marks += [mark for current in opened for mark in current.marks]
         self._after = max([0, self._after, *(mark.number for mark in marks)])
 
+    @property
+    def after(self) -> int:
+        """Number of the last event that is known."""
+        return self._after
+
     async def _end(self, task: Task) -> list[StepEvent]:
         body = self._closing.body if self._closing is not None else {}
         number = int(body.get("number", self._after + 1))  # ended with Temporal's own tools

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Any, ClassVar, Literal
@@ -115,6 +115,11 @@ class HandoffCallItem(RunItem):
     """The model's wish to hand the task to another agent."""
 
     type: ClassVar[ItemType] = "handoff_call_item"
+
+    @property
+    def call_id(self) -> str:
+        """The model's id of the call."""
+        return str(self.raw_item.get("call_id", ""))
 
 
 @dataclass(frozen=True)
@@ -244,18 +249,21 @@ def step_answers(of: StepRecord | OpenState) -> list[ModelAnswer]:
     return found
 
 
-def message_items(messages: Iterable[Message], agent: Agent, team: Team) -> list[RunItem]:
+def message_items(
+    messages: Iterable[Message], agent: Agent, team: Team, *, handoffs: Collection[str] = ()
+) -> list[RunItem]:
     """Return messages as items, each by itself: what a call was is told by its name alone.
 
     Args:
         messages: The messages, archived texts put in.
         agent: The agent that they happened to.
         team: The agents.
+        handoffs: Ids of calls of handoffs that came before.
     """
     said = list(messages)
     names = {each.tool_name for each in agent.made_handoffs}
-    handoffs = {call.id for message in said for call in message.calls if call.name in names}
-    return _items(said, agent, handoffs, team)
+    found = {call.id for message in said for call in message.calls if call.name in names}
+    return _items(said, agent, found | {*handoffs}, team)
 
 
 def _items(

@@ -10,6 +10,7 @@ from holdfast.client.base import Images, TaskLike, id_of, new_id
 from holdfast.client.control import TaskControl
 from holdfast.client.reads import TaskReading
 from holdfast.client.sessions import Session
+from holdfast.client.stream_calls import TaskStreaming
 from holdfast.client.timetravel import TimeTravel
 from holdfast.contents import refer_all
 from holdfast.errors import InvalidArgumentError, TaskClosedError
@@ -26,7 +27,7 @@ from holdfast.wire import RunRequest
 StepMode = Literal["manual", "automatic"]
 
 
-class AgentRunner(TaskReading, TaskControl, TimeTravel):
+class AgentRunner(TaskStreaming, TaskReading, TaskControl, TimeTravel):
     """Creates tasks, runs their steps, and steers them.
 
     Make one with `AgentRunner.local(...)` or `await AgentRunner.connect(...)`, and use it in an
@@ -49,6 +50,7 @@ class AgentRunner(TaskReading, TaskControl, TimeTravel):
         tool_choice: str | None = None,
         step_mode: StepMode = "manual",
         images: Images = (),
+        streams: bool = False,
     ) -> Task:
         """Create a task; it is durable once this returns, also when no worker process is up.
 
@@ -62,6 +64,8 @@ class AgentRunner(TaskReading, TaskControl, TimeTravel):
             tool_choice: "auto", "none", "required" or a tool's name, for the first step.
             step_mode: "manual": a step runs when asked for. "automatic": all run by themselves.
             images: Images of the request.
+            streams: Whether models tell their answers while they make them, to whoever reads
+                `stream_events` of the task.
 
         Raises:
             InvalidArgumentError: The input is empty, extra_state is given twice or is not JSON, or
@@ -76,6 +80,7 @@ class AgentRunner(TaskReading, TaskControl, TimeTravel):
             agent=agent or self.agent,
             session=self._session_ref(session),
             tool_choice="" if choice == "auto" else choice,
+            run=RunRules(streams=streams),
         )
         self._require_agent(head.agent)
         state = json_state(extra_state or self._extra_state or {})
@@ -226,6 +231,23 @@ class AgentRunner(TaskReading, TaskControl, TimeTravel):
                 asked again with that request_id, nothing is run twice.
             ConnectError: The server could not be reached.
         """
+        asked = await self.step_request(input, step, tool_choice, images)
+        asked = asked.model_copy(update={"restart": restart == "step"})
+        return await self.run_request(id_of(task), asked, request_id)
+
+    async def step_request(
+        self,
+        input: str | None,
+        step: TaskStep | str | None,
+        tool_choice: str | None,
+        images: Images,
+    ) -> RunRequest:
+        """Say what step is to be run, and how.
+
+        Raises:
+            InvalidArgumentError: Both input and step are given, or step is something else; or an
+                image is none.
+        """
         if input is not None and step is not None:
             msg = "Cannot specify both `step` and `input`"
             raise InvalidArgumentError(msg)
@@ -233,15 +255,18 @@ class AgentRunner(TaskReading, TaskControl, TimeTravel):
             msg = f"step must be TaskStep: {type(step).__name__}"
             raise InvalidArgumentError(msg)
         text, stored, parts = await self._input(input, images)
-        asked = RunRequest(
+        return RunRequest(
             input=text,
             stored=stored,
             images=parts,
             step=(step.step_id if isinstance(step, TaskStep) else step) or "",
             tool_choice=tool_choice or "",
-            restart=restart == "step",
         )
-        task_id = id_of(task)
+
+    async def run_request(
+        self, task_id: str, asked: RunRequest, request_id: str | None
+    ) -> TaskStepOutput:
+        """Run a step that `step_request` has described."""
         async with self._telling(task_id, afresh=True):
             reply = await self._tasks.run(task_id, asked, request_id)
         if request_id is not None and reply.status == "waiting":  # perhaps decided since then
@@ -343,6 +368,7 @@ class AgentRunner(TaskReading, TaskControl, TimeTravel):
         budget: Budget | None = None,
         images: Images = (),
         on_event: EventHandler | None = None,
+        streams: bool = False,
     ) -> AgentResponse:
         """Create a task, run it to its end and finalize it.
 
@@ -358,6 +384,7 @@ class AgentRunner(TaskReading, TaskControl, TimeTravel):
             images: Images of the request.
             on_event: Told of each event of the task meanwhile, see `step_events`; async or not.
                 What it raises is logged, and the task goes on.
+            streams: As for create_task.
 
         Raises:
             InvalidArgumentError: chat_history is given without a session.
@@ -379,6 +406,7 @@ class AgentRunner(TaskReading, TaskControl, TimeTravel):
             budget=budget,
             tool_choice=tool_choice,
             images=images,
+            streams=streams,
         )
         # Not automatic: a task that has failed before run_task comes would be tried once more.
         async with self._telling(task.task_id, on_event, afresh=False):

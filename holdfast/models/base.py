@@ -1,8 +1,9 @@
-"""The one-method protocol that every model implements."""
+"""The one-method protocol that every model implements, and the second one of those that stream."""
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 from holdfast.messages import Message, Usage, last_text
 from holdfast.settings import ModelSettings
@@ -101,4 +102,38 @@ class Model(Protocol):
 
     async def respond(self, request: ModelRequest) -> ModelAnswer:
         """Answer one request."""
+        ...
+
+
+class Delta(NamedTuple):
+    """A piece of an answer that is still being made.
+
+    Attributes:
+        kind: What it is a piece of; "call" begins a tool call, "arguments" goes on with one.
+        text: The piece; empty for "call".
+        place: Which tool call, for "call" and "arguments": any number that tells it apart.
+        id: The model's id of the call, for "call".
+        name: Tool name, for "call".
+    """
+
+    kind: Literal["text", "reasoning", "refusal", "call", "arguments"]
+    text: str = ""
+    place: int = 0
+    id: str = ""
+    name: str = ""
+
+
+Tell = Callable[[Delta], None]
+"""Is told of each piece of an answer, in order. It returns at once and never raises."""
+
+
+@runtime_checkable
+class StreamingModel(Model, Protocol):
+    """A model that can say what it has so far. Without it, an answer comes in one piece."""
+
+    async def stream(self, request: ModelRequest, tell: Tell) -> ModelAnswer:
+        """Answer one request as `respond` does, and tell the pieces meanwhile.
+
+        The answer is the truth: pieces of an attempt that fails are void.
+        """
         ...

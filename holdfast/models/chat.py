@@ -10,8 +10,9 @@ from openai import AsyncOpenAI
 from pydantic import ValidationError
 
 from holdfast.messages import Message, ToolCall, Usage
-from holdfast.models.base import ModelAnswer, ModelRequest
+from holdfast.models.base import ModelAnswer, ModelRequest, Tell
 from holdfast.models.chat_messages import KEPT_OF_CALL, KEPT_OF_MESSAGE, to_chat_messages
+from holdfast.models.chat_stream import CompletionStream
 from holdfast.models.connection import Connection
 from holdfast.models.failures import first_problem, malformed
 from holdfast.models.shapes import as_text, is_array, is_object
@@ -66,6 +67,26 @@ class ChatCompletionsModel:
             request.settings,
         )
         return read_answer(body, model=self._name, request_id=request_id)
+
+    async def stream(self, request: ModelRequest, tell: Tell) -> ModelAnswer:
+        """Answer one request as `respond` does, and tell the pieces meanwhile.
+
+        Raises:
+            ModelUnavailableError: Time can heal it; also an answer that was cut off.
+            ModelRequestError: A person must heal it.
+        """
+        client, coming = self._connection.client(), CompletionStream(tell)
+        body = {"stream_options": {"include_usage": True}, **request_body(self._name, request)}
+        whole, request_id = await self._connection.follow(
+            client.chat.completions.with_streaming_response.create,
+            body,
+            request.settings,
+            coming.take,
+        )
+        found = whole or coming.body
+        if found is None:
+            raise coming.missing(self._name)
+        return read_answer(found, model=self._name, request_id=request_id)
 
     async def close(self) -> None:
         """Close the connections made for the running event loop; the next call opens new ones."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -14,6 +15,7 @@ from openai import AsyncOpenAI
 
 from holdfast.errors import ModelRequestError
 from holdfast.models.failures import (
+    cut_off,
     malformed,
     model_error,
     refuse_missing_key,
@@ -21,6 +23,7 @@ from holdfast.models.failures import (
     too_slow,
 )
 from holdfast.models.shapes import is_object
+from holdfast.models.sse import EventReader
 from holdfast.settings import ModelSettings
 from holdfast.values import Json
 
@@ -123,6 +126,75 @@ class Connection:
             raise model_error(error, model=self.model, secret=self.secret) from None
         request_id = raw.headers.get("x-request-id")
         return self._read(raw.text, request_id), request_id
+
+    async def follow(
+        self,
+        create: Callable[..., AbstractAsyncContextManager[Any]],
+        body: dict[str, Json],
+        settings: ModelSettings,
+        take: Callable[[dict[str, Json]], None],
+    ) -> tuple[dict[str, Json] | None, str | None]:
+        """Make one attempt and hand on each event of the answer as it comes.
+
+        Args:
+            create: The client's method, in its form that gives the response while it comes.
+            body: The request; `stream` is added.
+            settings: As for `ask`.
+            take: Takes an event.
+
+        Returns:
+            The answer's body if the server did not stream it, and the provider's request id.
+
+        Raises:
+            ModelUnavailableError: Time can heal it; the answer was cut off, for example.
+            ModelRequestError: A person must heal it.
+        """
+        seconds = settings.timeout_seconds
+        try:
+            async with (
+                asyncio.timeout(seconds),
+                create(
+                    **body,
+                    stream=True,
+                    extra_body=settings.extra_body,
+                    extra_headers=settings.extra_headers,
+                    timeout=openai.Timeout(seconds, connect=min(seconds, _CONNECT_SECONDS)),
+                ) as raw,
+            ):
+                request_id: str | None = raw.headers.get("x-request-id")
+                if "event-stream" not in raw.headers.get("content-type", ""):
+                    whole = b"".join([chunk async for chunk in self._chunks(raw)])
+                    return self._read(whole.decode("utf-8", "replace"), request_id), request_id
+                reader = EventReader()
+                async for chunk in self._chunks(raw):
+                    for data in reader.feed(chunk):
+                        event = self._read(data, request_id)
+                        self._refuse_error(event)
+                        take(event)
+                return None, request_id
+        except TimeoutError:
+            raise too_slow(self.model) from None
+        except openai.OpenAIError as error:
+            raise model_error(error, model=self.model, secret=self.secret) from None
+
+    async def _chunks(self, raw: Any) -> AsyncIterator[bytes]:
+        try:
+            async for chunk in raw.iter_bytes():
+                yield chunk
+        except Exception as error:  # noqa: BLE001  raised anew
+            # The client maps only what happens before the first byte, and its HTTP library is its
+            # own affair: whatever it raises here, the rest of the answer does not come.
+            raise cut_off(self.model, type(error).__name__) from None
+
+    def _refuse_error(self, event: dict[str, Json]) -> None:
+        """Raise what an event tells of that is no part of an answer.
+
+        Raises:
+            ModelUnavailableError: Always, if there is such an error.
+        """
+        error: Json = event.get("error")
+        if is_object(error) and error.get("message"):
+            raise cut_off(self.model, str(error["message"]), secret=self.secret)
 
     def _read(self, body: str, request_id: str | None) -> dict[str, Json]:
         try:

@@ -116,6 +116,14 @@ def too_slow(model: str) -> ModelUnavailableError:
     )
 
 
+def cut_off(model: str, reason: str, *, secret: str = "") -> ModelUnavailableError:
+    """Make the error for a streamed answer that ends before it is complete."""
+    return ModelUnavailableError(
+        f"Model {model!r} broke off its answer in the middle ({_clean(reason, secret)}). The call"
+        " is repeated later."
+    )
+
+
 def malformed(model: str, reason: str, *, request_id: str | None = None) -> ModelUnavailableError:
     """Make the error for an answer that is not what the API promises."""
     where = f" (request id {request_id})" if request_id else ""

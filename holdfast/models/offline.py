@@ -15,14 +15,17 @@ from holdfast.models.arithmetic import (
     find_question,
     number,
 )
-from holdfast.models.base import ModelAnswer, ModelRequest, ToolSpec
+from holdfast.models.base import ModelAnswer, ModelRequest, Tell, ToolSpec
 from holdfast.models.shapes import is_object
+from holdfast.streams.draft import deltas_of
 from holdfast.values import Json, canonical, digest
 
 _ABILITY = (
     "I am the built-in offline model. I work out arithmetic such as (121 * 3) + 42, one tool call"
     " at a time, with tools named add, subtract, multiply, divide and power."
 )
+_PIECE = 6
+"""Characters of a delta."""
 
 
 class OfflineModel:
@@ -52,6 +55,15 @@ class OfflineModel:
         if self._latency > 0:
             await asyncio.sleep(self._latency)
         return answer(request)
+
+    async def stream(self, request: ModelRequest, tell: Tell) -> ModelAnswer:
+        """Answer one request word by word; the latency is spread over the words."""
+        said = answer(request)
+        deltas = deltas_of(said, size=_PIECE)
+        for delta in deltas:
+            await asyncio.sleep(self._latency / len(deltas))
+            tell(delta)
+        return said
 
 
 def answer(request: ModelRequest) -> ModelAnswer:

@@ -9,10 +9,11 @@ from pydantic import ValidationError
 
 from holdfast.errors import InvalidArgumentError
 from holdfast.messages import Message, Usage
-from holdfast.models.base import ModelAnswer, ModelRequest
+from holdfast.models.base import ModelAnswer, ModelRequest, Tell
 from holdfast.models.connection import Connection
 from holdfast.models.failures import first_problem, malformed, status_error
 from holdfast.models.items import Item, assistant_message, to_response_items
+from holdfast.models.responses_stream import ResponseStream
 from holdfast.models.shapes import as_text, is_array
 from holdfast.values import Json, Value
 
@@ -68,6 +69,25 @@ class ResponsesModel:
             request.settings,
         )
         return read_answer(body, model=self._name, request_id=request_id)
+
+    async def stream(self, request: ModelRequest, tell: Tell) -> ModelAnswer:
+        """Answer one request as `respond` does, and tell the pieces meanwhile.
+
+        Raises:
+            ModelUnavailableError: Time can heal it; also an answer that was cut off.
+            ModelRequestError: A person must heal it.
+        """
+        client, coming = self._connection.client(), ResponseStream(tell)
+        whole, request_id = await self._connection.follow(
+            client.responses.with_streaming_response.create,
+            request_body(self._name, request),
+            request.settings,
+            coming.take,
+        )
+        found = whole or coming.body
+        if found is None:
+            raise coming.missing(self._name)
+        return read_answer(found, model=self._name, request_id=request_id)
 
     async def close(self) -> None:
         """Close the connections made for the running event loop; the next call opens new ones."""

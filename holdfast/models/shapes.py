@@ -22,6 +22,11 @@ def as_object(value: object) -> dict[str, Json]:
     return value if is_object(value) else {}
 
 
+def as_array(value: object) -> list[Json]:
+    """Return `value` when it is a JSON array, else an empty one."""
+    return value if is_array(value) else []
+
+
 def as_text(value: object) -> str:
     """Return `value` when it is a text, else an empty one."""
     return value if isinstance(value, str) else ""

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections.abc import AsyncIterator
 from http import HTTPStatus
 from typing import assert_never
 
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
@@ -22,6 +23,7 @@ from holdfast.testing.replies import (
     Fail,
     Hang,
     Malformed,
+    Paced,
     Raw,
     Refusal,
     Reply,
@@ -30,7 +32,7 @@ from holdfast.testing.replies import (
 )
 from holdfast.testing.requests import Endpoint, FakeRequest
 from holdfast.testing.script import Script
-from holdfast.testing.streaming import stream_events
+from holdfast.testing.streaming import is_delta, stream_events
 from holdfast.testing.validation import find_problem
 from holdfast.values import Json
 
@@ -125,6 +127,12 @@ class FakeApp:
             case Hang():
                 if not await self._hold(http):
                     return _error(503, "The fake API was stopped.", request)
+            case Paced() if not request.is_stream:
+                return _send(render(reply.then, request, self.script.next_id), request)
+            case Paced():
+                pieces = self._paced(http, request, reply)
+                kind = "text/event-stream"
+                return _OpenEnded(pieces, media_type=kind, headers=_id_of(request))
             case Cut():
                 answer = Answer(text="This answer will not arrive in one piece.")
                 return _CutResponse(_send(render(answer, request, self.script.next_id), request))
@@ -134,6 +142,17 @@ class FakeApp:
                 assert_never(reply)
         then = reply.then or self.script.choose(request)
         return await self._serve(http, request, then)
+
+    async def _paced(self, http: Request, request: FakeRequest, reply: Paced) -> AsyncIterator[str]:
+        body = render(reply.then, request, self.script.next_id)
+        told = 0
+        for event in stream_events(body, request, piece=reply.piece):
+            yield event
+            told += is_delta(event)
+            if is_delta(event) and told == reply.hold_after and not await self._hold(http):
+                raise _Cut
+            if told == reply.cut_after:
+                raise _Cut
 
     async def _hold(self, http: Request) -> bool:
         """Wait for the release; False when client or server went away before."""
@@ -174,6 +193,20 @@ class FakeApp:
         self.script.reset()
         self.release()
         return JSONResponse({})
+
+
+class _Cut(Exception):  # noqa: N818  no error of anybody's
+    """The connection is to end here."""
+
+
+class _OpenEnded(StreamingResponse):
+    """A stream that may be cut: the server closes the connection of an unfinished body."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002  ASGI's signature
+        try:
+            await self.stream_response(send)
+        except _Cut:
+            return
 
 
 class _CutResponse(Response):

@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 class FakeOpenAI:
     """The fake API, served on a free port of this machine by a thread of its own.
 
-    Each of reply, call, calls, refuse, raw, fail, slow, hang, cut and malformed appends one reply
-    to the script; they take what the functions of the same name in `holdfast.testing.replies` take.
-    With `match="..."` a reply waits for a request that holds the text, so that tasks running at
-    once get their own answers.
+    Each of reply, call, calls, refuse, raw, fail, slow, hang, paced, cut and malformed appends
+    one reply to the script; they take what the functions of the same name in
+    `holdfast.testing.replies` take. With `match="..."` a reply waits for a request that holds the
+    text, so that tasks running at once get their own answers.
 
     Args:
         responder: Answers what neither rules nor script answer; None from it counts as exhausted.
@@ -138,6 +138,20 @@ class FakeOpenAI:
     def hang(self, then: Reply | str | None = None, *, match: str = "") -> None:
         """Hold a request until `release`; `then=None` takes the next reply after that."""
         self.add(make.hang(then, match=match))
+
+    def paced(
+        self,
+        then: Reply | str,
+        *,
+        piece: int = 8,
+        hold_after: int | None = None,
+        cut_after: int | None = None,
+        match: str = "",
+    ) -> None:
+        """Answer in pieces; hold the stream until `release`, or cut it, after so many of them."""
+        self.add(
+            make.paced(then, piece=piece, hold_after=hold_after, cut_after=cut_after, match=match)
+        )
 
     def cut(self, *, match: str = "") -> None:
         """End the connection in the middle of the body."""

@@ -8,6 +8,7 @@ raw({...})                              a body given word by word
 fail(429, retry_after=2)                an error of the API
 slow(0.5, then=reply("late"))           answer after a while
 hang()                                  hold the request until release()
+paced(reply("..."), hold_after=3)       an answer that comes in pieces, as told
 cut()                                   the connection ends in the middle of the body
 malformed()                             status 200, and a body that is not JSON
 """
@@ -131,6 +132,23 @@ class Hang(_Matched):
     then: Reply | None = None
 
 
+class Paced(_Matched):
+    """An answer whose stream comes as a test wants it; one that is not streamed comes whole.
+
+    Attributes:
+        then: The answer.
+        piece: Characters of a delta.
+        hold_after: Hold the stream after this many deltas, until it is released.
+        cut_after: End the connection after this many deltas.
+    """
+
+    kind: Literal["paced"] = "paced"
+    then: Answer | Refusal
+    piece: int = 8
+    hold_after: int | None = None
+    cut_after: int | None = None
+
+
 class Cut(_Matched):
     """Send half of an answer, then end the connection."""
 
@@ -145,7 +163,8 @@ class Malformed(_Matched):
 
 
 Reply = Annotated[
-    Answer | Refusal | Raw | Fail | Slow | Hang | Cut | Malformed, Field(discriminator="kind")
+    Answer | Refusal | Raw | Fail | Slow | Hang | Paced | Cut | Malformed,
+    Field(discriminator="kind"),
 ]
 Slow.model_rebuild()
 Hang.model_rebuild()
@@ -245,6 +264,22 @@ def slow(seconds: float, then: Reply | str | None = None, *, match: str = "") ->
 def hang(then: Reply | str | None = None, *, match: str = "") -> Hang:
     """Hold the request until it is released."""
     return Hang(then=None if then is None else as_reply(then), match=match)
+
+
+def paced(
+    then: Reply | str,
+    *,
+    piece: int = 8,
+    hold_after: int | None = None,
+    cut_after: int | None = None,
+    match: str = "",
+) -> Paced:
+    """Answer in pieces; hold the stream, or cut it, after so many of them."""
+    answer = as_reply(then)
+    if not isinstance(answer, Answer | Refusal):
+        msg = f"Only an answer comes in pieces, not {answer.kind!r}."
+        raise TypeError(msg)
+    return Paced(then=answer, piece=piece, hold_after=hold_after, cut_after=cut_after, match=match)
 
 
 def cut(*, match: str = "") -> Cut:

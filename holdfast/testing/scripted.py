@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
 
 from holdfast.errors import ModelRequestError
 from holdfast.messages import Message, ToolCall, Usage
-from holdfast.models.base import ModelAnswer, ModelRequest
+from holdfast.models.base import ModelAnswer, ModelRequest, Tell
+from holdfast.streams.draft import deltas_of
 
 Scripted = str | ToolCall | tuple[ToolCall, ...] | ModelAnswer | Exception
 Script = Iterable[Scripted] | Callable[[ModelRequest], Scripted]
+
+PIECE = 8
+"""Characters of a delta."""
 
 
 class ScriptedModel:
@@ -67,6 +72,18 @@ class ScriptedModel:
                 f"The script of model {self._name!r} is exhausted: call {self.calls} has no entry."
             )
         return self._made(self._left.popleft())
+
+    async def stream(self, request: ModelRequest, tell: Tell) -> ModelAnswer:
+        """Give the next answer, and tell it in pieces of a few characters before.
+
+        Raises:
+            ModelRequestError: The script is exhausted.
+        """
+        answer = await self.respond(request)
+        for delta in deltas_of(answer, size=PIECE):
+            tell(delta)
+            await asyncio.sleep(0)
+        return answer
 
     def _made(self, said: Scripted) -> ModelAnswer:
         match said:

@@ -42,6 +42,7 @@ from holdfast.messages import ToolCall, assistant, user
 from holdfast.plugin import HoldfastPlugin
 from holdfast.serve import build_worker
 from holdfast.settings import ModelSettings
+from holdfast.stream_events import RawResponsesStreamEvent
 from holdfast.tools import Tool
 from holdfast.workers import AgentWorker, FunctionCallingAgentWorker, StepContext
 
@@ -424,6 +425,21 @@ async def _run(job: Job) -> None:
     note(job.home, "created")
     output = await runner.run_task(job.task_id)
     note(job.home, "answered", text=str(output))
+
+
+def follow(job: Job) -> None:
+    """Read the stream of the task of a job after the offset in its input, and note each event."""
+    _log_to(job.home)
+    asyncio.run(_follow(job))
+
+
+async def _follow(job: Job) -> None:
+    runner = await make_runner(job)
+    async for event in runner.stream_events(job.task_id, offset=int(job.input)):
+        raw = event.data if isinstance(event, RawResponsesStreamEvent) else None
+        facts = {"kind": raw.type if raw is not None else event.type, "offset": event.offset}
+        note(job.home, "told", **facts, delta=getattr(raw, "delta", ""))
+    note(job.home, "read")
 
 
 async def make_runner(job: Job, *, heartbeat: float = HEARTBEAT) -> AgentRunner:

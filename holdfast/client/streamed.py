@@ -1,0 +1,153 @@
+"""Work that goes on by itself while its events are read, or not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
+from contextlib import aclosing
+from typing import Any, Generic, Protocol, TypeVar
+
+from holdfast.client.streaming import StreamReader
+from holdfast.stream_events import StreamEvent
+
+T = TypeVar("T")
+V = TypeVar("V")
+
+Open = Callable[[int | None], StreamReader]
+"""Makes a reader that goes on after an offset; None goes on where the work began."""
+
+
+class Wrap(Protocol):
+    """Awaits a coroutine in the loop of the engine."""
+
+    def __call__(self, coro: Coroutine[Any, Any, V], /) -> Coroutine[Any, Any, V]:
+        """Await it."""
+        ...
+
+
+async def direct(coro: Coroutine[Any, Any, V], /) -> V:
+    """Await a coroutine in the caller's own loop."""
+    return await coro
+
+
+class Streamed(Generic[T]):
+    """Work on a task, and a stream of what happens in it.
+
+    The work goes on whether or not somebody reads, and also when a reader breaks off.
+
+    Attributes:
+        task_id: The task.
+    """
+
+    def __init__(
+        self,
+        task_id: str,
+        work: Callable[[Callable[[Open], None]], Coroutine[Any, Any, T]],
+        *,
+        wrap: Wrap = direct,
+    ) -> None:
+        """Start the work.
+
+        Args:
+            task_id: The task.
+            work: Does it; told a function to call once the task can be read.
+            wrap: How to reach the engine's loop.
+
+        Raises:
+            RuntimeError: No event loop is running in this thread.
+        """
+        self.task_id = task_id
+        self._wrap = wrap
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._over: list[Callable[[], None]] = []
+        self._opened: asyncio.Future[Open] = asyncio.get_running_loop().create_future()
+        self._work: asyncio.Task[T] = asyncio.get_running_loop().create_task(
+            work(self._opened.set_result)
+        )
+        self._work.add_done_callback(self._ended)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the work has come to its end, good or bad, or waits for a person."""
+        return self._work.done()
+
+    @property
+    def run_loop_exception(self) -> BaseException | None:
+        """What ended the work, if it was an error."""
+        if not self._work.done() or self._work.cancelled():
+            return None
+        return self._work.exception()
+
+    async def result(self) -> T:
+        """Wait for the work and return what it gave; raise what went wrong."""
+        await asyncio.wait([self._work])
+        return self._work.result()
+
+    async def stream_events(self, offset: int | None = None) -> AsyncGenerator[StreamEvent]:
+        """Yield what happens, each event once, until the work has come to its end.
+
+        Args:
+            offset: Go on after the event of this offset; None reads all of the work.
+
+        Raises:
+            Exception: What went wrong in the work, after all events.
+        """
+        begins: list[asyncio.Future[Any]] = [self._work, self._opened]
+        await asyncio.wait(begins, return_when=asyncio.FIRST_COMPLETED)
+        if self._opened.done() and not self._opened.cancelled():
+            async with aclosing(self._batches(self._opened.result()(offset))) as batches:
+                async for batch in batches:
+                    for event in batch:
+                        self._note(event)
+                        yield event
+        await self._settle()
+
+    def __aiter__(self) -> AsyncIterator[StreamEvent]:
+        """Read all events."""
+        return self.stream_events()
+
+    async def _batches(self, reader: StreamReader) -> AsyncGenerator[list[StreamEvent]]:
+        """Read in the engine's loop until the work is over."""
+        over = asyncio.Event()
+
+        async def end() -> None:
+            over.set()
+
+        def tell() -> None:
+            telling = asyncio.get_running_loop().create_task(self._wrap(end()))
+            self._keep(telling)
+
+        batches = reader.batches(over, waits=True)
+
+        async def following() -> list[StreamEvent] | None:
+            return await anext(batches, None)
+
+        self._over.append(tell)
+        if self._work.done():
+            tell()
+        try:
+            while (batch := await self._wrap(following())) is not None:
+                yield batch
+        finally:
+            self._over.remove(tell)
+            await self._wrap(batches.aclose())
+
+    async def _settle(self) -> None:
+        """Raise what went wrong."""
+        await self.result()
+
+    def _note(self, event: StreamEvent) -> None:
+        """Take notice of an event."""
+
+    def _keep(self, task: asyncio.Task[Any]) -> None:
+        """Hold on to a task until it is done: a loop itself does not."""
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _ended(self, work: asyncio.Task[T]) -> None:
+        if not work.cancelled():
+            work.exception()  # looked at, or asyncio reports it when nobody reads
+        if not self._opened.done():
+            self._opened.cancel()
+        for tell in self._over:
+            tell()

@@ -1,0 +1,335 @@
+"""Reading a task as a stream of events: what is recorded, and answers while they are made."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Collection, Iterator
+from typing import Any, Literal
+
+from holdfast.client.following import Follower
+from holdfast.client.items import HandoffCallItem, Team, message_items
+from holdfast.client.reading import Reader
+from holdfast.client.watching import Watch
+from holdfast.errors import TaskNotFoundError
+from holdfast.models.base import Delta
+from holdfast.records import OpenState, StepRecord
+from holdfast.steps import CLOSED, TaskStatus
+from holdfast.stream_events import (
+    LAST_ATTEMPT,
+    MOST_PLACES,
+    AgentUpdatedStreamEvent,
+    ItemEventName,
+    Offset,
+    RawResponsesStreamEvent,
+    RunItemStreamEvent,
+    StreamEvent,
+)
+from holdfast.streams.draft import Frame, deltas_of, goes_on, units_of
+from holdfast.streams.hub import LocalHub, StreamKey, local_hub
+from holdfast.streams.raw import AnswerEvents, Raw, load_openai, to_openai
+from holdfast.streams.timeline import (
+    Answered,
+    Asking,
+    Began,
+    Moment,
+    Said,
+    asking,
+    moments,
+)
+
+FIRST_PAUSE_SECONDS = 0.02
+BUSY_PAUSE_SECONDS = 0.03
+"""Time between two looks while heartbeats tell an answer; a worker sends one each 0.1 s."""
+LONGEST_PAUSE_SECONDS = 0.1
+IDLE_PAUSE_SECONDS = 1.0
+"""Longest time between two looks at a task that waits for somebody."""
+
+_NAMES: dict[str, ItemEventName] = {
+    "message_output_item": "message_output_created",
+    "tool_call_item": "tool_called",
+    "tool_call_output_item": "tool_output",
+    "handoff_call_item": "handoff_requested",
+    "handoff_output_item": "handoff_occured",
+    "reasoning_item": "reasoning_item_created",
+}
+
+
+class Live:
+    """An answer that is being made, as far as it was told.
+
+    Attributes:
+        place: Where it is told.
+        attempt: Which attempt it is of.
+        told: What was told of it.
+        units: How much that is.
+    """
+
+    def __init__(self, place: Asking, attempt: int, name: str) -> None:
+        """Begin an attempt."""
+        self.place = place
+        self.attempt = attempt
+        self.told: list[Delta] = []
+        self.units = 0
+        self._events = AnswerEvents(name, created=place.started)
+
+    def take(self, frame: Frame) -> Iterator[Raw]:
+        """Yield the events of what a frame has more."""
+        for delta in frame.after(self.units):
+            self.units += units_of(delta)
+            if not self._events.stuck:
+                self.told.append(delta)
+                yield from self._events.add(delta)
+
+
+class StreamReader:
+    """Reads the events of one task in batches, each event once.
+
+    Attributes:
+        offset: Offset of the last event that was read.
+        ended: Whether the task is closed, and all of it was read.
+        status: Status of the task; what it had done by then is read.
+    """
+
+    def __init__(
+        self,
+        reader: Reader,
+        task_id: str,
+        *,
+        offset: int = 0,
+        team: Team | None = None,
+        resumes: bool = False,
+        hub: LocalHub = local_hub,
+    ) -> None:
+        """Read nothing yet.
+
+        Args:
+            reader: Reads the task.
+            task_id: The task.
+            offset: Offset of the last event that is known already; 0 for none.
+            team: The agents that this process has, for the events.
+            resumes: Whether to begin with the agent that runs now.
+            hub: What this process is told of answers while they are made.
+        """
+        self._reader = reader
+        self._task_id = task_id
+        self._team = team or Team("")
+        self._resumes = resumes
+        self._handoffs: set[str] = set()
+        self._hub = hub
+        self._follower = Follower(reader, _no_response, task_id)
+        self._watch = Watch(reader, task_id)
+        self._asking: Asking | None = None
+        self._live: Live | None = None
+        self._first_agent = ""
+        self._agent = ""
+        self.offset = offset
+        self.ended = False
+        self.status: TaskStatus = "running"
+
+    async def skip(self, to: Literal["step", "now"] = "step") -> None:
+        """Go on with the step that is open, else with the next one; or with what happens from now.
+
+        Raises:
+            TaskClosedError: The task is closed.
+            TaskNotFoundError: There is no such task.
+            NoWorkerError: No worker process is up to answer.
+        """
+        await self._follower.skip()
+        look = await self._follower.look()
+        self._first_agent = look.task.agent
+        steps = [current for current in look.opens if current.marks]
+        first = min((step.marks[0].number for step in steps if to == "step"), default=None)
+        newest = Offset(self._follower.after, LAST_ATTEMPT, MOST_PLACES)
+        self.offset = int(newest if first is None else Offset(first))
+        self._agent = (steps[0].open.step.agent if steps else "") or look.task.agent
+
+    async def batches(
+        self,
+        over: asyncio.Event | None = None,
+        *,
+        ends: Collection[TaskStatus] = (),
+        waits: bool = False,
+    ) -> AsyncGenerator[list[StreamEvent]]:
+        """Yield the events that are new, as soon as there are some, until the task is closed.
+
+        Args:
+            over: Once it is set, what has happened until then is read and nothing more.
+            ends: Statuses in which an open task is read no longer.
+            waits: Whether to wait for a task that is not there yet, until it is over.
+
+        Raises:
+            TaskNotFoundError: There is no such task.
+            NoWorkerError: No worker process is up to answer. Go on after the last offset.
+            ConnectError: The server could not be reached; likewise.
+        """
+        over = over or asyncio.Event()
+        await asyncio.to_thread(load_openai)
+        with self._hub.listening(self._task_id) as news:
+            while True:
+                last = over.is_set()
+                try:
+                    yield await self._recorded()
+                except TaskNotFoundError:
+                    if last or not waits:
+                        raise
+                    await _first_of(over, seconds=FIRST_PAUSE_SECONDS)
+                    continue
+                if last or self.ended or self.status in ends:
+                    return
+                async for events in self._meanwhile(news, over):
+                    yield events
+
+    async def _meanwhile(
+        self, news: asyncio.Event, over: asyncio.Event
+    ) -> AsyncGenerator[list[StreamEvent]]:
+        """Yield what models say, until something more is recorded."""
+        loop = asyncio.get_running_loop()
+        pause = FIRST_PAUSE_SECONDS
+        look_at = loop.time()
+        while not over.is_set():
+            if loop.time() >= look_at:
+                if await self._watch.changed():
+                    return
+                longest = IDLE_PAUSE_SECONDS if self._watch.idle else LONGEST_PAUSE_SECONDS
+                look_at = loop.time() + pause
+                pause = min(1.5 * pause, longest)
+            woken = news.is_set()
+            news.clear()
+            events = list(self._living())
+            if events:
+                if not woken:  # told by a heartbeat
+                    pause = BUSY_PAUSE_SECONDS
+                    look_at = min(look_at, loop.time() + pause)
+                yield events
+            elif woken:  # the answer is complete: its record is near
+                pause = FIRST_PAUSE_SECONDS
+                look_at = min(look_at, loop.time() + pause / 2)
+            await _first_of(news, over, seconds=look_at - loop.time())
+
+    # ---- what is recorded
+
+    async def _recorded(self) -> list[StreamEvent]:
+        """Return the events since the last look at the record."""
+        look = await self._follower.look()
+        events: list[StreamEvent] = []
+        self._first_agent = self._first_agent or look.task.agent
+        if not self._agent:
+            upcoming = (current.open.step.agent for current in look.opens)
+            self._agent = (next(upcoming, "") if self._resumes else "") or look.task.agent
+            if self._resumes:
+                now = self._team.of(self._agent)
+                events.append(AgentUpdatedStreamEvent(new_agent=now, offset=self.offset))
+            events += self._tell_agent(Offset(0, 0, 1), self._agent)
+        records = [entry.step for entry in look.entries if entry.step is not None]
+        steps: list[StepRecord | OpenState] = [*records, *look.opens]
+        found = [moment for step in steps for moment in moments(step, self._first_agent)]
+        for moment in sorted(found, key=lambda each: each.at):
+            events += await self._tell(moment)
+        alone = look.opens[0] if len(look.opens) == 1 else None
+        self._asking = asking(alone) if alone is not None else None
+        self.status = look.task.status
+        self.ended = look.task.status in CLOSED
+        return events
+
+    async def _tell(self, moment: Moment) -> list[StreamEvent]:
+        match moment:
+            case Began():
+                changed = moment.agent != self._agent
+                self._agent = moment.agent
+                return list(self._tell_agent(moment.at, moment.agent)) if changed else []
+            case Answered():
+                return await self._tell_answer(moment)
+            case Said():
+                return await self._tell_items(moment)
+
+    def _tell_agent(self, at: Offset, agent: str) -> Iterator[StreamEvent]:
+        if self._advance(at):
+            yield AgentUpdatedStreamEvent(new_agent=self._team.of(agent), offset=self.offset)
+
+    async def _tell_items(self, said: Said) -> list[StreamEvent]:
+        last = said.at._replace(place=said.at.place + 1)
+        if int(last) <= self.offset - 256:
+            return []
+        message = await self._reader.resolve(said.message)
+        events: list[StreamEvent] = []
+        at = said.at
+        agent = self._team.of(said.agent)
+        for item in message_items([message], agent, self._team, handoffs=self._handoffs):
+            at = at._replace(place=at.place + 1)
+            name = _NAMES.get(item.type)
+            if isinstance(item, HandoffCallItem):
+                self._handoffs.add(item.call_id)
+            if name is not None and self._advance(at):
+                events.append(RunItemStreamEvent(name=name, item=item, offset=self.offset))
+        return events
+
+    async def _tell_answer(self, told: Answered) -> list[StreamEvent]:
+        """Tell a recorded answer, or what of it was not told while it was made."""
+        end = Offset(told.at.mark, told.attempts, MOST_PLACES)
+        live = self._live
+        is_mine = live is not None and (live.place.n, live.place.k) == (told.n, told.k)
+        if int(end) <= self.offset and not is_mine:
+            return []
+        message = await self._reader.resolve(told.answer.message)
+        answer = told.answer.model_copy(update={"message": message})
+        attempts, own = told.attempts, told.own
+        if live is not None and is_mine:
+            self._live = None
+            same = live.attempt == own and goes_on(live.told, deltas_of(answer))
+            if live.told and live.attempt >= own and not same:  # what was told is void
+                attempts += live.attempt + 1 - own
+                own = live.attempt + 1
+        raws = AnswerEvents(f"{told.at.mark}_{told.k}", created=told.started).whole(answer)
+        return list(self._tell_raws(raws, Offset(told.at.mark, attempts), own))
+
+    def _tell_raws(self, raws: Iterator[Raw], at: Offset, attempt: int) -> Iterator[StreamEvent]:
+        for raw in raws:
+            left = raw.after(self.offset - int(at))
+            if left is not None:
+                self._advance(at._replace(place=left.place))
+                data = to_openai(left.data)
+                yield RawResponsesStreamEvent(data=data, offset=self.offset, attempt=attempt)
+
+    def _advance(self, at: Offset) -> bool:
+        """Move to a place; return whether it is a new one."""
+        is_new = int(at) > self.offset
+        self.offset = max(self.offset, int(at))
+        return is_new
+
+    # ---- answers while they are made
+
+    def _living(self) -> Iterator[StreamEvent]:
+        """Yield what the model has said more of the answer that is asked for."""
+        place = self._asking
+        if place is None:
+            return
+        key = StreamKey(self._task_id, place.n, place.k)
+        live = self._live
+        frame = self._hub.read(key, live.units if live is not None and live.place == place else 0)
+        if frame is None:
+            frame = self._watch.frames.get(key)
+        if frame is None:
+            return
+        if live is None or live.place != place or live.attempt < frame.attempt:
+            name = f"{place.mark}_{place.k}"
+            live = self._live = Live(place, frame.attempt, name)
+            frame = self._hub.read(key) or frame
+        if live.attempt == frame.attempt:
+            at = Offset(place.mark, place.attempts + frame.attempt)
+            yield from self._tell_raws(live.take(frame), at, frame.attempt)
+
+
+async def _first_of(*events: asyncio.Event, seconds: float) -> None:
+    """Wait until one of these is set, or some seconds have passed."""
+    if seconds <= 0 or any(event.is_set() for event in events):
+        return
+    waits = [asyncio.ensure_future(event.wait()) for event in events]
+    try:
+        await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()
+
+
+async def _no_response(task_id: str) -> Any:
+    raise TaskNotFoundError(task_id)

@@ -1,0 +1,33 @@
+"""Server-sent events as the two APIs send them: the data of each event, from pieces of bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+DONE = "[DONE]"
+
+
+class EventReader:
+    """Puts pieces of a body together into events.
+
+    Lines are cut at line feeds only: a JSON text may hold every other separator that Python's
+    `str.splitlines` knows.
+    """
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self._rest = b""
+        self._data: list[bytes] = []
+
+    def feed(self, chunk: bytes) -> Iterator[str]:
+        """Yield the data of the events that are complete now; the last word "[DONE]" is none."""
+        *lines, self._rest = (self._rest + chunk).split(b"\n")
+        for line in lines:
+            line = line.removesuffix(b"\r")  # noqa: PLW2901  the same line, as it is meant
+            if line.startswith(b"data:"):
+                self._data.append(line[5:].removeprefix(b" "))
+            elif not line and self._data:
+                data = b"\n".join(self._data).decode("utf-8", "replace")
+                self._data.clear()
+                if data != DONE:
+                    yield data

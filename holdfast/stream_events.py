@@ -1,0 +1,103 @@
+"""What a streamed run tells: events as users of the OpenAI Agents SDK know them.
+
+Each event has an `offset`, which grows: reading can go on after it, in any process, and then misses
+nothing and repeats nothing. An offset is a place in the life of the task: the number of a mark of
+its ledger, the attempt to get the answer that follows the mark, and a place in that answer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+_PLACE_BITS = 24
+_ATTEMPT_BITS = 10
+
+LAST_ATTEMPT = (1 << _ATTEMPT_BITS) - 1
+"""Stands behind every attempt to get an answer: what comes of it."""
+
+MOST_PLACES = (1 << _PLACE_BITS) - 1
+
+
+class Offset(NamedTuple):
+    """A place in the life of a task.
+
+    Attributes:
+        mark: Number of the newest mark.
+        attempt: Attempts to get answers since then.
+        place: Place in what the newest attempt said.
+    """
+
+    mark: int
+    attempt: int = 0
+    place: int = 0
+
+    def __int__(self) -> int:
+        """Return it as one number; below 2 ** 53 for half a million marks."""
+        attempt = min(self.attempt, LAST_ATTEMPT)
+        place = min(self.place, MOST_PLACES)
+        return (self.mark << _ATTEMPT_BITS | attempt) << _PLACE_BITS | place
+
+
+ItemEventName = Literal[
+    "message_output_created",
+    "tool_called",
+    "tool_output",
+    "handoff_requested",
+    "handoff_occured",
+    "reasoning_item_created",
+]
+"""The Agents SDK's names, one misspelt as it is there."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentUpdatedStreamEvent:
+    """An agent begins, or takes over.
+
+    Attributes:
+        new_agent: The agent, or its name alone where this process does not know it.
+        offset: Its place.
+    """
+
+    new_agent: Any
+    offset: int = 0
+    type: Literal["agent_updated_stream_event"] = "agent_updated_stream_event"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RawResponsesStreamEvent:
+    """A model goes on with its answer.
+
+    A `response.created` that comes where an answer was not complete yet tells that the answer is
+    made anew, because a worker or a connection was lost: what was said of it so far is void.
+
+    Attributes:
+        data: An event of `openai.types.responses`, whatever API the model is called by.
+        offset: Its place.
+        attempt: Which attempt to get this answer it is of, from 1.
+    """
+
+    data: Any
+    offset: int = 0
+    attempt: int = 1
+    type: Literal["raw_response_event"] = "raw_response_event"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunItemStreamEvent:
+    """The run has a new item.
+
+    Attributes:
+        name: What happened.
+        item: The item, as in `new_items` of the result.
+        offset: Its place.
+    """
+
+    name: ItemEventName
+    item: Any
+    offset: int = 0
+    type: Literal["run_item_stream_event"] = "run_item_stream_event"
+
+
+StreamEvent = AgentUpdatedStreamEvent | RawResponsesStreamEvent | RunItemStreamEvent
+"""What a streamed run yields."""

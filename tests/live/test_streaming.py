@@ -1,0 +1,503 @@
+"""Streams: what a run tells while it goes on, in order, once, and again from any offset."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast import Agent, AgentRunner, Runner, TaskStep, TaskStepOutput, tool
+from holdfast.client.reading import Reader
+from holdfast.client.streamed_run import RunResultStreaming
+from holdfast.client.streaming import StreamReader
+from holdfast.errors import MaxTurnsExceeded
+from holdfast.messages import ToolCall, Usage, user
+from holdfast.models.chat import ChatCompletionsModel
+from holdfast.stream_events import (
+    AgentUpdatedStreamEvent,
+    RawResponsesStreamEvent,
+    RunItemStreamEvent,
+    StreamEvent,
+)
+from holdfast.streams.hub import LocalHub
+from holdfast.testing import FakeOpenAI, call, paced
+from holdfast.workers import StepContext
+from tests.support.rig import MakeAgent, Rig, event_types, histories, until_status
+from tests.support.workers import Doing, ends
+
+
+@tool(effect="read")
+def look(where: str = "here") -> str:
+    """Look somewhere."""
+    return f"seen {where}"
+
+
+@tool(effect="read", return_direct=True)
+def direct_look(where: str) -> str:
+    """Look somewhere, and leave it at that."""
+    return f"seen {where}"
+
+
+async def read(events: AsyncIterator[StreamEvent]) -> list[StreamEvent]:
+    """Read a stream to its end."""
+    async with asyncio.timeout(60):
+        return [event async for event in events]
+
+
+def word_of(event: StreamEvent) -> str:
+    """Say in a word what an event is."""
+    match event:
+        case AgentUpdatedStreamEvent():
+            return f"agent {event.new_agent.name}"
+        case RawResponsesStreamEvent():
+            kind: str = event.data.type
+            return kind.removeprefix("response.")
+        case RunItemStreamEvent():
+            return event.name
+
+
+def words(events: Iterable[StreamEvent]) -> list[str]:
+    """Say in a word what each event is; deltas that follow each other are one."""
+    found: list[str] = []
+    for event in events:
+        word = word_of(event)
+        if not (word.endswith(".delta") and found and found[-1] == word):
+            found.append(word)
+    return found
+
+
+def said(events: Iterable[StreamEvent]) -> str:
+    """Put the text together that was told; an answer that is made anew begins anew."""
+    text = ""
+    for event in events:
+        if isinstance(event, RawResponsesStreamEvent):
+            if event.data.type == "response.created":
+                text = ""
+            elif event.data.type == "response.output_text.delta":
+                text += event.data.delta
+    return text
+
+
+TEXT = [
+    "created",
+    "output_item.added",
+    "content_part.added",
+    "output_text.delta",
+    "output_text.done",
+    "content_part.done",
+    "output_item.done",
+]
+CALL = [
+    "output_item.added",
+    "function_call_arguments.delta",
+    "function_call_arguments.done",
+    "output_item.done",
+]
+REASONING = [
+    "created",
+    "output_item.added",
+    "reasoning_summary_part.added",
+    "reasoning_summary_text.delta",
+    "reasoning_summary_text.done",
+    "reasoning_summary_part.done",
+    "output_item.done",
+]
+
+
+class Streaming:
+    """Runs agents on the test's own worker."""
+
+    def __init__(self, rig: Rig, make_agent: MakeAgent) -> None:
+        self.rig = rig
+        self.make_agent = make_agent
+        self.runner: AgentRunner = rig.runner()
+        self.agent: Agent | None = None
+
+    async def __call__(self, *tools: Any, agent: Agent | None = None, **options: Any) -> Any:
+        self.agent = agent or self.make_agent(*tools)
+        await self.rig.serve(self.agent)
+        return Runner.run_streamed(self.agent, "Q", runner=self.runner, **options)
+
+    async def plain(self, *tools: Any) -> Any:
+        agent = self.make_agent(*tools)
+        await self.rig.serve(agent)
+        return await Runner.run(agent, "Q", runner=self.runner)
+
+
+@pytest.fixture
+def streaming(rig: Rig, make_agent: MakeAgent) -> Streaming:
+    return Streaming(rig, make_agent)
+
+
+async def test_a_text_turn_in_order(streaming: Streaming, model: FakeOpenAI) -> None:
+    model.reply("The answer has some words.")
+    run: RunResultStreaming = await streaming()
+    events = await read(run.stream_events())
+    assert words(events) == ["agent agent", *TEXT, "completed", "message_output_created"]
+    assert said(events) == run.final_output == "The answer has some words."
+    offsets = [event.offset for event in events]
+    assert offsets == sorted(set(offsets))
+    assert run.is_complete
+    assert run.current_turn == 1
+
+
+async def test_a_tool_turn_in_order(streaming: Streaming, model: FakeOpenAI) -> None:
+    model.calls([("look", {"where": "a"}), ("look", {"where": "b"})], reasoning="let me look")
+    model.reply("done")
+    run = await streaming(look)
+    events = await read(run.stream_events())
+    assert words(events) == [
+        "agent agent",
+        *REASONING,
+        *CALL,
+        *CALL,
+        "completed",
+        "reasoning_item_created",
+        "tool_called",
+        "tool_called",
+        "tool_output",
+        "tool_output",
+        *TEXT,
+        "completed",
+        "message_output_created",
+    ]
+    items = [event.item for event in events if isinstance(event, RunItemStreamEvent)]
+    assert [item.raw_item for item in items] == [item.raw_item for item in run.new_items]
+    outputs = [item.raw_item["output"] for item in items if item.type == "tool_call_output_item"]
+    assert outputs == ["seen a", "seen b"]
+    assert run.current_turn == 2
+
+
+async def test_an_answer_is_told_while_it_is_made(streaming: Streaming, model: FakeOpenAI) -> None:
+    model.paced("one two three", piece=4, hold_after=2)
+    run = await streaming()
+    got: list[StreamEvent] = []
+    async with asyncio.timeout(30):
+        async for event in run.stream_events():
+            got.append(event)
+            if said(got) == "one two ":
+                break
+        assert not run.is_complete
+        model.release()
+        rest = await read(run.stream_events(got[-1].offset))
+    assert said([*got, *rest]) == "one two three"
+    assert words([*got, *rest]) == ["agent agent", *TEXT, "completed", "message_output_created"]
+
+
+async def test_readers_elsewhere_see_answers_by_heartbeats(
+    streaming: Streaming, model: FakeOpenAI
+) -> None:
+    model.paced("one two three", piece=4, hold_after=2)
+    run = await streaming()
+    await model.until_held()
+    got: list[StreamEvent] = []
+    async with asyncio.timeout(30):
+        async for event in elsewhere(streaming.runner, run.task_id):
+            got.append(event)
+            if said(got) == "one two ":
+                break
+    model.release()
+    rest = await read(elsewhere(streaming.runner, run.task_id, got[-1].offset))
+    assert said([*got, *rest]) == "one two three"
+    assert words([*got, *rest]) == ["agent agent", *TEXT, "completed", "message_output_created"]
+    await run.result()
+
+
+async def elsewhere(
+    runner: AgentRunner, task_id: str, offset: int = 0
+) -> AsyncIterator[StreamEvent]:
+    """Read as a process does that gets nothing from the worker's hub."""
+    engine = Reader(runner.client, runner.archive)
+    reader = StreamReader(engine, task_id, offset=offset, hub=LocalHub())
+    async for batch in reader.batches():
+        for event in batch:
+            yield event
+
+
+async def test_reading_goes_on_after_any_offset(streaming: Streaming, model: FakeOpenAI) -> None:
+    model.calls([("look", {"where": "a"})], text="Looking", reasoning="hm")
+    model.reply("It is done.")
+    run = await streaming(look)
+    live = await read(run.stream_events())
+    whole = await read(streaming.runner.stream_events(run.task_id))
+    assert words(whole) == words(live)
+    for k in range(len(live)):
+        rest = await read(streaming.runner.stream_events(run.task_id, offset=live[k].offset))
+        assert words([*live[: k + 1], *rest]) == words(live)
+        assert said([*live[: k + 1], *rest]) == "It is done."
+        assert all(event.offset > live[k].offset for event in rest)
+
+
+async def test_a_cut_answer_is_made_anew_and_says_so(
+    streaming: Streaming, model: FakeOpenAI
+) -> None:
+    model.paced("this is lost on the way", hold_after=1, cut_after=2)
+    model.paced("this arrives", hold_after=1)
+    run = await streaming()
+    got: list[StreamEvent] = []
+    async for event in run.stream_events():
+        got.append(event)
+        if word_of(event) == "output_text.delta" and model.held:
+            model.release()
+    assert said(got) == run.final_output == "this arrives"
+    created = [e for e in got if word_of(e) == "created"]
+    assert [e.attempt for e in created if isinstance(e, RawResponsesStreamEvent)] == [1, 2]
+    offsets = [event.offset for event in got]
+    assert offsets == sorted(set(offsets))
+    lost = next(e for e in reversed(got) if getattr(e, "attempt", 0) == 1)
+    rest = await read(streaming.runner.stream_events(run.task_id, offset=lost.offset))
+    assert words(rest) == [*TEXT, "completed", "message_output_created"]
+    assert len(model.requests) == 2
+
+
+async def test_chat_completions_tell_the_same_events(
+    streaming: Streaming, model: FakeOpenAI
+) -> None:
+    model.calls([("look", {"where": "a"}), ("look", {"where": "b"})], text="Looking")
+    model.reply("done")
+    chat = ChatCompletionsModel("m", base_url=model.base_url, api_key="k")
+    agent = Agent(name="agent", model=chat, tools=[look])
+    run = await streaming(agent=agent)
+    events = await read(run.stream_events())
+    await chat.close()
+    assert words(events) == [
+        "agent agent",
+        *TEXT,
+        *CALL,
+        *CALL,
+        "completed",
+        "message_output_created",
+        "tool_called",
+        "tool_called",
+        "tool_output",
+        "tool_output",
+        *TEXT,
+        "completed",
+        "message_output_created",
+    ]
+
+
+async def test_a_plain_run_gives_the_same_items(streaming: Streaming, model: FakeOpenAI) -> None:
+    for _ in range(2):
+        model.call("look", {"where": "a"}, text="Looking", id="c1")
+        model.reply("done", usage=Usage(output_tokens=5))
+    plain = await streaming.plain(look)
+    run = await streaming(look)
+    await read(run.stream_events())
+    assert run.new_items == plain.new_items
+    assert run.final_output == plain.final_output
+    assert run.usage.requests == plain.usage.requests
+
+
+async def test_errors_come_after_the_events(streaming: Streaming, model: FakeOpenAI) -> None:
+    model.call("look")
+    run = await streaming(look, max_turns=1)
+    got: list[StreamEvent] = []
+
+    async def take() -> None:
+        async for event in run.stream_events():
+            got.append(event)  # noqa: PERF401  kept when the stream raises
+
+    with pytest.raises(MaxTurnsExceeded):
+        await take()
+    assert words(got)[-2:] == ["tool_called", "tool_output"]
+    assert run.is_complete
+    assert isinstance(run.run_loop_exception, MaxTurnsExceeded)
+
+
+async def test_a_run_that_waits_for_a_person_ends_the_stream(
+    streaming: Streaming, model: FakeOpenAI
+) -> None:
+    @tool(effect="irreversible", needs_approval=True)
+    def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    model.call("pay")
+    run = await streaming(pay)
+    events = await read(run.stream_events())
+    assert words(events)[-1] == "tool_called"
+    assert run.is_complete
+    assert run.final_output is None
+    assert run.waiting_for
+    [asked] = await streaming.runner.pending_approvals(run.task_id)
+    model.reply("done")
+    await streaming.runner.approve(asked.id, by="ann")
+    rest = await read(streaming.runner.stream_events(run.task_id, offset=events[-1].offset))
+    assert words(rest) == ["tool_output", *TEXT, "completed", "message_output_created"]
+
+
+async def test_a_run_goes_on_when_nobody_reads(streaming: Streaming, model: FakeOpenAI) -> None:
+    model.reply("done")
+    run = await streaming()
+    assert (await run.result()).final_output == "done"
+    assert words(await read(run.stream_events()))[-1] == "message_output_created"
+
+
+async def test_a_reader_that_breaks_off_stops_nothing(
+    streaming: Streaming, model: FakeOpenAI
+) -> None:
+    model.paced("one two three", hold_after=1)
+    run = await streaming()
+    async for event in run.stream_events():
+        if word_of(event) == "output_text.delta":
+            break
+    model.release()
+    assert (await run.result()).final_output == "one two three"
+
+
+async def test_cancelling_at_once_abandons_the_task(
+    streaming: Streaming, model: FakeOpenAI
+) -> None:
+    model.paced("one two three", hold_after=1)
+    run = await streaming()
+    got: list[StreamEvent] = []
+    async with asyncio.timeout(30):
+        async for event in run.stream_events():
+            got.append(event)
+            if word_of(event) == "output_text.delta":
+                run.cancel()
+    assert run.is_complete
+    assert run.run_loop_exception is None
+    assert run.final_output is None
+    task = await streaming.runner.get_task(run.task_id)
+    assert task.status == "abandoned"
+    model.release()
+
+
+async def test_cancelling_after_the_turn_keeps_the_task_resumable(
+    streaming: Streaming, model: FakeOpenAI
+) -> None:
+    model.add(paced(call("look"), hold_after=1))
+    run = await streaming(look)
+    await model.until_held()
+    run.cancel(mode="after_turn")
+    await until_status(streaming.runner, run.task_id, "paused")
+    model.release()
+    events = await read(run.stream_events())
+    assert words(events)[-1] == "tool_output"
+    assert run.run_loop_exception is None
+    model.reply("done")
+    await streaming.runner.resume(run.task_id)
+    rest = await read(streaming.runner.stream_events(run.task_id, offset=events[-1].offset))
+    assert words(rest) == [*TEXT, "completed", "message_output_created"]
+    assert (await streaming.runner.response(run.task_id)).response == "done"
+
+
+async def test_a_step_is_streamed(streaming: Streaming, model: FakeOpenAI) -> None:
+    model.call("look")
+    model.paced("all is well", hold_after=1)
+    await streaming.rig.serve(streaming.make_agent(look))
+    runner = streaming.runner
+    task = await runner.create_task("Q")
+    first = runner.stream_step(task)
+    assert words(await read(aiter(first)))[-2:] == ["tool_called", "tool_output"]
+    assert not (await first.result()).is_last
+    second = runner.stream_step(task)
+    got: list[StreamEvent] = []
+    async for event in second:
+        got.append(event)
+        if word_of(event) == "output_text.delta" and model.held:
+            model.release()
+    assert words(got) == [*TEXT, "completed", "message_output_created"]
+    assert (await second.result()).is_last
+    assert [r.is_stream for r in model.requests] == [True, True]
+
+
+async def test_a_chat_is_streamed(streaming: Streaming, model: FakeOpenAI) -> None:
+    model.reply("all is well")
+    await streaming.rig.serve(streaming.make_agent(look))
+    chat = streaming.runner.stream_chat("Q", session="s")
+    assert said(await read(aiter(chat))) == "all is well"
+    assert (await chat.result()).response == "all is well"
+
+
+async def test_streaming_adds_nothing_to_history(streaming: Streaming, model: FakeOpenAI) -> None:
+    text = "some words " * 18
+    for _ in range(2):
+        model.call("look", {"where": "a"}, text=text)
+        model.reply(text)
+    plain = await streaming.plain(look)
+    run = await streaming(look)
+    await read(run.stream_events())
+    client = streaming.runner.client
+    assert await event_types(client, run.task_id) == await event_types(client, plain.task_id)
+    sizes = [
+        sum(event.ByteSize() for event in history.events)
+        for task_id in (plain.task_id, run.task_id)
+        for history in await histories(client, task_id)
+    ]
+    assert sizes[1] <= 1.1 * sizes[0]
+
+
+async def ask_act_ask(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+    """Ask the model twice, with a call of its own between, all in one step."""
+    first = await ctx.call_model([user("first")])
+    where = json.dumps({"where": first.text})
+    [result] = await ctx.call_tools([ToolCall(id="own", name="look", arguments=where)])
+    second = await ctx.call_model([user(result.content)])
+    ctx.add(second.message)
+    return ends(step, second.text)
+
+
+@pytest.mark.parametrize("kind", ["direct", "own"])
+async def test_steps_of_other_shapes_are_told_alike_live_and_later(
+    streaming: Streaming, model: FakeOpenAI, kind: str
+) -> None:
+    if kind == "direct":
+        model.call("direct_look", {"where": "a"})
+        agent = streaming.make_agent(direct_look)
+    else:
+        model.reply("one")
+        model.reply("two")
+        agent = streaming.make_agent(look, worker=Doing(ask_act_ask))
+    run = await streaming(agent=agent)
+    live = await read(run.stream_events())
+    if kind == "direct":
+        assert [e.item for e in live if isinstance(e, RunItemStreamEvent)] == run.new_items
+    else:
+        turn = [*TEXT, "completed"]
+        told = ["tool_called", "tool_output"]
+        assert words(live) == ["agent agent", *turn, *told, *turn, "message_output_created"]
+    for k in (-1, *range(len(live))):
+        offset = live[k].offset if k >= 0 else 0
+        rest = await read(streaming.runner.stream_events(run.task_id, offset=offset))
+        assert words([*live[: k + 1], *rest]) == words(live)
+
+
+async def test_a_run_on_the_engine_of_the_process(tmp_path: Path) -> None:
+    """The engine has a loop of its own, the reader another one."""
+    (tmp_path / "program.py").write_text(PROGRAM, encoding="utf-8")
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, "program.py", cwd=tmp_path, stdout=asyncio.subprocess.PIPE
+    )
+    out, _ = await child.communicate()
+    assert out.decode().split() == ["hello", "world", "again"]
+
+
+PROGRAM = """
+import asyncio
+from holdfast import Agent, Runner
+from holdfast.client.engines import configure
+from holdfast.testing import ScriptedModel
+
+async def main():
+    agent = Agent(name="a", model=ScriptedModel(["hello world", "again"]))
+    stream = Runner.run_streamed(agent, "Q")
+    async for event in stream.stream_events():
+        if getattr(event, "data", None) and event.data.type.endswith("text.delta"):
+            print(event.data.delta, end="")
+    assert stream.final_output == "hello world"
+    stream = Runner.run_streamed(agent, "Q")
+    async for event in stream:
+        break
+    print("", (await stream.result()).final_output)
+
+configure(data_dir="data")
+asyncio.run(main())
+"""

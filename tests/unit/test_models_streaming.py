@@ -1,0 +1,205 @@
+"""Streamed model calls against the fake API: the same answer as in one piece, and its pieces."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from holdfast.errors import ModelRequestError, ModelUnavailableError
+from holdfast.messages import ToolCall, user
+from holdfast.models import (
+    ChatCompletionsModel,
+    ModelAnswer,
+    ModelRequest,
+    ResponsesModel,
+    ToolSpec,
+)
+from holdfast.models.base import Delta, StreamingModel
+from holdfast.models.offline import OfflineModel
+from holdfast.models.sse import EventReader
+from holdfast.streams.draft import Draft, Frame, deltas_of, goes_on, merged
+from holdfast.testing import FakeOpenAI, ScriptedModel
+
+KINDS = (ResponsesModel, ChatCompletionsModel)
+ADD = ToolSpec(name="add", parameters={"type": "object", "properties": {}})
+REQUEST = ModelRequest(model="m", messages=(user("Hello"),), tools=(ADD,))
+Answers = Callable[[FakeOpenAI], None]
+
+
+@pytest.fixture
+def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeOpenAI]:
+    with FakeOpenAI() as fake:
+        monkeypatch.setenv("OPENAI_BASE_URL", fake.base_url)
+        monkeypatch.setenv("OPENAI_API_KEY", "test-key")
+        yield fake
+
+
+async def stream(kind: Any) -> tuple[ModelAnswer, list[Delta]]:
+    model: ResponsesModel | ChatCompletionsModel = kind("some-model")
+    told: list[Delta] = []
+    try:
+        return await model.stream(REQUEST, told.append), told
+    finally:
+        await model.close()
+
+
+async def whole(kind: Any) -> ModelAnswer:
+    model: ResponsesModel | ChatCompletionsModel = kind("some-model")
+    try:
+        return await model.respond(REQUEST)
+    finally:
+        await model.close()
+
+
+def texts(api: FakeOpenAI) -> None:
+    api.reply("Grüße, \u2028 a text of several pieces \x85 and separators", reasoning="let me see")
+
+
+def calls(api: FakeOpenAI) -> None:
+    longer = {"a": 1, "b": "a longer argument"}
+    api.calls([("add", longer), ("add", "{}")], text="Adding", reasoning="two of them")
+
+
+def nothing(api: FakeOpenAI) -> None:
+    api.reply("")
+
+
+def refusal(api: FakeOpenAI) -> None:
+    api.refuse("I would rather not do that")
+
+
+def cut_short(api: FakeOpenAI) -> None:
+    api.reply("as far as I got", finish="length")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("script", [texts, calls, nothing, refusal, cut_short])
+async def test_a_streamed_answer_is_the_answer_and_its_pieces_make_it_up(
+    api: FakeOpenAI, kind: Any, script: Answers
+) -> None:
+    script(api)
+    script(api)
+    plain = await whole(kind)
+    answer, told = await stream(kind)
+    ids = {"call_1": "call_3", "call_2": "call_4"}
+    calls = tuple(c.model_copy(update={"id": ids[c.id]}) for c in plain.message.calls)
+    assert answer.message.calls == calls
+    assert answer.message.content == plain.message.content
+    assert answer.usage.output_tokens == plain.usage.output_tokens
+    same = {f: getattr(answer, f) for f in ("message", "response_id", "usage")}
+    assert answer == plain.model_copy(update=same)
+    assert goes_on(told, deltas_of(answer))
+    assert goes_on(deltas_of(answer), told)
+    assert all(len(delta.text) <= 8 for delta in told)
+    assert api.requests[1].is_stream
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_an_answer_that_is_cut_off_is_to_be_repeated(api: FakeOpenAI, kind: Any) -> None:
+    api.paced("This will not arrive whole", cut_after=2)
+    with pytest.raises(ModelUnavailableError, match=r"in the middle|was cut"):
+        await stream(kind)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_stream_without_its_end_is_to_be_repeated(api: FakeOpenAI, kind: Any) -> None:
+    body: dict[str, Any] = {
+        "status": "queued",
+        "output": [],
+        "choices": [{"index": 0, "message": {"content": "half"}, "finish_reason": None}],
+    }
+    api.raw(body)
+    with pytest.raises(ModelUnavailableError, match="there was no"):
+        await stream(kind)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_errors_are_those_of_plain_calls(api: FakeOpenAI, kind: Any) -> None:
+    api.fail(429, retry_after=7)
+    with pytest.raises(ModelUnavailableError) as busy:
+        await stream(kind)
+    assert busy.value.retry_after == 7
+    api.fail(401)
+    with pytest.raises(ModelRequestError, match="401"):
+        await stream(kind)
+    api.malformed()
+    with pytest.raises(ModelUnavailableError, match="not JSON"):
+        await stream(kind)
+
+
+async def test_a_failed_response_says_why(api: FakeOpenAI) -> None:
+    error = {"code": "invalid_prompt", "message": "no such prompt"}
+    api.raw({"status": "failed", "output": [], "error": error})
+    with pytest.raises(ModelRequestError, match="no such prompt"):
+        await stream(ResponsesModel)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_pieces_are_told_while_the_answer_is_made(api: FakeOpenAI, kind: Any) -> None:
+    api.paced("one two", piece=3, hold_after=1)
+    model = kind("some-model")
+    told: list[Delta] = []
+    asking = asyncio.create_task(model.stream(REQUEST, told.append))
+    await api.until_held()
+    async with asyncio.timeout(20):
+        while not told:
+            await asyncio.sleep(0.005)
+    assert told == [Delta("text", "one")]
+    api.release()
+    answer = await asking
+    await model.close()
+    assert answer.text == "one two"
+    assert "".join(delta.text for delta in told) == "one two"
+
+
+@pytest.mark.parametrize(
+    "model",
+    [ScriptedModel([ToolCall(id="", name="add", arguments='{"a": 12345}')]), OfflineModel()],
+)
+async def test_models_of_this_process_stream_too(model: StreamingModel) -> None:
+    assert isinstance(model, StreamingModel)
+    told: list[Delta] = []
+    answer = await model.stream(REQUEST, told.append)
+    assert len(told) > 1
+    assert list(merged(told)) == deltas_of(answer)
+
+
+def test_events_are_read_whatever_the_pieces_of_bytes_are() -> None:
+    body = (
+        'event: a\r\ndata: {"x":"\u2028é"}\r\n\r\n: comment\n\ndata: 1\ndata: 2\n\ndata: [DONE]\n\n'
+    )
+    data = body.encode()
+    for size in (1, 2, 7, 1000):
+        reader = EventReader()
+        parts = [data[i : i + size] for i in range(0, len(data), size)]
+        assert [e for part in parts for e in reader.feed(part)] == ['{"x":"\u2028é"}', "1\n2"]
+
+
+def test_a_frame_gives_what_comes_after_a_place() -> None:
+    draft = Draft(attempt=1)
+    told = [Delta("text", "hello"), Delta("call", "", 1, "c", "add"), Delta("arguments", "{}", 1)]
+    for delta in told:
+        draft.add(delta)
+    assert list(draft.frame().after(0)) == told
+    assert list(draft.frame(3).after(3)) == [Delta("text", "lo"), *told[1:]]
+    assert list(draft.frame(5).after(5)) == told[1:]
+    assert draft.frame(8) == Frame(1, 8, ())
+    assert list(Frame(1, 5, tuple(told[1:])).after(3)) == []
+
+
+def test_a_window_holds_the_newest_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("holdfast.streams.draft.WINDOW", 4)
+    draft = Draft(attempt=2)
+    for letter in "abcdefgh":
+        draft.add(Delta("text", letter))
+    assert draft.window() == Frame(2, 4, (Delta("text", "efgh"),))
+
+
+def test_another_answer_does_not_go_on_with_what_was_told() -> None:
+    told = [Delta("reasoning", "hm"), Delta("text", "he"), Delta("text", "l")]
+    assert goes_on(told, [Delta("text", "hello")])
+    assert not goes_on(told, [Delta("text", "he")])
+    assert not goes_on(told, [Delta("call", "", 0, "c", "add")])

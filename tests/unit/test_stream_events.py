@@ -1,0 +1,173 @@
+"""Events of answers: the same at the same places, however an answer comes."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from temporalio.testing import ActivityEnvironment
+
+from holdfast.activities.heartbeat import heartbeats
+from holdfast.messages import Message, ToolCall
+from holdfast.models.base import Delta, ModelAnswer
+from holdfast.stream_events import Offset
+from holdfast.streams.draft import Draft, deltas_of
+from holdfast.streams.hub import LocalHub, StreamKey
+from holdfast.streams.progress import read_progress, write_progress
+from holdfast.streams.raw import AnswerEvents, Raw, to_openai
+
+KEY = StreamKey("task", 3, 0)
+CALLS = (ToolCall(id="c1", name="look", arguments='{"a": 1}'), ToolCall(id="c2", name="go"))
+
+
+def answer(text: str, calls: int = 0, reasoning: str = "", refusal: str = "") -> ModelAnswer:
+    items: tuple[dict[str, Any], ...] = ()
+    if reasoning:
+        summary = [{"type": "summary_text", "text": reasoning}]
+        items = ({"type": "reasoning", "id": "rs_1", "summary": summary},)
+    message = Message(role="assistant", content=text or refusal, calls=CALLS[:calls], items=items)
+    return ModelAnswer(message=message, refusal=refusal)
+
+
+answers = st.builds(
+    answer, text=st.text(max_size=12), calls=st.integers(0, 2), reasoning=st.text(max_size=5)
+)
+
+
+def whole(made: ModelAnswer) -> list[Raw]:
+    return list(AnswerEvents("1_0").whole(made))
+
+
+def spelled(raws: list[Raw]) -> list[tuple[Any, ...]]:
+    """Write events one character each, so that the cut into deltas does not matter."""
+    found: list[tuple[Any, ...]] = []
+    for raw in raws:
+        kind = raw.data["type"]
+        if kind.endswith(".delta"):
+            start = raw.place - raw.size + 1
+            found += [(start + i, kind, char) for i, char in enumerate(raw.data["delta"])]
+        else:
+            found.append((raw.place, kind))
+    return found
+
+
+@given(answers, st.integers(1, 4))
+def test_a_live_answer_gives_the_events_of_its_record(made: ModelAnswer, size: int) -> None:
+    events = AnswerEvents("1_0")
+    live = [raw for delta in deltas_of(made, size=size) for raw in events.add(delta)]
+    recorded = spelled(whole(made))
+    assert spelled(live) == recorded[: len(spelled(live))]
+
+
+@given(answers, st.integers(0, 60), st.booleans())
+def test_reading_goes_on_behind_any_place(made: ModelAnswer, at: int, behind: bool) -> None:
+    raws = whole(made)
+    place = at + (1 << 23 if behind else 0)
+    rest = [left for raw in raws if (left := raw.after(place)) is not None]
+    assert spelled(rest) == [event for event in spelled(raws) if event[0] > place]
+
+
+@given(answers)
+def test_reasoning_that_is_not_given_back_moves_nothing_else(made: ModelAnswer) -> None:
+    if not made.message.content and not made.message.calls:
+        return  # then there is nothing else
+    behind = [event for event in spelled(whole(made)) if event[0] > 1 << 23]
+    plain = made.model_copy(update={"message": made.message.model_copy(update={"items": ()})})
+    assert [event for event in spelled(whole(plain)) if event[0] > 1 << 23] == behind
+
+
+def test_events_are_the_clients_own_objects() -> None:
+    events = [to_openai(raw.data) for raw in whole(answer("text", 1, "hm"))]
+    last = events[-1]
+    assert type(last).__name__ == "ResponseCompletedEvent"
+    assert [item.type for item in last.response.output] == ["reasoning", "message", "function_call"]
+    assert last.response.output_text == "text"
+    assert last.response.output[2].call_id == "c1"
+    done = [e.item for e in events if e.type == "response.output_item.done"]
+    assert [item.type for item in done] == ["reasoning", "message", "function_call"]
+    added = {e.item.id for e in events if e.type == "response.output_item.added"}
+    assert {item.id for item in done} == added == {item.id for item in last.response.output}
+
+
+def test_a_refusal_has_events_of_its_own() -> None:
+    events = [to_openai(raw.data) for raw in whole(answer("", refusal="no"))]
+    assert [e.delta for e in events if e.type == "response.refusal.delta"] == ["no"]
+    assert events[-1].response.output[0].content[0].refusal == "no"
+
+
+def test_calls_that_are_told_by_turns_come_with_the_record() -> None:
+    events = AnswerEvents("1_0")
+    told = [
+        Delta("call", "", 0, "c1", "look"),
+        Delta("call", "", 1, "c2", "go"),
+        Delta("arguments", "{", 0),
+        Delta("arguments", "{}", 1),
+    ]
+    live = [raw for delta in told for raw in events.add(delta)]
+    assert events.stuck
+    assert not [raw for raw in live if raw.data["type"].endswith("arguments.delta")]
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9), st.integers(0, 9))))
+def test_offsets_grow_as_places_do(places: list[tuple[int, int, int]]) -> None:
+    offsets = [Offset(*place) for place in places]
+    assert sorted(offsets) == sorted(offsets, key=int)
+
+
+@given(answers, st.integers(1, 4))
+def test_a_heartbeat_carries_an_answer(made: ModelAnswer, size: int) -> None:
+    draft = Draft(attempt=2)
+    for delta in deltas_of(made, size=size):
+        draft.add(delta)
+    said = write_progress(KEY, draft.window())
+    got = read_progress("task", said)
+    assert got is not None
+    assert got[0] == KEY
+    assert got[1].attempt == 2
+    assert list(got[1].after(0)) == deltas_of(made)
+
+
+@pytest.mark.parametrize("details", [None, 14, {}, {"n": 1}])
+def test_other_heartbeats_say_nothing(details: Any) -> None:
+    assert read_progress("task", details) is None
+
+
+async def test_a_hub_wakes_its_readers_from_another_thread() -> None:
+    hub = LocalHub()
+    with hub.listening("task") as news:
+        hub.begin(KEY, 1)
+        await asyncio.to_thread(hub.publish, KEY, Delta("text", "hello"))
+        async with asyncio.timeout(10):
+            await news.wait()
+        frame = hub.read(KEY, 2)
+        assert frame is not None
+        assert list(frame.after(2)) == [Delta("text", "llo")]
+        hub.begin(KEY, 2)
+        again = hub.read(KEY, 5)
+        assert again is not None
+        assert (again.attempt, again.at, again.deltas) == (2, 0, ())
+        hub.end(KEY)
+        assert hub.read(KEY) is None
+
+
+async def test_signs_of_life_say_the_newest_and_end_with_their_block() -> None:
+    beats: list[Any] = []
+    environment = ActivityEnvironment()
+    environment.on_heartbeat = lambda *details: beats.append(details)
+
+    async def work() -> None:
+        async with heartbeats() as pulse:
+            pulse.tell(lambda: "first")
+            while not beats:
+                await asyncio.sleep(0.001)
+        for _ in range(200):
+            async with heartbeats() as pulse:
+                await asyncio.sleep(0)
+                pulse.tell(lambda: "last")  # in the very moment of the end
+
+    async with asyncio.timeout(20):
+        await environment.run(work)
+    assert beats[0] == ("first",)
