@@ -77,7 +77,7 @@ class StepHooks:
         return told
 
     async def ended(self, ctx: StepContext, result: StepResult | None) -> None:
-        """Tell of the answer that was given here, and of the final output.
+        """Tell of the answer that was given here, of a handoff, and of the final output.
 
         Args:
             ctx: The step.
@@ -93,9 +93,16 @@ class StepHooks:
             if ctx.answered is not None:
                 context = await self._made()
                 await hooks.on_llm_end(context, self._agent, ctx.answered.answer)
+            for other in self._handed_to(result):
+                await hooks.on_handoff(await self._made(), other, self._agent)
             if result is not None and result.last and not result.calls:
                 output = typed_output(self._agent, _output(ctx, result))
                 await hooks.on_end(await self._made(), self._agent, output)
+
+    def _handed_to(self, result: StepResult | None) -> list[Agent]:
+        following = () if result is None else result.next
+        names = {step.agent: None for step in following if step.agent not in ("", self._agent.name)}
+        return [self._registry.agent(name) for name in names]
 
     async def _items(self, messages: Sequence[Message]) -> list[dict[str, Json]]:
         return to_response_items([await self._source.rehydrate(each) for each in messages])

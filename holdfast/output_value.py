@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
 from holdfast.values import Json, canonical
 
@@ -21,5 +21,5 @@ def typed_output(agent: Agent, output: Json) -> Any:
         return output
     try:
         return TypeAdapter(agent.output_type).validate_json(canonical(output))
-    except ValidationError:
+    except (ValidationError, PydanticUserError):
         return output

@@ -38,6 +38,9 @@ class Told(AgentHooks):
     async def on_end(self, context: Any, agent: Any, output: Any) -> None:
         self._tell("end", context, output)
 
+    async def on_handoff(self, context: Any, agent: Any, source: Any) -> None:
+        self._tell("handoff", context, (agent.name, source.name))
+
     async def on_tool_start(self, context: Any, agent: Any, tool: Any) -> None:
         self._tell("tool_start", context, tool)
 
@@ -223,7 +226,8 @@ async def test_each_agent_is_told_that_it_starts_and_only_the_last_that_it_ends(
     model.reply("done")
     task = await hooked.runner.create_task("hi")
     await hooked.runner.run_task(task)
-    assert first.told == ["start"]
+    assert first.told == ["start", "handoff"]
+    assert first.given["handoff"] == ("other", "agent")
     assert second.told == ["start", *ONE_TURN, *TOOL, *ONE_TURN, "end"]
 
 
