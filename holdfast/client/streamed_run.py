@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from holdfast.agent import Agent
+from holdfast.client.reading import Reader
 from holdfast.client.results import RunItem, RunResult
 from holdfast.client.streamed import Open, Streamed, Wrap, direct
 from holdfast.client.streaming import FindAgent, StreamReader
@@ -73,7 +74,8 @@ class RunResultStreaming(Streamed[RunResult]):
             engine = await wrap(find_engine())
 
             def open_reader(offset: int | None) -> StreamReader:
-                return engine.stream_reader(task_id, offset=offset or 0, find_agent=find_agent)
+                reader = Reader(engine.client, engine.archive)
+                return StreamReader(reader, task_id, offset=offset or 0, find_agent=find_agent)
 
             opened(open_reader)
             return await run()
