@@ -18,6 +18,7 @@ from temporalio.client import Client
 from holdfast.agent import Agent
 from holdfast.client import runner as _async
 from holdfast.client import sessions as _sessions
+from holdfast.client.streamed import Streamed
 from holdfast.engine.loop import shared_loop
 
 __all__ = ["AgentRunner", "Session"]
@@ -84,6 +85,42 @@ class Session(_Twin):
         return str(self._twin.name)
 
 
+class Stream:
+    """A blocking twin of what `stream_step` and `stream_chat` give."""
+
+    def __init__(self, twin: Streamed[Any]) -> None:
+        """Wrap the async one."""
+        self._twin = twin
+
+    def __iter__(self) -> Iterator[Any]:
+        """Read all events."""
+        events = aiter(self._twin)
+
+        async def following() -> Any:
+            return await anext(events, None)
+
+        while (event := shared_loop().run(following())) is not None:
+            yield event
+
+    def result(self) -> Any:
+        """Wait for the work and return what it gave."""
+        return shared_loop().run(self._twin.result())
+
+
+def _sync_stream(method: Callable[..., Any]) -> Any:
+    """Make the blocking twin of a method that starts work on the shared loop."""
+
+    @functools.wraps(method)
+    def call(self: Any, *args: Any, **options: Any) -> Stream:
+        async def start() -> Streamed[Any]:
+            found: Streamed[Any] = method(self._twin, *args, **options)
+            return found
+
+        return Stream(shared_loop().run(start()))
+
+    return call
+
+
 class AgentRunner(_Twin):
     """The twin of `holdfast.AgentRunner`."""
 
@@ -139,6 +176,11 @@ class AgentRunner(_Twin):
     run_on = _sync(_async.AgentRunner.run_on)
     finalize_response = _sync(_async.AgentRunner.finalize_response)
     step_events = _sync_iterator(_async.AgentRunner.step_events)
+    step_request = _sync(_async.AgentRunner.step_request)
+    run_request = _sync(_async.AgentRunner.run_request)
+    stream_events = _sync_iterator(_async.AgentRunner.stream_events)
+    stream_step = _sync_stream(_async.AgentRunner.stream_step)
+    stream_chat = _sync_stream(_async.AgentRunner.stream_chat)
     response = _sync(_async.AgentRunner.response)
     transcript = _sync(_async.AgentRunner.transcript)
     all_messages = _sync(_async.AgentRunner.all_messages)

@@ -7,7 +7,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from holdfast.client.base import Images, RunnerBase, TaskLike, id_of, new_id
-from holdfast.client.items import Team
+from holdfast.client.reading import Reader
 from holdfast.client.streamed import Open, Streamed
 from holdfast.client.streaming import StreamReader
 from holdfast.steps import AgentResponse, TaskStatus, TaskStep, TaskStepOutput
@@ -52,11 +52,11 @@ class TaskStreaming(RunnerBase):
 
         async def work(opened: Callable[[Open], None]) -> TaskStepOutput:
             asked = await runner.step_request(input, step, tool_choice, images)
-            reader = self.stream_reader(task_id, offset=offset or 0)
+            reader = _reader(self, task_id, offset=offset or 0)
             if offset is None:
                 await reader.skip()
             begun = reader.offset
-            opened(lambda at: self.stream_reader(task_id, offset=begun if at is None else at))
+            opened(lambda at: _reader(self, task_id, offset=begun if at is None else at))
             asked = asked.model_copy(update={"stream": True})
             return await runner.run_request(task_id, asked, request_id)
 
@@ -77,7 +77,7 @@ class TaskStreaming(RunnerBase):
         named = task_id or new_id(options.get("agent") or self.agent)
 
         async def work(opened: Callable[[Open], None]) -> AgentResponse:
-            opened(lambda at: self.stream_reader(named, offset=at or 0))
+            opened(lambda at: _reader(self, named, offset=at or 0))
             return await runner.chat(message, *args, task_id=named, streams=True, **options)
 
         return Streamed(named, work)
@@ -106,15 +106,13 @@ class TaskStreaming(RunnerBase):
                 offset once there is one.
             ConnectError: The server could not be reached; likewise.
         """
-        reader = self.stream_reader(id_of(task), offset=offset)
+        reader = _reader(self, id_of(task), offset=offset)
         ends = _OPEN_ENDS if until == "waiting" else ()
         async with aclosing(reader.batches(ends=ends)) as batches:
             async for batch in batches:
                 for event in batch:
                     yield event
 
-    def stream_reader(
-        self, task_id: str, *, offset: int = 0, team: Team | None = None, resumes: bool = False
-    ) -> StreamReader:
-        """Make a reader of a task's events."""
-        return StreamReader(self._read, task_id, offset=offset, team=team, resumes=resumes)
+
+def _reader(runner: RunnerBase, task_id: str, *, offset: int = 0) -> StreamReader:
+    return StreamReader(Reader(runner.client, runner.archive), task_id, offset=offset)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from holdfast.agent import Agent
 from holdfast.client.items import RunItem, team_of
+from holdfast.client.reading import Reader
 from holdfast.client.results import RunResult
 from holdfast.client.streamed import Open, Streamed, Wrap, direct
 from holdfast.client.streaming import StreamReader
@@ -77,8 +78,9 @@ class RunResultStreaming(Streamed[RunResult]):
             begun = await wrap(_offset_now(engine, task_id)) if resumes else 0
 
             def open_reader(offset: int | None) -> StreamReader:
+                reader = Reader(engine.client, engine.archive)
                 at = begun if offset is None else offset
-                return engine.stream_reader(task_id, offset=at, team=team, resumes=resumes)
+                return StreamReader(reader, task_id, offset=at, team=team, resumes=resumes)
 
             opened(open_reader)
             return await run()
@@ -192,7 +194,7 @@ class RunResultStreaming(Streamed[RunResult]):
 
 async def _offset_now(engine: AgentRunner, task_id: str) -> int:
     """Return the offset of what has happened in a task up to now; of a closed one, of all."""
-    reader = engine.stream_reader(task_id)
+    reader = StreamReader(Reader(engine.client, engine.archive), task_id)
     try:
         await reader.skip(to="now")
     except TaskClosedError:
