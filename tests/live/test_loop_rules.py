@@ -33,7 +33,7 @@ from holdfast.testing import FakeOpenAI, ScriptedModel
 from holdfast.tool_errors import ToolErrorFormatterArgs
 from holdfast.workflows.agent_task import AgentTask
 from tests.live.test_loop import City, Run, look
-from tests.support.rig import MakeAgent, Rig
+from tests.support.rig import MakeAgent, Rig, event_types, until
 from tests.support.workers import said
 
 
@@ -347,40 +347,45 @@ async def test_settings_of_the_run_replace_single_fields(run: Run, model: FakeOp
 # ---- tool calls
 
 
-async def test_a_limit_of_one_runs_calls_strictly_in_order(run: Run, model: FakeOpenAI) -> None:
-    log: list[str] = []
+async def test_a_limit_of_one_begins_a_call_when_the_one_before_has_ended(
+    run: Run, model: FakeOpenAI
+) -> None:
+    order: list[int] = []
 
     @tool(effect="read")
     async def act(n: int) -> str:
         """Act."""
-        log.append(f"start {n}")
-        await asyncio.sleep(0)
-        log.append(f"end {n}")
+        order.append(n)
         return str(n)
 
     model.calls([("act", {"n": n}) for n in (1, 2, 3)])
     model.reply("done")
     limit = ToolExecutionConfig(max_function_tool_concurrency=1)
-    await run("q", act, run_config=RunConfig(tool_execution=limit))
-    assert log == [f"{what} {n}" for n in (1, 2, 3) for what in ("start", "end")]
+    await run("q", act, run_config=RunConfig(tool_execution=limit), task_id="loop-limit")
+    assert order == [1, 2, 3]
+    events = await event_types(run.runner.client, "loop-limit")
+    ends = ("ACTIVITY_TASK_SCHEDULED", "ACTIVITY_TASK_COMPLETED")
+    assert [event for event in events if event in ends] == list(ends) * 7
 
 
 async def test_of_several_failures_the_first_in_call_order_is_raised(
     run: Run, model: FakeOpenAI
 ) -> None:
-    second = asyncio.Event()
+    async def second_is_known() -> bool:
+        events = await event_types(run.runner.client, "loop-order")
+        failed = "ACTIVITY_TASK_FAILED"
+        return failed in events and "WORKFLOW_TASK_COMPLETED" in events[events.index(failed) :]
 
     @tool(failure_error_function=None)
     async def act(n: int) -> str:
         """Fail, the first one last."""
         if n == 1:
-            await asyncio.wait_for(second.wait(), 10)
-        second.set()
+            await until(second_is_known)
         raise ValueError(f"failure {n}")
 
     model.calls([("act", {"n": 1}), ("act", {"n": 2})])
     with pytest.raises(UserError, match="failure 1"):
-        await run("q", act)
+        await run("q", act, task_id="loop-order")
 
 
 async def test_a_tool_made_by_hand_that_raises_ends_the_run(run: Run, model: FakeOpenAI) -> None:
