@@ -52,8 +52,9 @@ def behavior_code(behavior: Any) -> str:
         return "first"
     if callable(behavior):
         return "ask"
-    given = cast("Mapping[str, Any]", behavior) if isinstance(behavior, Mapping) else {}
-    names: Any = given.get("stop_at_tool_names")
+    names: Any = None
+    if isinstance(behavior, Mapping):
+        names = cast("Mapping[str, Any]", behavior).get("stop_at_tool_names")
     if isinstance(names, Iterable) and not isinstance(names, str):
         return "".join(f"{name}," for name in cast("Iterable[str]", names))
     msg = (

@@ -25,6 +25,7 @@ from holdfast.output_type import typed_output
 from holdfast.run_context import RunContextWrapper
 from holdfast.steps import ToolOutput
 from holdfast.testing import FakeOpenAI
+from holdfast.tool_errors import ToolErrorFormatterArgs
 from holdfast.tool_use import ToolsToFinalOutputResult
 from tests.support.rig import MakeAgent, Rig, activities_of
 
@@ -297,10 +298,11 @@ async def test_the_model_may_be_told_instead_in_words_of_the_run(
 ) -> None:
     model.calls([("look", {}), ("open_door", {}), ("nope", {})])
     model.reply("done")
-    config = RunConfig(
-        tool_not_found_behavior="return_error_to_model",
-        tool_error_formatter=lambda args: None if args.tool_name == "nope" else f"no {args.kind}",
-    )
+
+    def words(args: ToolErrorFormatterArgs) -> str | None:
+        return None if args.tool_name == "nope" else f"no {args.kind}"
+
+    config = RunConfig(tool_not_found_behavior="return_error_to_model", tool_error_formatter=words)
     await run("q", look, open_door, context={}, run_config=config)
     assert model.requests[1].results == {
         "call_1": "seen here",
@@ -366,9 +368,12 @@ async def test_a_function_may_decide_with_the_context_and_all_results(
 async def test_a_function_that_returns_something_else_is_an_error_of_the_user(
     run: Run, model: FakeOpenAI
 ) -> None:
+    def decide(_ctx: object, _results: object) -> bool:
+        return True
+
     model.call("look")
     with pytest.raises(UserError, match="ToolsToFinalOutputResult"):
-        await run("q", look, of={"tool_use_behavior": lambda _ctx, _results: True})
+        await run("q", look, of={"tool_use_behavior": decide})
 
 
 @pytest.mark.parametrize(

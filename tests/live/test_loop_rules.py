@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -29,15 +30,25 @@ from holdfast.run_error_handlers import RunErrorHandlerInput, RunErrorHandlerRes
 from holdfast.settings import Budget
 from holdfast.state import TaskInput
 from holdfast.testing import FakeOpenAI, ScriptedModel
+from holdfast.tool_errors import ToolErrorFormatterArgs
 from holdfast.workflows.agent_task import AgentTask
 from tests.live.test_loop import City, Run, look
-from tests.support.rig import MakeAgent, Rig
+from tests.support.rig import MakeAgent, Rig, event_types, until
 from tests.support.workers import said
 
 
 @pytest.fixture
 def run(rig: Rig, make_agent: MakeAgent) -> Run:
     return Run(rig, make_agent)
+
+
+def gives(value: Any) -> Callable[[object], Any]:
+    """Make a handler, or a filter, that gives this."""
+
+    def function(_data: object) -> Any:
+        return value
+
+    return function
 
 
 # ---- error handlers
@@ -73,7 +84,7 @@ async def test_a_handler_gives_the_output_when_the_turns_are_used_up(
 
 
 async def test_a_handler_answers_even_before_the_first_call(run: Run, model: FakeOpenAI) -> None:
-    result = await run("q", max_turns=0, error_handlers={"max_turns": lambda _data: "nothing"})
+    result = await run("q", max_turns=0, error_handlers={"max_turns": gives("nothing")})
     assert result.final_output == "nothing"
     assert result.to_input_list()[0] == {"role": "user", "content": "q"}
     assert len(result.new_items) == 1
@@ -81,18 +92,18 @@ async def test_a_handler_answers_even_before_the_first_call(run: Run, model: Fak
 
 async def test_an_output_may_stay_out_of_the_history(run: Run, model: FakeOpenAI) -> None:
     given = {"final_output": "over", "include_in_history": False}
-    result = await run("q", max_turns=0, error_handlers={"max_turns": lambda _data: given})
+    result = await run("q", max_turns=0, error_handlers={"max_turns": gives(given)})
     assert (result.final_output, result.new_items) == ("over", [])
 
 
 async def test_a_handler_that_declines_leaves_the_error(run: Run) -> None:
     with pytest.raises(MaxTurnsExceeded):
-        await run("q", max_turns=0, error_handlers={"max_turns": lambda _data: None})
+        await run("q", max_turns=0, error_handlers={"max_turns": gives(None)})
 
 
 async def test_a_handler_for_another_error_is_not_asked(run: Run) -> None:
     with pytest.raises(MaxTurnsExceeded):
-        await run("q", max_turns=0, error_handlers={"model_refusal": lambda _data: "no"})
+        await run("q", max_turns=0, error_handlers={"model_refusal": gives("no")})
 
 
 async def test_an_output_that_does_not_fit_the_type_is_an_error_of_the_user(run: Run) -> None:
@@ -101,7 +112,7 @@ async def test_an_output_that_does_not_fit_the_type_is_an_error_of_the_user(run:
             "q",
             of={"output_type": City},
             max_turns=0,
-            error_handlers={"max_turns": lambda _data: "text"},
+            error_handlers={"max_turns": gives("text")},
         )
 
 
@@ -123,7 +134,7 @@ async def test_a_refusal_may_be_answered_for_by_typed_output(run: Run, model: Fa
 async def test_invalid_output_may_be_answered_for(run: Run, model: FakeOpenAI) -> None:
     model.reply("no JSON")
     result = await run(
-        "q", of={"output_type": int}, error_handlers={"invalid_final_output": lambda _data: 5}
+        "q", of={"output_type": int}, error_handlers={"invalid_final_output": gives(5)}
     )
     assert result.final_output == 5
 
@@ -187,9 +198,11 @@ async def start(run: Run, agent: Agent, rules: RunRules, budget: Budget) -> str:
 
 async def test_a_last_step_that_a_handler_gave_can_be_undone(run: Run, model: FakeOpenAI) -> None:
     answers = iter(["one", "two"])
-    rules = run_rules(
-        RunConfig(), context=None, error_handlers={"max_turns": lambda _data: next(answers)}
-    )
+
+    def handler(_data: object) -> str:
+        return next(answers)
+
+    rules = run_rules(RunConfig(), context=None, error_handlers={"max_turns": handler})
     model.call("look")
     budget = Budget(max_turns=1, on_exceeded="fail")
     task = await start(run, run.make_agent(look), rules, budget)
@@ -206,7 +219,8 @@ async def test_a_worker_lost_inside_a_handler_has_it_asked_again(
     run: Run, model: FakeOpenAI
 ) -> None:
     """What the model said before is not paid for again."""
-    begun, asked = asyncio.Event(), []
+    begun = asyncio.Event()
+    asked: list[int] = []
 
     async def handler(_data: object) -> str:
         asked.append(1)
@@ -275,7 +289,7 @@ async def test_a_filter_runs_for_each_attempt_of_a_model_call(run: Run, model: F
 
 async def test_a_filter_that_returns_something_else_is_an_error_of_the_user(run: Run) -> None:
     with pytest.raises(UserError, match="ModelInputData"):
-        await run("q", run_config=RunConfig(call_model_input_filter=lambda _data: None))
+        await run("q", run_config=RunConfig(call_model_input_filter=gives(None)))
 
 
 def reasons(model: FakeOpenAI) -> None:
@@ -333,40 +347,45 @@ async def test_settings_of_the_run_replace_single_fields(run: Run, model: FakeOp
 # ---- tool calls
 
 
-async def test_a_limit_of_one_runs_calls_strictly_in_order(run: Run, model: FakeOpenAI) -> None:
-    log: list[str] = []
+async def test_a_limit_of_one_begins_a_call_when_the_one_before_has_ended(
+    run: Run, model: FakeOpenAI
+) -> None:
+    order: list[int] = []
 
     @tool(effect="read")
     async def act(n: int) -> str:
         """Act."""
-        log.append(f"start {n}")
-        await asyncio.sleep(0)
-        log.append(f"end {n}")
+        order.append(n)
         return str(n)
 
     model.calls([("act", {"n": n}) for n in (1, 2, 3)])
     model.reply("done")
     limit = ToolExecutionConfig(max_function_tool_concurrency=1)
-    await run("q", act, run_config=RunConfig(tool_execution=limit))
-    assert log == [f"{what} {n}" for n in (1, 2, 3) for what in ("start", "end")]
+    await run("q", act, run_config=RunConfig(tool_execution=limit), task_id="loop-limit")
+    assert order == [1, 2, 3]
+    events = await event_types(run.runner.client, "loop-limit")
+    ends = ("ACTIVITY_TASK_SCHEDULED", "ACTIVITY_TASK_COMPLETED")
+    assert [event for event in events if event in ends] == list(ends) * 7
 
 
 async def test_of_several_failures_the_first_in_call_order_is_raised(
     run: Run, model: FakeOpenAI
 ) -> None:
-    second = asyncio.Event()
+    async def second_is_known() -> bool:
+        events = await event_types(run.runner.client, "loop-order")
+        failed = "ACTIVITY_TASK_FAILED"
+        return failed in events and "WORKFLOW_TASK_COMPLETED" in events[events.index(failed) :]
 
     @tool(failure_error_function=None)
     async def act(n: int) -> str:
         """Fail, the first one last."""
         if n == 1:
-            await asyncio.wait_for(second.wait(), 10)
-        second.set()
+            await until(second_is_known)
         raise ValueError(f"failure {n}")
 
     model.calls([("act", {"n": 1}), ("act", {"n": 2})])
     with pytest.raises(UserError, match="failure 1"):
-        await run("q", act)
+        await run("q", act, task_id="loop-order")
 
 
 async def test_a_tool_made_by_hand_that_raises_ends_the_run(run: Run, model: FakeOpenAI) -> None:
@@ -389,12 +408,20 @@ async def test_a_run_may_word_what_the_model_reads_of_an_exception(
 
     model.call("act")
     model.reply("sorry")
-    config = RunConfig(tool_error_formatter=lambda args: f"{args.kind}: {args.error}")
+
+    def words(args: ToolErrorFormatterArgs) -> str:
+        return f"{args.kind}: {args.error}"
+
+    config = RunConfig(tool_error_formatter=words)
     await run("q", act, run_config=config)
     assert model.requests[1].results["call_1"] == "tool_exception: detail"
 
 
-@pytest.mark.parametrize("function", [None, lambda _ctx, error: f"mine: {type(error).__name__}"])
+def mine(_ctx: object, error: Exception) -> str:
+    return f"mine: {type(error).__name__}"
+
+
+@pytest.mark.parametrize("function", [None, mine])
 async def test_malformed_arguments_go_the_way_of_the_tools_failures(
     run: Run, model: FakeOpenAI, function: Any
 ) -> None:

@@ -117,8 +117,8 @@ def test_who_has_used_tools_follows_handoffs() -> None:
         ("run_llm_again", ""),
         ("stop_on_first_tool", "first"),
         ({"stop_at_tool_names": ["a", "b"]}, "a,b,"),
-        ({"stop_at_tool_names": []}, ""),
-        (lambda _ctx, _results: None, "ask"),
+        ({"stop_at_tool_names": ()}, ""),
+        (turn.follows, "ask"),
     ],
 )
 def test_a_behavior_is_kept_as_text(behavior: Any, code: str) -> None:
@@ -139,13 +139,16 @@ def said(text: str, kind: str = "output_text") -> dict[str, Any]:
     return {"type": "message", "id": "m", "role": "assistant", "content": [part]}
 
 
+REASONING: dict[str, Any] = {"type": "reasoning", "id": "r", "summary": []}
+
+
 @pytest.mark.parametrize(
     ("items", "text"),
     [
         ([said("one")], "one"),
         ([said("one"), said("two")], "two"),
         ([said("one"), said("")], ""),
-        ([{"type": "reasoning", "id": "r", "summary": []}, said("one"), said("two")], "two"),
+        ([REASONING, said("one"), said("two")], "two"),
         ([said("one"), said("no", "refusal")], "no"),
         ([], ""),
     ],
@@ -280,7 +283,10 @@ def asked() -> str:
 
 
 def test_the_snapshot_says_what_is_decided_for_each_turn() -> None:
-    made = Agent(name="a", tools=[off, asked], instructions=lambda _ctx, _agent: "x").snapshot("m")
+    def speak(_ctx: object, _agent: object) -> str:
+        return "x"
+
+    made = Agent(name="a", tools=[off, asked], instructions=speak).snapshot("m")
     assert made.is_dynamic
     assert made.instructions == ""
     assert [t.name for t in made.tools] == ["asked"]
