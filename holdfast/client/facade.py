@@ -99,12 +99,48 @@ class Runner:
             NoWorkerError: No worker process is up. The task waits, and is run by the next one; the
                 error names it.
         """
+        return await cls._run(
+            starting_agent,
+            input,
+            context=context,
+            max_turns=max_turns,
+            hooks=hooks,
+            run_config=run_config,
+            error_handlers=error_handlers,
+            session=session,
+            runner=runner,
+            task_id=task_id,
+            by=by,
+            previous_response_id=previous_response_id,
+            conversation_id=conversation_id,
+        )
+
+    @classmethod
+    async def _run(
+        cls,
+        starting_agent: Agent,
+        input: RunInput | RunState,
+        *,
+        context: Any = None,
+        max_turns: int | None = DEFAULT_MAX_TURNS,
+        hooks: RunHooks | None = None,
+        run_config: RunConfig | Mapping[str, Any] | None = None,
+        error_handlers: Mapping[ErrorKind, ErrorHandler] | None = None,
+        session: str | Session | None = None,
+        runner: AgentRunner | None = None,
+        task_id: str | None = None,
+        by: str = "Runner",
+        previous_response_id: str | None = None,
+        conversation_id: str | None = None,
+        streams: bool = False,
+    ) -> RunResult:
         config = as_run_config(run_config)
+        rules = run_rules(config, context=context, error_handlers=error_handlers or {})
         options = RunOptions(
             max_turns=max_turns,
             session=session,
             config=config,
-            rules=run_rules(config, context=context, error_handlers=error_handlers or {}),
+            rules=rules.model_copy(update={"streams": streams}),
             context=context,
             hooks=hooks,
             task_id=task_id,
