@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Any, ClassVar, Literal
@@ -244,18 +244,22 @@ def step_answers(of: StepRecord | OpenState) -> list[ModelAnswer]:
     return found
 
 
-def message_items(messages: Iterable[Message], agent: Agent, team: Team) -> list[RunItem]:
-    """Return messages as items, each by itself: what a call was is told by its name alone.
+def message_items(
+    messages: Iterable[Message], agent: Agent, team: Team, handoffs: Collection[str] = ()
+) -> list[RunItem]:
+    """Return messages as items, each by itself and in their order.
 
     Args:
         messages: The messages, archived texts put in.
         agent: The agent that they happened to.
         team: The agents.
+        handoffs: Ids of calls that hand the task over, beside those that the agent has a handoff
+            for.
     """
     said = list(messages)
     names = {each.tool_name for each in agent.made_handoffs}
-    handoffs = {call.id for message in said for call in message.calls if call.name in names}
-    return _items(said, agent, handoffs, team)
+    named = {call.id for message in said for call in message.calls if call.name in names}
+    return _items(said, agent, {*named, *handoffs}, team)
 
 
 def _items(
