@@ -9,6 +9,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 REPORT := .build/test-report.xml
+# Tests mostly wait, so there are more processes than a small machine has cores.
+JOBS ?= 3
 export QUESTION ?=
 UV_VERSION := 0.13.8
 COMPILE = .build/lock/bin/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 \
@@ -47,7 +49,7 @@ format: $(STAMP) ## Format the code and apply safe fixes
 test: lint ## Check style and types, then pass every test
 	@mkdir -p $(dir $(REPORT))
 	@rm -f $(REPORT)
-	$(BIN)/python -m pytest --junitxml=$(REPORT)
+	$(BIN)/python -m pytest --numprocesses=$(JOBS) --dist=loadfile --junitxml=$(REPORT)
 	@! grep -q '<skipped' $(REPORT) || { echo "error: tests were skipped, and a skipped test proves nothing" >&2; exit 1; }
 
 demo: $(STAMP) ## Run the demo; QUESTION="..." asks your own question

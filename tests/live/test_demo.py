@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import signal
+import threading
 from pathlib import Path
 
 import psutil
 import pytest
 
-from holdfast.testing import FakeOpenAI
+from holdfast.testing import FakeOpenAI, FakeRequest, call, hang
 from tests.support.cli import Cli
 
 KEY = "sk-of-the-tests-0123456789"
@@ -76,20 +77,34 @@ def test_a_demo_that_is_stopped_leaves_no_process(cli: Cli) -> None:
 
 
 def test_the_demo_uses_a_real_model_when_there_is_a_key(cli: Cli) -> None:
+    killed = threading.Event()
+    add = call("add", {"a": 363, "b": 42})
     with FakeOpenAI() as fake:
         fake.call("multiply", {"a": 121, "b": 3})
-        fake.hang()  # the call in which the worker process is killed
-        fake.call("add", {"a": 363, "b": 42})
         fake.reply("The result is 405.")
-        ran = cli("demo", "--json", environment=real_model(fake))
+        # The kill may come before the request of the worker process that it hits, or after it: each
+        # request of this turn gets the same answer, and none gets it while that process lives.
+        fake.when(lambda asked: is_second(asked) and not killed.is_set(), hang(add))
+        fake.when(is_second, add)
+        with cli.running("demo", "--json", environment=real_model(fake)) as demo:
+            demo.until_said("gpt-of-the-tests")
+            demo.until_said("kill -9")
+            killed.set()
+            fake.release()
+            ran = demo.finish()
+    assert ran.code == 0, ran.err
     report = ran.json
-    assert "gpt-of-the-tests" in ran.err
     assert (report["model"], report["correct"]) == ("gpt-of-the-tests", True)
     assert [(c["starts"], c["completions"]) for c in report["calls"] if c["kind"] == "model"] == [
         (1, 1),
         (2, 1),
         (1, 1),
     ]
+
+
+def is_second(asked: FakeRequest) -> bool:
+    """Tell whether a request is of the second turn, in which the worker process is killed."""
+    return len(asked.results) == 1
 
 
 def test_a_wrong_answer_and_a_kill_that_came_too_late_are_told(cli: Cli) -> None:

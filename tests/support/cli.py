@@ -130,12 +130,14 @@ class Cli:
         return Result(done.returncode, done.stdout, done.stderr)
 
     @contextmanager
-    def running(self, *arguments: object) -> Generator[Running]:
+    def running(
+        self, *arguments: object, environment: Mapping[str, str] | None = None
+    ) -> Generator[Running]:
         """Run a command in the background; it is killed when the block leaves it running."""
         process = subprocess.Popen(
             [sys.executable, "-m", "holdfast.cli", *map(str, arguments)],
             cwd=self.home,
-            env=self.environment(),
+            env=self.environment(**(environment or {})),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -181,6 +183,10 @@ class Running:
     def end(self, number: int = signal.SIGTERM) -> Result:
         """Send a signal and wait for the end."""
         self.process.send_signal(number)
+        return self.finish()
+
+    def finish(self) -> Result:
+        """Wait for the end; of stderr it gives what came after the last line asked for."""
         out, err = self.process.communicate(timeout=PATIENCE_SECONDS)
         return Result(self.process.returncode, out, err)
 
