@@ -23,7 +23,7 @@ class Dialect(Value):
         unknown_tool: Tell the model, or end the task with ModelBehaviorError.
         tool_error: Tell the model the exception's text, or a fixed text without detail; a fixed
             one, too, of a rejection without a reason.
-        keeps_failed: Whether the session gets the finished turns of a task that failed.
+        keeps_failed: Whether the session gets the finished turns of a task that a verdict ended.
     """
 
     unknown_tool: Literal["tell", "raise"] = "tell"

@@ -250,20 +250,21 @@ def step_answers(of: StepRecord | OpenState) -> list[ModelAnswer]:
 
 
 def message_items(
-    messages: Iterable[Message], agent: Agent, team: Team, *, handoffs: Collection[str] = ()
+    messages: Iterable[Message], agent: Agent, team: Team, handoffs: Collection[str] = ()
 ) -> list[RunItem]:
-    """Return messages as items, each by itself: what a call was is told by its name alone.
+    """Return messages as items, each by itself and in their order.
 
     Args:
         messages: The messages, archived texts put in.
         agent: The agent that they happened to.
         team: The agents.
-        handoffs: Ids of calls of handoffs that came before.
+        handoffs: Ids of calls that hand the task over, beside those that the agent has a handoff
+            for.
     """
     said = list(messages)
     names = {each.tool_name for each in agent.made_handoffs}
-    found = {call.id for message in said for call in message.calls if call.name in names}
-    return _items(said, agent, found | {*handoffs}, team)
+    named = {call.id for message in said for call in message.calls if call.name in names}
+    return _items(said, agent, {*named, *handoffs}, team)
 
 
 def _items(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from holdfast.client.following import Follower
@@ -106,8 +106,14 @@ class HookTeller:
         for of in steps:
             await self._step(of, tells=tells)
 
-    async def beside(self, work: Coroutine[Any, Any, T]) -> T:
+    async def beside(
+        self, work: Coroutine[Any, Any, T], abandon: Callable[[HookFailed], Awaitable[bool]]
+    ) -> T:
         """Tell hooks while a run is waited for, and the rest before its outcome is given.
+
+        Args:
+            work: Waits for the run.
+            abandon: Ends the run's task when a hook has raised; returns whether it did.
 
         Raises:
             HookFailed: A hook has raised.
@@ -119,8 +125,9 @@ class HookTeller:
                 await self.look()
                 await asyncio.wait({running}, timeout=POLL_SECONDS)
             await self.look()
-        except BaseException:
-            running.cancel()
+        except BaseException as error:
+            if not (isinstance(error, HookFailed) and await abandon(error)):
+                running.cancel()
             await asyncio.gather(running, return_exceptions=True)
             raise
         return running.result()

@@ -221,7 +221,7 @@ class _Run:
         try:
             await self._told(work, before)
         except HookFailed as failed:
-            raise await self._abandon(failed) from None
+            raise (failed.__cause__ or failed) from None
         except (AgentsException, StepFailedError) as error:
             await self._explain(error)
             raise
@@ -249,17 +249,20 @@ class _Run:
         )
         if before is not None:
             await teller.look(tells=False)
-        await teller.beside(work)
+        await teller.beside(work, self._abandon)
 
-    async def _abandon(self, failed: HookFailed) -> BaseException:
-        """End the task of a run whose hook has raised; return what it raised."""
+    async def _abandon(self, failed: HookFailed) -> bool:
+        """End the task of a run whose hook has raised; return whether it is ended or was."""
         cause = failed.__cause__ or failed
         reason = f"hook {failed} raised {type(cause).__name__}: {cause}"
         try:
             await self._engine.abandon(self._task_id, reason[:1000], by="Runner")
+        except (CommandRefusedError, TaskClosedError):  # it has ended already
+            return True
         except HoldfastError as trouble:
             cause.add_note(f"Task {self._task_id!r} could not be abandoned: {trouble}")
-        return cause
+            return False
+        return True
 
     async def _explain(self, error: AgentsException | StepFailedError) -> None:
         """Say with an error what the run had made, as far as it can be read: the error matters."""

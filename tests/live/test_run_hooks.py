@@ -44,7 +44,7 @@ class Recorder(RunHooks):
             raise ValueError("the hook is broken")
 
     async def on_agent_start(self, context: Any, agent: Any) -> None:
-        self.note("agent_start", agent.name, context.turn_input[-1]["content"])
+        self.note("agent_start", agent.name, context.turn_input[-1].get("content"))
 
     async def on_agent_end(self, context: Any, agent: Any, output: Any) -> None:
         self.note("agent_end", agent.name, output, context.usage.requests)
