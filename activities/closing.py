@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from temporalio import activity
 
 from holdfast.activities.failures import typed_failures
@@ -9,8 +11,10 @@ from holdfast.activities.heartbeat import heartbeats
 from holdfast.activities.registry import Registry
 from holdfast.activities.source import Source, task_id
 from holdfast.activities.spans import tell_of_closed
+from holdfast.blocked_output import after_block
+from holdfast.guarding import OUTPUT_TRIPPED
 from holdfast.messages import Message
-from holdfast.records import Entry, Failure, OpenStep, SegmentRef, StepRecord, TaskHead
+from holdfast.records import Entry, Failure, OpenState, OpenStep, SegmentRef, StepRecord, TaskHead
 from holdfast.references import input_message
 from holdfast.segments import (
     read_messages,
@@ -59,7 +63,7 @@ class ClosingActivities:
             segments = (*segments, await write_segment(source.archive, entries))
         task = await source.task()
         if given.commit:
-            await self._commit(head, task, given)
+            await self._commit(head, task, given, page.opens)
         last = await self._last_step(segments, entries)
         record = TaskRecord(
             task=task.model_copy(
@@ -86,7 +90,9 @@ class ClosingActivities:
             steps = active_steps(await read_segments(self._source.archive, segments))
         return steps[-1] if steps else None
 
-    async def _commit(self, head: TaskHead, task: Task, given: CloseInput) -> None:
+    async def _commit(
+        self, head: TaskHead, task: Task, given: CloseInput, opens: Sequence[OpenState]
+    ) -> None:
         """Let the AgentWorker choose what to keep, and append that to the session, once.
 
         A list that the run was given comes first. Of a task that has failed before its first step
@@ -98,10 +104,11 @@ class ClosingActivities:
         before = await read_messages(source.archive, session.adds) if session.adds else []
         transcript = await source.transcript(given.at)
         worker = self._registry.agent(head.agent).made_worker
+        blocked = _blocked(head, given, opens)
         if given.status == "finished" or transcript:
-            said = list(worker.finalize_task(task, transcript))
+            said = [*worker.finalize_task(task, transcript), *blocked]
         else:
-            said = [] if _is_empty(task) else [_input(task)]
+            said = blocked or ([] if _is_empty(task) else [_input(task)])
         kept = [*before, *[await source.offload(message) for message in said]]
         if not kept and given.status != "finished":
             return
@@ -123,6 +130,14 @@ def closed_at(entries: list[Entry]) -> float:
     """Return when the task began to close, as it noted just before."""
     events = (entry.event for entry in reversed(entries) if entry.event is not None)
     return next((event.at for event in events if event.kind == "closed"), 0.0)
+
+
+def _blocked(head: TaskHead, given: CloseInput, opens: Sequence[OpenState]) -> list[Message]:
+    """Return what a session keeps of the step whose output a guardrail has blocked."""
+    if given.failure is None or given.failure.type != OUTPUT_TRIPPED:
+        return []
+    placeholder = head.run.blocked_message
+    return [message for current in opens for message in after_block(current, placeholder)]
 
 
 def _is_empty(task: Task) -> bool:

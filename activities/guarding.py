@@ -21,7 +21,7 @@ from holdfast.guard_rules import GuardFound
 from holdfast.guardrails import InputGuardrail, OutputGuardrail
 from holdfast.messages import Blob, user
 from holdfast.models.items import to_response_items
-from holdfast.output_value import typed_output
+from holdfast.output_type import typed_output
 from holdfast.records import OpenStep, TaskHead
 from holdfast.run_context import RunContextWrapper
 from holdfast.values import Json, canonical

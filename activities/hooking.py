@@ -16,7 +16,7 @@ from holdfast.context_object import KEY
 from holdfast.messages import Message
 from holdfast.models.base import ModelAnswer, ModelRequest
 from holdfast.models.items import to_response_items
-from holdfast.output_value import typed_output
+from holdfast.output_type import typed_output
 from holdfast.records import OpenStep, StepResult, TaskHead
 from holdfast.run_context import AgentHookContext
 from holdfast.values import Json

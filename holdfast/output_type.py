@@ -135,21 +135,19 @@ def output_schema(output_type: Any) -> AgentOutputSchema | None:
     return AgentOutputSchema(output_type)
 
 
-def typed_output(agent: Agent, name: str, data: Json) -> Any:
-    """Make the final output of a run what its last agent's `output_type` says.
+def typed_output(agent: Agent, data: Json) -> Any:
+    """Make a recorded final output what the `output_type` of its agent says.
 
     A tool's result that ended the run is never validated, so data that do not fit stay as they are.
 
     Args:
-        agent: The agent that the run began with.
-        name: Name of the agent that ended it, which may be another one of its team.
+        agent: The agent that gave it.
         data: The final output as JSON data.
     """
-    last = next((each for each in (agent, *agent.team()) if each.name == name), agent)
-    if last.made_output is None:
+    if agent.made_output is None:
         return data
     try:
-        return last.made_output.load(data)
+        return agent.made_output.load(data)
     except ValidationError:
         return data
 

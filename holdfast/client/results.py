@@ -9,8 +9,10 @@ from typing import Any, Literal, TypeVar
 from holdfast.agent import Agent
 from holdfast.client.items import MessageOutputItem, RawItem, RunItem, ToolApprovalItem
 from holdfast.client.run_state import RunState
+from holdfast.guardrails import InputGuardrailResult, OutputGuardrailResult
 from holdfast.messages import Usage
 from holdfast.run_context import RunContextWrapper
+from holdfast.tool_guardrails import ToolInputGuardrailResult, ToolOutputGuardrailResult
 from holdfast.values import Json
 
 T = TypeVar("T")
@@ -63,10 +65,18 @@ class RunData:
     context_wrapper: RunContextWrapper[Any]
     task_id: str
     interruptions: list[ToolApprovalItem] = field(default_factory=list[ToolApprovalItem])
-    input_guardrail_results: list[Any] = field(default_factory=list[Any])
-    output_guardrail_results: list[Any] = field(default_factory=list[Any])
-    tool_input_guardrail_results: list[Any] = field(default_factory=list[Any])
-    tool_output_guardrail_results: list[Any] = field(default_factory=list[Any])
+    input_guardrail_results: list[InputGuardrailResult] = field(
+        default_factory=list[InputGuardrailResult]
+    )
+    output_guardrail_results: list[OutputGuardrailResult] = field(
+        default_factory=list[OutputGuardrailResult]
+    )
+    tool_input_guardrail_results: list[ToolInputGuardrailResult] = field(
+        default_factory=list[ToolInputGuardrailResult]
+    )
+    tool_output_guardrail_results: list[ToolOutputGuardrailResult] = field(
+        default_factory=list[ToolOutputGuardrailResult]
+    )
     normalized: list[dict[str, Json]] | None = field(default=None, repr=False)
 
     @property

@@ -18,12 +18,13 @@ from holdfast.client.reading import Reader
 from holdfast.client.resolving import resolved
 from holdfast.client.results import ItemHelpers, RunInput
 from holdfast.client.run_input import Call
-from holdfast.client.run_reading import response, typed
+from holdfast.client.run_reading import response
 from holdfast.contents import read_json
 from holdfast.errors import EngineError, NotFoundError
 from holdfast.hooks import RunHooks
 from holdfast.messages import ToolCall, Usage
 from holdfast.models.base import ToolSpec
+from holdfast.output_type import typed_output
 from holdfast.records import OpenState, Outcome, StepRecord
 from holdfast.run_context import AgentHookContext, RunContextWrapper
 from holdfast.steps import AgentResponse
@@ -207,7 +208,7 @@ def happenings(
     last = of.outcomes if isinstance(of, OpenState) else dict(enumerate(of.outcomes))
     yield from _batch(of, batch, of.calls, last, results)
     if isinstance(of, StepRecord) and of.last:
-        yield Told(("agent", "end"), "on_agent_end", (agent, typed(output, agent)))
+        yield Told(("agent", "end"), "on_agent_end", (agent, typed_output(agent, output)))
 
 
 class _Results:

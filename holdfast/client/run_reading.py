@@ -6,6 +6,7 @@ from typing import Any
 
 from holdfast import context_object
 from holdfast.agent import Agent
+from holdfast.client.guard_results import Known, guardrail_results
 from holdfast.client.items import (
     RawItem,
     RunItem,
@@ -18,9 +19,11 @@ from holdfast.client.items import (
 )
 from holdfast.client.recorded import Recorded
 from holdfast.client.results import ModelResponse, RunData, RunInput, RunResult
+from holdfast.client.run_config import RunConfig
 from holdfast.messages import user
 from holdfast.models.base import ModelAnswer
 from holdfast.models.items import to_response_items
+from holdfast.output_type import typed_output
 from holdfast.records import Approval, OpenState, StepRecord
 from holdfast.run_context import RunContextWrapper
 from holdfast.values import Json
@@ -31,7 +34,12 @@ DECIDABLE = ("tool", "unknown")
 
 
 def run_data(
-    recorded: Recorded, agent: Agent, *, given: RunInput | None = None, context: Any = None
+    recorded: Recorded,
+    agent: Agent,
+    *,
+    given: RunInput | None = None,
+    context: Any = None,
+    config: RunConfig | None = None,
 ) -> RunData:
     """Say what a run has made so far, and bring its context object up to date.
 
@@ -40,6 +48,7 @@ def run_data(
         agent: The agent that the run began with, or another one of its team.
         given: What the run was given; None when this process does not know.
         context: The caller's context object, or None when there is none at hand.
+        config: The settings that this process has given the run.
 
     Raises:
         UserError: The recorded context does not fit the class of the object any more.
@@ -48,26 +57,50 @@ def run_data(
     team = team_of(agent, first=task.agent)
     said: list[StepRecord | OpenState] = [*recorded.steps, *recorded.opens]
     asked = interruptions(recorded, team)
+    last_agent = team.of(recorded.last_step.agent)
+    guards = guardrail_results(
+        recorded.entries,
+        recorded.opens,
+        first=task.agent,
+        known=known_guardrails(agent, config),
+        output=typed_output(last_agent, recorded.output),
+    )
     items: list[RunItem] = [item for of in said for item in step_items(of, team)]
     return RunData(
         input=_input(recorded) if given is None else listed(given),
         new_items=[*items, *asked],
         raw_responses=[response(answer) for of in said for answer in step_answers(of)],
-        last_agent=team.of(recorded.last_step.agent),
+        last_agent=last_agent,
         context_wrapper=RunContextWrapper(
             context=_context(task.extra_state, context), usage=task.usage, task_id=task.task_id
         ),
         task_id=task.task_id,
         interruptions=asked,
+        input_guardrail_results=guards.input,
+        output_guardrail_results=guards.output,
+        tool_input_guardrail_results=guards.tool_input,
+        tool_output_guardrail_results=guards.tool_output,
         normalized=_normalized(recorded, said),
     )
 
 
+def known_guardrails(agent: Agent, config: RunConfig | None) -> Known:
+    """Return the guardrails that this process knows of a run."""
+    if config is None:
+        return Known.of(agent)
+    return Known.of(agent, config.input_guardrails, config.output_guardrails)
+
+
 def run_result(
-    recorded: Recorded, agent: Agent, *, given: RunInput | None = None, context: Any = None
+    recorded: Recorded,
+    agent: Agent,
+    *,
+    given: RunInput | None = None,
+    context: Any = None,
+    config: RunConfig | None = None,
 ) -> RunResult:
     """Say what came of a run; arguments are those of `run_data`."""
-    data = run_data(recorded, agent, given=given, context=context)
+    data = run_data(recorded, agent, given=given, context=context, config=config)
     task = recorded.task
     waiting = [point(approval) for approval in recorded.approvals]
     if task.paused and not waiting:
@@ -75,15 +108,9 @@ def run_result(
     output = recorded.output if task.status in ANSWERED else None
     return RunResult(
         **vars(data),
-        final_output=typed(output, data.last_agent),
+        final_output=typed_output(data.last_agent, output),
         waiting_for=() if task.status in ANSWERED else tuple(waiting),
     )
-
-
-def typed(output: Json, agent: Agent) -> Any:
-    """Return a final output as the type that its agent says."""
-    del agent
-    return output
 
 
 def interruptions(recorded: Recorded, team: Team) -> list[ToolApprovalItem]:

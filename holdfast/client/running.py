@@ -11,19 +11,21 @@ from temporalio.exceptions import TemporalError
 from holdfast import context_object
 from holdfast.agent import Agent
 from holdfast.client.base import new_id
+from holdfast.client.guard_results import with_known
 from holdfast.client.items import team_of
 from holdfast.client.recorded import Recorded, read_recorded
 from holdfast.client.results import RunData, RunInput, RunResult
 from holdfast.client.run_config import RunConfig
 from holdfast.client.run_hooks import HookFailed, HookTeller
 from holdfast.client.run_input import Call, read_input
-from holdfast.client.run_reading import listed, run_data, run_result
+from holdfast.client.run_reading import known_guardrails, listed, run_data, run_result
 from holdfast.client.run_state import Decision, RunState
 from holdfast.client.runner import AgentRunner
 from holdfast.client.sessions import Session
 from holdfast.errors import (
     AgentsException,
     CommandRefusedError,
+    GuardrailTripwireTriggered,
     HoldfastError,
     StepFailedError,
     TaskClosedError,
@@ -227,7 +229,8 @@ class _Run:
             raise
         recorded = await read_recorded(self._engine.reader, self._task_id)
         context = self._options.context
-        return run_result(recorded, self._agent, given=self._given, context=context)
+        config = self._options.config
+        return run_result(recorded, self._agent, given=self._given, context=context, config=config)
 
     async def _told(self, work: Coroutine[Any, Any, None], before: Recorded | None) -> None:
         """Wait for the run; tell hooks of it meanwhile, when there are some."""
@@ -278,8 +281,12 @@ class _Run:
             )
         if isinstance(error, AgentsException):
             error.run_data = data
+        if isinstance(error, GuardrailTripwireTriggered):
+            known = known_guardrails(self._agent, self._options.config)
+            error.guardrail_result = with_known(error.guardrail_result, known)
 
     async def _data(self) -> RunData:
         recorded = await read_recorded(self._engine.reader, self._task_id)
         context = self._options.context
-        return run_data(recorded, self._agent, given=self._given, context=context)
+        config = self._options.config
+        return run_data(recorded, self._agent, given=self._given, context=context, config=config)

@@ -126,7 +126,7 @@ async def test_a_refusal_may_be_answered_for_by_typed_output(run: Run, model: Fa
 
     result = await run("q", of={"output_type": City}, error_handlers={"model_refusal": handler})
     assert result.final_output in ({"name": "None", "people": 0}, City(name="None", people=0))
-    texts = [item.raw_item["content"] for item in result.new_items]
+    texts = [item.to_input_item()["content"] for item in result.new_items]
     assert texts[-1] == '{"name":"None","people":0}'
     assert len(texts) == 2
 

@@ -229,11 +229,11 @@ def test_text_needs_no_structure() -> None:
 
 
 def test_a_final_output_is_typed_by_the_agent_that_gave_it() -> None:
+    first = Agent(name="first", output_type=City)
     second = Agent(name="second", output_type=int)
-    first = Agent(name="first", output_type=City, handoffs=[second])
-    assert typed_output(first, "first", {"name": "R", "people": 0}) == City(name="R")
-    assert typed_output(first, "second", 5) == 5
-    assert typed_output(first, "first", "a tool's words") == "a tool's words"
+    assert typed_output(first, {"name": "R", "people": 0}) == City(name="R")
+    assert typed_output(second, 5) == 5
+    assert typed_output(first, "a tool's words") == "a tool's words"
 
 
 def test_constraints_of_a_type_hold() -> None:
