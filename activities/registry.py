@@ -8,6 +8,7 @@ from typing import Any
 from holdfast import context_object
 from holdfast.agent import Agent
 from holdfast.agent_snapshot import AgentSnapshot
+from holdfast.agent_tool import AgentTool
 from holdfast.archive import Archive
 from holdfast.code_refs import look_up
 from holdfast.errors import AgentNotFoundError, NotFoundError, UserError
@@ -46,7 +47,7 @@ class Registry:
             )
             raise UserError(msg)
         self._agents[agent.name] = agent
-        for other in agent.team():
+        for other in (*agent.team(), *agent.nested()):
             if self._agents.get(other.name) is not other:
                 self.add(other)
 
@@ -139,6 +140,7 @@ def _modules_of(agent: Agent) -> set[str]:
     """List the modules whose code an agent runs: references of runs may name what is in them."""
     code = [
         *(tool.function for tool in agent.made_tools),
+        *(code for tool in agent.made_tools if isinstance(tool, AgentTool) for code in tool.code),
         *(guardrail.guardrail_function for guardrail in agent.input_guardrails),
         *(guardrail.guardrail_function for guardrail in agent.output_guardrails),
         *(each.on_handoff for each in agent.made_handoffs),

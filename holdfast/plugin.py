@@ -12,6 +12,7 @@ from temporalio.plugin import SimplePlugin
 from holdfast.activities.cache import Cache
 from holdfast.activities.closing import ClosingActivities
 from holdfast.activities.judging import JudgingActivities
+from holdfast.activities.nesting import NestingActivities
 from holdfast.activities.registry import Registry
 from holdfast.activities.source import Source
 from holdfast.activities.step import StepActivities
@@ -39,6 +40,7 @@ class Activities:
         steps = StepActivities(self.registry, source)
         closing = ClosingActivities(self.registry, source)
         judging = JudgingActivities(self.registry, source)
+        nesting = NestingActivities(self.registry, source)
         self.all: list[Callable[..., Any]] = [
             steps.describe,
             steps.step,
@@ -51,6 +53,7 @@ class Activities:
             judging.probe,
             judging.undo,
             judging.recall,
+            nesting.nest,
         ]
 
 

@@ -275,6 +275,8 @@ class Outcome(Value):
         edited: The arguments with which it ran, when a person changed them.
         worker: Identity of the worker that ran it.
         nodes: What the result rests on, or where the archive keeps that.
+        child: For a call of an agent as a tool: the task that it was.
+        usage: What that task cost.
     """
 
     content: Content = ""
@@ -285,6 +287,8 @@ class Outcome(Value):
     edited: str = ""
     worker: str = ""
     nodes: tuple[SourceNode, ...] | Blob = ()
+    child: str = ""
+    usage: Usage = Usage()
 
     def message(self, call: ToolCall) -> Message:
         """Return the message that tells the model."""

@@ -138,6 +138,8 @@ class StepLanes(TaskDesk):
                 ledger.retry(current.n, RunRequest(), now=now())
             return
         wanted = self._failed(pending.asked.step) or failed[0]
+        if pending.asked.restart:
+            self.children.leave(wanted.n)
         ledger.retry(wanted.n, pending.asked, now=now(), owner=pending.id)
 
     async def _advance(self, n: int, work: Work) -> None:
@@ -145,7 +147,7 @@ class StepLanes(TaskDesk):
         ledger = self.ledger
         current = ledger.at(n)
         if ledger.missing_calls(n):
-            failure = await run_tools(ledger, n, self.running)
+            failure = await run_tools(ledger, n, self.running, self.children)
             if not self._is_left(work):
                 self._judge(failure, n)
         elif current.result is not None:
@@ -188,7 +190,7 @@ class StepLanes(TaskDesk):
         """End the task when a tool call was a verdict, park it when a call failed."""
         if failure is None:
             return
-        if failure.type in calls.VERDICTS:
+        if failure.type in calls.VERDICTS and self.given.parent is None:
             self.verdict = failure
             self._end("failed")
         else:

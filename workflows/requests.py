@@ -124,6 +124,7 @@ class Requests:
         s = ledger.s
         if ledger.status == "waiting":
             asked = [a.n for a in s.approvals if a.status in ("open", "checking")]
+            asked += [a.n for child in s.children.values() for a in child.approvals]
             n = next((c.n for c in s.opens if c.n in asked), s.steps)
             self._settle_rounds(ledger, RunReply(status="waiting"))
             ledger.disown()

@@ -1,0 +1,68 @@
+"""What a task tells the one that it works for: how it is, whenever that has changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from temporalio import workflow
+from temporalio.exceptions import FailureError
+
+from holdfast import approvals
+from holdfast.ledger import Ledger
+from holdfast.nesting import REPORTS, ChildReport
+from holdfast.steps import TaskStatus
+from holdfast.workflows.calls import VERDICTS
+
+Closed = Callable[[], TaskStatus | None]
+"""Tells the status with which the task has closed, if it has."""
+
+
+class Reporter:
+    """Reports to the parent of a task."""
+
+    def __init__(self, ledger: Ledger, closed: Closed) -> None:
+        """Report what this ledger holds.
+
+        The parent of a task that begins knows how it is; a run that goes on from another does not
+        know what that one still had to say.
+        """
+        self._ledger = ledger
+        self._closed = closed
+        self._told = None if ledger.given.carried is not None else self._news()
+
+    async def run(self) -> None:
+        """Report until the workflow ends."""
+        parent = self._ledger.given.parent
+        if parent is None:
+            return
+        handle = workflow.get_external_workflow_handle(parent.task)
+        while True:
+            await workflow.wait_condition(lambda: self._news() != self._told)
+            news = self._news()
+            report = news.model_copy(update={"usage": self._ledger.s.usage})
+            try:
+                await handle.signal(REPORTS, report)
+            except FailureError:  # it has ended, and nobody wants to know any more
+                workflow.logger.info("The parent of %s has ended", self._ledger.task_id)
+            self._told = news
+
+    async def finish(self) -> None:
+        """Wait until the parent knows all."""
+        await workflow.wait_condition(lambda: self._news() == self._told)
+
+    def _news(self) -> ChildReport:
+        """Say how the task is. Its cost alone is no news."""
+        ledger, closed = self._ledger, self._closed()
+        failure = ledger.failure
+        status = closed or ledger.status
+        if status == "needs_attention" and failure is not None and failure.type in VERDICTS:
+            status = "failed"
+        return ChildReport(
+            id=ledger.task_id,
+            status=status,
+            closed=closed is not None,
+            heard=ledger.s.heard,
+            approvals=tuple(approvals.asked_everywhere(ledger)) if closed is None else (),
+            failure=failure,
+            undo=ledger.s.undo_answer,
+        )
