@@ -47,7 +47,7 @@ class AgentTask(StepLanes):
         """Run the task until it is finalized, abandoned or ended by a verdict."""
         if given.carried is not None:
             publish(self.ledger, self.ledger.status)
-        reporter = Reporter(self.ledger, self._closed_as)
+        reporter = Reporter(self.ledger, self._to_be_reported)
         reporting = asyncio.create_task(reporter.run()) if given.parent is not None else None
         while not self.closed:
             try:
@@ -69,8 +69,11 @@ class AgentTask(StepLanes):
             raise ApplicationError(self.verdict.message, type=self.verdict.type, non_retryable=True)
         return TaskResult(status=self.closing or "finished")
 
-    def _closed_as(self) -> TaskStatus | None:
-        return self.closing if self.closed else None
+    def _to_be_reported(self) -> TaskStatus | None:
+        """Return the status that the ledger does not know of, if there is one."""
+        if self.closed:
+            return self.closing
+        return "running" if self._retries() else None
 
     def _is_done(self) -> bool:
         """Whether nobody is to be told anything any more."""

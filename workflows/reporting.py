@@ -10,24 +10,25 @@ from temporalio.exceptions import FailureError
 from holdfast import approvals
 from holdfast.ledger import Ledger
 from holdfast.nesting import REPORTS, ChildReport
-from holdfast.steps import TaskStatus
+from holdfast.steps import CLOSED, TaskStatus
 from holdfast.workflows.calls import VERDICTS
 
-Closed = Callable[[], TaskStatus | None]
-"""Tells the status with which the task has closed, if it has."""
+Asked = Callable[[], TaskStatus | None]
+"""Tells a status that the ledger does not know of: how the task has closed, or that it is about to
+try again."""
 
 
 class Reporter:
     """Reports to the parent of a task."""
 
-    def __init__(self, ledger: Ledger, closed: Closed) -> None:
+    def __init__(self, ledger: Ledger, status: Asked) -> None:
         """Report what this ledger holds.
 
         The parent of a task that begins knows how it is; a run that goes on from another does not
         know what that one still had to say.
         """
         self._ledger = ledger
-        self._closed = closed
+        self._status = status
         self._told = None if ledger.given.carried is not None else self._news()
 
     async def run(self) -> None:
@@ -52,17 +53,18 @@ class Reporter:
 
     def _news(self) -> ChildReport:
         """Say how the task is. Its cost alone is no news."""
-        ledger, closed = self._ledger, self._closed()
-        failure = ledger.failure
-        status = closed or ledger.status
+        ledger = self._ledger
+        status = self._status() or ledger.status
+        failure = None if status == "running" else ledger.failure
+        closed = status in CLOSED
         if status == "needs_attention" and failure is not None and failure.type in VERDICTS:
             status = "failed"
         return ChildReport(
             id=ledger.task_id,
             status=status,
-            closed=closed is not None,
+            closed=closed,
             heard=ledger.s.heard,
-            approvals=tuple(approvals.asked_everywhere(ledger)) if closed is None else (),
+            approvals=tuple(approvals.asked_everywhere(ledger)) if not closed else (),
             failure=failure,
             undo=ledger.s.undo_answer,
         )

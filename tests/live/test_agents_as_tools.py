@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
+from holdfast import AgentRunner, Task, tool
+from holdfast.errors import StepFailedError, UndoRefusedError, UserError
 from holdfast.testing import FakeOpenAI
-from tests.support.people import World
-from tests.support.rig import MakeAgent, Rig, until_status
+from holdfast.tool_context import Effect
+from holdfast.tools import Tool
+from tests.support.people import World, ask
+from tests.support.rig import MakeAgent, Rig, activities_of, histories, until, until_status
 
 
 @pytest.fixture
@@ -51,22 +57,22 @@ async def test_a_childs_question_is_asked_in_the_parent_and_answered_once(
     rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, world: World
 ) -> None:
     @tool(needs_approval=True)
-    async def pay(sum: int) -> str:
+    async def pay(amount: int) -> str:
         """Pay."""
-        world.done.append(f"pay {sum}")
+        world.done.append(f"pay {amount}")
         return "paid"
 
     helper = make_agent(pay, name="helper")
     await rig.serve(make_agent(helper.as_tool(), name="agent"))
     runner = rig.runner()
     model.call("helper", {"input": "pay it"})
-    model.call("pay", {"sum": 3})
+    model.call("pay", {"amount": 3})
     task = await runner.create_task("q")
     output = await runner.run_step(task)
     assert output.status == "waiting"
     [approval] = await runner.pending_approvals(task)
     assert approval.id == f"{task.task_id}.0.1.0.0:1"
-    assert (approval.tool, approval.arguments) == ("pay", '{"sum": 3}')
+    assert (approval.tool, approval.arguments) == ("pay", '{"amount": 3}')
     [text] = output.waiting_for
     assert text.startswith(approval.id)
     assert (await runner.get_task(task)).status == "waiting"
@@ -166,20 +172,19 @@ async def test_three_levels_and_their_cost(
 async def test_one_response_calls_two_agents_and_one_of_them_twice(
     rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
 ) -> None:
-    def answer(request: FakeRequest) -> Reply:
-        if request.last_user != "q":
-            return reply(f"<{request.last_user}>")
-        if any(message.role == "tool" for message in request.messages):
-            return reply(" ".join(m.text for m in request.messages if m.role == "tool"))
-        given = [("one", {"input": "a"}), ("two", {"input": "b"}), ("one", {"input": "c"})]
-        return calls(given)
-
-    model.responder = answer
+    model.calls(
+        [("one", {"input": "alpha"}), ("two", {"input": "beta"}), ("one", {"input": "gamma"})]
+    )
+    for each in ("gamma", "beta", "alpha"):
+        model.reply(f"<{each}>", match=each)
+    model.reply("done")
     one, two = make_agent(name="one"), make_agent(name="two")
     await rig.serve(make_agent(one.as_tool(), two.as_tool(), name="agent"))
     runner = rig.runner()
     task = await runner.create_task("q")
-    assert str(await runner.run_task(task)) == "<a> <b> <c>"
+    assert str(await runner.run_task(task)) == "done"
+    told = [m.text for m in model.requests[-1].messages if m.role == "tool"]
+    assert told == ["<alpha>", "<beta>", "<gamma>"]
     sources = (await runner.get_completed_steps(task))[0].sources
     assert [s.child_task[len(task.task_id) :] for s in sources] == [
         ".0.1.0.0",
@@ -193,9 +198,9 @@ async def test_parents_and_children_roll_over_while_they_wait(
     rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, world: World
 ) -> None:
     @tool(needs_approval=True)
-    async def pay(sum: int) -> str:
+    async def pay(amount: int) -> str:
         """Pay."""
-        world.done.append(f"pay {sum}")
+        world.done.append(f"pay {amount}")
         return "paid"
 
     helper = make_agent(pay, name="helper")
@@ -203,7 +208,7 @@ async def test_parents_and_children_roll_over_while_they_wait(
     runner = rig.runner(roll_events=50)
     model.call("helper", {"input": "pay"})
     for k in range(6):
-        model.call("pay", {"sum": k})
+        model.call("pay", {"amount": k})
     model.reply("all paid")
     model.reply("done")
     task = await runner.create_task("q", step_mode="automatic")
@@ -214,7 +219,7 @@ async def test_parents_and_children_roll_over_while_they_wait(
             for _ in range(6):
                 await runner.give_feedback(each, f"go on, {k}")
         await runner.approve(approval, by="ann")
-        await until(lambda: decided(runner, task, approval.id))
+        await until_decided(runner, task, approval.id)
     await until_status(runner, task, "answered")
     assert world.done == [f"pay {k}" for k in range(6)]
     assert len(model.requests) == 9
@@ -224,8 +229,11 @@ async def test_parents_and_children_roll_over_while_they_wait(
     assert await runner.verify(child) == []
 
 
-async def decided(runner: AgentRunner, task: Task, approval: str) -> bool:
-    return approval not in {a.id for a in await runner.pending_approvals(task)}
+async def until_decided(runner: AgentRunner, task: Task, approval: str) -> None:
+    async def condition() -> bool:
+        return approval not in {a.id for a in await runner.pending_approvals(task)}
+
+    await until(condition)
 
 
 # ---- failures
@@ -234,21 +242,18 @@ async def decided(runner: AgentRunner, task: Task, approval: str) -> bool:
 async def test_a_child_that_needs_attention_stops_its_parent_and_both_go_on_when_healed(
     rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
 ) -> None:
-    from holdfast.errors import StepFailedError
-    from holdfast.testing import error
-
     helper = make_agent(name="helper")
     await rig.serve(make_agent(helper.as_tool(), name="agent"))
     runner = rig.runner()
     model.call("helper", {"input": "a"})
-    model.add([error(401, "no key")])
+    model.fail(401, message="no key")
     task = await runner.create_task("q")
     child = f"{task.task_id}.0.1.0.0"
     with pytest.raises(StepFailedError, match="needs attention") as caught:
         await runner.run_step(task)
     assert child in str(caught.value)
     assert (await runner.get_task(task)).status == "needs_attention"
-    model.add([error(401, "still no key")])
+    model.fail(401, message="still no key")
     with pytest.raises(StepFailedError, match="still no key"):
         await runner.run_task(task)
     model.reply("helped")
@@ -285,8 +290,6 @@ async def test_a_child_out_of_turns_is_told_to_the_model(
 async def test_an_error_of_the_child_can_end_the_parent(
     rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
 ) -> None:
-    from holdfast.errors import UserError
-
     helper = make_agent(name="helper")
     nested = helper.as_tool(max_turns=0, failure_error_function=None)
     await rig.serve(make_agent(nested, name="agent"))
@@ -365,3 +368,198 @@ async def test_a_child_that_somebody_abandons_is_told_to_the_model(
     await runner.abandon(f"{task.task_id}.0.1.0.0", "not today", by="bob")
     assert str(await runner.run_task(task)) == "too bad"
     assert "not today" in model.requests[2].messages[-1].text
+
+
+# ---- undo
+
+
+@pytest.fixture
+def book(world: World) -> Tool:
+    """A tool whose calls can be taken back."""
+
+    async def cancel(effect: Effect) -> str:
+        world.done.append(f"cancel {effect.arguments['city']}")
+        return f"cancelled {effect.arguments['city']}"
+
+    @tool(undo=cancel)
+    async def book(city: str) -> str:
+        """Book."""
+        world.done.append(f"book {city}")
+        return f"booked {city}"
+
+    return book
+
+
+@pytest.fixture
+def send(world: World) -> Tool:
+    """A tool whose calls cannot be taken back."""
+
+    @tool
+    async def send(text: str) -> str:
+        """Send."""
+        world.done.append(f"send {text}")
+        return f"sent {text}"
+
+    return send
+
+
+async def test_undoing_a_step_undoes_what_its_agents_did_and_the_call_is_a_new_task_then(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, world: World, book: Tool
+) -> None:
+    low = make_agent(book, name="low")
+    helper = make_agent(book, low.as_tool(), name="helper")
+    await rig.serve(make_agent(helper.as_tool(), name="agent"))
+    runner = rig.runner()
+    model.call("helper", {"input": "a"})
+    model.call("book", {"city": "rome"})
+    model.call("low", {"input": "b"})
+    model.call("book", {"city": "oslo"})
+    model.reply("low is done")
+    model.reply("helped")
+    task = await runner.create_task("q")
+    child = f"{task.task_id}.0.1.0.0"
+    await runner.run_step(task)
+    assert (await runner.get_task(task)).usage.requests == 6
+    receipt = await runner.undo_step(task, by="ann", reason="wrong")
+    assert world.done == ["book rome", "book oslo", "cancel oslo", "cancel rome"]
+    [undone] = receipt.undone
+    assert undone.startswith(f"task {child!r}: ")
+    assert 'book({"city": "rome"})' in undone
+    assert 'book({"city": "oslo"})' in undone
+    assert (receipt.remains, receipt.check) == ((), ())
+    found = await runner.get_task(task)
+    assert (found.steps, found.usage.requests, found.status) == (0, 0, "running")
+    for each in (child, f"{child}.0.2.0.0"):
+        await until_status(runner, each, "abandoned")
+    model.call("helper", {"input": "a"})
+    model.reply("nothing to do")
+    model.reply("done")
+    assert str(await runner.run_task(task)) == "done"
+    [output] = (await runner.get_completed_steps(task))[0].sources
+    assert output.child_task == f"{task.task_id}.1.1.0.0"
+    assert (await runner.get_task(task)).usage.requests == 3
+    assert await runner.verify(task) == []
+
+
+async def test_what_a_child_cannot_take_back_refuses_the_undo_before_anything_is_undone(  # noqa: PLR0917  fixtures
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, world: World, book: Tool, send: Tool
+) -> None:
+    helper = make_agent(book, send, name="helper")
+    await rig.serve(make_agent(helper.as_tool(), book, name="agent"))
+    runner = rig.runner()
+    model.calls([("helper", {"input": "alpha"}), ("book", {"city": "bern"})])
+    model.call("book", {"city": "rome"}, match="alpha")
+    model.call("send", {"text": "hi"}, match="alpha")
+    model.reply("helped", match="alpha")
+    task = await runner.create_task("q")
+    await runner.run_step(task)
+    done = sorted(world.done)
+    with pytest.raises(UndoRefusedError) as caught:
+        await runner.undo_step(task)
+    child = f"{task.task_id}.0.1.0.0"
+    assert f"task {child!r}, step 2: send" in str(caught.value)
+    assert sorted(world.done) == done == ["book bern", "book rome", "send hi"]
+    assert (await runner.get_task(child)).status == "answered"
+    receipt = await runner.undo_step(task, "keep")
+    assert sorted(world.done[3:]) == ["cancel bern", "cancel rome"]
+    [remains] = receipt.remains
+    assert "send" in remains
+    assert len(receipt.undone) == 2
+
+
+async def test_a_running_child_is_stopped_and_undone(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, world: World, book: Tool
+) -> None:
+    helper = make_agent(book, name="helper")
+    await rig.serve(make_agent(helper.as_tool(), name="agent"))
+    runner = rig.runner()
+    model.call("helper", {"input": "alpha"})
+    model.call("book", {"city": "rome"})
+    model.hang()
+    task = await runner.create_task("q", step_mode="automatic")
+    await asyncio.to_thread(model.wait_requests, 3)
+    receipt = await runner.undo_step(task)
+    assert world.done == ["book rome", "cancel rome"]
+    assert len(receipt.undone) == 1
+    await until_status(runner, f"{task.task_id}.0.1.0.0", "abandoned")
+    found = await runner.get_task(task)
+    assert (found.steps, found.status, found.usage.requests) == (0, "running", 0)
+
+
+async def test_a_refused_undo_lets_the_running_child_go_on(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, world: World, send: Tool
+) -> None:
+    @tool(needs_approval=True)
+    async def pay() -> str:
+        """Pay."""
+        world.done.append("pay")
+        return "paid"
+
+    helper = make_agent(send, pay, name="helper")
+    await rig.serve(make_agent(helper.as_tool(), name="agent"))
+    runner = rig.runner()
+    model.call("helper", {"input": "alpha"})
+    model.call("send", {"text": "hi"})
+    model.call("pay", {})
+    task = await runner.create_task("q", step_mode="automatic")
+    approval = await ask(runner, task)
+    with pytest.raises(UndoRefusedError, match="send"):
+        await runner.undo_step(task)
+    await runner.approve(approval, by="ann")
+    model.reply("helped")
+    model.reply("done")
+    assert str(await runner.run_task(task)) == "done"
+    assert world.done == ["send hi", "pay"]
+
+
+async def test_the_undo_of_a_childs_call_may_need_a_person(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, world: World
+) -> None:
+    @tool(undo=lambda effect: world.done.append("cancel"), undo_needs_approval=True)
+    async def book() -> str:
+        """Book."""
+        world.done.append("book")
+        return "booked"
+
+    helper = make_agent(book, name="helper")
+    await rig.serve(make_agent(helper.as_tool(), name="agent"))
+    runner = rig.runner()
+    model.call("helper", {"input": "alpha"})
+    model.call("book", {})
+    model.reply("helped")
+    task = await runner.create_task("q")
+    await runner.run_step(task)
+    receipt = await runner.undo_step(task, request_id="r1")
+    assert receipt.status == "waiting"
+    approval = await ask(runner, task)
+    assert (approval.kind, approval.tool) == ("undo", "book")
+    await runner.approve(approval, by="ann")
+
+    async def undone() -> bool:
+        return (await runner.get_task(task)).steps == 0
+
+    await until(undone)
+    receipt = await runner.undo_step(task, request_id="r1")
+    assert (receipt.status, len(receipt.undone)) == ("done", 1)
+    assert world.done == ["book", "cancel"]
+
+
+async def test_a_fork_does_not_own_what_its_steps_called(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, world: World, book: Tool
+) -> None:
+    helper = make_agent(book, name="helper")
+    await rig.serve(make_agent(helper.as_tool(), name="agent"))
+    runner = rig.runner()
+    model.call("helper", {"input": "alpha"})
+    model.call("book", {"city": "rome"})
+    model.reply("helped")
+    model.reply("done")
+    task = await runner.create_task("q")
+    first = await runner.run_step(task)
+    fork = await runner.fork(task, first)
+    assert str(await runner.run_task(fork)) == "done"
+    await runner.abandon(fork, "no")
+    await until_status(runner, fork, "abandoned")
+    assert (await runner.get_task(f"{task.task_id}.0.1.0.0")).status == "answered"
+    await runner.undo_step(task)
+    assert world.done == ["book rome", "cancel rome"]
