@@ -16,6 +16,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, ClassVar
 
+from pydantic import BaseModel
 from temporalio import activity, workflow
 from temporalio.worker import (
     ActivityInboundInterceptor,
@@ -200,6 +201,23 @@ class AskActAsk(AgentWorker):
         return TaskStepOutput(output=answer.text, task_step=step, is_last=True)
 
 
+class Errand(BaseModel):
+    """The arguments of the helper: `look-a+charge-b` is two turns."""
+
+    thing: str
+
+
+def make_helper(job: Job, tools: dict[str, Tool]) -> Tool:
+    """Make a tool that is an agent with these tools."""
+
+    def say(options: dict[str, Any]) -> str:
+        turns = options["params"]["thing"].replace("+", " ").replace("-", ":")
+        return f"run {job.app} {turns}"
+
+    helper = Agent(name="helper", model="fake-model", tools=list(tools.values()))
+    return helper.as_tool(parameters=Errand, input_builder=say)
+
+
 def make_agent(job: Job) -> Agent:
     """Make the agent that a job names."""
     tools = make_tools(job)
@@ -217,6 +235,8 @@ def make_agent(job: Job) -> Agent:
             worker = FanOut()
         case "without-charge":
             del tools["charge"]
+        case "nested":
+            tools = {"helper": make_helper(job, tools)}
         case _:
             msg = f"no agent {job.agent!r}"
             raise ValueError(msg)
