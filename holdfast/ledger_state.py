@@ -116,6 +116,12 @@ class LedgerState:
         found = (id for id, child in self.s.children.items() if child.place == place)
         return next((id for id in found if not self.s.children[id].left), "")
 
+    @property
+    def child_paused(self) -> str:
+        """Id of a task that works for this one and that somebody has paused, or empty."""
+        children = self.s.children.items()
+        return next((id for id, c in children if c.status == "paused" and not c.left), "")
+
     def put_child(self, id: str, child: ChildState) -> None:
         """Keep what is known of a child."""
         self.change(children={**self.s.children, id: child})
@@ -129,7 +135,7 @@ class LedgerState:
 
     def task(self) -> Task:
         """Describe the task."""
-        head = self.given.head
+        head, child = self.given.head, self.child_paused
         return Task(
             task_id=self.task_id,
             input=self.given.input,
@@ -143,7 +149,7 @@ class LedgerState:
             stored=self.given.stored,
             images=self.given.images,
             parent=self.given.parent.task if self.given.parent else "",
-            paused=self.s.paused,
+            paused=self.s.paused or (child and f"somebody in task {child!r}"),
             error=self._error(),
         )
 

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from holdfast import AgentRunner, Task, tool
-from holdfast.errors import StepFailedError, UndoRefusedError, UserError
-from holdfast.testing import FakeOpenAI
+from holdfast.errors import StepFailedError, TaskNotFoundError, UndoRefusedError, UserError
+from holdfast.testing import FakeOpenAI, call
 from holdfast.tool_context import Effect
 from holdfast.tools import Tool
 from tests.support.people import World, ask
@@ -260,6 +260,69 @@ async def test_a_child_that_needs_attention_stops_its_parent_and_both_go_on_when
     model.reply("done")
     assert str(await runner.run_task(task)) == "done"
     assert len(model.requests) == 5
+
+
+async def test_a_step_made_anew_leaves_its_child_and_starts_another(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    helper = make_agent(name="helper")
+    await rig.serve(make_agent(helper.as_tool(), name="agent"))
+    runner = rig.runner()
+    model.call("helper", {"input": "a"})
+    model.fail(401)
+    task = await runner.create_task("q")
+    with pytest.raises(StepFailedError):
+        await runner.run_step(task)
+    model.call("helper", {"input": "b"})
+    model.reply("helped")
+    output = await runner.run_step(task, restart="step")
+    assert output.sources[0].child_task == f"{task.task_id}.0.1.0.0.2"
+    await until_status(runner, f"{task.task_id}.0.1.0.0", "abandoned")
+    model.reply("done")
+    assert str(await runner.run_task(task)) == "done"
+
+
+async def test_a_paused_child_keeps_nobody_waiting(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    @tool
+    async def look() -> str:
+        """Look."""
+        return "seen"
+
+    helper = make_agent(look, name="helper")
+    await rig.serve(make_agent(helper.as_tool(), name="agent"))
+    runner = rig.runner()
+    model.call("helper", {"input": "a"})
+    model.hang(call("look", {}))
+    task = await runner.create_task("q")
+    running = asyncio.create_task(runner.run_task(task))
+    await asyncio.to_thread(model.wait_held)
+    child = f"{task.task_id}.0.1.0.0"
+    await runner.pause(child, by="ann")
+    model.release()
+    output = await running
+    assert output.waiting_for == (f"paused by somebody in task {child!r}; resume the task first",)
+    model.reply("helped")
+    model.reply("done")
+    await runner.resume(child, by="ann")
+    assert str(await runner.run_task(task)) == "done"
+
+
+async def test_deleting_a_task_deletes_those_that_worked_for_it(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    helper = make_agent(name="helper")
+    await rig.serve(make_agent(helper.as_tool(), name="agent"))
+    runner = rig.runner()
+    model.call("helper", {"input": "a"})
+    model.reply("helped")
+    model.reply("done")
+    task = await runner.create_task("q")
+    await runner.run_task(task)
+    await runner.delete_task(task)
+    with pytest.raises(TaskNotFoundError):
+        await runner.get_task(f"{task.task_id}.0.1.0.0")
 
 
 async def test_a_child_out_of_turns_is_told_to_the_model(
