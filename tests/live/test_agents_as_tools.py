@@ -7,7 +7,13 @@ import asyncio
 import pytest
 
 from holdfast import AgentRunner, Task, tool
-from holdfast.errors import StepFailedError, TaskNotFoundError, UndoRefusedError, UserError
+from holdfast.errors import (
+    StepFailedError,
+    TaskNotFoundError,
+    UndoFailedError,
+    UndoRefusedError,
+    UserError,
+)
 from holdfast.testing import FakeOpenAI, call
 from holdfast.tool_context import Effect
 from holdfast.tools import Tool
@@ -626,3 +632,67 @@ async def test_a_fork_does_not_own_what_its_steps_called(
     assert (await runner.get_task(f"{task.task_id}.0.1.0.0")).status == "answered"
     await runner.undo_step(task)
     assert world.done == ["book rome", "cancel rome"]
+
+
+async def test_what_a_failed_child_did_is_undone_too(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, world: World, book: Tool
+) -> None:
+    helper = make_agent(book, name="helper")
+    await rig.serve(make_agent(helper.as_tool(max_turns=1), name="agent"))
+    runner = rig.runner()
+    model.call("helper", {"input": "alpha"})
+    model.call("book", {"city": "rome"})
+    task = await runner.create_task("q")
+    assert (await runner.run_step(task)).sources[0].is_error
+    await runner.undo_step(task)
+    assert world.done == ["book rome", "cancel rome"]
+
+
+async def test_an_undo_that_fails_in_a_child_names_it_and_can_be_asked_again(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, world: World
+) -> None:
+    async def cancel(effect: Effect) -> None:
+        world.done.append("try")
+        if len(world.done) < 3:
+            msg = "closed"
+            raise ValueError(msg)
+
+    @tool(undo=cancel)
+    async def book() -> str:
+        """Book."""
+        return "booked"
+
+    helper = make_agent(book, name="helper")
+    await rig.serve(make_agent(helper.as_tool(), name="agent"))
+    runner = rig.runner()
+    model.call("helper", {"input": "alpha"})
+    model.call("book", {})
+    model.reply("helped")
+    task = await runner.create_task("q")
+    await runner.run_step(task)
+    child = f"{task.task_id}.0.1.0.0"
+    for _ in range(2):
+        with pytest.raises(UndoFailedError, match="closed") as caught:
+            await runner.undo_step(task)
+        assert repr(child) in str(caught.value)
+        assert (await runner.get_task(task)).steps == 1
+    receipt = await runner.undo_step(task)
+    assert len(receipt.undone) == 1
+    assert (await runner.get_task(task)).steps == 0
+
+
+async def test_a_child_that_is_ended_with_temporals_own_tools_does_not_hang_its_parent(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    helper = make_agent(name="helper")
+    await rig.serve(make_agent(helper.as_tool(), name="agent"))
+    runner = rig.runner()
+    model.call("helper", {"input": "alpha"})
+    model.hang()
+    model.reply("too bad")
+    task = await runner.create_task("q")
+    running = asyncio.create_task(runner.run_task(task))
+    await asyncio.to_thread(model.wait_held)
+    await runner.client.get_workflow_handle(f"{task.task_id}.0.1.0.0").terminate("by hand")
+    assert str(await running) == "too bad"
+    assert (await runner.get_completed_steps(task))[0].sources[0].is_error
