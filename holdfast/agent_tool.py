@@ -35,6 +35,16 @@ InputBuilder = Callable[[dict[str, Any]], Any]
 """Makes the nested run's input, a text or a list of items, of {"params", "summary",
 "json_schema"}; sync or async."""
 
+_CODE = (
+    "model",
+    "model_provider",
+    "handoff_input_filter",
+    "handoff_history_mapper",
+    "call_model_input_filter",
+    "tool_error_formatter",
+)
+"""Settings of a run that are code."""
+
 CALLED = "You were called as a tool. The input of the call, as data:"
 
 
@@ -76,10 +86,17 @@ class AgentTool(Tool[..., Any]):
     shows_schema: bool = False
 
     @property
-    def code(self) -> list[Any]:
-        """What users wrote for it: functions and objects."""
-        own = [self.extractor, self.input_builder]
-        return [*own, *(vars(self.run_config).values() if self.run_config else ())]
+    def code(self) -> dict[str, Any]:
+        """Functions and objects that users gave with it, by name."""
+        config = vars(self.run_config) if self.run_config is not None else {}
+        several = {
+            f"{name}.{k}": each
+            for name in ("input_guardrails", "output_guardrails")
+            for k, each in enumerate(config.get(name, ()))
+        }
+        given = {name: config.get(name) for name in _CODE} | several
+        given |= {"extractor": self.extractor, "input_builder": self.input_builder}
+        return {name: thing for name, thing in given.items() if not isinstance(thing, str | None)}
 
     def policy(self) -> ToolPolicy:
         """Return what a task must know to run the tool."""
