@@ -8,12 +8,14 @@ from typing import Any
 from holdfast import context_object
 from holdfast.agent import Agent
 from holdfast.agent_snapshot import AgentSnapshot
+from holdfast.agent_tool import AgentTool
 from holdfast.archive import Archive
-from holdfast.code_refs import look_up
+from holdfast.code_refs import give_name, look_up
 from holdfast.errors import AgentNotFoundError, NotFoundError, UserError
 from holdfast.models import resolve_model
 from holdfast.models.base import Model
 from holdfast.records import TaskHead
+from holdfast.tools import Tool
 from holdfast.values import Json
 
 
@@ -46,7 +48,10 @@ class Registry:
             )
             raise UserError(msg)
         self._agents[agent.name] = agent
-        for other in agent.team():
+        for tool in agent.made_tools:
+            for name, thing in _code_of(tool).items():
+                give_name(thing, f"{agent.name}.{tool.name}:{name}")
+        for other in (*agent.team(), *agent.nested()):
             if self._agents.get(other.name) is not other:
                 self.add(other)
 
@@ -152,10 +157,16 @@ class Registry:
         raise NotFoundError(msg)
 
 
+def _code_of(tool: Tool) -> dict[str, Any]:
+    """Name the code that came with an agent as a tool: its tasks may refer to it."""
+    return tool.code if isinstance(tool, AgentTool) else {}
+
+
 def _modules_of(agent: Agent) -> set[str]:
     """List the modules whose code an agent runs: references of runs may name what is in them."""
     code = [
         *(tool.function for tool in agent.made_tools),
+        *(thing for tool in agent.made_tools for thing in _code_of(tool).values()),
         *(guardrail.guardrail_function for guardrail in agent.input_guardrails),
         *(guardrail.guardrail_function for guardrail in agent.output_guardrails),
         *(each.on_handoff for each in agent.made_handoffs),

@@ -21,6 +21,7 @@ from holdfast.activities.failures import (
     typed_failures,
 )
 from holdfast.activities.heartbeat import heartbeats
+from holdfast.activities.nesting import nested_result
 from holdfast.activities.registry import Registry
 from holdfast.activities.source import Source, task_id, worker_identity
 from holdfast.activities.spans import Recording, came_to, tool_call
@@ -111,6 +112,7 @@ class ToolActivities:
                 f" back to agent {agent.name!r}, restart the worker, and run the step again."
             )
             raise ApplicationError(msg, type="ToolMissingError", non_retryable=True)
+        own = merge_patch.plain(state)
         ctx = ToolContext[dict[str, Json]](
             task_id=task_id(),
             step_id=given.step or f"s{given.n}",
@@ -120,9 +122,10 @@ class ToolActivities:
             attempt=activity.info().attempt,
             idempotency_key=idempotency_key(task_id(), given, call),
             agent_name=agent.name,
-            state=merge_patch.plain(state),
+            state=own,
             heartbeat=activity.heartbeat,
             load_context=self._registry.context_loader(head),
+            nested=nested_result(self._registry, self._source, given, own),
         )
         ref = head.run.tool_error_formatter
         formatter = self._registry.code(ref) if ref else None

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from holdfast.agent_snapshot import AgentSnapshot
+from holdfast.agent_tool import DEFAULT_MAX_TURNS, AgentTool, Extractor, InputBuilder, as_tool
 from holdfast.errors import UserError
 from holdfast.guard_rules import GuardRule
 from holdfast.guardrails import InputGuardrail, OutputGuardrail, check_guardrails
@@ -15,11 +16,15 @@ from holdfast.hooks import AgentHooks, check_agent_hooks
 from holdfast.models.base import Model
 from holdfast.output_type import AgentOutputSchema, output_schema
 from holdfast.settings import ModelSettings
+from holdfast.tool_hooks import ApprovalPredicate, EnabledPredicate, FailureFormatter
 from holdfast.tool_retriever import ToolRetriever
 from holdfast.tool_use import ToolUseBehavior, behavior_code
 from holdfast.tools import Tool, to_tool
 from holdfast.workers.base import AgentWorker, RunsSteps, as_worker
 from holdfast.workers.function_calling import FunctionCallingAgentWorker
+
+if TYPE_CHECKING:
+    from holdfast.client.run_config import RunConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,6 +148,65 @@ class Agent:
                     found[each.agent.name] = each.agent
                     agents.append(each.agent)
         return tuple(agents[1:])
+
+    def as_tool(
+        self,
+        tool_name: str | None = None,
+        tool_description: str | None = None,
+        custom_output_extractor: Extractor | None = None,
+        is_enabled: bool | EnabledPredicate = True,  # noqa: FBT001, FBT002  the Agents SDK's signature
+        *,
+        needs_approval: bool | ApprovalPredicate = False,
+        max_turns: int | None = DEFAULT_MAX_TURNS,
+        run_config: RunConfig | Mapping[str, Any] | None = None,
+        failure_error_function: FailureFormatter | Literal["default"] | None = "default",
+        parameters: type[Any] | None = None,
+        input_builder: InputBuilder | None = None,
+        include_input_schema: bool = False,
+    ) -> AgentTool:
+        """Make a tool of this agent: other agents' models call it, and go on with its answer.
+
+        A call is a task of its own: `<task>.<branch>.<step>.<batch>.<position>`. It sees only its
+        input, has its own ledger, and is undone with the step that made it. What it asks people is
+        asked in the calling task, too.
+
+        Args:
+            tool_name: Name of the tool; the agent's own by default, made of letters, digits and _.
+            tool_description: What it does, for the model.
+            custom_output_extractor: Makes the tool's result of the nested RunResult; else it is the
+                final output.
+            is_enabled: As for a tool.
+            needs_approval: As for a tool: whether a person decides before the agent is run.
+            max_turns: Most model calls of a call; None for no limit.
+            run_config: Settings of the nested run; those of the calling run by default.
+            failure_error_function: As for a tool: what the model is told when the nested run fails.
+            parameters: Type of the arguments, a dataclass or a pydantic model, in place of
+                {"input": text}.
+            input_builder: Makes the nested input, a text or a list of items, of a dict with
+                `params`, `summary` and `json_schema`.
+            include_input_schema: Whether the agent is shown the JSON Schema of `parameters`.
+
+        Raises:
+            InvalidArgumentError: The name, or the type of the arguments, cannot be used.
+        """
+        return as_tool(
+            self,
+            name=tool_name,
+            description=tool_description,
+            extractor=custom_output_extractor,
+            is_enabled=is_enabled,
+            needs_approval=needs_approval,
+            max_turns=max_turns,
+            run_config=run_config,
+            failure_error_function=failure_error_function,
+            parameters=parameters,
+            input_builder=input_builder,
+            shows_schema=include_input_schema,
+        )
+
+    def nested(self) -> tuple[Agent, ...]:
+        """List the agents that this one calls as tools."""
+        return tuple(tool.agent for tool in self.made_tools if isinstance(tool, AgentTool))
 
     def tool(self, name: str) -> Tool | None:
         """Return the tool or the handoff of this name as a tool, or None."""

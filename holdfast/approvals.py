@@ -87,6 +87,12 @@ def pending(ledger: Ledger) -> list[Approval]:
     return [approval for approval in ledger.s.approvals if approval.status == "open"]
 
 
+def asked_everywhere(ledger: Ledger) -> list[Approval]:
+    """List what waits for a person, in the task and in those that work for it."""
+    children = ledger.s.children.values()
+    return [*pending(ledger), *(each for child in children for each in child.approvals)]
+
+
 def waits(ledger: Ledger, n: int) -> bool:
     """Whether a step waits for a person, as a whole or with one of its calls."""
     return any(approval.n == n and approval.kind != "undo" for approval in pending(ledger))
@@ -94,7 +100,7 @@ def waits(ledger: Ledger, n: int) -> bool:
 
 def undo_waits(ledger: Ledger) -> bool:
     """Whether the undo in progress waits for a person; what else waits does not hold it up."""
-    return any(approval.kind == "undo" for approval in pending(ledger))
+    return any(approval.kind == "undo" for approval in asked_everywhere(ledger))
 
 
 def drop_undo(ledger: Ledger) -> None:

@@ -203,6 +203,7 @@ def _call_event(
             "status": outcome.status,
             "attempts": outcome.attempts,
             "worker": outcome.worker,
+            "body": {"task": outcome.child} if outcome.child else {},
         }
     )
 

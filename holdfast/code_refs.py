@@ -45,6 +45,13 @@ def refer(thing: Any) -> str:
     return ref
 
 
+def give_name(thing: Any, name: str) -> None:
+    """Name a thing that importing may not find, as each process names it that serves its owner."""
+    ref = f"{LOCAL}:{name}"
+    _local[ref] = thing
+    _names[id(thing)] = ref
+
+
 def forget(ref: str) -> None:
     """Let go of a thing that only this process has a name for."""
     thing = _local.pop(ref, None)

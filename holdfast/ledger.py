@@ -30,6 +30,7 @@ from holdfast.records import (
     usual_step,
 )
 from holdfast.references import (
+    batches_of,
     new_entries,
     output_digest,
     output_of_calls,
@@ -259,7 +260,8 @@ class Ledger(LedgerState):
             digest=call_digest(edited or current.calls[i]),
             call=edited,
             branch=self.s.branch,
-            batch=_batches(current),
+            batch=batches_of(current),
+            child=self.child(n, i),
             agent=current.open.step.agent,
             step="" if current.open.step.step_id == f"s{current.n}" else current.open.step.step_id,
             state={} if big else current.state,
@@ -274,6 +276,10 @@ class Ledger(LedgerState):
     def outcome(self, n: int, i: int, got: Outcome) -> None:
         """Record what became of an open call."""
         current = self.at(n)
+        child = self.child(n, i)
+        if child:
+            got = got.model_copy(update={"child": child, "usage": self.s.children[child].usage})
+            self.change(usage=self.s.usage + got.usage)
         current = current.model_copy(update={"outcomes": {**current.outcomes, i: got}})
         self._put(self._marked(current, "done", i))
 
@@ -329,7 +335,7 @@ class Ledger(LedgerState):
             calls=current.calls,
             outcomes=outcomes,
             journal=without_adds(result, current),
-            usage=usage_of(current.journal),
+            usage=usage_of(current.journal, outcomes),
             patch=patch,
             inverse=merge_patch.inverse(self.s.extra_state, patch),
             conflicts=tuple(conflicts),
@@ -477,7 +483,7 @@ class Ledger(LedgerState):
         """
         if not places:
             return current
-        batch = _batches(current) if kind in ("call", "done") else 0
+        batch = batches_of(current) if kind in ("call", "done") else 0
         marks = [Mark(self.next_number(), kind, batch, i) for i in places]
         return current.model_copy(update={"marks": (*current.marks, *marks)})
 
@@ -506,8 +512,3 @@ class Ledger(LedgerState):
             )
         self.change(serial=serial)
         return tuple(numbered)
-
-
-def _batches(current: OpenState) -> int:
-    """Count the batches of calls that an open step has made before the present one."""
-    return sum(bool(entry.calls) for entry in current.journal)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from holdfast.links import ready_steps
 from holdfast.messages import Message, Usage
+from holdfast.nesting import ChildState
 from holdfast.records import Before, Entry, EventRecord, Failure, OpenState, SegmentRef
-from holdfast.references import usage_of
+from holdfast.references import batches_of, turns_of, usage_of
 from holdfast.state import Carried, Receipt, RunReply, TaskInput
 from holdfast.steps import Task, TaskStatus, TaskStep
 from holdfast.values import Json
@@ -59,6 +60,8 @@ class LedgerState:
         """The task's status while it is open."""
         if any(approval.status in ("open", "checking") for approval in self.s.approvals):
             return "waiting"
+        if any(child.approvals for child in self.s.children.values()):
+            return "waiting"
         if self.failure is not None:
             return "needs_attention"
         if self.s.paused:
@@ -105,6 +108,24 @@ class LedgerState:
             raise RuntimeError(msg)
         return current
 
+    def child(self, n: int, i: int) -> str:
+        """Return the id of the task that an open call of an agent as a tool began, or empty."""
+        if not self.s.children:
+            return ""
+        place = (self.s.branch, n, batches_of(self.at(n)), i)
+        found = (id for id, child in self.s.children.items() if child.place == place)
+        return next((id for id in found if not self.s.children[id].left), "")
+
+    @property
+    def child_paused(self) -> str:
+        """Id of a task that works for this one and that somebody has paused, or empty."""
+        children = self.s.children.items()
+        return next((id for id, c in children if c.status == "paused" and not c.left), "")
+
+    def put_child(self, id: str, child: ChildState) -> None:
+        """Keep what is known of a child."""
+        self.change(children={**self.s.children, id: child})
+
     def ready(self) -> tuple[TaskStep, ...]:
         """List the queued steps that wait for no other."""
         if any(c.open.step.is_join for c in self.s.opens):
@@ -114,7 +135,7 @@ class LedgerState:
 
     def task(self) -> Task:
         """Describe the task."""
-        head = self.given.head
+        head, child = self.given.head, self.child_paused
         return Task(
             task_id=self.task_id,
             input=self.given.input,
@@ -127,7 +148,8 @@ class LedgerState:
             usage=self.s.usage,
             stored=self.given.stored,
             images=self.given.images,
-            paused=self.s.paused,
+            parent=self.given.parent.task if self.given.parent else "",
+            paused=self.s.paused or (child and f"somebody in task {child!r}"),
             error=self._error(),
         )
 
@@ -146,14 +168,14 @@ class LedgerState:
     def before(self) -> Before:
         """Keep what there is, as if no step were open: an undo brings it back."""
         s = self.s
-        journals = [current.journal for current in s.opens]
-        spent = sum((usage_of(journal) for journal in journals), Usage())
+        costs = (usage_of(current.journal, current.outcomes.values()) for current in s.opens)
+        spent = sum(costs, Usage())
         return Before(
             queue=(*(current.open.step for current in s.opens), *s.queue),
             notes=(*(note for current in s.opens for note in current.open.notes), *s.notes),
             followups=s.followups,
             serial=s.serial,
-            turns=s.turns - spent.requests,
+            turns=s.turns - sum(turns_of(current.journal) for current in s.opens),
             usage=s.usage - spent,
             answered=s.answered,
             concluded=s.concluded,

@@ -14,6 +14,7 @@ from holdfast.activities.closing import ClosingActivities
 from holdfast.activities.guarding import GuardingActivities
 from holdfast.activities.handling import HandlingActivities
 from holdfast.activities.judging import JudgingActivities
+from holdfast.activities.nesting import NestingActivities
 from holdfast.activities.registry import Registry
 from holdfast.activities.source import Source
 from holdfast.activities.step import StepActivities
@@ -41,6 +42,7 @@ class Activities:
         steps = StepActivities(self.registry, source)
         closing = ClosingActivities(self.registry, source)
         judging = JudgingActivities(self.registry, source)
+        nesting = NestingActivities(self.registry, source)
         self.all: list[Callable[..., Any]] = [
             steps.describe,
             steps.step,
@@ -57,6 +59,7 @@ class Activities:
             judging.recall,
             HandlingActivities(self.registry, source).handle,
             GuardingActivities(self.registry, source).guard,
+            nesting.nest,
         ]
 
 

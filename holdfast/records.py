@@ -327,6 +327,8 @@ class Outcome(Value):
         nodes: What the result rests on, or where the archive keeps that.
         guards: What its guardrails found, in the order in which they ran.
         failure: Why the step stops after it, although it is known: a tripped guardrail, a hook.
+        child: For a call of an agent as a tool: the task that it was.
+        usage: What that task cost.
     """
 
     content: Content = ""
@@ -339,6 +341,8 @@ class Outcome(Value):
     nodes: tuple[SourceNode, ...] | Blob = ()
     guards: tuple[ToolGuarded, ...] = ()
     failure: Failure | None = None
+    child: str = ""
+    usage: Usage = Usage()
 
     def message(self, call: ToolCall) -> Message:
         """Return the message that tells the model."""

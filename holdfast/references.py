@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from holdfast.chain import extend
 from holdfast.links import queued_with
@@ -170,9 +170,27 @@ def answer_of(entry: JournalEntry) -> ModelAnswer:
     return entry.answer
 
 
-def usage_of(journal: Sequence[JournalEntry]) -> Usage:
-    """Sum the cost of a journal's model calls."""
+def turns_of(journal: Sequence[JournalEntry]) -> int:
+    """Count a journal's model calls."""
+    return sum(entry.answer is not None for entry in journal)
+
+
+def batches_of(current: OpenState) -> int:
+    """Count the batches of calls that an open step has made before the present one."""
+    return sum(bool(entry.calls) for entry in current.journal)
+
+
+def usage_of(journal: Sequence[JournalEntry], outcomes: Iterable[Outcome] = ()) -> Usage:
+    """Sum the cost of a journal's model calls, and of the tasks that were calls of agents.
+
+    Args:
+        journal: The journal.
+        outcomes: What became of calls that are not in it.
+    """
     total = Usage()
+    for outcome in (*(each for entry in journal for each in entry.outcomes), *outcomes):
+        if outcome.child:
+            total += outcome.usage
     for entry in journal:
         if entry.answer is not None:
             total += entry.answer.usage.model_copy(update={"requests": 1})

@@ -9,6 +9,7 @@ from pydantic import Field
 from holdfast.chain import ChainRef
 from holdfast.guard_rules import Guarded, GuardRule
 from holdfast.messages import Blob, ImagePart, Message, Usage
+from holdfast.nesting import ChildState, ParentRef, UndoAnswer
 from holdfast.records import (
     Approval,
     Failure,
@@ -53,6 +54,7 @@ class TaskInput(Value):
         heartbeat: Seconds without a sign of life after which a worker counts as lost.
         roll_events: History length at which the task continues as new.
         carried: State of the run before, after continue-as-new.
+        parent: The task that this one works for, as a call of an agent as a tool.
     """
 
     head: TaskHead
@@ -66,6 +68,7 @@ class TaskInput(Value):
     heartbeat: float = 20.0
     roll_events: int = 2000
     carried: Carried | None = None
+    parent: ParentRef | None = None
 
 
 class AgentRules(Value):
@@ -136,6 +139,9 @@ class UndoState(Value):
         steps: Ids of the steps that were left.
         cut: (step, position) of the open calls that were running when the steps were stopped.
         request: Id of the request.
+        number: For an undo that the task's parent wants: number of what it said.
+        mode: What such an undo comes to: "check" finds out what stands in its way and then is
+            "held" until the parent goes on; "release" ends it with nothing undone.
     """
 
     asked: UndoRequest
@@ -146,6 +152,8 @@ class UndoState(Value):
     steps: tuple[str, ...] = ()
     cut: tuple[tuple[int, int], ...] = ()
     request: str = ""
+    number: int = 0
+    mode: Literal["", "check", "held", "release"] = ""
 
 
 class Receipt(Value):
@@ -180,6 +188,9 @@ class Carried(Value):
         outputs: The final output, likewise.
         rounds: Request of `run_steps_in_queue` to its steps and their ordinals, 0 until done.
         standing: Tool name to the decision that holds for all its calls.
+        children: Id to what is known of each task that a call of an agent as a tool began.
+        heard: Number of the newest thing that this task's own parent said.
+        undo_answer: Newest answer to an undo that it wanted.
     """
 
     created: float = 0.0
@@ -221,6 +232,9 @@ class Carried(Value):
     outputs: Guarded = Guarded()
     rounds: dict[str, dict[str, int]] = Field(default_factory=dict[str, dict[str, int]])
     standing: dict[str, StandingRule] = Field(default_factory=dict[str, StandingRule])
+    children: dict[str, ChildState] = Field(default_factory=dict[str, ChildState])
+    heard: int = 0
+    undo_answer: UndoAnswer | None = None
 
 
 class RunReply(Value):

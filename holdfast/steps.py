@@ -58,6 +58,7 @@ class Task(Value):
         paused: Who paused it and why, else empty.
         stored: Where the archive keeps an input too large for history; AgentRunner resolves it.
         images: Images that came with the input.
+        parent: Id of the task that it works for, as a call of an agent as a tool; else empty.
     """
 
     task_id: str
@@ -73,6 +74,7 @@ class Task(Value):
     paused: str = ""
     stored: Blob | None = None
     images: tuple[ImagePart, ...] = ()
+    parent: str = ""
 
 
 class TaskStep(Written):
@@ -188,6 +190,7 @@ class ToolOutput(Value):
             may or may not have taken effect.
         attempts: How often the call was started.
         nodes: What the result rests on, when the tool said so.
+        child_task: For a call of an agent as a tool: the task that it was.
     """
 
     tool_name: str
@@ -198,6 +201,7 @@ class ToolOutput(Value):
     status: Literal["done", "failed", "unknown"] = "done"
     attempts: int = 1
     nodes: tuple[SourceNode, ...] = ()
+    child_task: str = ""
 
     def __str__(self) -> str:
         """Return the content."""

@@ -57,7 +57,7 @@ def parse_arguments(tool: str, signature: FunctionSchema | None, arguments: str)
         try:
             return signature.values(text)
         except ValidationError as error:
-            problems = _explain(error, signature.fields.values())
+            problems = explain(error, signature.fields.values())
             raise ToolArgumentsError(tool, problems, arguments) from error
     try:
         data = from_json(text, allow_inf_nan=False)
@@ -68,7 +68,7 @@ def parse_arguments(tool: str, signature: FunctionSchema | None, arguments: str)
     return cast("dict[str, Any]", data)
 
 
-def _explain(error: ValidationError, known: Iterable[str]) -> tuple[str, ...]:
+def explain(error: ValidationError, known: Iterable[str]) -> tuple[str, ...]:
     """Say in words that a model can act on what was wrong with its arguments.
 
     Args:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
-from typing import Any, Generic, Literal, cast
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Generic, Literal, cast
 
 from pydantic import Field
 from typing_extensions import TypeVar
@@ -12,6 +12,9 @@ from typing_extensions import TypeVar
 from holdfast.context_object import KEY as CONTEXT_KEY
 from holdfast.context_object import dump
 from holdfast.values import Json, Value
+
+if TYPE_CHECKING:
+    from holdfast.client.results import RunResult
 
 StateT = TypeVar("StateT", bound=Mapping[str, Any], default=dict[str, Any])
 
@@ -41,6 +44,7 @@ class ToolContext(Generic[StateT]):
             what differs at the end goes back to the task as a merge patch.
         context: The run's context object, made of `state["context"]`: see `Runner.run`. Change it
             in place or assign it; it goes back with the state.
+        nested: For a call of an agent as a tool that has ended: gives what came of it.
     """
 
     def __init__(
@@ -57,6 +61,7 @@ class ToolContext(Generic[StateT]):
         state: StateT | None = None,
         heartbeat: Callable[..., None] = _ignore,
         load_context: Callable[[Json], Any] | None = None,
+        nested: Callable[[], Awaitable[RunResult]] | None = None,
     ) -> None:
         """Make a context.
 
@@ -72,6 +77,7 @@ class ToolContext(Generic[StateT]):
             state: See above.
             heartbeat: Must be safe to call from any thread.
             load_context: Makes the context object of JSON data.
+            nested: See above.
         """
         self.task_id = task_id
         self.step_id = step_id
@@ -81,6 +87,7 @@ class ToolContext(Generic[StateT]):
         self.attempt = attempt
         self.idempotency_key = idempotency_key
         self.agent_name = agent_name
+        self.nested = nested
         self.state: StateT = cast("StateT", {}) if state is None else state
         self._heartbeat = heartbeat
         self._load_context = load_context

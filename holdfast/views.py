@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from holdfast import merge_patch
-from holdfast.approvals import pending
+from holdfast.approvals import asked_everywhere
 from holdfast.ledger import Ledger
 from holdfast.records import Approval, Entry, OpenState, SegmentRef, StepRecord
 from holdfast.references import output_of
@@ -134,9 +134,10 @@ def step_view(ledger: Ledger, n: int) -> StepView:
     Number 0 has the step in progress, else the next one, and no point when nothing waits any more.
     """
     if n == 0:
-        asked = {approval.n for approval in pending(ledger)}
+        waiting = asked_everywhere(ledger)
+        asked = {approval.n for approval in waiting}
         opens = sorted(ledger.s.opens, key=lambda current: current.n not in asked)
-        texts = [point(approval) for approval in pending(ledger)]
+        texts = [point(approval) for approval in waiting]
         return StepView(
             waiting_for=tuple(texts),
             step=opens[0].open.step if opens else next(iter(ledger.upcoming()), TaskStep()),

@@ -142,6 +142,7 @@ class ToolInput(Value):
         batch: Number of batches of calls that the step has made before this one.
         step: Id of the step, when it is not "s" and its ordinal.
         agent: Agent that runs the step, when it is not the task's first one.
+        child: For a call of an agent as a tool: the task that it is.
     """
 
     n: int
@@ -154,6 +155,7 @@ class ToolInput(Value):
     batch: int = 0
     step: str = ""
     agent: str = ""
+    child: str = ""
 
 
 class HandleInput(Value):

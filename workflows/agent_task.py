@@ -16,12 +16,14 @@ from holdfast import approvals
 from holdfast.commands import Command
 from holdfast.records import Approval, Failure
 from holdfast.state import RunReply, TaskInput
+from holdfast.steps import TaskStatus
 from holdfast.wire import CloseInput, TaskResult
 from holdfast.workflows import calls
 from holdfast.workflows.calls import now
 from holdfast.workflows.lanes import StepLanes
+from holdfast.workflows.reporting import Reporter
 from holdfast.workflows.tools import ask_about_cut
-from holdfast.workflows.undoing import run_undo, stop_undo
+from holdfast.workflows.undoing import answer_parent, run_undo, stop_undo
 from holdfast.workflows.visible import publish
 
 CANCEL_GRACE_SECONDS = 10
@@ -46,6 +48,8 @@ class AgentTask(StepLanes):
         telling = asyncio.create_task(self.spans.tell())
         if given.carried is not None:
             publish(self.ledger, self.ledger.status)
+        reporter = Reporter(self.ledger, self._to_be_reported)
+        reporting = asyncio.create_task(reporter.run()) if given.parent is not None else None
         while not self.closed:
             try:
                 await self._wait()
@@ -59,11 +63,23 @@ class AgentTask(StepLanes):
                     publish(self.ledger, self.ledger.status)
             except asyncio.CancelledError:
                 self._abandon(CANCELLED)
-        await workflow.wait_condition(workflow.all_handlers_finished)
+        if reporting is not None:
+            await reporter.finish()
+        await workflow.wait_condition(self._is_done)
         telling.cancel()
         if self.verdict is not None:
             raise ApplicationError(self.verdict.message, type=self.verdict.type, non_retryable=True)
         return TaskResult(status=self.closing or "finished")
+
+    def _to_be_reported(self) -> TaskStatus | None:
+        """Return the status that the ledger does not know of, if there is one."""
+        if self.closed:
+            return self.closing
+        return "running" if self._retries() else None
+
+    def _is_done(self) -> bool:
+        """Whether nobody is to be told anything any more."""
+        return workflow.all_handlers_finished() and self.children.are_told
 
     async def _wait(self) -> None:
         """Wait for work; approvals that nobody decides in time expire meanwhile."""
@@ -129,20 +145,27 @@ class AgentTask(StepLanes):
         try:
             if self.ledger.s.described is None:
                 self.ledger.described(await calls.describe(self.ledger))
-            self.undo_failure = await run_undo(self.ledger)
+            self.undo_failure = await run_undo(self.ledger, self.children)
         except Exception as error:  # noqa: BLE001  a bug must not retry for ever
             self.undo_failure = calls.failure_of(error)
             self.ledger.note("undo_failed", now=now(), text=self.undo_failure.message)
             stop_undo(self.ledger)
         if self.ledger.s.undo is not None:
             return
+        self.children.release()
         self.running.clear()
         if self.undo_failure is None:
             self.spans.left(opens, branch, at=now())
+        if state.number:
+            answer_parent(self.ledger, state, self.undo_failure)
+        if self.undo_failure is not None or state.mode == "release":
+            await ask_about_cut(self.ledger, cut)
+        elif state.number:
+            self.why = f"{state.asked.by or 'its parent'}: undone"
+            self._end("abandoned")
+        else:
             self.ledger.remember(state.request, RunReply(n=self.ledger.s.steps))
             self._start_over()
-        else:
-            await ask_about_cut(self.ledger, cut)
 
     def _start_over(self) -> None:
         """After an undo: whoever waited for what it undid is told; later requests stand."""
@@ -170,14 +193,14 @@ class AgentTask(StepLanes):
         """Continue as new with the ledger archived; nobody notices but the auditor."""
         self.draining = True
         self.requests.answer_all(RunReply(status="moved"))
-        while self.ledger.entries or not workflow.all_handlers_finished():
+        while self.ledger.entries or not self._is_done():
             if self.ledger.entries:  # a signal may add one while the others are archived
                 try:
                     self.ledger.archived(await calls.archive(self.ledger))
                 except ActivityError as error:
                     self._roll_failed(error)
                     return
-            await workflow.wait_condition(workflow.all_handlers_finished)
+            await workflow.wait_condition(self._is_done)
         if self.closing is not None:
             return
         workflow.continue_as_new(
@@ -198,6 +221,8 @@ class AgentTask(StepLanes):
         """Finalize or abandon: the archive first, then the session, then the end."""
         status = self.closing or "finished"
         approvals.close_open(self.ledger, now=now())
+        if status == "abandoned":
+            self.children.end("abandon", self.why)
         self.ledger.note(
             "closed",
             now=now(),
@@ -223,6 +248,7 @@ class AgentTask(StepLanes):
             self.requests.tell()
             return
         self.closed = True
+        self.children.end("finish")
         if sent.failure is not None:
             self.requests.fail_all(sent.failure)
         self.requests.answer_all(RunReply(n=self.ledger.s.steps), only_all=True)

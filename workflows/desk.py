@@ -12,6 +12,7 @@ from holdfast import approvals
 from holdfast.commands import Command, decode
 from holdfast.ledger import Ledger
 from holdfast.links import unmet
+from holdfast.nesting import REPORTS, SAYS, ChildReport, ParentSays, UndoAnswer
 from holdfast.obey import obey
 from holdfast.records import Approval, Failure, OpenState
 from holdfast.state import Receipt, RunReply, TaskInput, UndoRequest, UndoState
@@ -21,10 +22,11 @@ from holdfast.views import EntriesPage, EntriesRequest, StepView, entries_page, 
 from holdfast.wire import RunRequest, View, ViewRequest
 from holdfast.workflows import calls
 from holdfast.workflows.calls import now
+from holdfast.workflows.children import Children
 from holdfast.workflows.pending import Pending, refusal
 from holdfast.workflows.requests import Requests
 from holdfast.workflows.telling import StepSpans
-from holdfast.workflows.tools import Running, ready_calls
+from holdfast.workflows.tools import Running, awaits_children, ready_calls
 from holdfast.workflows.visible import publish
 
 MOST_LANES = 64
@@ -40,6 +42,7 @@ class TaskDesk:
         self.ledger = Ledger(given, task_id=workflow.info().workflow_id, now=now())
         self.spans = StepSpans(self.ledger)
         self.requests = Requests()
+        self.children = Children(self.ledger)
         self.closing: TaskStatus | None = None
         self.closed = False
         self.verdict: Failure | None = None
@@ -54,7 +57,10 @@ class TaskDesk:
 
     def _undoes(self) -> bool:
         """Whether an undo is in progress and waits for nobody."""
-        return self.ledger.s.undo is not None and not approvals.undo_waits(self.ledger)
+        undo = self.ledger.s.undo
+        if undo is None or undo.mode == "held":
+            return False
+        return not approvals.undo_waits(self.ledger)
 
     def _runnable(self) -> bool:
         """Whether there is something to do that waits for nobody."""
@@ -70,7 +76,8 @@ class TaskDesk:
         if current.failure is not None or self.ledger.s.failure is not None:
             return False
         n = current.n
-        return not approvals.waits(self.ledger, n) or bool(ready_calls(self.ledger, n))
+        waits = approvals.waits(self.ledger, n) or awaits_children(self.ledger, n)
+        return not waits or bool(ready_calls(self.ledger, n))
 
     def _retries(self) -> bool:
         """Whether somebody wants what has failed to be tried again."""
@@ -122,6 +129,10 @@ class TaskDesk:
         s = self.ledger.s
         if pending.id in s.seen:
             return s.seen[pending.id]
+        if s.children:
+            await self.children.ask()
+            self._refuse_when_leaving()
+            s = self.ledger.s
         if (asked.attaches or (asked.round and not s.opens)) and s.undelivered:
             return self._deliver(pending)
         if asked.all and not s.answered:
@@ -290,10 +301,66 @@ class TaskDesk:
                 id=got.id, verb=got.verb, status="refused" if reason else "applied", reason=reason
             )
         )
+        self._after_news()
+
+    def _after_news(self) -> None:
+        """Tell whoever waits, and the lists, what has changed."""
         if self.closing is None and not self._runnable():
             self.requests.settle(self.ledger)
         if self.closing is None and not self.draining:
             publish(self.ledger, self.ledger.status)
+
+    @workflow.signal(name=REPORTS)
+    def child_reports(self, report: ChildReport) -> None:
+        """Take over how a child is."""
+        self.children.heard(report)
+        self._after_news()
+
+    @workflow.signal(name=SAYS)
+    def parent_says(self, said: ParentSays) -> None:
+        """Do what the task wants that this one works for; it is told how this one is then."""
+        self.ledger.change(heard=max(said.number, self.ledger.s.heard))
+        if self.closing is not None:
+            return
+        if said.end:
+            self._end_for_parent(said)
+        elif said.undo:
+            self._undo_for_parent(said)
+        elif said.run and self.ledger.failure is not None:
+            self.ledger.change(automatic=True)
+            self.requests.add(Pending("", RunRequest(all=True)))
+
+    def _end_for_parent(self, said: ParentSays) -> None:
+        """Close as the task is: answered, failed, or neither."""
+        failure = self.ledger.failure
+        if said.end == "finish" and self.ledger.s.answered and failure is None:
+            self._end("finished")
+        elif said.end == "finish" and failure is not None and failure.type in calls.VERDICTS:
+            self.verdict = failure
+            self._end("failed")
+        else:
+            body: dict[str, Json] = {"reason": said.reason}
+            self._abandon(Command(id="parent", verb="abandon", by=said.by, body=body))
+
+    def _undo_for_parent(self, said: ParentSays) -> None:
+        """Stop for an undo, take everything back, or go on; only a parent's own undo is changed."""
+        undo = self.ledger.s.undo
+        if undo is not None and not undo.number:
+            busy = UndoAnswer(number=said.number, stands=(calls.UNDO_RUNS.message,))
+            self.ledger.change(undo_answer=busy)
+            return
+        if undo is None and said.undo == "release":
+            return
+        asked = UndoRequest(
+            to=0, residue="keep" if said.keep else "refuse", by=said.by, reason=said.reason
+        )
+        mode = "" if said.undo == "do" else said.undo
+        done = undo.done if undo is not None else self.ledger.s.undone_effects
+        cut = undo.cut if undo is not None else ()
+        self.undone_requests = self.requests.ids
+        self.ledger.change(
+            undo=UndoState(asked=asked, done=done, cut=cut, number=said.number, mode=mode)
+        )
 
     def _obey(self, command: Command) -> str:
         """Do what a command says; return why not, or empty."""
@@ -339,7 +406,9 @@ class TaskDesk:
     @workflow.query(name="approvals")
     def approvals_query(self) -> list[Approval]:
         """Show what waits for a person, and what was decided for the step in progress."""
-        return list(self.ledger.s.approvals)
+        children = self.ledger.s.children.values()
+        asked = [approval for child in children for approval in child.approvals]
+        return [*self.ledger.s.approvals, *asked]
 
     @workflow.query(name="receipt")
     def receipt_query(self, command_id: str) -> Receipt | None:

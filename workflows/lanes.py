@@ -143,6 +143,8 @@ class StepLanes(TaskDesk):
                 ledger.retry(current.n, RunRequest(), now=now())
             return
         wanted = self._failed(pending.asked.step) or failed[0]
+        if pending.asked.restart:
+            self.children.leave(wanted.n)
         ledger.retry(wanted.n, pending.asked, now=now(), owner=pending.id)
 
     async def _advance(self, n: int, work: Work) -> None:
@@ -155,7 +157,7 @@ class StepLanes(TaskDesk):
             if not self._is_left(work):
                 self._judge(failure, n)
         elif ledger.missing_calls(n):
-            failure = await run_tools(ledger, n, self.running)
+            failure = await run_tools(ledger, n, self.running, self.children)
             if not self._is_left(work):
                 self._judge(failure, n)
         elif current.result is not None:
@@ -208,7 +210,8 @@ class StepLanes(TaskDesk):
         """End the task when a tool call was a verdict, park it when a call failed."""
         if failure is None:
             return
-        if failure.type in calls.VERDICTS and not failure.parks:
+        is_verdict = failure.type in calls.VERDICTS and not failure.parks
+        if is_verdict and self.given.parent is None:
             self.verdict = failure
             self._end("failed")
         else:

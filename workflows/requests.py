@@ -124,11 +124,12 @@ class Requests:
         s = ledger.s
         if ledger.status == "waiting":
             asked = [a.n for a in s.approvals if a.status in ("open", "checking")]
+            asked += [a.n for child in s.children.values() for a in child.approvals]
             n = next((c.n for c in s.opens if c.n in asked), s.steps)
             self._settle_rounds(ledger, RunReply(status="waiting"))
             ledger.disown()
             self.answer_all(RunReply(n=n, status="waiting"))
-        elif s.paused and (not s.opens or ledger.failure is not None):
+        elif ledger.child_paused or (s.paused and (not s.opens or ledger.failure is not None)):
             n = s.opens[0].n if s.opens else s.steps
             self._settle_rounds(ledger, RunReply(n=n, status="paused"))
             self.answer_all(RunReply(n=n, status="paused"))

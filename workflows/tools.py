@@ -24,10 +24,12 @@ from temporalio.workflow import ActivityCancellationType
 from holdfast import approvals
 from holdfast.ledger import Ledger
 from holdfast.messages import ToolCall
+from holdfast.nesting import Nesting
 from holdfast.records import Failure, Outcome
 from holdfast.tool_policy import ToolPolicy
 from holdfast.wire import Probed, ToolInput
 from holdfast.workflows.calls import LONGEST_TOOL, LOST, PATIENT, QUICK, failure_of, now
+from holdfast.workflows.children import Children
 from holdfast.workflows.outcomes import cut_text, lost_text, unknown_tool
 
 T = TypeVar("T")
@@ -42,7 +44,7 @@ Running = set[tuple[int, int]]
 """The (step, position) of the calls that are being run."""
 
 
-async def run_tools(ledger: Ledger, n: int, running: Running) -> Failure | None:
+async def run_tools(ledger: Ledger, n: int, running: Running, children: Children) -> Failure | None:
     """Take a step's open calls as far as they go without a person; return their first failure.
 
     First in the order of the calls. They run all at once, or as many as the run allows; one that is
@@ -54,6 +56,7 @@ async def run_tools(ledger: Ledger, n: int, running: Running) -> Failure | None:
         n: The step.
         running: Filled with the calls that are being run; an undo that cuts them off must count
             them as unknown.
+        children: Starts the tasks that calls of agents are.
     """
     taking: dict[int, asyncio.Task[Failure | None]] = {}
     ended: dict[int, Failure | BaseException] = {}
@@ -69,7 +72,7 @@ async def run_tools(ledger: Ledger, n: int, running: Running) -> Failure | None:
     try:
         while True:
             for i in fresh():
-                taking[i] = asyncio.create_task(_take(ledger, n, i, running))
+                taking[i] = asyncio.create_task(_take(ledger, n, i, running, children))
             if not taking:  # all end before an error is raised: none goes on unseen
                 break
             await workflow.wait_condition(has_news)
@@ -116,12 +119,23 @@ def ready_calls(ledger: Ledger, n: int) -> list[int]:
     ready: list[int] = []
     for i in ledger.missing_calls(n):
         approval = approvals.latest(ledger, n, i)
+        child = ledger.child(n, i)
+        if child and ledger.s.children[child].is_awaited:
+            continue
         if approval is None or approval.status != "open":
             ready.append(i)
     return ready
 
 
-async def _take(ledger: Ledger, n: int, i: int, running: Running) -> Failure | None:
+def awaits_children(ledger: Ledger, n: int) -> bool:
+    """Whether a step waits for a task that one of its open calls is."""
+    children = [ledger.child(n, i) for i in ledger.missing_calls(n)] if ledger.s.children else []
+    return any(child and ledger.s.children[child].is_awaited for child in children)
+
+
+async def _take(
+    ledger: Ledger, n: int, i: int, running: Running, children: Children
+) -> Failure | None:
     """Take one call to its outcome, or to a person."""
     current, described = ledger.find(n), ledger.s.described
     if current is None or described is None:
@@ -141,6 +155,12 @@ async def _take(ledger: Ledger, n: int, i: int, running: Running) -> Failure | N
             return _stopped_by(ledger, n, i)
         approval = approvals.latest(ledger, n, i)
         edited = approvals.effective_call(approval, call) if approval else call
+        child = ledger.s.children.get(ledger.child(n, i)) if policy.agent else None
+        if policy.agent and not (child and child.is_over):
+            if child is not None:
+                return children.take(n, i)
+            await _nest(ledger, n, i, None if edited == call else edited, children)
+            return None
         running.add((n, i))  # and it stays there when the call is cut off
         outcome = await _tool(ledger, n, i, None if edited == call else edited, policy)
         if _is_left(ledger, branch, n, i):
@@ -161,6 +181,21 @@ async def _take(ledger: Ledger, n: int, i: int, running: Running) -> Failure | N
         text = failure.message if failure.type == LOST else lost_text(call)
         await _ask_about(ledger, n, i, policy, text)
     return None
+
+
+async def _nest(
+    ledger: Ledger, n: int, i: int, edited: ToolCall | None, children: Children
+) -> None:
+    """Start the task that a call of an agent is; arguments that do not fit are its outcome."""
+    branch = ledger.s.branch
+    plan = await _quick(ledger, "nest", ledger.tool_input(n, i, edited), Nesting)
+    if _is_left(ledger, branch, n, i):
+        return
+    if plan.outcome is None:
+        children.start(n, i, plan)
+        return
+    changed = {"edited": edited.arguments} if edited is not None else {}
+    ledger.outcome(n, i, plan.outcome.model_copy(update=changed))
 
 
 def _is_left(ledger: Ledger, branch: int, n: int, i: int) -> bool:

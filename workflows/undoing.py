@@ -11,19 +11,22 @@ from temporalio.exceptions import ActivityError
 from holdfast import approvals, undo
 from holdfast.ledger import Ledger
 from holdfast.messages import system
+from holdfast.nesting import UndoAnswer
 from holdfast.records import Failure, OpenState
 from holdfast.state import UndoState
 from holdfast.wire import Undoable, UndoInput
 from holdfast.workflows.calls import LONGEST_TOOL, PATIENT, QUICK, failure_of, now
+from holdfast.workflows.children import Children
 
 NO_ATTEMPTS_LEFT = RetryPolicy(maximum_attempts=3, maximum_interval=timedelta(seconds=30))
 
 
-async def run_undo(ledger: Ledger) -> Failure | None:
+async def run_undo(ledger: Ledger, children: Children) -> Failure | None:
     """Take the undo in progress as far as it goes without a person.
 
     Args:
         ledger: The task; its step in progress, if any, is not being worked on any more.
+        children: The tasks that work for it.
 
     Returns:
         Why the undo was refused or failed; None when it is done or waits for a person.
@@ -31,13 +34,23 @@ async def run_undo(ledger: Ledger) -> Failure | None:
     state = ledger.s.undo
     if state is None or ledger.s.described is None:
         return None
+    if state.mode == "release":
+        ledger.change(undo=None)
+        return None
     described = ledger.s.described
     targets = await _targets(ledger, state)
+    mine = [(target, name) for target, name in children.of(targets) if name not in state.done]
+    stopped = await children.stop(name for _, name in mine)
     blocked = [
         text
         for target in targets
         for text in undo.obstacles(target, described.rules(target.step.agent).policies)
     ]
+    blocked += stopped
+    if state.mode == "check":
+        answer = UndoAnswer(number=state.number, stands=tuple(blocked))
+        ledger.change(undo=state.model_copy(update={"mode": "held"}), undo_answer=answer)
+        return None
     if blocked and state.asked.residue == "refuse":
         ledger.change(undo=None)
         lines = "\n".join(f"- {text}" for text in blocked)
@@ -47,6 +60,10 @@ async def run_undo(ledger: Ledger) -> Failure | None:
         )
         return Failure(type="UndoRefusedError", message=text)
     for target in reversed(targets):
+        for name in [name for step, name in reversed(mine) if step is target]:
+            failure = await _undo_child(ledger, children, name)
+            if failure is not None:
+                return failure
         policies = described.rules(target.step.agent).policies
         for i, _ in undo.to_undo(target, policies, state):
             failure = await _undo_effect(ledger, target, i)
@@ -54,7 +71,7 @@ async def run_undo(ledger: Ledger) -> Failure | None:
                 return failure
             if approvals.undo_waits(ledger):
                 return None
-    _leave(ledger, targets, tuple(blocked))
+    _leave(ledger, children, targets, tuple(blocked))
     return None
 
 
@@ -141,22 +158,54 @@ async def _undo_effect(ledger: Ledger, target: Undoable, i: int) -> Failure | No
             retry_policy=NO_ATTEMPTS_LEFT,
         )
     except ActivityError as error:
-        stop_undo(ledger)
-        failure = failure_of(error)
-        done = "; ".join(state.undone) or "nothing"
-        ledger.note("undo_failed", now=now(), text=failure.message, body={"effect": what})
-        text = f"The undo of {what} failed: {failure.message}. Undone before it: {done}. Ask again."
-        return Failure(type="UndoFailedError", message=text)
+        return _failed(ledger, state, what, failure_of(error).message)
     ledger.note("effect_undone", now=now(), by=state.asked.by, text=said, body={"effect": what})
-    ledger.change(
-        undo=state.model_copy(
-            update={
-                "done": (*state.done, undo.effect_key(target, i)),
-                "undone": (*state.undone, what),
-            }
-        )
-    )
+    _note_done(ledger, state, undo.effect_key(target, i), what)
     return None
+
+
+async def _undo_child(ledger: Ledger, children: Children, name: str) -> Failure | None:
+    """Undo all that a task did which was a call of this one; it is closed then."""
+    state = ledger.s.undo
+    if state is None or children.is_gone(name):
+        return None
+    failure = await children.undo(name, state.asked)
+    state = ledger.s.undo or state
+    if failure:
+        return _failed(ledger, state, f"task {name!r}", failure)
+    what = children.words(name)
+    ledger.note("effect_undone", now=now(), by=state.asked.by, body={"effect": what})
+    _note_done(ledger, state, name, what)
+    return None
+
+
+def _failed(ledger: Ledger, state: UndoState, what: str, why: str) -> Failure:
+    """End an undo of which a part has failed."""
+    stop_undo(ledger)
+    done = "; ".join(state.undone) or "nothing"
+    ledger.note("undo_failed", now=now(), text=why, body={"effect": what})
+    text = f"The undo of {what} failed: {why}. Undone before it: {done}. Ask again."
+    return Failure(type="UndoFailedError", message=text)
+
+
+def _note_done(ledger: Ledger, state: UndoState, key: str, what: str) -> None:
+    done = {"done": (*state.done, key), "undone": (*state.undone, what)}
+    ledger.change(undo=state.model_copy(update=done))
+
+
+def answer_parent(ledger: Ledger, state: UndoState, failure: Failure | None) -> None:
+    """Tell the parent, which wanted an undo, what came of it."""
+    if state.mode == "release":
+        return
+    last = ledger.entries[-1].event if ledger.entries else None
+    body = last.body if last is not None and failure is None else {}
+    answer = UndoAnswer(
+        number=state.number,
+        undone=tuple(body.get("undone", ())),
+        remains=tuple(body.get("remains", ())),
+        failure=failure.message if failure is not None else "",
+    )
+    ledger.change(undo_answer=answer)
 
 
 def stop_undo(ledger: Ledger) -> None:
@@ -171,7 +220,9 @@ def stop_undo(ledger: Ledger) -> None:
         ledger.change(notes=(*ledger.s.notes, system(text + "; ".join(state.undone))))
 
 
-def _leave(ledger: Ledger, targets: list[Undoable], remains: tuple[str, ...]) -> None:
+def _leave(
+    ledger: Ledger, children: Children, targets: list[Undoable], remains: tuple[str, ...]
+) -> None:
     """Move the head, and record what was done."""
     state = ledger.s.undo
     if state is None:
@@ -188,6 +239,8 @@ def _leave(ledger: Ledger, targets: list[Undoable], remains: tuple[str, ...]) ->
         for target in targets
         for i, effect in enumerate(target.effects)
     }
+    known |= {name: children.words(name) for name in children.all_of(targets)}
+    children.forget(targets)
     found = {
         "undone": tuple(known[key] for key in state.done if key in known),
         "remains": remains,

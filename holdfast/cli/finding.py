@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import PurePosixPath
 from urllib.parse import unquote
 
@@ -13,6 +14,9 @@ from holdfast.errors import InvalidArgumentError, TaskNotFoundError
 from holdfast.segments import read_record
 
 SHOWN = 10
+
+CHILD = re.compile(r".*\.\d+\.\d+\.\d+\.\d+(\.\d+)?")
+"""Id of a task that works for another."""
 
 
 async def find_task(engine: Engine, typed: str) -> str:
@@ -49,12 +53,19 @@ async def _is_task(engine: Engine, task_id: str) -> bool:
 
 
 async def _visible(engine: Engine, beginning: str) -> set[str]:
-    """Ask Temporal for ids; a task that has continued as new is there more than once."""
+    """Ask Temporal for ids; a task that has continued as new is there more than once.
+
+    A task that works for another is meant only when nothing else is: its id begins with the
+    other's.
+    """
     query = f"WorkflowType = 'AgentTask' AND WorkflowId STARTS_WITH '{quoted(beginning)}'"
     found: set[str] = set()
-    async for each in engine.client.list_workflows(query):
-        found.add(each.id)
-        if len(found) > SHOWN:
+    for which in (" AND ParentWorkflowId IS NULL", ""):
+        async for each in engine.client.list_workflows(query + which):
+            found.add(each.id)
+            if len(found) > SHOWN:
+                break
+        if found:
             break
     return found
 
@@ -63,4 +74,5 @@ async def _archived(engine: Engine, beginning: str) -> set[str]:
     """Look among the closed tasks that Temporal has forgotten."""
     names = await engine.archive.alist_records("tasks")
     ids = (unquote(PurePosixPath(name).stem) for name in names)
-    return {task_id for task_id in ids if task_id.startswith(beginning)}
+    found = {task_id for task_id in ids if task_id.startswith(beginning)}
+    return {task_id for task_id in found if not CHILD.fullmatch(task_id)} or found

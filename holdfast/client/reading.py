@@ -403,6 +403,7 @@ class Reader:
             status=outcome.status,
             attempts=outcome.attempts,
             nodes=read_nodes(await self.text(nodes)) if isinstance(nodes, Blob) else nodes,
+            child_task=outcome.child,
         )
 
     async def transcript(self, task_id: str) -> list[Message]:

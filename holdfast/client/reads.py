@@ -43,6 +43,7 @@ class TaskReading(RunnerBase):
         agent: str | None = None,
         *,
         limit: int | None = None,
+        parent: TaskLike | None = None,
     ) -> list[Task]:
         """List tasks from Temporal's visibility store, newest first; inputs are cut short.
 
@@ -54,13 +55,16 @@ class TaskReading(RunnerBase):
             status: Only tasks with this status.
             agent: Only tasks of this agent.
             limit: Most tasks; None for all.
+            parent: Only the tasks that calls of agents as tools were in this one; those are not
+                listed otherwise.
 
         Raises:
             ConnectError: The server could not be reached.
         """
         tasks: dict[str, Task] = {}
         with server_errors():
-            async for found in self.client.list_workflows(tasks_query(status, agent)):
+            query = tasks_query(status, agent, id_of(parent) if parent is not None else "")
+            async for found in self.client.list_workflows(query):
                 if limit is not None and len(tasks) >= limit:
                     break
                 if found.id not in tasks:

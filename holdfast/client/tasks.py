@@ -367,7 +367,7 @@ class TaskClient:
         return Receipt(id=sent.id, verb=sent.verb, status="recorded")
 
     async def delete(self, task_id: str) -> None:
-        """Delete a task from Temporal, all its runs, and from the archive.
+        """Delete a task from Temporal, all its runs, and from the archive; its children, too.
 
         An open one is terminated with it; no worker process is needed.
 
@@ -375,6 +375,9 @@ class TaskClient:
             TaskNotFoundError: There is none of this id.
             ConnectError: The server could not be reached.
         """
+        for child in await self._children(task_id):
+            with suppress(TaskNotFoundError):
+                await self.delete(child)
         known = await self._delete_run(task_id) if await self._is_known(task_id) else False
         self._reader.presence.forget(task_id)
         query = f"WorkflowType = 'AgentTask' AND WorkflowId = '{quoted(task_id)}'"
@@ -384,6 +387,12 @@ class TaskClient:
         archived = await self._reader.archive.adelete_record(record_name("tasks", task_id))
         if not (known or archived):
             raise TaskNotFoundError(task_id)
+
+    async def _children(self, task_id: str) -> set[str]:
+        """List the tasks that calls of agents as tools were in a task."""
+        query = f"WorkflowType = 'AgentTask' AND ParentWorkflowId = '{quoted(task_id)}'"
+        with server_errors():
+            return {each.id async for each in self._client.list_workflows(query)}
 
     async def _delete_run(self, task_id: str, run_id: str = "") -> bool:
         """Delete a run, the newest by default; return whether Temporal still had it."""

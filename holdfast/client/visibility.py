@@ -38,7 +38,7 @@ def memo(given: TaskInput, *, now: float) -> dict[str, Json]:
     return {"created": now, **preview}
 
 
-LISTED = {"task_id", "input", "agent", "status", "created"}
+LISTED = {"task_id", "input", "agent", "status", "created", "parent"}
 """Fields of a task that the visibility store knows."""
 
 
@@ -51,6 +51,7 @@ async def listed(found: WorkflowExecution) -> Task:
         agent=found.typed_search_attributes.get(HF_AGENT) or "",
         status=status_of(found),
         created=kept.get("created") or found.start_time.timestamp(),
+        parent=found.parent_id or "",
     )
 
 
@@ -68,10 +69,11 @@ def status_of(found: WorkflowExecution) -> TaskStatus:
             return known
 
 
-def tasks_query(status: TaskStatus | None, agent: str | None) -> str:
-    """Return the query that lists tasks."""
+def tasks_query(status: TaskStatus | None, agent: str | None, parent: str = "") -> str:
+    """Return the query that lists tasks: those that work for no other, or those of one parent."""
     # A run that continued as new is not the task any more, whatever its attribute says.
     parts = ["WorkflowType = 'AgentTask'", "ExecutionStatus != 'ContinuedAsNew'"]
+    parts.append(f"ParentWorkflowId = '{quoted(parent)}'" if parent else "ParentWorkflowId IS NULL")
     if status is not None:
         parts.append(_status_query(status))
     if agent is not None:

@@ -228,6 +228,23 @@ def make_guardrails(job: Job) -> dict[str, Any]:
     }
 
 
+class Errand(BaseModel):
+    """The arguments of the helper: `look-a+charge-b` is two turns."""
+
+    thing: str
+
+
+def make_helper(job: Job, tools: dict[str, Tool]) -> Tool:
+    """Make a tool that is an agent with these tools."""
+
+    def say(options: dict[str, Any]) -> str:
+        turns = options["params"]["thing"].replace("+", " ").replace("-", ":")
+        return f"run {job.app} {turns}"
+
+    helper = Agent(name="helper", model="fake-model", tools=list(tools.values()))
+    return helper.as_tool(parameters=Errand, input_builder=say)
+
+
 def make_agent(job: Job) -> Agent:
     """Make the agent that a job names."""
     tools = make_tools(job)
@@ -250,6 +267,8 @@ def make_agent(job: Job) -> Agent:
             return _make_team(job, tools)
         case "guarded":
             more = make_guardrails(job)
+        case "nested":
+            tools = {"helper": make_helper(job, tools)}
         case _:
             msg = f"no agent {job.agent!r}"
             raise ValueError(msg)

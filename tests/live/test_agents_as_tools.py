@@ -1,0 +1,698 @@
+"""Agents as tools: a call is a task of its own, which its parent starts, waits for and owns."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from holdfast import AgentRunner, Task, tool
+from holdfast.errors import (
+    StepFailedError,
+    TaskNotFoundError,
+    UndoFailedError,
+    UndoRefusedError,
+    UserError,
+)
+from holdfast.testing import FakeOpenAI, call
+from holdfast.tool_context import Effect
+from holdfast.tools import Tool
+from tests.support.people import World, ask
+from tests.support.rig import MakeAgent, Rig, activities_of, histories, until, until_status
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+async def test_a_call_is_a_task_of_its_own_that_sees_only_its_input(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    helper = make_agent(name="Helper Bot", instructions="help")
+    await rig.serve(make_agent(helper.as_tool(tool_description="Helps."), name="agent"))
+    runner = rig.runner()
+    model.call("helper_bot", {"input": "how?"})
+    model.reply("like this")
+    model.reply("all done")
+    task = await runner.create_task("please")
+    assert str(await runner.run_task(task)) == "all done"
+    outer, inner, last = model.requests
+    assert [m.text for m in inner.messages if m.role == "user"] == ["how?"]
+    assert "please" not in str(inner.body)
+    assert last.messages[-1].text == "like this"
+    [spec] = outer.tools
+    assert (spec.name, spec.description) == ("helper_bot", "Helps.")
+    assert spec.parameters["required"] == ["input"]
+    [output] = (await runner.get_completed_steps(task))[0].sources
+    assert output.child_task == f"{task.task_id}.0.1.0.0"
+    child = await runner.get_task(output.child_task)
+    assert (child.status, child.parent, child.agent) == ("answered", task.task_id, "Helper Bot")
+    [event] = [e for e in await runner.audit(task) if e.kind == "tool_call"]
+    assert event.body == {"task": child.task_id}
+    found = await runner.get_task(task)
+    assert found.usage.requests == 3
+    await runner.finalize_response(task)
+    await until_status(runner, child, "finished")
+
+
+# ---- people
+
+
+async def test_a_childs_question_is_asked_in_the_parent_and_answered_once(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, world: World
+) -> None:
+    @tool(needs_approval=True)
+    async def pay(amount: int) -> str:
+        """Pay."""
+        world.done.append(f"pay {amount}")
+        return "paid"
+
+    helper = make_agent(pay, name="helper")
+    await rig.serve(make_agent(helper.as_tool(), name="agent"))
+    runner = rig.runner()
+    model.call("helper", {"input": "pay it"})
+    model.call("pay", {"amount": 3})
+    task = await runner.create_task("q")
+    output = await runner.run_step(task)
+    assert output.status == "waiting"
+    [approval] = await runner.pending_approvals(task)
+    assert approval.id == f"{task.task_id}.0.1.0.0:1"
+    assert (approval.tool, approval.arguments) == ("pay", '{"amount": 3}')
+    [text] = output.waiting_for
+    assert text.startswith(approval.id)
+    assert (await runner.get_task(task)).status == "waiting"
+
+    async def listed() -> list[str]:
+        everywhere = await runner.pending_approvals()
+        return [a.id for a in everywhere if a.id.startswith(task.task_id)]
+
+    assert await until(listed) == [approval.id]
+    again = await runner.run_task(task)
+    assert (again.status, again.waiting_for) == ("waiting", (text,))
+    await runner.approve(approval, by="ann")
+    model.reply("it is paid")
+    model.reply("done")
+    assert str(await runner.run_task(task)) == "done"
+    assert world.done == ["pay 3"]
+    assert len(model.requests) == 4
+    assert await runner.pending_approvals(task) == []
+
+
+async def test_a_parent_goes_on_by_itself_after_the_decision(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, world: World
+) -> None:
+    @tool(needs_approval=True)
+    async def pay() -> str:
+        """Pay."""
+        world.done.append("pay")
+        return "paid"
+
+    helper = make_agent(pay, name="helper")
+    await rig.serve(make_agent(helper.as_tool(), name="agent"))
+    runner = rig.runner()
+    model.call("helper", {"input": "pay"})
+    model.call("pay", {})
+    model.reply("not paid")
+    model.reply("done")
+    task = await runner.create_task("q", step_mode="automatic")
+    approval = await ask(runner, task)
+    await runner.reject(approval, by="ann", reason="too much")
+    await until_status(runner, task, "answered")
+    assert world.done == []
+    assert "too much" in model.requests[2].messages[-1].text
+    assert model.requests[3].messages[-1].text == "not paid"
+
+
+async def test_a_person_decides_whether_the_agent_is_run_at_all(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    helper = make_agent(name="helper")
+    await rig.serve(make_agent(helper.as_tool(needs_approval=True), name="agent"))
+    runner = rig.runner()
+    model.call("helper", {"input": "a"})
+    task = await runner.create_task("q")
+    assert (await runner.run_task(task)).status == "waiting"
+    assert await runner.list_tasks(parent=task) == []
+    await runner.approve(await ask(runner, task), by="ann", arguments={"input": "b"})
+    model.reply("helped")
+    model.reply("done")
+    assert str(await runner.run_task(task)) == "done"
+    assert model.requests[1].last_user == "b"
+
+
+# ---- several, and nested ones
+
+
+async def test_three_levels_and_their_cost(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    low = make_agent(name="low")
+    middle = make_agent(low.as_tool(), name="middle")
+    await rig.serve(make_agent(middle.as_tool(), name="agent"))
+    runner = rig.runner()
+    model.call("middle", {"input": "m"})
+    model.call("low", {"input": "l"})
+    model.reply("deep")
+    model.reply("halfway")
+    model.reply("top")
+    task = await runner.create_task("q")
+    assert str(await runner.run_task(task)) == "top"
+    [listed] = await runner.list_tasks(parent=task)
+    assert listed.task_id == f"{task.task_id}.0.1.0.0"
+    assert listed.parent == task.task_id
+    [lowest] = await runner.list_tasks(parent=listed)
+    everything = {each.task_id for each in await runner.list_tasks()}
+    assert task.task_id in everything
+    assert not everything & {listed.task_id, lowest.task_id}
+    found = [await runner.get_task(each) for each in (task, listed, lowest)]
+    assert [each.usage.requests for each in found] == [5, 3, 1]
+    assert found[0].usage.total_tokens > found[1].usage.total_tokens > 0
+    first, second = await runner.get_completed_steps(task)
+    assert (first.usage.requests, second.usage.requests) == (4, 1)
+    await runner.finalize_response(task)
+    for each in (listed, lowest):
+        await until_status(runner, each, "finished")
+
+
+async def test_one_response_calls_two_agents_and_one_of_them_twice(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    model.calls(
+        [("one", {"input": "alpha"}), ("two", {"input": "beta"}), ("one", {"input": "gamma"})]
+    )
+    for each in ("gamma", "beta", "alpha"):
+        model.reply(f"<{each}>", match=each)
+    model.reply("done")
+    one, two = make_agent(name="one"), make_agent(name="two")
+    await rig.serve(make_agent(one.as_tool(), two.as_tool(), name="agent"))
+    runner = rig.runner()
+    task = await runner.create_task("q")
+    assert str(await runner.run_task(task)) == "done"
+    told = [m.text for m in model.requests[-1].messages if m.role == "tool"]
+    assert told == ["<alpha>", "<beta>", "<gamma>"]
+    sources = (await runner.get_completed_steps(task))[0].sources
+    assert [s.child_task[len(task.task_id) :] for s in sources] == [
+        ".0.1.0.0",
+        ".0.1.0.1",
+        ".0.1.0.2",
+    ]
+    assert len(model.requests) == 5
+
+
+async def test_parents_and_children_roll_over_while_they_wait(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, world: World
+) -> None:
+    @tool(needs_approval=True)
+    async def pay(amount: int) -> str:
+        """Pay."""
+        world.done.append(f"pay {amount}")
+        return "paid"
+
+    helper = make_agent(pay, name="helper")
+    await rig.serve(make_agent(helper.as_tool(), name="agent"))
+    runner = rig.runner(roll_events=50)
+    model.call("helper", {"input": "pay"})
+    for k in range(6):
+        model.call("pay", {"amount": k})
+    model.reply("all paid")
+    model.reply("done")
+    task = await runner.create_task("q", step_mode="automatic")
+    child = f"{task.task_id}.0.1.0.0"
+    for k in range(6):
+        approval = await ask(runner, task)
+        for each in (task, child):  # people who only say something, until both roll over
+            for _ in range(6):
+                await runner.give_feedback(each, f"go on, {k}")
+        await runner.approve(approval, by="ann")
+        await until_decided(runner, task, approval.id)
+    await until_status(runner, task, "answered")
+    assert world.done == [f"pay {k}" for k in range(6)]
+    assert len(model.requests) == 9
+    assert len(await histories(runner.client, task.task_id)) > 1
+    assert len(await histories(runner.client, child)) > 1
+    assert (await runner.get_task(task)).usage.requests == 9
+    assert await runner.verify(child) == []
+
+
+async def until_decided(runner: AgentRunner, task: Task, approval: str) -> None:
+    async def condition() -> bool:
+        return approval not in {a.id for a in await runner.pending_approvals(task)}
+
+    await until(condition)
+
+
+# ---- failures
+
+
+async def test_a_child_that_needs_attention_stops_its_parent_and_both_go_on_when_healed(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    helper = make_agent(name="helper")
+    await rig.serve(make_agent(helper.as_tool(), name="agent"))
+    runner = rig.runner()
+    model.call("helper", {"input": "a"})
+    model.fail(401, message="no key")
+    task = await runner.create_task("q")
+    child = f"{task.task_id}.0.1.0.0"
+    with pytest.raises(StepFailedError, match="needs attention") as caught:
+        await runner.run_step(task)
+    assert child in str(caught.value)
+    assert (await runner.get_task(task)).status == "needs_attention"
+    model.fail(401, message="still no key")
+    with pytest.raises(StepFailedError, match="still no key"):
+        await runner.run_task(task)
+    model.reply("helped")
+    model.reply("done")
+    assert str(await runner.run_task(task)) == "done"
+    assert len(model.requests) == 5
+
+
+async def test_a_step_made_anew_leaves_its_child_and_starts_another(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    helper = make_agent(name="helper")
+    await rig.serve(make_agent(helper.as_tool(), name="agent"))
+    runner = rig.runner()
+    model.call("helper", {"input": "a"})
+    model.fail(401)
+    task = await runner.create_task("q")
+    with pytest.raises(StepFailedError):
+        await runner.run_step(task)
+    model.call("helper", {"input": "b"})
+    model.reply("helped")
+    output = await runner.run_step(task, restart="step")
+    assert output.sources[0].child_task == f"{task.task_id}.0.1.0.0.2"
+    await until_status(runner, f"{task.task_id}.0.1.0.0", "abandoned")
+    model.reply("done")
+    assert str(await runner.run_task(task)) == "done"
+
+
+async def test_a_paused_child_keeps_nobody_waiting(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    @tool
+    async def look() -> str:
+        """Look."""
+        return "seen"
+
+    helper = make_agent(look, name="helper")
+    await rig.serve(make_agent(helper.as_tool(), name="agent"))
+    runner = rig.runner()
+    model.call("helper", {"input": "a"})
+    model.hang(call("look", {}))
+    task = await runner.create_task("q")
+    running = asyncio.create_task(runner.run_task(task))
+    await asyncio.to_thread(model.wait_held)
+    child = f"{task.task_id}.0.1.0.0"
+    await runner.pause(child, by="ann")
+    model.release()
+    output = await running
+    assert output.waiting_for == (f"paused by somebody in task {child!r}; resume the task first",)
+    model.reply("helped")
+    model.reply("done")
+    await runner.resume(child, by="ann")
+    assert str(await runner.run_task(task)) == "done"
+
+
+async def test_deleting_a_task_deletes_those_that_worked_for_it(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    helper = make_agent(name="helper")
+    await rig.serve(make_agent(helper.as_tool(), name="agent"))
+    runner = rig.runner()
+    model.call("helper", {"input": "a"})
+    model.reply("helped")
+    model.reply("done")
+    task = await runner.create_task("q")
+    await runner.run_task(task)
+    await runner.delete_task(task)
+    with pytest.raises(TaskNotFoundError):
+        await runner.get_task(f"{task.task_id}.0.1.0.0")
+
+
+async def test_a_child_out_of_turns_is_told_to_the_model(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    @tool
+    async def look() -> str:
+        """Look."""
+        return "seen"
+
+    helper = make_agent(look, name="helper")
+    await rig.serve(make_agent(helper.as_tool(max_turns=1), name="agent"))
+    runner = rig.runner()
+    model.call("helper", {"input": "a"})
+    model.call("look", {})
+    model.reply("a pity")
+    task = await runner.create_task("q")
+    assert str(await runner.run_task(task)) == "a pity"
+    told = model.requests[2].messages[-1]
+    assert "Max turns (1) exceeded" in told.text
+    [output] = (await runner.get_completed_steps(task))[0].sources
+    assert (output.status, output.is_error) == ("failed", True)
+    assert (await runner.get_task(task)).usage.requests == 3
+    await runner.finalize_response(task)
+    await until_status(runner, output.child_task, "failed")
+
+
+async def test_an_error_of_the_child_can_end_the_parent(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    helper = make_agent(name="helper")
+    nested = helper.as_tool(max_turns=0, failure_error_function=None)
+    await rig.serve(make_agent(nested, name="agent"))
+    runner = rig.runner()
+    model.call("helper", {"input": "a"})
+    task = await runner.create_task("q")
+    with pytest.raises(UserError, match="Max turns"):
+        await runner.run_task(task)
+    await until_status(runner, task, "failed")
+    await until_status(runner, f"{task.task_id}.0.1.0.0", "failed")
+
+
+async def test_arguments_that_do_not_fit_start_no_task(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    helper = make_agent(name="helper")
+    await rig.serve(make_agent(helper.as_tool(), name="agent"))
+    runner = rig.runner()
+    model.call("helper", {"question": "a"})
+    model.reply("sorry")
+    task = await runner.create_task("q")
+    assert str(await runner.run_task(task)) == "sorry"
+    assert "input: required, but missing" in model.requests[1].messages[-1].text
+    assert (await runner.get_completed_steps(task))[0].sources[0].child_task == ""
+
+
+async def test_abandoning_a_task_abandons_those_that_work_for_it(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    @tool
+    async def wait() -> str:
+        """Wait."""
+        await asyncio.sleep(3600)
+        return "never"
+
+    low = make_agent(wait, name="low")
+    helper = make_agent(low.as_tool(), name="helper")
+    await rig.serve(make_agent(helper.as_tool(), name="agent"))
+    runner = rig.runner()
+    model.call("helper", {"input": "a"})
+    model.call("low", {"input": "b"})
+    model.call("wait", {})
+    task = await runner.create_task("q", step_mode="automatic")
+    child = f"{task.task_id}.0.1.0.0"
+    lowest = f"{child}.0.1.0.0"
+
+    async def runs() -> bool:
+        try:
+            return "tool" in await activities_of(runner.client, lowest)
+        except Exception:  # noqa: BLE001  it is not there yet
+            return False
+
+    await until(runs)
+    await runner.abandon(task, "enough", by="ann")
+    for each in (task, child, lowest):
+        found = await until_status(runner, each, "abandoned")
+        assert "enough" in found.error
+
+
+async def test_a_child_that_somebody_abandons_is_told_to_the_model(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    @tool(needs_approval=True)
+    async def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    helper = make_agent(pay, name="helper")
+    await rig.serve(make_agent(helper.as_tool(), name="agent"))
+    runner = rig.runner()
+    model.call("helper", {"input": "a"})
+    model.call("pay", {})
+    model.reply("too bad")
+    task = await runner.create_task("q")
+    assert (await runner.run_task(task)).status == "waiting"
+    await runner.abandon(f"{task.task_id}.0.1.0.0", "not today", by="bob")
+    assert str(await runner.run_task(task)) == "too bad"
+    assert "not today" in model.requests[2].messages[-1].text
+
+
+# ---- undo
+
+
+@pytest.fixture
+def book(world: World) -> Tool:
+    """A tool whose calls can be taken back."""
+
+    async def cancel(effect: Effect) -> str:
+        world.done.append(f"cancel {effect.arguments['city']}")
+        return f"cancelled {effect.arguments['city']}"
+
+    @tool(undo=cancel)
+    async def book(city: str) -> str:
+        """Book."""
+        world.done.append(f"book {city}")
+        return f"booked {city}"
+
+    return book
+
+
+@pytest.fixture
+def send(world: World) -> Tool:
+    """A tool whose calls cannot be taken back."""
+
+    @tool
+    async def send(text: str) -> str:
+        """Send."""
+        world.done.append(f"send {text}")
+        return f"sent {text}"
+
+    return send
+
+
+async def test_undoing_a_step_undoes_what_its_agents_did_and_the_call_is_a_new_task_then(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, world: World, book: Tool
+) -> None:
+    low = make_agent(book, name="low")
+    helper = make_agent(book, low.as_tool(), name="helper")
+    await rig.serve(make_agent(helper.as_tool(), name="agent"))
+    runner = rig.runner()
+    model.call("helper", {"input": "a"})
+    model.call("book", {"city": "rome"})
+    model.call("low", {"input": "b"})
+    model.call("book", {"city": "oslo"})
+    model.reply("low is done")
+    model.reply("helped")
+    task = await runner.create_task("q")
+    child = f"{task.task_id}.0.1.0.0"
+    await runner.run_step(task)
+    assert (await runner.get_task(task)).usage.requests == 6
+    receipt = await runner.undo_step(task, by="ann", reason="wrong")
+    assert world.done == ["book rome", "book oslo", "cancel oslo", "cancel rome"]
+    [undone] = receipt.undone
+    assert undone.startswith(f"task {child!r}: ")
+    assert 'book({"city": "rome"})' in undone
+    assert 'book({"city": "oslo"})' in undone
+    assert (receipt.remains, receipt.check) == ((), ())
+    found = await runner.get_task(task)
+    assert (found.steps, found.usage.requests, found.status) == (0, 0, "running")
+    for each in (child, f"{child}.0.2.0.0"):
+        await until_status(runner, each, "abandoned")
+    model.call("helper", {"input": "a"})
+    model.reply("nothing to do")
+    model.reply("done")
+    assert str(await runner.run_task(task)) == "done"
+    [output] = (await runner.get_completed_steps(task))[0].sources
+    assert output.child_task == f"{task.task_id}.1.1.0.0"
+    assert (await runner.get_task(task)).usage.requests == 3
+    assert await runner.verify(task) == []
+
+
+async def test_what_a_child_cannot_take_back_refuses_the_undo_before_anything_is_undone(  # noqa: PLR0917  fixtures
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, world: World, book: Tool, send: Tool
+) -> None:
+    helper = make_agent(book, send, name="helper")
+    await rig.serve(make_agent(helper.as_tool(), book, name="agent"))
+    runner = rig.runner()
+    model.calls([("helper", {"input": "alpha"}), ("book", {"city": "bern"})])
+    model.call("book", {"city": "rome"}, match="alpha")
+    model.call("send", {"text": "hi"}, match="alpha")
+    model.reply("helped", match="alpha")
+    task = await runner.create_task("q")
+    await runner.run_step(task)
+    done = sorted(world.done)
+    with pytest.raises(UndoRefusedError) as caught:
+        await runner.undo_step(task)
+    child = f"{task.task_id}.0.1.0.0"
+    assert f"task {child!r}, step 2: send" in str(caught.value)
+    assert sorted(world.done) == done == ["book bern", "book rome", "send hi"]
+    assert (await runner.get_task(child)).status == "answered"
+    receipt = await runner.undo_step(task, "keep")
+    assert sorted(world.done[3:]) == ["cancel bern", "cancel rome"]
+    [remains] = receipt.remains
+    assert "send" in remains
+    assert len(receipt.undone) == 2
+
+
+async def test_a_running_child_is_stopped_and_undone(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, world: World, book: Tool
+) -> None:
+    helper = make_agent(book, name="helper")
+    await rig.serve(make_agent(helper.as_tool(), name="agent"))
+    runner = rig.runner()
+    model.call("helper", {"input": "alpha"})
+    model.call("book", {"city": "rome"})
+    model.hang()
+    task = await runner.create_task("q", step_mode="automatic")
+    await asyncio.to_thread(model.wait_requests, 3)
+    receipt = await runner.undo_step(task)
+    assert world.done == ["book rome", "cancel rome"]
+    assert len(receipt.undone) == 1
+    await until_status(runner, f"{task.task_id}.0.1.0.0", "abandoned")
+    found = await runner.get_task(task)
+    assert (found.steps, found.status, found.usage.requests) == (0, "running", 0)
+
+
+async def test_a_refused_undo_lets_the_running_child_go_on(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, world: World, send: Tool
+) -> None:
+    @tool(needs_approval=True)
+    async def pay() -> str:
+        """Pay."""
+        world.done.append("pay")
+        return "paid"
+
+    helper = make_agent(send, pay, name="helper")
+    await rig.serve(make_agent(helper.as_tool(), name="agent"))
+    runner = rig.runner()
+    model.call("helper", {"input": "alpha"})
+    model.call("send", {"text": "hi"})
+    model.call("pay", {})
+    task = await runner.create_task("q", step_mode="automatic")
+    approval = await ask(runner, task)
+    with pytest.raises(UndoRefusedError, match="send"):
+        await runner.undo_step(task)
+    await runner.approve(approval, by="ann")
+    model.reply("helped")
+    model.reply("done")
+    assert str(await runner.run_task(task)) == "done"
+    assert world.done == ["send hi", "pay"]
+
+
+async def test_the_undo_of_a_childs_call_may_need_a_person(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, world: World
+) -> None:
+    @tool(undo=lambda effect: world.done.append("cancel"), undo_needs_approval=True)
+    async def book() -> str:
+        """Book."""
+        world.done.append("book")
+        return "booked"
+
+    helper = make_agent(book, name="helper")
+    await rig.serve(make_agent(helper.as_tool(), name="agent"))
+    runner = rig.runner()
+    model.call("helper", {"input": "alpha"})
+    model.call("book", {})
+    model.reply("helped")
+    task = await runner.create_task("q")
+    await runner.run_step(task)
+    receipt = await runner.undo_step(task, request_id="r1")
+    assert receipt.status == "waiting"
+    approval = await ask(runner, task)
+    assert (approval.kind, approval.tool) == ("undo", "book")
+    await runner.approve(approval, by="ann")
+
+    async def undone() -> bool:
+        return (await runner.get_task(task)).steps == 0
+
+    await until(undone)
+    receipt = await runner.undo_step(task, request_id="r1")
+    assert (receipt.status, len(receipt.undone)) == ("done", 1)
+    assert world.done == ["book", "cancel"]
+
+
+async def test_a_fork_does_not_own_what_its_steps_called(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, world: World, book: Tool
+) -> None:
+    helper = make_agent(book, name="helper")
+    await rig.serve(make_agent(helper.as_tool(), name="agent"))
+    runner = rig.runner()
+    model.call("helper", {"input": "alpha"})
+    model.call("book", {"city": "rome"})
+    model.reply("helped")
+    model.reply("done")
+    task = await runner.create_task("q")
+    first = await runner.run_step(task)
+    fork = await runner.fork(task, first)
+    assert str(await runner.run_task(fork)) == "done"
+    await runner.abandon(fork, "no")
+    await until_status(runner, fork, "abandoned")
+    assert (await runner.get_task(f"{task.task_id}.0.1.0.0")).status == "answered"
+    await runner.undo_step(task)
+    assert world.done == ["book rome", "cancel rome"]
+
+
+async def test_what_a_failed_child_did_is_undone_too(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, world: World, book: Tool
+) -> None:
+    helper = make_agent(book, name="helper")
+    await rig.serve(make_agent(helper.as_tool(max_turns=1), name="agent"))
+    runner = rig.runner()
+    model.call("helper", {"input": "alpha"})
+    model.call("book", {"city": "rome"})
+    task = await runner.create_task("q")
+    assert (await runner.run_step(task)).sources[0].is_error
+    await runner.undo_step(task)
+    assert world.done == ["book rome", "cancel rome"]
+
+
+async def test_an_undo_that_fails_in_a_child_names_it_and_can_be_asked_again(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, world: World
+) -> None:
+    async def cancel(effect: Effect) -> None:
+        world.done.append("try")
+        if len(world.done) < 3:
+            msg = "closed"
+            raise ValueError(msg)
+
+    @tool(undo=cancel)
+    async def book() -> str:
+        """Book."""
+        return "booked"
+
+    helper = make_agent(book, name="helper")
+    await rig.serve(make_agent(helper.as_tool(), name="agent"))
+    runner = rig.runner()
+    model.call("helper", {"input": "alpha"})
+    model.call("book", {})
+    model.reply("helped")
+    task = await runner.create_task("q")
+    await runner.run_step(task)
+    child = f"{task.task_id}.0.1.0.0"
+    for _ in range(2):
+        with pytest.raises(UndoFailedError, match="closed") as caught:
+            await runner.undo_step(task)
+        assert repr(child) in str(caught.value)
+        assert (await runner.get_task(task)).steps == 1
+    receipt = await runner.undo_step(task)
+    assert len(receipt.undone) == 1
+    assert (await runner.get_task(task)).steps == 0
+
+
+async def test_a_child_that_is_ended_with_temporals_own_tools_does_not_hang_its_parent(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    helper = make_agent(name="helper")
+    await rig.serve(make_agent(helper.as_tool(), name="agent"))
+    runner = rig.runner()
+    model.call("helper", {"input": "alpha"})
+    model.hang()
+    model.reply("too bad")
+    task = await runner.create_task("q")
+    running = asyncio.create_task(runner.run_task(task))
+    await asyncio.to_thread(model.wait_held)
+    await runner.client.get_workflow_handle(f"{task.task_id}.0.1.0.0").terminate("by hand")
+    assert str(await running) == "too bad"
+    assert (await runner.get_completed_steps(task))[0].sources[0].is_error

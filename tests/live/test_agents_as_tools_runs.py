@@ -1,0 +1,183 @@
+"""Agents as tools in runs of the Agents SDK's kind: context, settings, results, arguments."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, Field
+
+from holdfast import Runner, ToolContext, tool
+from holdfast.client.results import RunResult
+from holdfast.client.run_config import RunConfig
+from holdfast.errors import InvalidArgumentError, UserError
+from holdfast.settings import ModelSettings
+from holdfast.testing import FakeOpenAI
+from tests.support.people import ask
+from tests.support.rig import MakeAgent, Rig
+
+
+@dataclass
+class Caller:
+    """A context object."""
+
+    name: str
+    seen: list[str]
+
+
+class Trip(BaseModel):
+    """A trip to plan."""
+
+    city: str = Field(description="Where to go.")
+    nights: int
+
+
+async def test_the_context_is_shared_and_what_the_nested_run_makes_of_it_comes_back(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    @tool
+    async def look(ctx: ToolContext) -> str:
+        """Look."""
+        ctx.context.seen.append("inner")
+        return f"hello {ctx.context.name}"
+
+    helper = make_agent(look, name="helper")
+    agent = make_agent(helper.as_tool(), name="agent")
+    await rig.serve(agent)
+    model.call("helper", {"input": "a"})
+    model.call("look", {})
+    model.reply("seen")
+    model.reply("done")
+    caller = Caller(name="bo", seen=[])
+    runner = rig.runner()
+    result = await Runner.run(agent, "q", context=caller, runner=runner)
+    assert result.final_output == "done"
+    assert model.requests[2].messages[-1].text == "hello bo"
+    assert (await runner.get_task(result.task_id)).extra_state["context"]["seen"] == ["inner"]
+    assert result.usage.requests == 4
+
+
+async def test_a_run_waits_with_what_a_nested_run_asks_and_goes_on_after_the_decision(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    @tool(needs_approval=True)
+    async def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    agent = make_agent(make_agent(pay, name="helper").as_tool(), name="agent")
+    await rig.serve(agent)
+    runner = rig.runner()
+    model.call("helper", {"input": "a"})
+    model.call("pay", {})
+    result = await Runner.run(agent, "q", runner=runner)
+    assert result.final_output is None
+    [text] = result.waiting_for
+    assert text.startswith(f"{result.task_id}.0.1.0.0:1 tool pay")
+    await runner.approve(await ask(runner, result.task_id), by="ann")
+    model.reply("it is paid")
+    model.reply("done")
+    assert str(await runner.run_task(result.task_id)) == "done"
+    assert len(model.requests) == 4
+
+
+async def test_settings_of_the_run_are_inherited_unless_the_tool_has_its_own(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    one, two = make_agent(name="one"), make_agent(name="two")
+    own = RunConfig(model_settings=ModelSettings(temperature=0.7))
+    agent = make_agent(one.as_tool(), two.as_tool(run_config=own), name="agent")
+    await rig.serve(agent)
+    model.call("one", {"input": "a"})
+    model.reply("1")
+    model.call("two", {"input": "b"})
+    model.reply("2")
+    model.reply("done")
+    config = RunConfig(model_settings=ModelSettings(temperature=0.2, top_p=0.5))
+    await Runner.run(agent, "q", run_config=config, runner=rig.runner())
+    found = [(r.body.get("temperature"), r.body.get("top_p")) for r in model.requests]
+    assert found == [(0.2, 0.5), (0.2, 0.5), (0.2, 0.5), (0.7, None), (0.2, 0.5)]
+
+
+async def test_an_extractor_makes_the_result_of_the_nested_run(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    seen: list[RunResult] = []
+
+    async def extract(result: RunResult) -> dict[str, Any]:
+        seen.append(result)
+        return {"said": result.final_output}
+
+    helper = make_agent(name="helper")
+    await rig.serve(make_agent(helper.as_tool(custom_output_extractor=extract), name="agent"))
+    runner = rig.runner()
+    model.call("helper", {"input": "a"})
+    model.reply("inner")
+    model.reply("done")
+    task = await runner.create_task("q")
+    await runner.run_task(task)
+    assert model.requests[2].messages[-1].text == '{"said":"inner"}'
+    [result] = seen
+    assert (result.input, result.task_id) == ("a", f"{task.task_id}.0.1.0.0")
+    assert [item.type for item in result.new_items] == ["message_output_item"]
+
+
+async def test_structured_arguments_are_checked_and_described_to_the_agent(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    helper = make_agent(name="helper")
+    await rig.serve(make_agent(helper.as_tool(parameters=Trip), name="agent"))
+    runner = rig.runner()
+    model.call("helper", {"city": "rome"})
+    model.call("helper", {"city": "rome", "nights": 2})
+    model.reply("planned")
+    model.reply("done")
+    task = await runner.create_task("q")
+    assert str(await runner.run_task(task)) == "done"
+    [spec] = model.requests[0].tools
+    assert spec.parameters["required"] == ["city", "nights"]
+    assert "nights: required, but missing" in model.requests[1].messages[-1].text
+    told = model.requests[2].last_user
+    assert '"city": "rome"' in told
+    assert "- city: Where to go." in told
+
+
+async def test_an_input_builder_makes_the_nested_input(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    def build(options: dict[str, Any]) -> Any:
+        city = options["params"]["city"]
+        if city == "rome":
+            return f"Plan {city}"
+        if city == "oslo":
+            return [{"role": "user", "content": "Oslo?"}, {"role": "user", "content": "Now!"}]
+        msg = "no such city"
+        raise ValueError(msg)
+
+    helper = make_agent(name="helper")
+    nested = helper.as_tool(parameters=Trip, input_builder=build)
+    await rig.serve(make_agent(nested, name="agent"))
+    runner = rig.runner()
+    for city in ("rome", "oslo", "bern"):
+        model.call("helper", {"city": city, "nights": 1})
+        if city != "bern":
+            model.reply("planned")
+    model.reply("done")
+    task = await runner.create_task("q")
+    assert str(await runner.run_task(task)) == "done"
+    assert [m.text for m in model.requests[1].messages if m.role == "user"] == ["Plan rome"]
+    assert [m.text for m in model.requests[3].messages if m.role == "user"] == ["Oslo?", "Now!"]
+    assert "no such city" in model.requests[5].messages[-1].text
+
+
+def test_what_cannot_be_a_tool_is_refused(make_agent: MakeAgent) -> None:
+    agent = make_agent(name="Größe 1")
+    assert agent.as_tool().name == "gr__e_1"
+    wrong: Any = dict[str, int]
+    with pytest.raises(InvalidArgumentError, match="dataclass or a pydantic model"):
+        agent.as_tool(parameters=wrong)
+    with pytest.raises(InvalidArgumentError, match="cannot be a tool's name"):
+        agent.as_tool("not a name")
+    with pytest.raises(UserError, match="max_turns"):
+        agent.as_tool(max_turns=-1)

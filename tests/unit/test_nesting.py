@@ -1,0 +1,144 @@
+"""What a parent knows of its children, and how a call of an agent reads: the pure parts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from holdfast import Agent, ToolContext, tool
+from holdfast.activities.registry import Registry
+from holdfast.agent_tool import described, summary_of
+from holdfast.archive import Archive
+from holdfast.client.run_config import RunConfig
+from holdfast.code_refs import look_up, refer
+from holdfast.errors import UserError
+from holdfast.ledger import Ledger
+from holdfast.messages import Message, ToolCall, Usage
+from holdfast.models.base import ModelAnswer
+from holdfast.nesting import ChildReport, ChildState, child_id
+from holdfast.records import Approval, Outcome, TaskHead
+from holdfast.state import Carried, TaskInput
+from holdfast.wire import Advanced, RunRequest, ToolInput
+
+PLACE = (0, 2, 1, 3)
+
+
+def test_a_child_is_named_by_the_place_of_its_call_and_once() -> None:
+    taken: dict[str, ChildState] = {}
+    names: list[str] = []
+    for _ in range(3):
+        names.append(child_id("t", PLACE, taken))
+        taken[names[-1]] = ChildState(place=PLACE, left=True)
+    assert names == ["t.0.2.1.3", "t.0.2.1.3.2", "t.0.2.1.3.3"]
+
+
+def test_a_report_from_before_the_newest_saying_is_dropped_unless_the_child_has_ended() -> None:
+    child = ChildState(place=PLACE, said=2, told=True, status="needs_attention")
+    late = ChildReport(id="c", status="needs_attention", heard=1)
+    assert child.after(late) is child
+    heard = child.after(ChildReport(id="c", status="running", heard=2))
+    assert (heard.status, heard.told) == ("running", False)
+    ended = child.after(ChildReport(id="c", status="abandoned", closed=True, heard=0))
+    assert ended.status == "abandoned"
+    assert ended.after(ChildReport(id="c", status="running", heard=9)) is ended
+
+
+def test_a_childs_question_is_about_the_call() -> None:
+    asked = Approval(id="c:1", n=7, i=0)
+    child = ChildState(place=PLACE).after(ChildReport(id="c", status="waiting", approvals=(asked,)))
+    assert [(a.id, a.n, a.i) for a in child.approvals] == [("c:1", 2, 3)]
+    assert child.is_awaited
+    assert not child.is_over
+
+
+def test_tasks_without_children_say_nothing_of_them() -> None:
+    assert "parent" not in TaskInput(head=TaskHead(agent="a")).wire()
+    assert Carried().wire() == {}
+    assert Outcome().wire() == {}
+    assert ToolInput(n=1).wire() == {"n": 1}
+
+
+def test_the_cost_of_a_child_is_the_tasks_but_its_turns_are_not() -> None:
+    ledger = Ledger(TaskInput(head=TaskHead(agent="a"), input="q"), task_id="t", now=0)
+    ledger.begin(RunRequest(), now=0)
+    call = ToolCall(id="c1", name="helper", arguments="{}")
+    answer = ModelAnswer(
+        message=Message(role="assistant", calls=(call,)), usage=Usage(input_tokens=5)
+    )
+    ledger.advanced(1, Advanced(request="r", answer=answer, calls=(call,), asked="r2"))
+    cost = Usage(requests=4, input_tokens=40)
+    ledger.put_child("t.0.1.0.0", ChildState(place=(0, 1, 0, 0), status="answered", usage=cost))
+    assert ledger.tool_input(1, 0).child == "t.0.1.0.0"
+    ledger.outcome(1, 0, Outcome(content="x"))
+    assert (ledger.s.usage.requests, ledger.s.usage.input_tokens, ledger.s.turns) == (5, 45, 1)
+    assert ledger.at(1).outcomes[0].child == "t.0.1.0.0"
+    before = ledger.before()
+    assert (before.usage, before.turns) == (Usage(), 0)
+    ledger.answer_calls(1)
+    assert (ledger.before().usage, ledger.before().turns) == (Usage(), 0)
+
+
+def test_a_left_child_is_not_the_calls_any_more() -> None:
+    ledger = Ledger(TaskInput(head=TaskHead(agent="a"), input="q"), task_id="t", now=0)
+    ledger.begin(RunRequest(), now=0)
+    ledger.put_child("t.0.1.0.0", ChildState(place=(0, 1, 0, 0), left=True))
+    assert ledger.child(1, 0) == ""
+    ledger.put_child("t.0.1.0.0.2", ChildState(place=(0, 1, 0, 0)))
+    assert ledger.child(1, 0) == "t.0.1.0.0.2"
+
+
+def test_structured_input_is_plain_json_unless_there_is_something_to_say_of_it() -> None:
+    schema = {"properties": {"a": {"type": "integer"}, "b": {"description": "The b."}}}
+    assert summary_of({"properties": {"a": {"type": "integer"}}}) == ""
+    assert summary_of({"description": "All.", **schema}) == "All.\n- b: The b."
+    assert described({"a": 1}, None, "") == '{"a": 1}'
+    assert "- b: The b." in described({"a": 1}, None, summary_of(schema))
+    assert '"integer"' in described({"a": 1}, schema, "")
+
+
+@dataclass
+class Pair:
+    """Two numbers."""
+
+    a: int
+    b: int
+
+
+def test_agents_of_tools_are_found_and_the_tool_says_what_it_is() -> None:
+    low = Agent(name="low")
+    nested = low.as_tool(parameters=Pair, needs_approval=True)
+    agent = Agent(name="top", tools=[nested])
+    assert agent.nested() == (low,)
+    assert agent.team() == ()
+    policy = agent.snapshot("m").policies["low"]
+    assert (policy.agent, policy.needs_approval, policy.repeatable) == ("low", "yes", True)
+    assert nested.parse('{"a": 1, "b": 2}') == {"a": 1, "b": 2}
+
+
+async def test_an_agent_as_a_tool_needs_a_task() -> None:
+    with pytest.raises(UserError, match="a task runs it"):
+        await Agent(name="low").as_tool().run(ToolContext(), '{"input": "a"}')
+
+
+def test_a_tool_beside_it_is_as_it_was() -> None:
+    @tool
+    def look() -> None:
+        """Look."""
+
+    assert look.policy().wire() == {}
+
+
+def test_code_of_a_tools_run_config_has_one_name_in_every_process(tmp_path: Path) -> None:
+    def name_of_filter() -> tuple[str, object]:
+        def edit(data: object) -> object:
+            return data
+
+        nested = Agent(name="low").as_tool(run_config=RunConfig(call_model_input_filter=edit))
+        Registry([Agent(name="top", tools=[nested])], Archive(tmp_path))
+        return refer(edit), edit
+
+    (first, _), (second, newest) = name_of_filter(), name_of_filter()
+    assert first == second
+    assert look_up(first, ()) is newest

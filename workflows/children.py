@@ -1,0 +1,278 @@
+"""The children of a task: calls of agents as tools, each a task of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+from temporalio import workflow
+from temporalio.common import WorkflowIDReusePolicy
+from temporalio.exceptions import FailureError, WorkflowAlreadyStartedError
+from temporalio.workflow import ChildWorkflowHandle, ParentClosePolicy
+
+from holdfast.client.visibility import attributes, memo
+from holdfast.ledger import Ledger
+from holdfast.nesting import (
+    SAYS,
+    ChildReport,
+    ChildState,
+    Nesting,
+    ParentRef,
+    ParentSays,
+    child_id,
+)
+from holdfast.records import Failure
+from holdfast.references import batches_of
+from holdfast.state import TaskInput, UndoRequest
+from holdfast.wire import Undoable
+from holdfast.workflows.calls import now
+
+HEAR_SECONDS = 10.0
+"""How long a request waits for children to say how they are; then what is known has to do."""
+
+GONE = Failure(
+    type="TaskClosedError", message="It was ended with Temporal's own tools, or deleted."
+)
+
+
+class Children:
+    """Starts children, tells them what their parent wants, and knows what they report."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        """Keep what is known of them in this ledger."""
+        self._ledger = ledger
+        self._starting: dict[str, asyncio.Task[None]] = {}
+        self._saying: set[asyncio.Task[None]] = set()
+
+    @property
+    def are_told(self) -> bool:
+        """Whether all that was to be said has been said."""
+        return not self._saying and not self._starting
+
+    def _known(self) -> dict[str, ChildState]:
+        return self._ledger.s.children
+
+    def _change(self, child: str, **fields: object) -> None:
+        self._ledger.put_child(child, self._known()[child].model_copy(update=fields))
+
+    # ---- one call
+
+    def take(self, n: int, i: int) -> Failure | None:
+        """Go on with a child that has failed: stop the step first, then have it try again.
+
+        Returns:
+            Why the step stops.
+        """
+        name = self._ledger.child(n, i)
+        child = self._known()[name]
+        if child.status != "needs_attention":
+            return None
+        if child.told:
+            self._change(name, status="running", failure=None, told=False)
+            self._say(name, run=True)
+            return None
+        self._change(name, told=True)
+        found = child.failure or Failure(type="StepFailedError", message="It needs attention.")
+        text = (
+            f"Task {name!r}, which a tool call of this step runs, needs attention:"
+            f" {found.type}: {found.message} Once that is healed, run this task again: it has"
+            f" {name!r} go on."
+        )
+        return found.model_copy(update={"message": text, "step": ""})
+
+    def start(self, n: int, i: int, plan: Nesting) -> None:
+        """Start the child of a call; it runs by itself and stays open until this task ends."""
+        ledger = self._ledger
+        current, given = ledger.at(n), ledger.given
+        place = (ledger.s.branch, n, batches_of(current), i)
+        name = child_id(ledger.task_id, place, self._known())
+        parent = ParentRef(
+            task=ledger.task_id, step=current.open.step.step_id, call=current.calls[i].id
+        )
+        begun = TaskInput(
+            head=plan.head,
+            input=plan.input,
+            stored=plan.stored,
+            extra_state=plan.state,
+            budget=plan.budget,
+            automatic=True,
+            heartbeat=given.heartbeat,
+            roll_events=given.roll_events,
+            parent=parent,
+        )
+        ledger.put_child(name, ChildState(place=place))
+        self._starting[name] = asyncio.create_task(self._start(name, begun))
+
+    async def _start(self, name: str, begun: TaskInput) -> None:
+        """Start a child; one that is there already, as after a reset, is the same one."""
+        try:
+            handle: ChildWorkflowHandle[Any, Any] = await workflow.start_child_workflow(
+                "AgentTask",
+                begun,
+                id=name,
+                parent_close_policy=ParentClosePolicy.ABANDON,
+                id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
+                search_attributes=attributes(begun),
+                memo=memo(begun, now=now()),
+            )
+        except WorkflowAlreadyStartedError:
+            self._say(name)
+        else:
+            handle.add_done_callback(lambda ended: self._ended(name, ended))
+        finally:
+            self._starting.pop(name, None)
+
+    def _ended(self, name: str, ended: asyncio.Future[Any]) -> None:
+        """Note that a child has ended, in case that it could not say so itself."""
+        if not ended.cancelled():
+            ended.exception()  # so that nobody warns that it was not looked at
+        self._lose(name)
+
+    def _lose(self, name: str) -> None:
+        child = self._known().get(name)
+        if child is not None and not child.closed:
+            status = child.status if child.is_over else "abandoned"
+            self._change(name, closed=True, status=status, approvals=(), failure=GONE)
+
+    def heard(self, report: ChildReport) -> None:
+        """Take over what a child reports."""
+        child = self._known().get(report.id)
+        if child is not None:
+            self._ledger.put_child(report.id, child.after(report))
+
+    # ---- saying
+
+    def _say(self, name: str, **wanted: Any) -> int:
+        """Say something to a child, without waiting; return its number."""
+        number = self._known()[name].said + 1
+        self._change(name, said=number)
+        said = ParentSays(number=number, **wanted)
+        saying = asyncio.create_task(self._send(name, said))
+        self._saying.add(saying)
+        saying.add_done_callback(self._saying.discard)
+        return number
+
+    async def _send(self, name: str, said: ParentSays) -> None:
+        starting = self._starting.get(name)
+        if starting is not None:
+            await asyncio.shield(starting)
+        try:
+            await workflow.get_external_workflow_handle(name).signal(SAYS, said)
+        except FailureError:  # it is not there any more
+            self._lose(name)
+
+    async def ask(self) -> None:
+        """Have those that are not done say how they are: somebody may just have decided."""
+        asked = {
+            name: self._say(name)
+            for name, child in self._known().items()
+            if child.is_awaited and not child.left
+        }
+        if asked:
+            try:
+                await workflow.wait_condition(lambda: self._answered(asked), timeout=HEAR_SECONDS)
+            except TimeoutError:
+                return
+
+    def _answered(self, asked: dict[str, int]) -> bool:
+        known = self._known()
+        return all(
+            known[name].closed or known[name].heard >= number
+            for name, number in asked.items()
+            if name in known
+        )
+
+    # ---- the end
+
+    def leave(self, n: int) -> None:
+        """Let go of the children of an open step, whose calls are made anew."""
+        for name, child in self._known().items():
+            if child.place[:2] == (self._ledger.s.branch, n) and not child.left:
+                self._leave(name)
+                self._say(name, end="abandon", reason="The call was made anew.")
+
+    def _leave(self, name: str) -> None:
+        self._change(name, left=True, approvals=(), held=False)
+
+    def end(self, end: str, reason: str = "") -> None:
+        """Have all children end, as this task does."""
+        for name, child in self._known().items():
+            if not child.closed:
+                self._leave(name)
+                self._say(name, end=end, reason=reason)
+
+    # ---- undo
+
+    def of(self, targets: Iterable[Undoable]) -> list[tuple[Undoable, str]]:
+        """List the children of steps whose calls stand, with their steps, oldest first."""
+        found: list[tuple[Undoable, str]] = []
+        for target in targets:
+            mine = [name for name in self.all_of([target]) if not self._known()[name].left]
+            found += [(target, name) for name in mine]
+        return found
+
+    def all_of(self, targets: Iterable[Undoable]) -> list[str]:
+        """List all children of steps, oldest first."""
+        steps = {(target.branch, target.key) for target in targets}
+        mine = [(c.place, name) for name, c in self._known().items() if c.place[:2] in steps]
+        return [name for _, name in sorted(mine)]
+
+    async def stop(self, names: Iterable[str]) -> list[str]:
+        """Stop children, and list what stands in the way of undoing them."""
+        wanted = list(names)
+        asked = {name: self._say(name, undo="check") for name in wanted if not self.is_gone(name)}
+        for name in asked:
+            self._change(name, held=True)
+        await workflow.wait_condition(lambda: self._said_of_undo(asked))
+        return [text for name in wanted for text in self._stands(name)]
+
+    def is_gone(self, name: str) -> bool:
+        """Whether a child is closed, so that nothing of it can be undone."""
+        return self._known()[name].closed
+
+    def _said_of_undo(self, asked: dict[str, int]) -> bool:
+        known = self._known()
+        return all(self._has_answered(known[name], number) for name, number in asked.items())
+
+    def _has_answered(self, child: ChildState, number: int) -> bool:
+        return child.closed or (child.undo is not None and child.undo.number >= number)
+
+    def _stands(self, name: str) -> list[str]:
+        child = self._known()[name]
+        if child.closed:
+            return [f"task {name!r} is closed, and what it did cannot be undone from here"]
+        return [f"task {name!r}, {text}" for text in (child.undo.stands if child.undo else ())]
+
+    async def undo(self, name: str, asked: UndoRequest) -> str:
+        """Undo all that a child did, and end it; return why not all was undone, or empty."""
+        if self.is_gone(name):
+            return ""
+        keep = asked.residue == "keep"
+        number = self._say(name, undo="do", keep=keep, by=asked.by, reason=asked.reason)
+        await workflow.wait_condition(lambda: self._said_of_undo({name: number}))
+        answer = self._known()[name].undo
+        if answer is None or answer.number < number:
+            return "it has ended"
+        if not answer.failure:
+            self._leave(name)
+        return answer.failure
+
+    def words(self, name: str) -> str:
+        """Name a child for people, with what was undone in it."""
+        child = self._known().get(name)
+        undone = child.undo.undone if child is not None and child.undo is not None else ()
+        return f"task {name!r}: {'; '.join(undone) or 'nothing to undo'}"
+
+    def forget(self, targets: Iterable[Undoable]) -> None:
+        """Forget the children of steps that were undone; a branch has its own names for them."""
+        gone = set(self.all_of(targets))
+        kept = {name: child for name, child in self._known().items() if name not in gone}
+        self._ledger.change(children=kept)
+
+    def release(self) -> None:
+        """Let those go on that were stopped for an undo and have not been undone."""
+        for name, child in self._known().items():
+            if child.held:
+                self._change(name, held=False)
+                self._say(name, undo="release")

@@ -1,0 +1,70 @@
+"""What a task tells the one that it works for: how it is, whenever that has changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from temporalio import workflow
+from temporalio.exceptions import FailureError
+
+from holdfast import approvals
+from holdfast.ledger import Ledger
+from holdfast.nesting import REPORTS, ChildReport
+from holdfast.steps import CLOSED, TaskStatus
+from holdfast.workflows.calls import VERDICTS
+
+Asked = Callable[[], TaskStatus | None]
+"""Tells a status that the ledger does not know of: how the task has closed, or that it is about to
+try again."""
+
+
+class Reporter:
+    """Reports to the parent of a task."""
+
+    def __init__(self, ledger: Ledger, status: Asked) -> None:
+        """Report what this ledger holds.
+
+        The parent of a task that begins knows how it is; a run that goes on from another does not
+        know what that one still had to say.
+        """
+        self._ledger = ledger
+        self._status = status
+        self._told = None if ledger.given.carried is not None else self._news()
+
+    async def run(self) -> None:
+        """Report until the workflow ends."""
+        parent = self._ledger.given.parent
+        if parent is None:
+            return
+        handle = workflow.get_external_workflow_handle(parent.task)
+        while True:
+            await workflow.wait_condition(lambda: self._news() != self._told)
+            news = self._news()
+            report = news.model_copy(update={"usage": self._ledger.s.usage})
+            try:
+                await handle.signal(REPORTS, report)
+            except FailureError:  # it has ended, and nobody wants to know any more
+                workflow.logger.info("The parent of %s has ended", self._ledger.task_id)
+            self._told = news
+
+    async def finish(self) -> None:
+        """Wait until the parent knows all."""
+        await workflow.wait_condition(lambda: self._news() == self._told)
+
+    def _news(self) -> ChildReport:
+        """Say how the task is. Its cost alone is no news."""
+        ledger = self._ledger
+        status = self._status() or ledger.status
+        failure = None if status == "running" else ledger.failure
+        closed = status in CLOSED
+        if status == "needs_attention" and failure is not None and failure.type in VERDICTS:
+            status = "failed"
+        return ChildReport(
+            id=ledger.task_id,
+            status=status,
+            closed=closed,
+            heard=ledger.s.heard,
+            approvals=tuple(approvals.asked_everywhere(ledger)) if not closed else (),
+            failure=failure,
+            undo=ledger.s.undo_answer,
+        )
