@@ -12,7 +12,7 @@ from holdfast import approvals
 from holdfast.commands import Command, decode
 from holdfast.ledger import Ledger
 from holdfast.links import unmet
-from holdfast.nesting import REPORTS, SAYS, ChildReport, ParentSays, UndoAnswer
+from holdfast.nesting import REPORTS, SAYS, ChildReport, ParentSays
 from holdfast.obey import obey
 from holdfast.records import Approval, Failure, OpenState
 from holdfast.state import Receipt, RunReply, TaskInput, UndoRequest, UndoState
@@ -24,6 +24,7 @@ from holdfast.workflows import calls
 from holdfast.workflows.calls import now
 from holdfast.workflows.children import Children
 from holdfast.workflows.pending import Pending, refusal
+from holdfast.workflows.reporting import undo_for_parent
 from holdfast.workflows.requests import Requests
 from holdfast.workflows.telling import StepSpans
 from holdfast.workflows.tools import Running, awaits_children, ready_calls
@@ -325,7 +326,8 @@ class TaskDesk:
         if said.end:
             self._end_for_parent(said)
         elif said.undo:
-            self._undo_for_parent(said)
+            self.undone_requests = self.requests.ids
+            undo_for_parent(self.ledger, said)
         elif said.run and self.ledger.failure is not None:
             self.ledger.change(automatic=True)
             self.requests.add(Pending("", RunRequest(all=True)))
@@ -341,26 +343,6 @@ class TaskDesk:
         else:
             body: dict[str, Json] = {"reason": said.reason}
             self._abandon(Command(id="parent", verb="abandon", by=said.by, body=body))
-
-    def _undo_for_parent(self, said: ParentSays) -> None:
-        """Stop for an undo, take everything back, or go on; only a parent's own undo is changed."""
-        undo = self.ledger.s.undo
-        if undo is not None and not undo.number:
-            busy = UndoAnswer(number=said.number, stands=(calls.UNDO_RUNS.message,))
-            self.ledger.change(undo_answer=busy)
-            return
-        if undo is None and said.undo == "release":
-            return
-        asked = UndoRequest(
-            to=0, residue="keep" if said.keep else "refuse", by=said.by, reason=said.reason
-        )
-        mode = "" if said.undo == "do" else said.undo
-        done = undo.done if undo is not None else self.ledger.s.undone_effects
-        cut = undo.cut if undo is not None else ()
-        self.undone_requests = self.requests.ids
-        self.ledger.change(
-            undo=UndoState(asked=asked, done=done, cut=cut, number=said.number, mode=mode)
-        )
 
     def _obey(self, command: Command) -> str:
         """Do what a command says; return why not, or empty."""

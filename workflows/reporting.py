@@ -9,9 +9,10 @@ from temporalio.exceptions import FailureError
 
 from holdfast import approvals
 from holdfast.ledger import Ledger
-from holdfast.nesting import REPORTS, ChildReport
+from holdfast.nesting import REPORTS, ChildReport, ParentSays, UndoAnswer
+from holdfast.state import UndoRequest, UndoState
 from holdfast.steps import CLOSED, TaskStatus
-from holdfast.workflows.calls import VERDICTS
+from holdfast.workflows.calls import UNDO_RUNS, VERDICTS
 
 Asked = Callable[[], TaskStatus | None]
 """Tells a status that the ledger does not know of: how the task has closed, or that it is about to
@@ -68,3 +69,25 @@ class Reporter:
             failure=failure,
             undo=ledger.s.undo_answer,
         )
+
+
+def undo_for_parent(ledger: Ledger, said: ParentSays) -> None:
+    """Stop for an undo, take everything back, or go on; only a parent's own undo is changed."""
+    s = ledger.s
+    if s.undo is not None and not s.undo.number:
+        busy = UndoAnswer(number=said.number, stands=(UNDO_RUNS.message,))
+        ledger.change(undo_answer=busy)
+        return
+    if s.undo is None and said.undo == "release":
+        return
+    asked = UndoRequest(
+        to=0, residue="keep" if said.keep else "refuse", by=said.by, reason=said.reason
+    )
+    begun = UndoState(
+        asked=asked,
+        done=s.undo.done if s.undo is not None else s.undone_effects,
+        cut=s.undo.cut if s.undo is not None else (),
+        number=said.number,
+        mode="" if said.undo == "do" else said.undo,
+    )
+    ledger.change(undo=begun)

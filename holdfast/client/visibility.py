@@ -38,7 +38,7 @@ def memo(given: TaskInput, *, now: float) -> dict[str, Json]:
     return {"created": now, **preview}
 
 
-LISTED = {"task_id", "input", "agent", "status", "created", "parent"}
+LISTED = {"task_id", "input", "agent", "status", "created"}
 """Fields of a task that the visibility store knows."""
 
 

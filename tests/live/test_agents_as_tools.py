@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from holdfast import AgentRunner, Task, tool
+from holdfast.cli.finding import find_task
 from holdfast.errors import (
     StepFailedError,
     TaskNotFoundError,
@@ -165,6 +167,9 @@ async def test_three_levels_and_their_cost(
     everything = {each.task_id for each in await runner.list_tasks()}
     assert task.task_id in everything
     assert not everything & {listed.task_id, lowest.task_id}
+    typed: Any = rig.engine  # what a person types means the task, not those that work for it
+    assert await find_task(typed, task.task_id[:-1]) == task.task_id
+    assert await find_task(typed, f"{task.task_id}.0.1.0.0.") == lowest.task_id
     found = [await runner.get_task(each) for each in (task, listed, lowest)]
     assert [each.usage.requests for each in found] == [5, 3, 1]
     assert found[0].usage.total_tokens > found[1].usage.total_tokens > 0
