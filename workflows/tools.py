@@ -64,7 +64,7 @@ async def run_tools(ledger: Ledger, n: int, running: Running, children: Children
 
     def fresh() -> list[int]:
         ready = [] if ended else [i for i in ready_calls(ledger, n) if i not in taking]
-        return ready[: max(most - len(taking), 0)] if most else ready
+        return ready[: max(most - len(taking) - _nested(ledger, n), 0)] if most else ready
 
     def has_news() -> bool:
         return any(call.done() for call in taking.values()) or bool(fresh())
@@ -127,10 +127,15 @@ def ready_calls(ledger: Ledger, n: int) -> list[int]:
     return ready
 
 
+def _nested(ledger: Ledger, n: int) -> int:
+    """Count the open calls of a step whose tasks are in progress."""
+    children = [ledger.child(n, i) for i in ledger.missing_calls(n)] if ledger.s.children else []
+    return sum(bool(child) and ledger.s.children[child].is_awaited for child in children)
+
+
 def awaits_children(ledger: Ledger, n: int) -> bool:
     """Whether a step waits for a task that one of its open calls is."""
-    children = [ledger.child(n, i) for i in ledger.missing_calls(n)] if ledger.s.children else []
-    return any(child and ledger.s.children[child].is_awaited for child in children)
+    return _nested(ledger, n) > 0
 
 
 async def _take(

@@ -4,11 +4,34 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-BUILT: frozenset[str] = frozenset({"loop"})
+BUILT: frozenset[str] = frozenset(
+    {
+        "agents_as_tools",
+        "answers",
+        "approvals",
+        "error_handlers",
+        "guardrails",
+        "handoff_filters",
+        "handoffs",
+        "hooks",
+        "instructions",
+        "loop",
+        "model_input_filter",
+        "nested_history",
+        "output_types",
+        "server_history",
+        "sessions",
+        "settings",
+        "tool_failures",
+        "tool_guardrails",
+        "tool_use",
+        "tools",
+    }
+)
 """Groups whose features exist. Of the others only the Agents SDK's side is run; add a group when
 its feature is there, and to `KNOWN` what differs on purpose."""
 
-STREAMS: frozenset[str] = frozenset()
+STREAMS: frozenset[str] = BUILT
 """Groups that are compared as streams too."""
 
 
