@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator
+import json
+from collections.abc import AsyncGenerator, Generator, Iterator
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import HealthCheck, settings
 from holdfast import Agent, AgentRunner
 from holdfast.engine.ephemeral import ephemeral_server
 from holdfast.engine.serverinfo import ServerInfo
+from holdfast.messages import clean
 from holdfast.models.responses import ResponsesModel
 from holdfast.testing import FakeOpenAI
 from tests.support.rig import Engine, MakeAgent, MakeRunner, Rig, make_engine
@@ -18,6 +20,13 @@ from tests.support.rig import Engine, MakeAgent, MakeRunner, Rig, make_engine
 # A busy machine is slow, which is no defect: times are for benchmarks/.
 settings.register_profile("holdfast", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("holdfast")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_report_to_serializable() -> Generator[None, object, object]:
+    """Replace lone surrogates, which tests log: a test process cannot send them to its parent."""
+    data = yield
+    return None if data is None else json.loads(clean(json.dumps(data, ensure_ascii=False)))
 
 
 @pytest.fixture(scope="session")
