@@ -13,9 +13,16 @@ import json
 
 from pydantic import BaseModel
 
-from holdfast import Agent, AgentRunner, Runner, ToolCall, ToolContext, tool
-from holdfast.handoff_filters import remove_all_tools
-from holdfast.handoffs import handoff
+from holdfast import (
+    Agent,
+    AgentRunner,
+    Runner,
+    ToolCall,
+    ToolContext,
+    handoff,
+    remove_all_tools,
+    tool,
+)
 from holdfast.models.base import ModelRequest
 from holdfast.testing import ScriptedModel
 

@@ -16,8 +16,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from holdfast import Agent, AgentRunner, Runner, tool
-from holdfast.tracing import flush_traces, trace
+from holdfast import Agent, AgentRunner, Runner, flush_traces, tool, trace
 
 
 @tool(effect="read")

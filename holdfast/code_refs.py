@@ -2,27 +2,33 @@
 
 Nothing is pickled. A reference is `module:qualified.name`, which a worker process looks up among
 the modules that it serves; what has no such name (a lambda, a local function, an object) gets one
-that only this process knows: `local:number:name`.
+that only this process knows: `local:process:number:name`.
 """
 
 from __future__ import annotations
 
 import importlib
 import itertools
-from collections.abc import Collection
+import uuid
+from collections import Counter
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from holdfast.errors import NotFoundError
 
 LOCAL = "local"
 
+_PROCESS = uuid.uuid4().hex[:8]
+"""Tells the names of this process from those of another one that may read them."""
+
 _numbers = itertools.count(1)
-_local: dict[str, Any] = {}
+_known: dict[str, Any] = {}
 _names: dict[int, str] = {}
+_uses: Counter[str] = Counter()
 
 
 def refer(thing: Any) -> str:
-    """Name a piece of code.
+    """Name a piece of code; this process finds it under that name until it is forgotten as often.
 
     Args:
         thing: A function, a class, or an object.
@@ -34,29 +40,32 @@ def refer(thing: Any) -> str:
     module = getattr(thing, "__module__", None)
     name = getattr(thing, "__qualname__", None)
     if module and name and _found(module, name) is thing:
-        return f"{module}:{name}"
-    known = _names.get(id(thing))
-    if known is not None and _local.get(known) is thing:
-        return known
-    shown = name or type(thing).__qualname__
-    ref = f"{LOCAL}:{next(_numbers)}:{shown}"
-    _local[ref] = thing
-    _names[id(thing)] = ref
+        ref = f"{module}:{name}"
+    elif id(thing) in _names:
+        ref = _names[id(thing)]
+    else:
+        ref = f"{LOCAL}:{_PROCESS}:{next(_numbers)}:{name or type(thing).__qualname__}"
+        _names[id(thing)] = ref
+    _known[ref] = thing
+    _uses[ref] += 1
     return ref
 
 
 def give_name(thing: Any, name: str) -> None:
     """Name a thing that importing may not find, as each process names it that serves its owner."""
     ref = f"{LOCAL}:{name}"
-    _local[ref] = thing
+    _known[ref] = thing
     _names[id(thing)] = ref
+    _uses[ref] += 1
 
 
-def forget(ref: str) -> None:
-    """Let go of a thing that only this process has a name for."""
-    thing = _local.pop(ref, None)
-    if thing is not None:
-        _names.pop(id(thing), None)
+def forget(refs: Iterable[str]) -> None:
+    """Let go of what was named for a run that is over."""
+    for ref in refs:
+        _uses[ref] -= 1
+        if _uses[ref] <= 0:
+            del _uses[ref]
+            _names.pop(id(_known.pop(ref, None)), None)
 
 
 def look_up(ref: str, modules: Collection[str]) -> Any:
@@ -70,12 +79,12 @@ def look_up(ref: str, modules: Collection[str]) -> Any:
     Raises:
         NotFoundError: It cannot be found here; the text says what to do.
     """
-    if ref in _local:
-        return _local[ref]
+    if ref in _known:
+        return _known[ref]
     module, _, name = ref.partition(":")
     if module == LOCAL:
         msg = (
-            f"The run was given {name.partition(':')[2]!r}, which exists only in the process that"
+            f"The run was given {name.rpartition(':')[2]!r}, which exists only in the process that"
             " started it. The task waits, nothing is lost. To have any worker process run it,"
             " define it at the top level of a module that the workers serve."
         )

@@ -45,11 +45,15 @@ def initial_state(context: Any) -> dict[str, Json]:
     return {} if context is None else {KEY: dump(context)}
 
 
+def is_typed(context: Any) -> bool:
+    """Whether a context has a class by which it is read again, rather than being JSON data."""
+    kind: Any = type(context)  # pyright: ignore[reportUnknownVariableType]
+    return isinstance(context, BaseModel) or dataclasses.is_dataclass(kind)
+
+
 def type_ref(context: Any) -> str:
     """Name the class by which a context is read again; empty for plain JSON data."""
-    kind: Any = type(context)  # pyright: ignore[reportUnknownVariableType]
-    is_data = isinstance(context, BaseModel) or dataclasses.is_dataclass(kind)
-    return refer(kind) if is_data else ""
+    return refer(type(context)) if is_typed(context) else ""
 
 
 def load(data: Json, kind: type[Any] | None) -> Any:

@@ -114,6 +114,21 @@ class RunRules(Value):
     sensitive: bool | None = None
     streams: bool = False
 
+    @property
+    def code(self) -> tuple[str, ...]:
+        """All references to code."""
+        single = (
+            self.context,
+            self.model,
+            self.model_provider,
+            self.model_input_filter,
+            self.tool_error_formatter,
+            self.handoff_filter,
+            self.history_mapper,
+        )
+        several = (*self.input_guardrails, *self.output_guardrails, *self.error_handlers.values())
+        return tuple(ref for ref in (*single, *several) if ref)
+
 
 class TaskHead(Value):
     """What stays the same over a whole task and every activity needs.

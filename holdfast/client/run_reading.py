@@ -177,6 +177,6 @@ def _context(state: dict[str, Json], own: Any) -> Any:
     data = state.get(context_object.KEY)
     if own is None:
         return data
-    kind: type[Any] | None = own.__class__ if context_object.type_ref(own) else None
+    kind: type[Any] | None = own.__class__ if context_object.is_typed(own) else None
     context_object.bring_up_to_date(own, data, kind)
     return own

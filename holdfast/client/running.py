@@ -22,6 +22,7 @@ from holdfast.client.run_reading import known_guardrails, listed, run_data, run_
 from holdfast.client.run_state import Decision, RunState
 from holdfast.client.runner import AgentRunner
 from holdfast.client.sessions import Session
+from holdfast.code_refs import forget
 from holdfast.errors import (
     AgentsException,
     CommandRefusedError,
@@ -36,6 +37,7 @@ from holdfast.hooks import AgentHooks, RunHooks
 from holdfast.records import RunRules
 from holdfast.run_context import RunContextWrapper
 from holdfast.settings import Budget
+from holdfast.steps import CLOSED
 
 T = TypeVar("T")
 
@@ -226,8 +228,12 @@ class _Run:
             raise (failed.__cause__ or failed) from None
         except (AgentsException, StepFailedError) as error:
             await self._explain(error)
+            if before is not None or not isinstance(error, StepFailedError):
+                forget(self._options.rules.code)
             raise
         recorded = await read_recorded(self._engine.reader, self._task_id)
+        if before is not None or recorded.task.status in CLOSED:
+            forget(self._options.rules.code)
         context = self._options.context
         config = self._options.config
         return run_result(recorded, self._agent, given=self._given, context=context, config=config)
