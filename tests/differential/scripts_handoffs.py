@@ -247,7 +247,8 @@ async def a_filter_that_is_a_coroutine(lib: Lib) -> Any:
 
 @FILTERS.script(TO_SECOND, reply("done"))
 async def a_filter_of_the_run(lib: Lib) -> Any:
-    return await lib.run(team(lib), "q", run_config=lib.RunConfig(handoff_input_filter=cut))
+    config = lib.RunConfig(handoff_input_filter=lambda data: cut(data))
+    return await lib.run(team(lib), "q", run_config=config)
 
 
 @FILTERS.script(TO_SECOND, reply("done"))
