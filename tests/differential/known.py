@@ -234,9 +234,34 @@ KNOWN: tuple[Known, ...] = (
         ("agents_as_tools/a_structured_input",),
     ),
     Known(
-        "What a nested run has cost is counted in the calling run when it is done, not while it"
-        " waits for a person.",
+        "What a nested run has cost is counted in the calling run once its call has a result: not"
+        " while it waits for a person, nor when its error ends the calling run. Until then its own"
+        " task tells it.",
         ("runs.0.requests",),
-        ("agents_as_tools/an_approval_in_a_child",),
+        (
+            "agents_as_tools/an_approval_in_a_child",
+            "agents_as_tools/a_child_that_fails_and_nobody_words_it",
+        ),
+    ),
+    Known(
+        "An input guardrail sees the input as it was given, also in a streamed run; there the"
+        " Agents SDK gives a text as a list of items.",
+        ("notes.*.2",),
+        tuple(
+            f"guardrails/{name}/streamed"
+            for name in (
+                "an_input_that_passes",
+                "an_input_that_is_blocked",
+                "an_input_that_passes_before_the_first_turn",
+                "guardrails_of_agent_and_run",
+                "guardrails_of_the_first_and_of_the_last_agent",
+                "guardrails_run_once",
+            )
+        ),
+    ),
+    Known(
+        "Streams tell outputs in call order, too: one behind a call that waits comes after it.",
+        ("runs.0.events", "runs.1.events"),
+        ("approvals/a_call_beside_one_that_waits/streamed",),
     ),
 )
