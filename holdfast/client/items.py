@@ -228,7 +228,8 @@ def step_messages(of: StepRecord | OpenState) -> list[Message]:
     """Return what a step adds to the transcript, or will add as far as is known."""
     adds, _, outcomes = _parts(of)
     told = {message.call_id for message in adds if message.role == "tool"}
-    done = [(call, outcomes[i]) for i, call in enumerate(of.calls) if i in outcomes]
+    known = {i: outcome for i, outcome in outcomes.items() if not outcome.is_stopped}
+    done = [(call, known[i]) for i, call in enumerate(of.calls) if i in known]
     asked = {call.id for message in adds for call in message.calls}
     said = [o.message(call) for call, o in done if call.id in asked and call.id not in told]
     return [*adds, *said]
@@ -331,7 +332,7 @@ def _said(of: StepRecord | OpenState) -> Iterator[Message]:
     if inside:
         yield Message(role="assistant", calls=tuple(inside))
     for i, call in enumerate(of.calls):
-        if i in outcomes and call.id not in told:
+        if i in outcomes and not outcomes[i].is_stopped and call.id not in told:
             yield outcomes[i].message(call)
 
 
