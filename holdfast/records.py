@@ -359,6 +359,11 @@ class Outcome(Value):
     child: str = ""
     usage: Usage = Usage()
 
+    @property
+    def is_stopped(self) -> bool:
+        """Whether the call was not made, and nobody is told anything in its place."""
+        return self.failure is not None and self.attempts == 0
+
     def message(self, call: ToolCall) -> Message:
         """Return the message that tells the model."""
         return Message(role="tool", call_id=call.id, content=self.content, is_error=self.is_error)

@@ -96,6 +96,16 @@ class ToolContext(Generic[StateT]):
         self._cancelled = threading.Event()
 
     @property
+    def tool_call_id(self) -> str:
+        """The model's id of this call, as the Agents SDK names it."""
+        return self.call_id
+
+    @property
+    def tool_arguments(self) -> str:
+        """The arguments as JSON text, as the Agents SDK names them."""
+        return self.arguments
+
+    @property
     def context(self) -> Any:
         """The run's context object."""
         if not self._has_context:

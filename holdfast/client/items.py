@@ -228,7 +228,8 @@ def step_messages(of: StepRecord | OpenState) -> list[Message]:
     """Return what a step adds to the transcript, or will add as far as is known."""
     adds, _, outcomes = _parts(of)
     told = {message.call_id for message in adds if message.role == "tool"}
-    done = [(call, outcomes[i]) for i, call in enumerate(of.calls) if i in outcomes]
+    known = {i: outcome for i, outcome in outcomes.items() if not outcome.is_stopped}
+    done = [(call, known[i]) for i, call in enumerate(of.calls) if i in known]
     asked = {call.id for message in adds for call in message.calls}
     said = [o.message(call) for call, o in done if call.id in asked and call.id not in told]
     return [*adds, *said]
@@ -331,7 +332,7 @@ def _said(of: StepRecord | OpenState) -> Iterator[Message]:
     if inside:
         yield Message(role="assistant", calls=tuple(inside))
     for i, call in enumerate(of.calls):
-        if i in outcomes and call.id not in told:
+        if i in outcomes and not outcomes[i].is_stopped and call.id not in told:
             yield outcomes[i].message(call)
 
 
@@ -370,7 +371,9 @@ def _drop_input(messages: list[Message]) -> None:
 def _handoffs(of: StepRecord | OpenState, agent: Agent) -> set[str]:
     """Find the calls of a step by which its agent hands the task over."""
     names = {each.tool_name for each in agent.made_handoffs}
-    calls = [*of.calls, *(call for entry in of.journal for call in entry.calls)]
+    asked = [entry.answer.message for entry in of.journal if entry.answer is not None]
+    made = [*of.calls, *(call for entry in of.journal for call in entry.calls)]
+    calls = [*made, *(call for message in asked for call in message.calls)]
     return {call.id for call in calls if call.name in names or _hands_over(of, call)}
 
 

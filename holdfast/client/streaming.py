@@ -248,12 +248,14 @@ class StreamReader:
 
     async def _tell_items(self, said: Said) -> list[StreamEvent]:
         last = said.at._replace(place=said.at.place + 1)
+        agent = self._team.of(said.agent)
+        names = {each.tool_name for each in agent.made_handoffs}  # their outputs may be still new
+        self._handoffs |= {call.id for call in said.message.calls if call.name in names}
         if int(last) <= self.offset - 256:
             return []
         message = await self._reader.resolve(said.message)
         events: list[StreamEvent] = []
         at = said.at
-        agent = self._team.of(said.agent)
         for item in message_items([message], agent, self._team, handoffs=self._handoffs):
             at = at._replace(place=at.place + 1)
             name = _NAMES.get(item.type)

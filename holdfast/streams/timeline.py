@@ -204,7 +204,8 @@ class _Step:
                 return
             newest = max(newest, done[i])
             at = Offset(newest, 0, i * ITEMS)
-            yield self._said(at, self._output(call, outcomes[i]))
+            if not outcomes[i].is_stopped:
+                yield self._said(at, self._output(call, outcomes[i]))
 
     def _output(self, call: ToolCall, outcome: Outcome) -> Message:
         """Find what a call gave: a completed step may hold it among its messages only."""

@@ -10,11 +10,11 @@ import pytest
 from holdfast import AgentRunner, Task, tool
 from holdfast.cli.finding import find_task
 from holdfast.errors import (
+    MaxTurnsExceeded,
     StepFailedError,
     TaskNotFoundError,
     UndoFailedError,
     UndoRefusedError,
-    UserError,
 )
 from holdfast.testing import FakeOpenAI, call
 from holdfast.tool_context import Effect
@@ -370,7 +370,7 @@ async def test_an_error_of_the_child_can_end_the_parent(
     runner = rig.runner()
     model.call("helper", {"input": "a"})
     task = await runner.create_task("q")
-    with pytest.raises(UserError, match="Max turns"):
+    with pytest.raises(MaxTurnsExceeded, match="Max turns"):
         await runner.run_task(task)
     await until_status(runner, task, "failed")
     await until_status(runner, f"{task.task_id}.0.1.0.0", "failed")

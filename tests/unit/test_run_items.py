@@ -8,7 +8,15 @@ from holdfast import Agent
 from holdfast.client.items import HandoffOutputItem, Team, ToolCallOutputItem, step_items, team_of
 from holdfast.messages import Message, ToolCall, assistant, user
 from holdfast.models.base import ModelAnswer
-from holdfast.records import JournalEntry, OpenState, OpenStep, Outcome, StepRecord, StepResult
+from holdfast.records import (
+    Failure,
+    JournalEntry,
+    OpenState,
+    OpenStep,
+    Outcome,
+    StepRecord,
+    StepResult,
+)
 from holdfast.references import SAID_IN_ADDS
 from holdfast.steps import TaskStep
 
@@ -70,6 +78,9 @@ def test_an_open_step_shows_the_outcomes_that_are_known() -> None:
     )
     kinds = ["tool_call_item", "tool_call_item", "tool_call_output_item"]
     assert types(step_items(current, TEAM)) == kinds
+    stop = Outcome(attempts=0, failure=Failure(type="Tripped", message="no"))
+    stopped = current.model_copy(update={"outcomes": {1: stop}})
+    assert types(step_items(stopped, TEAM)) == kinds[:2]
     unread = current.model_copy(update={"result": None, "calls": (), "outcomes": {}})
     assert types(step_items(unread, TEAM)) == kinds[:2]
 

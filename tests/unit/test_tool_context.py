@@ -17,6 +17,11 @@ def test_a_unit_test_needs_no_arguments() -> None:
     ctx.heartbeat("alive")
 
 
+def test_the_agents_sdk_s_names_are_read_too() -> None:
+    ctx = ToolContext[dict[str, Any]](call_id="c1", arguments='{"a": 1}')
+    assert (ctx.tool_call_id, ctx.tool_arguments) == ("c1", '{"a": 1}')
+
+
 def test_two_contexts_do_not_share_their_state() -> None:
     ToolContext().state["a"] = 1
     assert ToolContext().state == {}
