@@ -96,6 +96,16 @@ class ToolContext(Generic[StateT]):
         self._cancelled = threading.Event()
 
     @property
+    def tool_call_id(self) -> str:
+        """The call's id, by the name that the Agents SDK has for it."""
+        return self.call_id
+
+    @property
+    def tool_arguments(self) -> str:
+        """The arguments, by the name that the Agents SDK has for them."""
+        return self.arguments
+
+    @property
     def context(self) -> Any:
         """The run's context object."""
         if not self._has_context:
