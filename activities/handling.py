@@ -18,7 +18,6 @@ from holdfast.agent import Agent
 from holdfast.client.items import HandoffOutputItem, RunItem, message_items, team_of
 from holdfast.errors import AgentsException, InvalidArgumentError, UserError
 from holdfast.messages import Message, assistant, clean
-from holdfast.models.base import ModelAnswer
 from holdfast.models.items import to_response_items
 from holdfast.run_error_handlers import (
     RunErrorData,
