@@ -26,7 +26,14 @@ from holdfast.activities.registry import Registry
 from holdfast.activities.source import Source, task_id, worker_identity
 from holdfast.activities.spans import Recording, came_to, tool_call
 from holdfast.activities.tool_watch import INTERRUPTED, ToolWatch
-from holdfast.errors import ArchiveError, InvalidArgumentError, ToolTimeoutError, UserError
+from holdfast.agent_tool import AgentTool
+from holdfast.errors import (
+    AgentsException,
+    ArchiveError,
+    InvalidArgumentError,
+    ToolTimeoutError,
+    UserError,
+)
 from holdfast.handoffs import HandoffFailedError
 from holdfast.images import Image
 from holdfast.messages import Blob, ToolCall, clean
@@ -312,7 +319,11 @@ async def failure_text(ready: Ready, error: BaseException) -> str:
     """
     tool, fixed = ready.tool, ready.head.dialect.tool_error == "fixed"
     formatter = tool.failure_error_function
-    if formatter is None or (formatter == "default" and fixed and tool.signature is None):
+    is_agent = isinstance(tool, AgentTool)
+    is_handmade = tool.signature is None and not is_agent
+    if is_agent and formatter is None and isinstance(error, AgentsException):
+        raise ApplicationError(str(error), type=type(error).__name__, non_retryable=True) from None
+    if formatter is None or (formatter == "default" and fixed and is_handmade):
         msg = f"Error running tool {tool.name}: {said(error)}"
         raise ApplicationError(msg, type="UserError", non_retryable=True) from None
     if callable(formatter) and isinstance(error, Exception):

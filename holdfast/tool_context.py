@@ -97,12 +97,12 @@ class ToolContext(Generic[StateT]):
 
     @property
     def tool_call_id(self) -> str:
-        """The call's id, by the name that the Agents SDK has for it."""
+        """The model's id of this call, as the Agents SDK names it."""
         return self.call_id
 
     @property
     def tool_arguments(self) -> str:
-        """The arguments, by the name that the Agents SDK has for them."""
+        """The arguments as JSON text, as the Agents SDK names them."""
         return self.arguments
 
     @property

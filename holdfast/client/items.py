@@ -370,7 +370,9 @@ def _drop_input(messages: list[Message]) -> None:
 def _handoffs(of: StepRecord | OpenState, agent: Agent) -> set[str]:
     """Find the calls of a step by which its agent hands the task over."""
     names = {each.tool_name for each in agent.made_handoffs}
-    calls = [*of.calls, *(call for entry in of.journal for call in entry.calls)]
+    asked = [entry.answer.message for entry in of.journal if entry.answer is not None]
+    made = [*of.calls, *(call for entry in of.journal for call in entry.calls)]
+    calls = [*made, *(call for message in asked for call in message.calls)]
     return {call.id for call in calls if call.name in names or _hands_over(of, call)}
 
 

@@ -115,11 +115,17 @@ class RunResultStreaming(Streamed[RunResult]):
         found = self._found
         return found.last_agent if found is not None else self.current_agent
 
-    def to_input_list(self) -> list[dict[str, Json]]:
-        """Return input and new items as the input of a following run."""
+    def to_input_list(
+        self, *, mode: Literal["preserve_all", "normalized"] = "preserve_all"
+    ) -> list[dict[str, Json]]:
+        """Return input and new items as the input of a following run.
+
+        Args:
+            mode: As for a RunResult; the difference shows once the run is complete.
+        """
         found = self._found
         if found is not None:
-            return found.to_input_list()
+            return found.to_input_list(mode=mode)
         given = self.input
         start = [{"role": "user", "content": given}] if isinstance(given, str) else list(given)
         return [*start, *(item.to_input_item() for item in self._items)]

@@ -73,7 +73,8 @@ class AnswerEvents:
         """Yield the events of the next delta."""
         if not self._begun:
             self._begun = True
-            yield self._event("response.created", response=self._response("in_progress"))
+            for kind in ("response.created", "response.in_progress"):
+                yield self._event(kind, response=self._response("in_progress"))
         if self._is_reasoning and delta.kind != "reasoning":
             yield from self._close_item()
             self._is_reasoning = False
@@ -281,6 +282,7 @@ def load_openai() -> dict[str, Any]:
 
     kinds: dict[str, Any] = {
         "response.created": api.ResponseCreatedEvent,
+        "response.in_progress": api.ResponseInProgressEvent,
         "response.completed": api.ResponseCompletedEvent,
         "response.incomplete": api.ResponseIncompleteEvent,
         "response.output_item.added": api.ResponseOutputItemAddedEvent,

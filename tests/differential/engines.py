@@ -131,8 +131,8 @@ async def _observe(script: Script, fake: FakeOpenAI, lib: Lib) -> dict[str, Any]
         shown = ""
     observed = {
         "raised": raised,
-        "runs": [asdict(run) for run in lib.runs],
         "calls": [observe_request(request) for request in fake.requests],
+        "runs": [asdict(run) for run in lib.runs],
         "notes": lib.notes,
         "left": fake.left,
     }

@@ -74,7 +74,21 @@ KNOWN: tuple[Known, ...] = (
             "tool_guardrails/an_output_that_ends_the_run",
             "error_handlers/an_answer_for_something_else",
             "output_types/a_refusal_of_a_typed_answer",
+            "handoff_filters/a_filter_that_gives_something_else",
+            "guardrails/a_trip_after_the_model_has_answered",
+            "agents_as_tools/a_child_that_fails_and_nobody_words_it",
+            "hooks/a_run_with_an_unknown_tool",
         ),
+    ),
+    Known(
+        "So do the results of the guardrail that has ended the run.",
+        ("runs.0.guardrails.tool_input",),
+        ("tool_guardrails/a_call_that_ends_the_run",),
+    ),
+    Known(
+        "As above.",
+        ("runs.0.guardrails.tool_output",),
+        ("tool_guardrails/an_output_that_ends_the_run",),
     ),
     Known(
         "As above; the Agents SDK gives no run_data at all with these errors.",
@@ -144,5 +158,131 @@ KNOWN: tuple[Known, ...] = (
         " is mended, and nothing is lost.",
         ("raised", "runs.0.error"),
         ("guardrails/a_guardrail_that_raises",),
+    ),
+    Known(
+        "What has happened stays in new_items, whatever a filter lets the next agent see; that is"
+        ' in to_input_list(mode="normalized").',
+        ("runs.0.items", "runs.0.input_list"),
+        (
+            "handoff_filters/all_tools_are_removed",
+            "handoff_filters/all_tools_are_removed_and_more_are_used",
+            "handoff_filters/a_filter_of_the_handoff",
+            "handoff_filters/a_filter_that_is_a_coroutine",
+            "handoff_filters/a_filter_of_the_run",
+        ),
+    ),
+    Known(
+        "So does the input of the run stay what it was, and items that are nested in a summary are"
+        " not said twice.",
+        ("runs.0.input_list",),
+        (
+            "handoff_filters/the_handoffs_own_filter_wins",
+            "nested_history/a_nested_history",
+            "nested_history/a_history_nested_twice",
+            "nested_history/a_history_nested_by_the_handoff",
+            "nested_history/a_history_mapped_by_the_run",
+        ),
+    ),
+    Known(
+        "The words around a nested history are Holdfast's own; the markers are the same.",
+        ("calls.1.input.0.content.0",),
+        ("nested_history/a_history_nested_by_the_handoff",),
+    ),
+    Known(
+        "As above.",
+        ("calls.1.input.0.content.0", "calls.2.input.0.content.0"),
+        ("nested_history/a_history_nested_twice",),
+    ),
+    Known(
+        "As above.",
+        (
+            "calls.2.input.0.content.0",
+            "calls.2.input.2.content.0",
+            "calls.3.input.0.content.0",
+            "calls.3.input.2.content.0",
+        ),
+        ("nested_history/a_nested_history",),
+    ),
+    Known(
+        "Outputs stand in call order, whether or not somebody had to be asked: the model sees the"
+        " same conversation either way. The Agents SDK puts those of approved calls last.",
+        (
+            "runs.1.items.2",
+            "runs.1.items.3",
+            "runs.1.input_list.3",
+            "runs.1.input_list.4",
+            "calls.1.input.3",
+            "calls.1.input.4",
+        ),
+        ("approvals/a_call_beside_one_that_waits",),
+    ),
+    Known(
+        "A transfer needs no approval, so its output is there while another call waits; the next"
+        " agent begins after both.",
+        ("runs.0.items.2", "runs.0.input_list.3"),
+        ("approvals/a_transfer_beside_one_that_waits",),
+    ),
+    Known(
+        "After an approval the same agent goes on; it is told of its start once.",
+        ("notes",),
+        ("hooks/a_run_with_an_approval",),
+    ),
+    Known(
+        "The schema of an agent as a tool has no description: it would say nothing that the tool's"
+        " own does not.",
+        ("calls.*.tools.0.parameters.description",),
+        (
+            "agents_as_tools/a_child",
+            "agents_as_tools/a_child_with_a_tool",
+            "agents_as_tools/a_child_with_too_few_turns",
+            "agents_as_tools/a_child_that_fails_and_nobody_words_it",
+            "agents_as_tools/an_extractor",
+            "agents_as_tools/a_child_with_a_typed_output",
+            "agents_as_tools/a_child_that_hands_over",
+            "agents_as_tools/the_name_of_a_child",
+            "agents_as_tools/the_settings_of_the_run_reach_the_child",
+            "agents_as_tools/an_approval_in_a_child",
+        ),
+    ),
+    Known(
+        "A typed answer of a nested run is told as JSON, as other results are.",
+        ("runs.0.items.1.2.output", "runs.0.input_list.2.output", "calls.2.input.2.output"),
+        ("agents_as_tools/a_child_with_a_typed_output",),
+    ),
+    Known(
+        "The words around structured input are Holdfast's own.",
+        ("calls.1.input.0.content.0.text",),
+        ("agents_as_tools/a_structured_input",),
+    ),
+    Known(
+        "What a nested run has cost is counted in the calling run once its call has a result: not"
+        " while it waits for a person, nor when its error ends the calling run. Until then its own"
+        " task tells it.",
+        ("runs.0.requests",),
+        (
+            "agents_as_tools/an_approval_in_a_child",
+            "agents_as_tools/a_child_that_fails_and_nobody_words_it",
+        ),
+    ),
+    Known(
+        "An input guardrail sees the input as it was given, also in a streamed run; there the"
+        " Agents SDK gives a text as a list of items.",
+        ("notes.*.2",),
+        tuple(
+            f"guardrails/{name}/streamed"
+            for name in (
+                "an_input_that_passes",
+                "an_input_that_is_blocked",
+                "an_input_that_passes_before_the_first_turn",
+                "guardrails_of_agent_and_run",
+                "guardrails_of_the_first_and_of_the_last_agent",
+                "guardrails_run_once",
+            )
+        ),
+    ),
+    Known(
+        "Streams tell outputs in call order, too: one behind a call that waits comes after it.",
+        ("runs.0.events", "runs.1.events"),
+        ("approvals/a_call_beside_one_that_waits/streamed",),
     ),
 )

@@ -42,12 +42,15 @@ class Lib(ABC):
         """Make an agent; its model is the fake one."""
         return self.Agent(name=name, **{"model": MODEL, **options})
 
-    def tool(self, text: str = "seen", *, name: str = "look", **options: Any) -> Any:
+    def tool(
+        self, text: str = "seen", *, name: str = "look", is_noted: bool = True, **options: Any
+    ) -> Any:
         """Make a tool that takes a place, writes it down and answers with a text."""
 
         def act(where: str = "here") -> str:
             """Look somewhere."""
-            self.notes.append((name, where))
+            if is_noted:
+                self.notes.append((name, where))
             return f"{text} {where}"
 
         return self.function_tool(act, name_override=name, **options)
@@ -70,8 +73,10 @@ class Lib(ABC):
     async def follow(self, result: Any, events: list[tuple[str, ...]]) -> Any:
         """Read a stream to its end."""
         async for event in result.stream_events():
-            # One by one: they count even when the stream ends with an error.
-            events.append(observe_event(event))  # noqa: PERF401
+            seen = observe_event(event)
+            # Into how many deltas a text is cut is nobody's promise.
+            if not (seen[1].endswith(".delta") and events[-1:] == [seen]):
+                events.append(seen)
         return result
 
     @abstractmethod

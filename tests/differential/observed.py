@@ -28,7 +28,8 @@ class Run:
     Attributes:
         output: The final output, as data.
         error: Class of the exception; empty for none.
-        items: Type, agent and raw form of each new item.
+        items: Type, agent and raw form of each new item. Calls that wait for a person are in
+            `interruptions`; once decided, only the Agents SDK still lists them.
         input_list: The result as the input of a following run.
         last_agent: Name of the agent that ran last.
         requests: Model calls by the run's usage.
@@ -53,7 +54,7 @@ def observe(result: Any, events: list[Event]) -> Run:
     open_points = as_list(getattr(result, "interruptions", None))
     return Run(
         output=plain(result.final_output),
-        items=[item_of(item) for item in result.new_items],
+        items=items_of(result),
         input_list=[item_data(item) for item in result.to_input_list()],
         last_agent=name_of(result.last_agent),
         requests=requests_of(result),
@@ -70,7 +71,7 @@ def observe_error(error: Exception, events: list[Event]) -> Run:
         return Run(error=type(error).__name__, events=events)
     return Run(
         error=type(error).__name__,
-        items=[item_of(item) for item in data.new_items],
+        items=items_of(data),
         last_agent=name_of(data.last_agent),
         requests=requests_of(data),
         guardrails=guardrails_of(data),
@@ -129,6 +130,11 @@ def without_defaults(schema: Any) -> Any:
             return schema
 
 
+def items_of(data: Any) -> list[Any]:
+    """Observe the new items of a run."""
+    return [item_of(item) for item in data.new_items if item.type != "tool_approval_item"]
+
+
 def item_of(item: Any) -> tuple[str, str, Any]:
     """Observe a run item."""
     return (str(item.type), name_of(item.agent), item_data(item.raw_item))
@@ -185,7 +191,7 @@ def guardrails_of(data: Any) -> dict[str, list[Any]]:
     for kind in ("input", "output", "tool_input", "tool_output"):
         results = as_list(getattr(data, f"{kind}_guardrail_results", None))
         if results:
-            found[kind] = [
+            shown = [
                 (
                     result.guardrail.get_name(),
                     plain(result.output.output_info),
@@ -193,6 +199,8 @@ def guardrails_of(data: Any) -> dict[str, list[Any]]:
                 )
                 for result in results
             ]
+            # Those of one kind run side by side: which ends first is nobody's promise.
+            found[kind] = sorted(shown, key=repr)
     return found
 
 

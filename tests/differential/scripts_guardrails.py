@@ -67,21 +67,25 @@ async def an_input_that_passes_before_the_first_turn(lib: Lib) -> Any:
     call("look"), reply("never"), raises="InputGuardrailTripwireTriggered", left=1, streams=False
 )
 async def a_trip_after_the_model_has_answered(lib: Lib) -> Any:
-    began = asyncio.Event()
+    answered = asyncio.Event()
+
+    class Told(lib.AgentHooks):  # type: ignore[name-defined,misc]  # either library's
+        async def on_llm_end(self, context: Any, agent: Any, response: Any) -> None:
+            answered.set()
 
     async def check(ctx: Any, agent: Any, given: Any) -> Any:
-        await began.wait()
+        await answered.wait()
         return lib.GuardrailFunctionOutput(output_info=None, tripwire_triggered=True)
 
     async def look() -> str:
-        """Look."""
-        began.set()
+        """Look: the Agents SDK may have begun with it, Holdfast has not."""
         await asyncio.Event().wait()
         return "never"
 
     guard = lib.InputGuardrail(guardrail_function=check, name="late")
     tool = lib.function_tool(look)
-    return await lib.run(lib.agent(input_guardrails=[guard], tools=[tool]), "q")
+    agent = lib.agent(input_guardrails=[guard], tools=[tool], hooks=Told())
+    return await lib.run(agent, "q")
 
 
 @GUARDRAILS.script(reply("done"))
@@ -94,7 +98,9 @@ async def guardrails_of_agent_and_run(lib: Lib) -> Any:
         input_guardrails=[on_input(lib, trips=False, name="agent in", parallel=False)],
         output_guardrails=[on_output(lib, trips=False, name="agent out")],
     )
-    return await lib.run(agent, "q", run_config=config)
+    result = await lib.run(agent, "q", run_config=config)
+    lib.notes.sort(key=repr)  # those of one kind run side by side
+    return result
 
 
 @GUARDRAILS.script(reply("done"))

@@ -202,7 +202,7 @@ async def all_tools_are_removed(lib: Lib) -> Any:
 
     result = await lib.run(team(lib, to=to), "q")
     lib.note(
-        [item.get("type", item.get("role")) for item in result.to_input_list(mode="normalized")]
+        [item.get("role", item.get("type")) for item in result.to_input_list(mode="normalized")]
     )
     return result
 
@@ -247,7 +247,11 @@ async def a_filter_that_is_a_coroutine(lib: Lib) -> Any:
 
 @FILTERS.script(TO_SECOND, reply("done"))
 async def a_filter_of_the_run(lib: Lib) -> Any:
-    return await lib.run(team(lib), "q", run_config=lib.RunConfig(handoff_input_filter=cut))
+    def kept(data: Any) -> Any:
+        return cut(data)
+
+    config = lib.RunConfig(handoff_input_filter=kept)
+    return await lib.run(team(lib), "q", run_config=config)
 
 
 @FILTERS.script(TO_SECOND, reply("done"))

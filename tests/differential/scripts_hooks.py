@@ -68,14 +68,22 @@ def agent_hooks(lib: Lib, of: str = "first") -> Any:
     return Told()
 
 
+def quiet(lib: Lib, **options: Any) -> Any:
+    """Make a tool that writes nothing down: Holdfast tells a run's hooks from what is recorded.
+
+    So a call may have begun when its start is told; among themselves, hooks are told in order.
+    """
+    return lib.tool(is_noted=False, **options)
+
+
 @HOOKS.script(call("look"), reply("done"))
 async def a_run_with_a_tool(lib: Lib) -> Any:
-    return await lib.run(lib.agent(tools=[lib.tool()]), "q", hooks=run_hooks(lib))
+    return await lib.run(lib.agent(tools=[quiet(lib)]), "q", hooks=run_hooks(lib))
 
 
 @HOOKS.script(call("look"), call("transfer_to_second"), reply("done"))
 async def a_run_with_a_tool_and_a_handoff(lib: Lib) -> Any:
-    agent = lib.agent(tools=[lib.tool()], handoffs=[lib.agent("second")])
+    agent = lib.agent(tools=[quiet(lib)], handoffs=[lib.agent("second")])
     return await lib.run(agent, "q", hooks=run_hooks(lib))
 
 
@@ -92,7 +100,7 @@ async def two_agents(lib: Lib) -> Any:
 
 @HOOKS.script(call("look"), raises="MaxTurnsExceeded")
 async def a_run_with_too_many_turns(lib: Lib) -> Any:
-    return await lib.run(lib.agent(tools=[lib.tool()]), "q", max_turns=1, hooks=run_hooks(lib))
+    return await lib.run(lib.agent(tools=[quiet(lib)]), "q", max_turns=1, hooks=run_hooks(lib))
 
 
 @HOOKS.script(call("nowhere"), raises="ModelBehaviorError")
@@ -102,13 +110,13 @@ async def a_run_with_an_unknown_tool(lib: Lib) -> Any:
 
 @HOOKS.script(call("look"))
 async def a_run_that_a_tool_ends(lib: Lib) -> Any:
-    agent = lib.agent(tools=[lib.tool()], tool_use_behavior="stop_on_first_tool")
+    agent = lib.agent(tools=[quiet(lib)], tool_use_behavior="stop_on_first_tool")
     return await lib.run(agent, "q", hooks=run_hooks(lib))
 
 
 @HOOKS.script(call("pay"), reply("done"))
 async def a_run_with_an_approval(lib: Lib) -> Any:
-    agent = lib.agent(tools=[lib.tool(name="pay", needs_approval=True)])
+    agent = lib.agent(tools=[quiet(lib, name="pay", needs_approval=True)])
     result = await lib.run(agent, "q", hooks=run_hooks(lib))
     state = result.to_state()
     state.approve(result.interruptions[0])

@@ -85,6 +85,7 @@ def said(events: Iterable[StreamEvent]) -> str:
 
 TEXT = [
     "created",
+    "in_progress",
     "output_item.added",
     "content_part.added",
     "output_text.delta",
@@ -100,6 +101,7 @@ CALL = [
 ]
 REASONING = [
     "created",
+    "in_progress",
     "output_item.added",
     "reasoning_summary_part.added",
     "reasoning_summary_text.delta",
@@ -289,7 +291,8 @@ async def test_a_plain_run_gives_the_same_items(streaming: Streaming, model: Fak
     plain = await streaming.plain(look)
     run = await streaming(look)
     await read(run.stream_events())
-    assert run.new_items == plain.new_items
+    seen = [[(item.type, item.raw_item) for item in each.new_items] for each in (run, plain)]
+    assert seen[0] == seen[1]
     assert run.final_output == plain.final_output
     assert run.usage.requests == plain.usage.requests
 
@@ -330,6 +333,41 @@ async def test_a_run_that_waits_for_a_person_ends_the_stream(
     await streaming.runner.approve(asked.id, by="ann")
     rest = await read(streaming.runner.stream_events(run.task_id, offset=events[-1].offset))
     assert words(rest) == ["tool_output", *TEXT, "completed", "message_output_created"]
+
+
+async def test_a_resumed_stream_tells_what_follows_only(
+    streaming: Streaming, model: FakeOpenAI
+) -> None:
+    @tool(effect="irreversible", needs_approval=True)
+    def pay(who: str) -> str:
+        """Pay."""
+        return f"paid {who}"
+
+    model.calls([("look", {"where": "a"}), ("pay", {"who": "ann"})])
+    run = await streaming(pay, look)
+    told = await read(run.stream_events())
+    assert words(told)[-3:] == ["tool_called", "tool_called", "tool_output"]
+    state = run.to_state()
+    state.approve(state.get_interruptions()[0])
+    model.reply("done")
+    resumed = Runner.run_streamed(streaming.agent, state, runner=streaming.runner)
+    events = await read(resumed.stream_events())
+    assert words(events) == [
+        "agent agent",
+        "tool_output",
+        *TEXT,
+        "completed",
+        "message_output_created",
+    ]
+    [paid] = [event.item for event in events if words([event]) == ["tool_output"]]
+    assert paid.raw_item["output"] == "paid ann"
+    assert [event.offset for event in events[1:]] > [told[-1].offset]
+    assert resumed.final_output == "done"
+    assert len(resumed.new_items) == len(told_items(told)) + len(told_items(events))
+
+
+def told_items(events: list[StreamEvent]) -> list[RunItemStreamEvent]:
+    return [event for event in events if isinstance(event, RunItemStreamEvent)]
 
 
 async def test_a_run_goes_on_when_nobody_reads(streaming: Streaming, model: FakeOpenAI) -> None:
