@@ -148,6 +148,17 @@ KNOWN: tuple[Known, ...] = (
         ("tool_failures/an_argument_too_many",),
     ),
     Known(
+        "What a model says while it answers is carried as text, without the provider's division"
+        " into several messages: the raw events show one. The items and what is recorded are exact.",
+        ("runs.0.events",),
+        (
+            "answers/two_messages/streamed",
+            "answers/a_refusal_after_a_text/streamed",
+            "answers/a_text_after_a_refusal/streamed",
+            "output_types/the_last_message_counts/streamed",
+        ),
+    ),
+    Known(
         "Two tools of one name are refused when the agent is made: which of them runs must not"
         " depend on their order.",
         ("raised", "runs", "calls", "notes", "left"),
