@@ -148,8 +148,8 @@ KNOWN: tuple[Known, ...] = (
         ("tool_failures/an_argument_too_many",),
     ),
     Known(
-        "What a model says while it answers is carried as text, without the provider's division into"
-        " several messages: the raw events show one. The items and what is recorded are exact.",
+        "What a model says while it answers is carried as text, without the provider's division"
+        " into several messages: the raw events show one. Items and record are exact.",
         ("runs.0.events",),
         (
             "answers/two_messages/streamed",
