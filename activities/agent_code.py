@@ -21,7 +21,7 @@ from holdfast.run_context import RunContextWrapper
 from holdfast.steps import ToolOutput
 from holdfast.tool_errors import ToolErrorFormatterArgs, worded
 from holdfast.tool_hooks import invoke, invoke_hook
-from holdfast.tool_use import ToolsToFinalOutputResult
+from holdfast.tool_use import FunctionToolResult, ToolsToFinalOutputResult
 from holdfast.values import Json
 from holdfast.workers.agent_code import AgentCode
 
@@ -149,7 +149,15 @@ class RegisteredCode(AgentCode):
         decide = self._live.tool_use_behavior
         if not callable(decide):
             return await super().follow(state, results)
-        said: object = await invoke(decide, await self.context(state), list(results))
+        tools = {tool.name: tool for tool in self._live.made_tools}
+        told = [
+            FunctionToolResult(
+                **{name: getattr(result, name) for name in ToolOutput.model_fields},
+                tool=tools.get(result.tool_name),
+            )
+            for result in results
+        ]
+        said: object = await invoke(decide, await self.context(state), told)
         if not isinstance(said, ToolsToFinalOutputResult):
             msg = (
                 f"The tool_use_behavior of agent {self.agent.name!r} must return a"

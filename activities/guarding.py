@@ -102,15 +102,16 @@ class GuardingActivities:
         return RunContextWrapper(context=context, task_id=task_id())
 
     async def _input(self, head: TaskHead, opened: OpenStep) -> str | list[dict[str, Json]]:
-        """Return what the run was given: a text, or items."""
+        """Return what the run was given: a text, or items; with a session, after its history."""
         text = opened.step.input
         if opened.stored is not None:
             text = await self._source.text(opened.stored)
-        if text is not None and not opened.step.images:
+        asks = text is not None or bool(opened.step.images)
+        if text is not None and not opened.step.images and head.session is None:
             return text
-        messages = await history_before(self._source, head)
-        if text is not None or opened.step.images:
-            messages = (user(text or "", opened.step.images),)
+        messages = () if asks and head.session is None else await history_before(self._source, head)
+        if asks:
+            messages = (*messages, user(text or "", opened.step.images))
         return to_response_items([await self._source.rehydrate(each) for each in messages])
 
     async def _output(self, view: View) -> Json:

@@ -15,9 +15,9 @@ from holdfast.activities.history import history_before
 from holdfast.activities.registry import Registry
 from holdfast.activities.source import Source
 from holdfast.agent import Agent
+from holdfast.client.items import HandoffOutputItem, RunItem, message_items, team_of
 from holdfast.errors import AgentsException, InvalidArgumentError, UserError
 from holdfast.messages import Message, assistant, clean
-from holdfast.models.base import ModelAnswer
 from holdfast.models.items import to_response_items
 from holdfast.run_error_handlers import (
     RunErrorData,
@@ -85,28 +85,33 @@ class HandlingActivities:
         if opened.stored is not None and told is not None:
             told = told.model_copy(update={"content": await source.text(opened.stored)})
         own = [*messages, *([told] if told is not None else []), *(a.message for a in answers)]
-        if head.history:
-            before = to_response_items(await history_before(source, head))
-            return _data(before, own, answers, agent)
-        return _data(own[0].text if own else "", own[1:], answers, agent)
+        asked = [message for message in own[:1] if message.role == "user"]
+        before = to_response_items([*await history_before(source, head), *asked])
+        is_text = not head.history and head.session is None and asked and not asked[0].images
+        items = _items(own[len(asked) :], self._registry.agent(head.agent))
+        output = [item.to_input_item() for item in items]
+        return RunErrorData(
+            input=asked[0].text if is_text else before,
+            new_items=items,
+            history=[*before, *output],
+            output=output,
+            raw_responses=answers,
+            last_agent=agent,
+        )
 
 
-def _data(
-    given: str | list[dict[str, Json]],
-    own: list[Message],
-    answers: list[ModelAnswer],
-    agent: Agent,
-) -> RunErrorData:
-    made = to_response_items(own)
-    start = [{"role": "user", "content": given}] if isinstance(given, str) else given
-    return RunErrorData(
-        input=given,
-        new_items=made,
-        history=[*start, *made],
-        output=made,
-        raw_responses=answers,
-        last_agent=agent,
-    )
+def _items(messages: list[Message], first: Agent) -> list[RunItem]:
+    """Return messages as the items of a run, each of the agent that the task was with."""
+    agents = (first, *first.team())
+    team, agent = team_of(first), first
+    names = {each.tool_name for known in agents for each in known.made_handoffs}
+    ids = {call.id for message in messages for call in message.calls if call.name in names}
+    found: list[RunItem] = []
+    for message in messages:
+        items = message_items([message], agent, team, ids)
+        found.extend(items)
+        agent = next((i.target_agent for i in items if isinstance(i, HandoffOutputItem)), agent)
+    return found
 
 
 def final_output_of(agent: Agent, value: Any) -> tuple[Json, str]:

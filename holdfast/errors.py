@@ -298,7 +298,21 @@ class ModelBehaviorError(AgentsException):
 
 
 class ModelRefusalError(AgentsException):
-    """The model's last message is a refusal."""
+    """The model's last message is a refusal.
+
+    Attributes:
+        refusal: What the model said.
+    """
+
+    def __init__(self, refusal: str) -> None:
+        """Word the error.
+
+        Args:
+            refusal: What the model said, or this error's own text.
+        """
+        words = "Model refused to produce output: "
+        self.refusal = refusal.removeprefix(words)
+        super().__init__(f"{words}{self.refusal}")
 
 
 class GuardrailTripwireTriggered(AgentsException):

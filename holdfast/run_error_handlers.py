@@ -13,6 +13,7 @@ from holdfast.values import Json
 
 if TYPE_CHECKING:
     from holdfast.agent import Agent
+    from holdfast.client.items import RunItem
 
 ErrorKind = Literal["max_turns", "model_refusal", "invalid_final_output"]
 """Errors that a handler may answer for."""
@@ -27,7 +28,7 @@ class RunErrorData:
 
     Attributes:
         input: What the run was given: a text, or items of the Responses API.
-        new_items: What it made, oldest first, as items of the Responses API.
+        new_items: What it made, oldest first.
         history: Input and new items in one list.
         output: The new items, as the next run would be given them.
         raw_responses: The model's answers of the turn that failed.
@@ -35,7 +36,7 @@ class RunErrorData:
     """
 
     input: str | list[dict[str, Json]]
-    new_items: list[dict[str, Json]]
+    new_items: list[RunItem]
     history: list[dict[str, Json]]
     output: list[dict[str, Json]]
     raw_responses: list[ModelAnswer]

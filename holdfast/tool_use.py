@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypedDict, cast
 
+from pydantic import Field, SkipValidation
+
 from holdfast.errors import UserError
 from holdfast.run_context import RunContextWrapper
 from holdfast.steps import ToolOutput
@@ -30,8 +32,23 @@ class ToolsToFinalOutputResult:
     final_output: Any = None
 
 
+class FunctionToolResult(ToolOutput):
+    """A tool's result, as a function that decides on the end of the run gets it.
+
+    Attributes:
+        tool: The tool.
+    """
+
+    tool: SkipValidation[Any] = Field(default=None, repr=False)
+
+    @property
+    def output(self) -> str:
+        """The result as the model saw it."""
+        return self.content
+
+
 ToolsToFinalOutputFunction = Callable[
-    [RunContextWrapper[Any], list[ToolOutput]],
+    [RunContextWrapper[Any], list[FunctionToolResult]],
     ToolsToFinalOutputResult | Awaitable[ToolsToFinalOutputResult],
 ]
 

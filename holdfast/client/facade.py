@@ -60,6 +60,7 @@ class RunArguments(TypedDict, total=False):
     by: str
     previous_response_id: str | None
     conversation_id: str | None
+    auto_previous_response_id: bool
 
 
 def made_options(agent: Agent, given: RunArguments, *, streams: bool = False) -> RunOptions:
@@ -83,7 +84,8 @@ def made_options(agent: Agent, given: RunArguments, *, streams: bool = False) ->
         by=given.get("by", "Runner"),
         call=CallerLoop().call,
     )
-    options.check(agent, given.get("previous_response_id") or given.get("conversation_id"))
+    kept = ("previous_response_id", "conversation_id", "auto_previous_response_id")
+    options.check(agent, keeps_elsewhere=any(given.get(name) for name in kept))
     return options
 
 
@@ -107,6 +109,7 @@ class Runner:
         by: str = "Runner",
         previous_response_id: str | None = None,
         conversation_id: str | None = None,
+        auto_previous_response_id: bool = False,
     ) -> RunResult:
         """Run an agent to its final output, or to where a person must decide.
 
@@ -132,8 +135,10 @@ class Runner:
                 else the embedded one.
             task_id: Id of the task; made up by default.
             by: Who decided what a state has decisions on.
-            previous_response_id: Not supported, nor is the next: a session is the memory of runs.
+            previous_response_id: Not supported, nor are the next two: a session is the memory of
+                runs.
             conversation_id: As said.
+            auto_previous_response_id: As said.
 
         Raises:
             MaxTurnsExceeded: One more model call would exceed max_turns.
@@ -158,6 +163,7 @@ class Runner:
                 "by": by,
                 "previous_response_id": previous_response_id,
                 "conversation_id": conversation_id,
+                "auto_previous_response_id": auto_previous_response_id,
             },
         )
         return await _run(starting_agent, input, options, runner)

@@ -8,8 +8,9 @@ from holdfast.client.reading import Reader
 from holdfast.client.resolving import resolved
 from holdfast.contents import read_json, resolve
 from holdfast.messages import Message
-from holdfast.records import Approval, Entry, OpenState, StepRecord, TaskHead
-from holdfast.segments import read_messages, read_record, read_segments
+from holdfast.records import Approval, Entry, OpenState, SessionRef, StepRecord, TaskHead
+from holdfast.segments import read_messages, read_record, read_segments, turns
+from holdfast.state import SessionState
 from holdfast.steps import Task, TaskStep
 from holdfast.undo import active_steps
 from holdfast.values import Json
@@ -28,7 +29,7 @@ class Recorded:
         approvals: What waits for a person.
         output: Output of the last step, JSON data.
         before: Messages that preceded the task, when it was given a list.
-        own: Those of them that were the run's input, where that is not all.
+        session: Messages before those: what the task sees of its session.
         last_step: The step that is in progress, else the last one.
         history: What the agent of the last step saw in place of the first messages, if it did.
     """
@@ -41,7 +42,7 @@ class Recorded:
     approvals: list[Approval]
     output: Json
     before: list[Message]
-    own: list[Message] | None
+    session: list[Message]
     last_step: TaskStep
     history: list[Message] | None
 
@@ -51,7 +52,8 @@ async def read_recorded(reader: Reader, task_id: str) -> Recorded:
 
     Raises:
         TaskNotFoundError: There is none of this id.
-        NoWorkerError: It is open and no worker process is up to answer.
+        NoWorkerError: It is open, or has a session with a history, and no worker process is up to
+            answer.
     """
     record = await read_record(reader.archive, task_id)
     approvals: list[Approval] = []
@@ -68,7 +70,6 @@ async def read_recorded(reader: Reader, task_id: str) -> Recorded:
             task = task.model_copy(update={"input": await reader.text(task.stored)})
     steps = active_steps(entries)
     last = steps[-1] if steps else None
-    session = head.session
     last_step = opens[0].open.step if opens else last.step if last else TaskStep()
     ref = last_step.history
     return Recorded(
@@ -80,10 +81,19 @@ async def read_recorded(reader: Reader, task_id: str) -> Recorded:
         approvals=approvals,
         output=await read_json(last.output, last.stored, reader.text) if last else None,
         before=await _messages(reader, head.history) if head.history else [],
-        own=await _messages(reader, session.adds) if session and session.adds else None,
+        session=await _of_session(reader, head.session),
         last_step=last_step,
         history=await _messages(reader, ref.sha256) if ref is not None else None,
     )
+
+
+async def _of_session(reader: Reader, session: SessionRef | None) -> list[Message]:
+    """Read the turns that a session had when the task began."""
+    if session is None or not session.commits:
+        return []
+    state = await reader.query(session.id, "state", SessionState, even_closed=True)
+    seen = await turns(reader.archive, state, session.commits)
+    return [message for turn in seen for message in await _messages(reader, turn.sha256)]
 
 
 async def _messages(reader: Reader, sha256: str) -> list[Message]:

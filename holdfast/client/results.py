@@ -44,7 +44,7 @@ class RunData:
     """What a run has made, also one that an error has ended.
 
     Attributes:
-        input: What the run was given.
+        input: What the run was given; in a session, after what the model sees of its history.
         new_items: What it made, oldest first.
         raw_responses: The answers of models, oldest first.
         last_agent: The agent that ran last.

@@ -67,7 +67,7 @@ def run_data(
     )
     items: list[RunItem] = [item for of in said for item in step_items(of, team)]
     return RunData(
-        input=_input(recorded) if given is None else listed(given),
+        input=_input(recorded, given),
         new_items=[*items, *asked],
         raw_responses=[response(answer) for of in said for answer in step_answers(of)],
         last_agent=last_agent,
@@ -150,12 +150,16 @@ def listed(given: RunInput) -> str | list[dict[str, Json]]:
     return given if isinstance(given, str) else list(given)
 
 
-def _input(recorded: Recorded) -> str | list[dict[str, Json]]:
-    """Find out from its task what a run was given."""
-    own = recorded.before if recorded.own is None else recorded.own
-    if own:
-        return to_response_items(own)
+def _input(recorded: Recorded, given: RunInput | None) -> str | list[dict[str, Json]]:
+    """Return what a run was given, in a session together with what the model sees of that."""
     task = recorded.task
+    if recorded.head.session is not None:
+        asked = [user(task.input, task.images)] if task.input or task.images else []
+        return to_response_items([*recorded.session, *recorded.before, *asked])
+    if given is not None:
+        return listed(given)
+    if recorded.before:
+        return to_response_items(recorded.before)
     if not task.images:
         return task.input
     return to_response_items([user(task.input, task.images)])

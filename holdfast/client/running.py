@@ -68,7 +68,7 @@ class RunOptions:
     by: str
     call: Call
 
-    def check(self, agent: object, server_side: str | None) -> None:
+    def check(self, agent: object, *, keeps_elsewhere: bool) -> None:
         """Refuse what cannot be served, before anything is begun.
 
         Raises:
@@ -83,11 +83,11 @@ class RunOptions:
         if turns is not None and not is_count:
             msg = f"max_turns must be at least 0, or None for no limit; it was {turns!r}."
             raise UserError(msg)
-        if server_side:
+        if keeps_elsewhere:
             msg = (
-                "previous_response_id and conversation_id are not supported: a task's record must"
-                " hold the whole conversation to survive a crash, so the provider cannot keep it."
-                " Use session=... to continue a conversation."
+                "previous_response_id, auto_previous_response_id and conversation_id are not"
+                " supported: a task's record must hold the whole conversation to survive a crash,"
+                " so the provider cannot keep it. Use session=... to continue a conversation."
             )
             raise UserError(msg)
         session: Any = self.session

@@ -222,13 +222,14 @@ class StreamReader:
             events += self._tell_agent(Offset(0, 0, 1), self._agent)
         records = [entry.step for entry in look.entries if entry.step is not None]
         steps: list[StepRecord | OpenState] = [*records, *look.opens]
-        found = [moment for step in steps for moment in moments(step, self._first_agent)]
+        over = look.task.status in CLOSED
+        found = [m for step in steps for m in moments(step, self._first_agent, over=over)]
         for moment in sorted(found, key=lambda each: each.at):
             events += await self._tell(moment)
         alone = look.opens[0] if len(look.opens) == 1 else None
         self._asking = asking(alone) if alone is not None else None
         self.status = look.task.status
-        self.ended = look.task.status in CLOSED
+        self.ended = over
         return events
 
     async def _tell(self, moment: Moment) -> list[StreamEvent]:

@@ -130,7 +130,10 @@ class _Turn:
         )
 
     def _kept(self, content: Content, *, keep_ids: bool) -> tuple[Item, ...]:
-        """Return what must be kept beside content and calls, in order."""
+        """Return what must be kept beside content and calls, in order.
+
+        A message without content is kept too: nothing else would tell it from none.
+        """
         refusal = any(kind_of(item) == "message" and _has_refusal(item) for item in self.entries)
         usual = (
             sorted(self.kinds, key=_usual_place) == self.kinds and self.kinds.count("message") <= 1
@@ -138,7 +141,8 @@ class _Turn:
         plain = not keep_ids or all(
             _is_plain(item) for item in self.entries if _usual_place(kind_of(item))
         )
-        if usual and plain and not refusal:
+        empty = not content and self.kinds == ["message"]
+        if usual and plain and not refusal and not empty:
             return tuple(item for item in self.entries if not _usual_place(kind_of(item)))
         return tuple(_shorten(item, content) for item in self.entries)
 
@@ -195,8 +199,8 @@ def _items_of(message: Message) -> Iterator[Item]:
             if "function_call_output" not in kinds:
                 yield _output_item(message)
         case "user" | "system" | "assistant":
-            is_silent = not message.content and (message.calls or message.items)
-            if "message" not in kinds and not (message.role == "assistant" and is_silent):
+            is_silent = not message.content and message.role == "assistant"
+            if "message" not in kinds and not is_silent:
                 yield _message_item(message.role, message.content)
         case _:
             assert_never(message.role)

@@ -71,10 +71,7 @@ class AnswerEvents:
 
     def add(self, delta: Delta) -> Iterator[Raw]:
         """Yield the events of the next delta."""
-        if not self._begun:
-            self._begun = True
-            for kind in ("response.created", "response.in_progress"):
-                yield self._event(kind, response=self._response("in_progress"))
+        yield from self._begin()
         if self._is_reasoning and delta.kind != "reasoning":
             yield from self._close_item()
             self._is_reasoning = False
@@ -99,7 +96,10 @@ class AnswerEvents:
 
     def whole(self, answer: ModelAnswer) -> Iterator[Raw]:
         """Yield all events of a recorded answer."""
-        deltas = deltas_of(answer) or [Delta("text", "")]
+        yield from self._begin()
+        deltas = deltas_of(answer)
+        if not deltas and _says(answer.message):
+            deltas = [Delta("text", "")]
         for delta in deltas:
             yield from self.add(delta)
         yield from self._close_item()
@@ -116,6 +116,12 @@ class AnswerEvents:
             reason = "max_output_tokens" if answer.finish == "length" else answer.finish
             response["incomplete_details"] = {"reason": reason}
         yield self._event(f"response.{status}", response=response)
+
+    def _begin(self) -> Iterator[Raw]:
+        if not self._begun:
+            self._begun = True
+            for kind in ("response.created", "response.in_progress"):
+                yield self._event(kind, response=self._response("in_progress"))
 
     # ---- items and their parts
 
@@ -240,6 +246,12 @@ def _part(kind: str, text: str) -> dict[str, Json]:
             return {"type": "refusal", "refusal": text}
         case _:
             return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+
+
+def _says(message: Message) -> bool:
+    """Whether there is a message among the items of an answer, if only an empty one."""
+    items = to_response_items([message])
+    return any(item.get("type", "message") == "message" for item in items)
 
 
 def _output(answer: ModelAnswer, name: str) -> Iterator[dict[str, Json]]:

@@ -73,14 +73,15 @@ class Asking(NamedTuple):
     started: float
 
 
-def moments(of: StepRecord | OpenState, agent: str) -> list[Moment]:
+def moments(of: StepRecord | OpenState, agent: str, *, over: bool = False) -> list[Moment]:
     """List what is to be told of a step as far as it is recorded, in order.
 
     Args:
         of: The step.
         agent: The agent that the task began with.
+        over: Whether the task has ended: the answer that an open step has is its last word then.
     """
-    return list(_Step(of, agent).moments())
+    return list(_Step(of, agent).moments(over=over))
 
 
 def asking(of: OpenState) -> Asking | None:
@@ -105,7 +106,7 @@ class _Step:
         self._calls: set[str] = set()
         self._outputs: set[str] = set()
 
-    def moments(self) -> Iterator[Moment]:
+    def moments(self, *, over: bool = False) -> Iterator[Moment]:
         of = self.of
         if not of.marks:
             return
@@ -126,6 +127,8 @@ class _Step:
                 batch += 1
         if isinstance(of, OpenState) and of.result is None:
             yield from self._batch(batch, of, newest)
+            if over and newest is not None and not newest.message.calls:
+                yield self._said(Offset(self.mark, LAST_ATTEMPT), newest.message)
         else:
             yield from self._end(batch)
 

@@ -56,6 +56,8 @@ class Holdfast(Lib):
         "holdfast.client.run_config",
         "holdfast.client.results",
         "holdfast.client.facade",
+        "holdfast.model_input",
+        "holdfast.run_error_handlers",
         "holdfast.errors",
     )
 

@@ -61,6 +61,7 @@ KNOWN: tuple[Known, ...] = (
             "answers/a_refusal",
             "answers/a_refusal_after_a_text",
             "tools/an_unknown_tool",
+            "tools/an_unknown_tool_beside_a_known_one",
             "tools/a_disabled_tool_is_called",
             "tool_failures/a_tool_raises_and_nobody_words_it",
             "tool_failures/the_first_of_two_calls_fails_the_run",
@@ -106,6 +107,26 @@ KNOWN: tuple[Known, ...] = (
         ("tools/a_dict", "tools/a_model"),
     ),
     Known(
+        "As above: the run ends with what the tool gave, and its text in the history is JSON.",
+        ("runs.0.items.1.2.output", "runs.0.input_list.2.output"),
+        ("output_types/a_tools_output_in_the_place_of_a_typed_answer",),
+    ),
+    Known(
+        "The same schema: a definition that is used once stands where it is used.",
+        ("calls.0.text.format.schema.$defs", "calls.0.text.format.schema.properties.response"),
+        ("output_types/a_dataclass",),
+    ),
+    Known(
+        "The record holds the whole conversation, so that a crash loses none of it and every task"
+        " can be read and forked: a history that only the provider has is refused before any call.",
+        ("raised", "runs", "calls", "notes", "left"),
+        (
+            "server_history/only_what_is_new_is_sent",
+            "server_history/a_conversation_of_the_provider",
+            "server_history/a_chain_from_the_first_response",
+        ),
+    ),
+    Known(
         "A model that is told what is wrong with its arguments can correct them; the text holds"
         " nothing but what the model has said and the tool's schema.",
         ("runs.0.items.1.2.output", "runs.0.input_list.2.output", "calls.1.input.2.output"),
@@ -125,6 +146,17 @@ KNOWN: tuple[Known, ...] = (
             "notes",
         ),
         ("tool_failures/an_argument_too_many",),
+    ),
+    Known(
+        "What a model says while it answers is carried as text, without the provider's division"
+        " into several messages: the raw events show one. Items and record are exact.",
+        ("runs.0.events",),
+        (
+            "answers/two_messages/streamed",
+            "answers/a_refusal_after_a_text/streamed",
+            "answers/a_text_after_a_refusal/streamed",
+            "output_types/the_last_message_counts/streamed",
+        ),
     ),
     Known(
         "Two tools of one name are refused when the agent is made: which of them runs must not"

@@ -102,7 +102,7 @@ def observe_request(request: FakeRequest) -> dict[str, Any]:
         "tools": [without_defaults(plain(tool)) for tool in as_list(body.get("tools"))],
         "tool_choice": body.get("tool_choice"),
         "is_continued": bool(body.get("previous_response_id")) or None,
-        "text": plain(body.get("text")),
+        "text": without_defaults(plain(body.get("text"))),
         **{
             key: body.get(key)
             for key in (

@@ -154,7 +154,7 @@ async def test_no_output_where_a_type_wants_one_takes_another_turn(
 
 async def test_a_refusal_ends_the_run_with_its_words(run: Run, model: FakeOpenAI) -> None:
     model.refuse("I will not")
-    with pytest.raises(ModelRefusalError, match=r"^I will not$"):
+    with pytest.raises(ModelRefusalError, match=r"^Model refused to produce output: I will not$"):
         await run("q")
 
 

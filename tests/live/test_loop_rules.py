@@ -76,9 +76,9 @@ async def test_a_handler_gives_the_output_when_the_turns_are_used_up(
     assert str(data.error) == "Max turns (1) exceeded"
     assert data.context.context == {}
     assert (data.context.usage.requests, data.run_data.input) == (1, "q")
-    assert [item["type"] for item in data.run_data.new_items] == [
-        "function_call",
-        "function_call_output",
+    assert [item.type for item in data.run_data.new_items] == [
+        "tool_call_item",
+        "tool_call_output_item",
     ]
     assert data.run_data.history[0] == {"role": "user", "content": "q"}
 
@@ -121,7 +121,7 @@ async def test_a_refusal_may_be_answered_for_by_typed_output(run: Run, model: Fa
 
     def handler(data: RunErrorHandlerInput) -> RunErrorHandlerResult:
         assert isinstance(data.error, ModelRefusalError)
-        assert data.run_data.raw_responses[0].refusal == str(data.error) == "I will not"
+        assert data.run_data.raw_responses[0].refusal == data.error.refusal == "I will not"
         return RunErrorHandlerResult(City(name="None", people=0))
 
     result = await run("q", of={"output_type": City}, error_handlers={"model_refusal": handler})

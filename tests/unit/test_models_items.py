@@ -49,7 +49,8 @@ def turns(draw: st.DrawFn, number: int) -> list[Message]:
     if draw(st.booleans()):
         text_only = st.lists(st.builds(TextPart, kind=st.just("text"), text=words), max_size=2)
         content = draw(st.one_of(words, text_only.map(tuple)))
-        messages.append(Message(role="assistant", content=content))
+        if content:  # an assistant that says nothing is no item
+            messages.append(Message(role="assistant", content=content))
     return messages
 
 
