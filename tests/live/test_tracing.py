@@ -568,7 +568,7 @@ async def test_what_is_sensitive_is_left_out_of_all_that_a_run_begins(
     discreet = RunConfig(trace_include_sensitive_data=False)
     await run_team(rig, make_team(make_agent, config=config), model, spans, run_config=discreet)
     assert_joined(spans.all)
-    assert len(spans.all) == 25
+    assert len({span.name for span in spans.all}) == 15  # attempts may be repeated
     assert SECRET not in json.dumps([vars(span) for span in spans.all])
 
 
