@@ -14,6 +14,8 @@ from holdfast.activities.heartbeat import heartbeats
 from holdfast.activities.history import history_before
 from holdfast.activities.registry import Registry
 from holdfast.activities.source import Source, task_id, worker_identity
+from holdfast.activities.spans import checked
+from holdfast.activities.spans import guardrail as recorded
 from holdfast.agent import Agent
 from holdfast.contents import read_json
 from holdfast.errors import InvalidArgumentError
@@ -51,17 +53,20 @@ class GuardingActivities:
         opened = await self._source.opened(given.step)
         agent = self._registry.agent(opened.step.agent or head.agent)
         guardrail = self._find(agent, given)
+        rule, step = given.rule, (given.step.branch, given.step.n)
         shown: Json = None
-        if isinstance(guardrail, InputGuardrail):
-            context = self._context(head, opened.state)
-            given_input = await self._input(head, opened)
-            found = (await guardrail.run(agent, given_input, context)).output
-        else:
-            view = await self._source.output_of(given.step.n)
-            shown = await self._output(view)
-            context = self._context(head, view.state)
-            context.usage = view.usage
-            found = (await guardrail.run(context, agent, typed_output(agent, shown))).output
+        with recorded(head, rule.name, rule.kind, step=step) as span:
+            if isinstance(guardrail, InputGuardrail):
+                context = self._context(head, opened.state)
+                given_input = await self._input(head, opened)
+                found = (await guardrail.run(agent, given_input, context)).output
+            else:
+                view = await self._source.output_of(given.step.n)
+                shown = await self._output(view)
+                context = self._context(head, view.state)
+                context.usage = view.usage
+                found = (await guardrail.run(context, agent, typed_output(agent, shown))).output
+            checked(span, agent.name, tripped=bool(found.tripwire_triggered))
         info, stored = await info_of(self._source, found.output_info)
         return GuardFound(
             info=info,

@@ -90,7 +90,8 @@ class JudgingActivities:
                 ctx = self._context(tool, call, given.n, given, merge_patch.plain(state))
                 ctx.agent_name = agent.name
                 ctx.context = self._registry.context_loader(head)(ctx.state.get(KEY))
-                return await ToolWatch(agent, tool, ctx, self._source).screen() or Outcome()
+                watch = ToolWatch(agent, tool, ctx, self._source, head=head, given=given)
+                return await watch.screen() or Outcome()
 
     @activity.defn(name="probe")
     async def probe(self, given: ToolInput) -> Probed:

@@ -66,7 +66,7 @@ class NestingActivities:
             ctx = ToolContext[dict[str, Json]](
                 task_id=task_id(), call_id=call.id, tool_name=tool.name
             )
-            watch = ToolWatch(agent, tool, ctx, self._source)
+            watch = ToolWatch(agent, tool, ctx, self._source, head=head, given=given)
             ready = Ready(tool, call, state, ctx, head, watch)
             return _refused(clean(await failure_text(ready, error)))
         head = _head_of(tool, head)

@@ -14,6 +14,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from holdfast.activities.failures import log
+from holdfast.handoffs import HandoffFailedError, HandoffTool
 from holdfast.messages import ToolCall, shown
 from holdfast.models.base import Model, ModelAnswer, ModelRequest
 from holdfast.records import Outcome, TaskHead
@@ -74,6 +75,7 @@ class Recording:
         if self._failed or not self.is_on:
             return
         kind = error.type if isinstance(error, ApplicationError) else None
+        kind = error.kind if isinstance(error, HandoffFailedError) else kind
         stack = "".join(traceback.format_exception(error)) if self.tells else ""
         self.fail_as(kind or type(error).__name__, str(error), stack)
 
@@ -135,7 +137,7 @@ def recorded(
         trace.trace,
         trace.attempt(kind, info.workflow_run_id or "", info.activity_id, info.attempt),
         trace.step(*step) if step is not None else trace.root,
-        sampled=True if trace.parent else None,
+        sampled=rules.sampled,
     )
     attempt = info.attempt if info.attempt > 1 else None
     span: Span = INVALID_SPAN
@@ -216,20 +218,26 @@ def answered(span: Recording, answer: ModelAnswer) -> None:
 
 @contextmanager
 def tool_call(head: TaskHead, given: ToolInput, tool: Tool, call: ToolCall) -> Generator[Recording]:
-    """Record a tool call; tell its outcome with `came_to`."""
-    if switch.spans() is None:
+    """Record a tool call; tell its outcome with `came_to`.
+
+    A handoff is one by its `on_handoff`. Of a call that is a task of its own, the task that makes
+    it tells: what runs here is its end only.
+    """
+    if switch.spans() is None or given.child:
         yield NOTHING
         return
+    agent, step = given.agent or head.agent, (given.branch, given.n)
+    target = tool.handoff.agent.name if isinstance(tool, HandoffTool) else ""
     facts = {
         "gen_ai.operation.name": "execute_tool",
-        "gen_ai.agent.name": given.agent or head.agent,
+        "gen_ai.agent.name": agent,
         "gen_ai.tool.name": tool.name,
         "gen_ai.tool.call.id": call.id,
         "gen_ai.tool.type": "function",
         "gen_ai.tool.description": tool.description or None,
     }
-    step = (given.branch, given.n)
-    with recorded("execute_tool", f"execute_tool {tool.name}", head, facts, step=step) as span:
+    plain = recorded("execute_tool", f"execute_tool {tool.name}", head, facts, step=step)
+    with handoff(head, agent, target, step=step) if target else plain as span:
         if span.tells:
             span.set({"gen_ai.tool.call.arguments": call.arguments})
         yield span
@@ -243,23 +251,52 @@ def came_to(span: Recording, outcome: Outcome) -> None:
 
 
 def guardrail(
-    head: TaskHead, name: str, kind: GuardrailKind, *, step: tuple[int, int] | None = None
+    head: TaskHead,
+    name: str,
+    kind: GuardrailKind,
+    *,
+    step: tuple[int, int] | None = None,
+    i: int = 0,
 ) -> Block:
-    """Record a guardrail; say `span.set({"holdfast.guardrail.tripped": ...})` when it has decided.
+    """Record a guardrail; say with `checked` what it has decided.
 
     Args:
         head: The task's head.
         name: The guardrail's name.
         kind: What it looks at.
         step: Branch and number of the step that it is part of, if it is part of one.
+        i: Its position among those that the activity runs.
     """
     facts = {"holdfast.guardrail.name": name, "holdfast.guardrail.kind": kind}
-    return recorded(f"guardrail {kind} {name}", f"guardrail {name}", head, facts, step=step)
+    return recorded(f"guardrail {kind} {i}", f"guardrail {name}", head, facts, step=step)
+
+
+def checked(span: Recording, agent: str, *, tripped: bool, behavior: str | None = None) -> None:
+    """Add what a guardrail has decided to its span.
+
+    Args:
+        span: The span.
+        agent: The agent whose run or call it looked at.
+        tripped: Whether the run must not go on.
+        behavior: What follows for a tool call.
+    """
+    with harmless():
+        span.set(
+            {
+                "gen_ai.agent.name": agent,
+                "holdfast.guardrail.tripped": tripped,
+                "holdfast.guardrail.behavior": behavior,
+            }
+        )
 
 
 def handoff(head: TaskHead, source: str, target: str, *, step: tuple[int, int]) -> Block:
     """Record a handoff from one agent to another."""
-    facts = {"holdfast.handoff.from": source, "holdfast.handoff.to": target}
+    facts = {
+        "gen_ai.agent.name": source,
+        "holdfast.handoff.from": source,
+        "holdfast.handoff.to": target,
+    }
     return recorded("handoff", f"handoff {source} to {target}", head, facts, step=step)
 
 

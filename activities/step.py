@@ -17,6 +17,7 @@ from holdfast.activities.history import count_commits, seen_before
 from holdfast.activities.hooking import StepHooks
 from holdfast.activities.registry import Registry
 from holdfast.activities.source import Source, task_id, worker_identity
+from holdfast.activities.spans import handoff
 from holdfast.agent import Agent, guard_rule
 from holdfast.agent_snapshot import AgentSnapshot
 from holdfast.chain import ChainRef
@@ -176,6 +177,9 @@ class StepActivities:
                 code=self._registry.code,
                 load=self._registry.context_loader(head),
                 store=self._keep_messages,
+                recorded=functools.partial(
+                    handoff, head, snapshot.name, step=(given.branch, given.n)
+                ),
                 given=len(history),
                 offers=agent.made_worker.hands_over,
             )

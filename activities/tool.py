@@ -136,7 +136,7 @@ class ToolActivities:
         )
         ref = head.run.tool_error_formatter
         formatter = self._registry.code(ref) if ref else None
-        watch = ToolWatch(agent, tool, ctx, self._source)
+        watch = ToolWatch(agent, tool, ctx, self._source, head=head, given=given)
         return Ready(tool, call, state, ctx, head, watch, formatter)
 
     async def _begun(self, ready: Ready) -> Outcome | None:

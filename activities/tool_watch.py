@@ -9,10 +9,11 @@ from temporalio.exceptions import ApplicationError
 from holdfast.activities.failures import log, text_of, users_code
 from holdfast.activities.guarding import info_of
 from holdfast.activities.source import Source
+from holdfast.activities.spans import Block, GuardrailKind, Recording, checked, guardrail
 from holdfast.agent import Agent
 from holdfast.guard_rules import ToolGuarded
 from holdfast.messages import clean, shown
-from holdfast.records import Failure, Outcome
+from holdfast.records import Failure, Outcome, TaskHead
 from holdfast.tool_context import ToolContext
 from holdfast.tool_guardrails import (
     ToolGuardrailFunctionOutput,
@@ -21,6 +22,7 @@ from holdfast.tool_guardrails import (
 )
 from holdfast.tools import Tool
 from holdfast.values import Json
+from holdfast.wire import ToolInput
 
 INTERRUPTED = "Interrupted"
 """Type of the failure of a call that was started and whose outcome nobody knows."""
@@ -35,8 +37,19 @@ class ToolWatch:
         value: What the tool returned; set by whoever runs it.
     """
 
-    def __init__(self, agent: Agent, tool: Tool, ctx: ToolContext[Any], source: Source) -> None:
+    def __init__(
+        self,
+        agent: Agent,
+        tool: Tool,
+        ctx: ToolContext[Any],
+        source: Source,
+        *,
+        head: TaskHead,
+        given: ToolInput,
+    ) -> None:
         """Watch this call."""
+        self._head = head
+        self._step = (given.branch, given.n)
         self.value: Any = NOTHING
         self._agent = agent
         self._tool = tool
@@ -50,10 +63,12 @@ class ToolWatch:
         Raises:
             ApplicationError: A guardrail raised. The call has not been made; the task waits.
         """
-        for guardrail in self._tool.tool_input_guardrails:
-            with users_code():
-                found = await guardrail.run(ToolInputGuardrailData(self._ctx, self._agent))
-            guarded = await self._record("input", guardrail.get_name(), found)
+        for each in self._tool.tool_input_guardrails:
+            name = each.get_name()
+            with self._recorded("tool_input", name) as span, users_code():
+                found = await each.run(ToolInputGuardrailData(self._ctx, self._agent))
+                self._tell(span, found)
+            guarded = await self._record("input", name, found)
             if guarded.behavior == "reject_content":
                 told = await self._source.store_result(guarded.message)
                 return Outcome(content=told, status="failed", attempts=0, guards=self._guards)
@@ -98,14 +113,16 @@ class ToolWatch:
         return outcome.model_copy(update={"guards": self._guards})
 
     async def _checked(self, outcome: Outcome) -> Outcome:
-        for guardrail in self._tool.tool_output_guardrails:
+        for each in self._tool.tool_output_guardrails:
             data = ToolOutputGuardrailData(self._ctx, self._agent, self.value)
+            name = each.get_name()
             try:
-                with users_code():
-                    found = await guardrail.run(data)
+                with self._recorded("tool_output", name) as span, users_code():
+                    found = await each.run(data)
+                    self._tell(span, found)
             except ApplicationError as error:
-                raise self._unchecked(guardrail.get_name(), error) from None
-            guarded = await self._record("output", guardrail.get_name(), found)
+                raise self._unchecked(name, error) from None
+            guarded = await self._record("output", name, found)
             if guarded.behavior == "reject_content":
                 self.value = guarded.message
                 told = await self._source.store_result(guarded.message)
@@ -128,6 +145,14 @@ class ToolWatch:
             f" {name!r} failed: {error.type}: {error.message}"
         )
         return ApplicationError(text, type=INTERRUPTED, non_retryable=True)
+
+    def _recorded(self, kind: GuardrailKind, name: str) -> Block:
+        return guardrail(self._head, name, kind, step=self._step, i=len(self._guards))
+
+    def _tell(self, span: Recording, found: ToolGuardrailFunctionOutput) -> None:
+        behavior = found.behavior["type"]
+        tripped = behavior == "raise_exception"
+        checked(span, self._agent.name, tripped=tripped, behavior=behavior)
 
     async def _record(
         self, kind: Any, name: str, found: ToolGuardrailFunctionOutput

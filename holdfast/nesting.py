@@ -118,6 +118,7 @@ class ChildState(Value):
         held: Whether it was stopped for an undo, and waits.
         undo: Its newest answer to an undo.
         left: Whether the call is not of this task any more: it was undone or made anew.
+        started: When its call began; 0 once the call's span has been told.
     """
 
     place: tuple[int, int, int, int]
@@ -132,6 +133,7 @@ class ChildState(Value):
     held: bool = False
     undo: UndoAnswer | None = None
     left: bool = False
+    started: float = 0.0
 
     @property
     def is_over(self) -> bool:

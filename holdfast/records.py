@@ -82,6 +82,8 @@ class RunRules(Value):
         workflow_name: Name of the trace.
         trace_id: Its id; empty for one of the task's own.
         trace_parent: Id of the span that the task's span is a child of, or empty.
+        trace_open: Whether that is a span of a task whose trace nobody else has begun, so that the
+            sampler decides by the trace's id.
         group_id: Groups traces, as of one conversation.
         trace_metadata: Facts for the trace.
         traced: Whether spans are made.
@@ -108,6 +110,7 @@ class RunRules(Value):
     workflow_name: str = ""
     trace_id: str = ""
     trace_parent: str = ""
+    trace_open: bool = False
     group_id: str = ""
     trace_metadata: dict[str, Json] = Field(default_factory=dict[str, Json])
     traced: bool = True

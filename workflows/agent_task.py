@@ -221,6 +221,7 @@ class AgentTask(StepLanes):
         """Finalize or abandon: the archive first, then the session, then the end."""
         status = self.closing or "finished"
         approvals.close_open(self.ledger, now=now())
+        self.children.close(status)
         if status == "abandoned":
             self.children.end("abandon", self.why)
         self.ledger.note(

@@ -11,6 +11,7 @@ from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import FailureError, WorkflowAlreadyStartedError
 from temporalio.workflow import ChildWorkflowHandle, ParentClosePolicy
 
+from holdfast import approvals
 from holdfast.client.visibility import attributes, memo
 from holdfast.ledger import Ledger
 from holdfast.nesting import (
@@ -22,11 +23,12 @@ from holdfast.nesting import (
     ParentSays,
     child_id,
 )
-from holdfast.records import Failure
+from holdfast.records import Failure, Outcome
 from holdfast.references import batches_of
 from holdfast.state import TaskInput, UndoRequest
 from holdfast.wire import Undoable
 from holdfast.workflows.calls import now
+from holdfast.workflows.telling import StepSpans
 
 HEAR_SECONDS = 10.0
 """How long a request waits for children to say how they are; then what is known has to do."""
@@ -39,9 +41,10 @@ GONE = Failure(
 class Children:
     """Starts children, tells them what their parent wants, and knows what they report."""
 
-    def __init__(self, ledger: Ledger) -> None:
-        """Keep what is known of them in this ledger."""
+    def __init__(self, ledger: Ledger, spans: StepSpans) -> None:
+        """Keep what is known of them in this ledger; their calls have spans."""
         self._ledger = ledger
+        self._spans = spans
         self._starting: dict[str, asyncio.Task[None]] = {}
         self._saying: set[asyncio.Task[None]] = set()
 
@@ -90,8 +93,9 @@ class Children:
         parent = ParentRef(
             task=ledger.task_id, step=current.open.step.step_id, call=current.calls[i].id
         )
+        run = self._spans.child(plan.head.run, name)
         begun = TaskInput(
-            head=plan.head,
+            head=plan.head.model_copy(update={"run": run}),
             input=plan.input,
             stored=plan.stored,
             extra_state=plan.state,
@@ -101,7 +105,7 @@ class Children:
             roll_events=given.roll_events,
             parent=parent,
         )
-        ledger.put_child(name, ChildState(place=place))
+        ledger.put_child(name, ChildState(place=place, started=now()))
         self._starting[name] = asyncio.create_task(self._start(name, begun))
 
     async def _start(self, name: str, begun: TaskInput) -> None:
@@ -140,6 +144,33 @@ class Children:
         child = self._known().get(report.id)
         if child is not None:
             self._ledger.put_child(report.id, child.after(report))
+
+    def done(self, n: int, i: int, outcome: Outcome) -> None:
+        """Note what came of a call."""
+        name = self._ledger.child(n, i)
+        if name:
+            self._tell(name, outcome)
+
+    def _tell(self, name: str, outcome: Outcome | None = None, status: str = "") -> None:
+        """Tell of a call that is over or left; told once, it is not told again."""
+        child = self._known()[name]
+        _, n, _, i = child.place
+        if not child.started or self._ledger.find(n) is None or self._ledger.child(n, i) != name:
+            return
+        current = self._ledger.at(n)
+        approval = approvals.latest(self._ledger, n, i)
+        call = current.calls[i]
+        self._spans.called(
+            approvals.effective_call(approval, call) if approval else call,
+            outcome,
+            child=name,
+            agent=current.open.step.agent,
+            step=child.place[:2],
+            start=child.started,
+            end=now(),
+            status=status,
+        )
+        self._change(name, started=0.0)
 
     # ---- saying
 
@@ -189,17 +220,23 @@ class Children:
         """Let go of the children of an open step, whose calls are made anew."""
         for name, child in self._known().items():
             if child.place[:2] == (self._ledger.s.branch, n) and not child.left:
-                self._leave(name)
+                self._leave(name, "made anew")
                 self._say(name, end="abandon", reason="The call was made anew.")
 
-    def _leave(self, name: str) -> None:
+    def _leave(self, name: str, status: str) -> None:
+        self._tell(name, status=status)
         self._change(name, left=True, approvals=(), held=False)
+
+    def close(self, status: str) -> None:
+        """Tell of the calls that this task leaves open when it closes."""
+        for name in self._known():
+            self._tell(name, status=status)
 
     def end(self, end: str, reason: str = "") -> None:
         """Have all children end, as this task does."""
         for name, child in self._known().items():
             if not child.closed:
-                self._leave(name)
+                self._leave(name, end)
                 self._say(name, end=end, reason=reason)
 
     # ---- undo
@@ -255,7 +292,7 @@ class Children:
         if answer is None or answer.number < number:
             return "it has ended"
         if not answer.failure:
-            self._leave(name)
+            self._leave(name, "undone")
         return answer.failure
 
     def words(self, name: str) -> str:
@@ -266,7 +303,9 @@ class Children:
 
     def forget(self, targets: Iterable[Undoable]) -> None:
         """Forget the children of steps that were undone; a branch has its own names for them."""
-        gone = set(self.all_of(targets))
+        gone = self.all_of(targets)
+        for name in gone:
+            self._tell(name, status="undone")
         kept = {name: child for name, child in self._known().items() if name not in gone}
         self._ledger.change(children=kept)
 

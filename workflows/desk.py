@@ -43,7 +43,7 @@ class TaskDesk:
         self.ledger = Ledger(given, task_id=workflow.info().workflow_id, now=now())
         self.spans = StepSpans(self.ledger)
         self.requests = Requests()
-        self.children = Children(self.ledger)
+        self.children = Children(self.ledger, self.spans)
         self.closing: TaskStatus | None = None
         self.closed = False
         self.verdict: Failure | None = None

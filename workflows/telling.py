@@ -19,9 +19,6 @@ from holdfast.tracing.finished import Finished, call_span, open_step_span, step_
 from holdfast.tracing.rules import TraceRules, below_call
 from holdfast.tracing.sending import send_later
 
-Place = tuple[int, int, int, int]
-"""Branch, step, batch and position of a tool call."""
-
 LOSS_SECONDS = 60.0
 """How much of its newest spans a worker process may lose when it is killed: exporters wait a few
 seconds for more. The worker that takes over replays the task, and tells that much once more."""
@@ -51,22 +48,32 @@ class StepSpans:
     def called(
         self,
         call: ToolCall,
-        outcome: Outcome,
+        outcome: Outcome | None,
         *,
+        child: str,
         agent: str,
-        place: Place,
+        step: tuple[int, int],
         start: float,
         end: float,
+        status: str = "",
     ) -> None:
-        """Tell of a tool call that a child task has answered; `place` as for `child`."""
+        """Tell of a tool call that was a task of its own; see `call_span`."""
         made = functools.partial(
-            call_span, call=call, outcome=outcome, agent=agent, place=place, start=start, end=end
+            call_span,
+            call=call,
+            outcome=outcome,
+            child=child,
+            agent=agent,
+            step=step,
+            start=start,
+            end=end,
+            status=status,
         )
         self._add(end, made)
 
-    def child(self, run: RunRules, place: Place) -> RunRules:
-        """Hang a child task below the tool call at this place: branch, step, batch, position."""
-        span = self._rules.trace.call(*place) if self._rules is not None else ""
+    def child(self, run: RunRules, name: str) -> RunRules:
+        """Hang a child task of this name below the tool call that it is."""
+        span = self._rules.trace.call(name) if self._rules is not None else ""
         return below_call(run, self._rules, span)
 
     def _add(self, at: float, made: Callable[[TraceRules], Finished]) -> None:

@@ -172,6 +172,7 @@ async def _take(
             return None
         if edited != call:
             outcome = outcome.model_copy(update={"edited": edited.arguments})
+        children.done(n, i, outcome)
         ledger.outcome(n, i, outcome)
         approvals.settle(ledger, n, i, now=now())
         running.discard((n, i))

@@ -227,11 +227,6 @@ def _leave(
     state = ledger.s.undo
     if state is None:
         return
-    approvals.close_open(ledger, now=now())
-    undo.leave_open_steps(ledger)
-    for target in reversed(targets):
-        if target.n <= ledger.s.steps:
-            undo.leave_step(ledger, target)
     steps = tuple(target.step.step_id for target in targets)
     check = tuple(text for text in remains if "nobody knows" in text)
     known = {
@@ -241,6 +236,11 @@ def _leave(
     }
     known |= {name: children.words(name) for name in children.all_of(targets)}
     children.forget(targets)
+    approvals.close_open(ledger, now=now())
+    undo.leave_open_steps(ledger)
+    for target in reversed(targets):
+        if target.n <= ledger.s.steps:
+            undo.leave_step(ledger, target)
     found = {
         "undone": tuple(known[key] for key in state.done if key in known),
         "remains": remains,

@@ -84,45 +84,51 @@ def open_step_span(
 def call_span(
     rules: TraceRules,
     call: ToolCall,
-    outcome: Outcome,
+    outcome: Outcome | None,
     *,
+    child: str,
     agent: str,
-    place: tuple[int, int, int, int],
+    step: tuple[int, int],
     start: float,
     end: float,
+    status: str = "",
 ) -> Finished:
-    """Make the span of a tool call that the task itself drove, as by a child task.
+    """Make the span of a tool call that was a task of its own.
 
     Args:
         rules: The task's trace.
         call: The call, as it ran.
-        outcome: What became of it.
-        agent: Agent of the step that made it.
-        place: Branch, step, batch and position.
+        outcome: What became of it; None when the task has left it before that was known.
+        child: The task that it was.
+        agent: Agent of the step that made it; empty for the task's own.
+        step: Branch and number of that step.
         start: When it was begun.
-        end: When its outcome was known.
+        end: When its outcome was known, or when it was left.
+        status: For a call that was left, why.
     """
-    branch, n, _, _ = place
     facts: dict[str, Any] = {
         **rules.common,
         "gen_ai.operation.name": "execute_tool",
-        "gen_ai.agent.name": agent,
+        "gen_ai.agent.name": agent or rules.head.agent,
         "gen_ai.tool.name": call.name,
         "gen_ai.tool.call.id": call.id,
         "gen_ai.tool.type": "function",
+        "holdfast.call.task": child,
+        "holdfast.call.status": status or None,
     }
+    result = shown(outcome.content) if outcome is not None else ""
     if rules.sensitive:
         facts["gen_ai.tool.call.arguments"] = call.arguments
-        facts["gen_ai.tool.call.result"] = shown(outcome.content)
-    failed = outcome.is_error and outcome.status == "failed"
+        facts["gen_ai.tool.call.result"] = result if outcome is not None else None
+    failed = outcome is not None and outcome.is_error and outcome.status == "failed"
     return Finished(
-        span=rules.trace.call(*place),
-        parent=rules.trace.step(branch, n),
+        span=rules.trace.call(child),
+        parent=rules.trace.step(*step),
         name=f"execute_tool {call.name}",
         start=start,
         end=end,
         attributes=facts,
-        failure=Failure(type="ToolError", message=shown(outcome.content)) if failed else None,
+        failure=Failure(type="ToolError", message=result) if failed else None,
     )
 
 

@@ -67,9 +67,9 @@ class TaskTrace:
         """Name the span of a step, by its branch and the number under which it was opened."""
         return self._span("step", branch, n)
 
-    def call(self, branch: int, n: int, batch: int, i: int) -> str:
-        """Name the span of a tool call that the task itself drives, by its place."""
-        return self._span("call", branch, n, batch, i)
+    def call(self, child: str) -> str:
+        """Name the span of a tool call that is a task of its own, by that task."""
+        return self._span("call", child)
 
     def attempt(self, kind: str, run_id: str, activity_id: str, attempt: int) -> str:
         """Name a span that one attempt of an activity makes; no other attempt makes it too."""

@@ -40,6 +40,11 @@ class TraceRules:
         return self.head.run
 
     @property
+    def sampled(self) -> bool | None:
+        """Whether what is above the task is sampled; None when the sampler has to say."""
+        return True if self.trace.parent and not self.run.trace_open else None
+
+    @property
     def common(self) -> dict[str, Any]:
         """What every span of the task says."""
         session = self.head.session
@@ -52,7 +57,7 @@ class TraceRules:
 
 
 def below_call(run: RunRules, rules: TraceRules | None, span: str) -> RunRules:
-    """Hang a child task below the span of the tool call that it answers.
+    """Hang a child task below the span of the tool call that it answers; both say equally much.
 
     Args:
         run: The child's rules.
@@ -61,7 +66,13 @@ def below_call(run: RunRules, rules: TraceRules | None, span: str) -> RunRules:
     """
     if rules is None:
         return run.model_copy(update={"traced": False})
-    return run.model_copy(update={"trace_id": rules.trace.trace, "trace_parent": span})
+    changes: dict[str, object] = {
+        "trace_id": rules.trace.trace,
+        "trace_parent": span,
+        "trace_open": rules.sampled is None,
+        "sensitive": rules.run.sensitive if run.sensitive is None else run.sensitive,
+    }
+    return run.model_copy(update=changes)
 
 
 def in_trace(run: RunRules) -> RunRules:

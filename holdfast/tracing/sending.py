@@ -33,8 +33,7 @@ def send(rules: TraceRules, made: Finished) -> None:
         return
     from holdfast.tracing import otel
 
-    sampled = True if rules.trace.parent else None
-    place = otel.Place(rules.trace.trace, made.span, made.parent, sampled)
+    place = otel.Place(rules.trace.trace, made.span, made.parent, rules.sampled)
     span = maker.start(place, made.name, attributes=made.attributes, start=made.start)
     if made.failure is not None:
         text = redact(made.failure.message) if rules.sensitive else ""

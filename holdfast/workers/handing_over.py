@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import itertools
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from holdfast import context_object
@@ -97,8 +98,9 @@ async def hand_over(
         if results[-1].is_error:
             return _stays(step, answer)
     history = None
-    if changes_view:
-        history = await handing.view(ctx, chosen, answer.message, handing.messages(rest))
+    with handing.recorded(policy.handoff) if is_told else nullcontext():  # else its call was
+        if changes_view:
+            history = await handing.view(ctx, chosen, answer.message, handing.messages(rest))
     following = TaskStep(agent=policy.handoff, history=history)
     return TaskStepOutput(
         output=answer.text, task_step=step, next_steps=(following,), calls=tuple(rest)
@@ -136,6 +138,7 @@ class Handing:
         code: Finds code that the run brought along by reference.
         load: Makes the context object of JSON data.
         store: Keeps messages in the archive and returns their digest.
+        recorded: Records what a block does as a handoff to the agent of a name.
         given: Number of messages that came before the task's own.
         offers: Whether the AgentWorker heeds calls of handoffs, so that they are offered.
     """
@@ -150,10 +153,12 @@ class Handing:
         code: Callable[[str], Any],
         load: Callable[[Json], Any],
         store: Callable[[Sequence[Message]], Awaitable[str]],
+        recorded: Callable[[str], AbstractContextManager[object]],
         given: int = 0,
         offers: bool = True,
     ) -> None:
         """Keep what is known."""
+        self.recorded = recorded
         self._agent = agent
         self._first = first
         self._team = team

@@ -12,6 +12,7 @@ import pytest
 from opentelemetry import trace as api
 
 from holdfast import (
+    Agent,
     MaxTurnsExceeded,
     RunConfig,
     Runner,
@@ -20,7 +21,15 @@ from holdfast import (
     Usage,
     tool,
 )
+from holdfast.errors import InputGuardrailTripwireTriggered, OutputGuardrailTripwireTriggered
+from holdfast.guardrails import GuardrailFunctionOutput, InputGuardrail, OutputGuardrail
+from holdfast.handoffs import handoff
 from holdfast.testing import FakeOpenAI
+from holdfast.tool_guardrails import (
+    ToolGuardrailFunctionOutput,
+    ToolInputGuardrail,
+    ToolOutputGuardrail,
+)
 from holdfast.tracing import instrument, trace
 from holdfast.tracing.ids import TaskTrace, trace_digits
 from tests.support.cli import make_cli
@@ -446,3 +455,243 @@ async def test_calls_of_one_answer_have_a_span_each(
     one, other = spans.named("execute_tool look")
     assert one.id != other.id
     assert one.parent == other.parent == spans.one("step s1").id
+
+
+# ---- guardrails, handoffs, agents as tools
+
+
+def polite(*_: Any) -> GuardrailFunctionOutput:
+    return GuardrailFunctionOutput(SECRET, tripwire_triggered=False)
+
+
+def harmless(_data: Any) -> ToolGuardrailFunctionOutput:
+    return ToolGuardrailFunctionOutput.allow(SECRET)
+
+
+def kept_back(_data: Any) -> ToolGuardrailFunctionOutput:
+    return ToolGuardrailFunctionOutput.reject_content(SECRET)
+
+
+@tool(
+    effect="read",
+    tool_input_guardrails=[ToolInputGuardrail(harmless)],
+    tool_output_guardrails=[ToolOutputGuardrail(kept_back)],
+)
+def search(what: str) -> str:
+    """Search."""
+    return SECRET
+
+
+def make_team(make_agent: MakeAgent, *, config: RunConfig | None = None) -> Agent:
+    """Make an agent that asks one which asks another, and hands over to a third."""
+    low = make_agent(search, name="low")
+    helper = make_agent(low.as_tool(), name="helper")
+    bob = make_agent(name="bob", output_guardrails=[OutputGuardrail(polite, "of the output")])
+    return make_agent(
+        helper.as_tool(run_config=config),
+        name="agent",
+        handoffs=[bob],
+        input_guardrails=[InputGuardrail(polite, "of the input")],
+    )
+
+
+async def run_team(rig: Rig, agent: Agent, model: FakeOpenAI, spans: Spans, **options: Any) -> Any:
+    """Run it to the end of all its tasks."""
+    await rig.serve(agent)
+    model.call("helper", {"input": SECRET})
+    model.call("low", {"input": SECRET})
+    model.call("search", {"what": SECRET})
+    model.reply(SECRET)
+    model.reply(SECRET)
+    model.call("transfer_to_bob")
+    model.reply(SECRET)
+    result = await Runner.run(agent, SECRET, runner=rig.runner(), **options)
+    await spans.until("invoke_agent helper")
+    await spans.until("invoke_agent low")
+    return result
+
+
+async def test_guardrails_handoffs_and_nested_agents_are_one_tree(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, spans: Spans
+) -> None:
+    await run_team(rig, make_team(make_agent), model, spans)
+    assert_joined(spans.all)
+    first = spans.one("guardrail of the input")  # beside the model call, so in no certain order
+    assert tree([span for span in spans.all if span != first]) == [
+        "invoke_agent agent",
+        "  step s1",
+        "    chat gpt-5-mini",
+        "    execute_tool helper",
+        "      invoke_agent helper",
+        "        step s1",
+        "          chat gpt-5-mini",
+        "          execute_tool low",
+        "            invoke_agent low",
+        "              step s1",
+        "                chat gpt-5-mini",
+        "                guardrail harmless",
+        "                execute_tool search",
+        "                guardrail kept_back",
+        "              step s2",
+        "                chat gpt-5-mini",
+        "        step s2",
+        "          chat gpt-5-mini",
+        "  step s2",
+        "    chat gpt-5-mini",
+        "    handoff agent to bob",
+        "  step s3",
+        "    chat gpt-5-mini",
+        "    guardrail of the output",
+    ]
+    last = spans.one("guardrail of the output")
+    steps = {span.id: span["gen_ai.agent.name"] for span in spans.all if span.name[:4] == "step"}
+    assert (steps[first.parent], steps[last.parent]) == ("agent", "bob")
+    assert (first["gen_ai.agent.name"], last["gen_ai.agent.name"]) == ("agent", "bob")
+    assert first["holdfast.guardrail.tripped"] is last["holdfast.guardrail.tripped"] is False
+    assert spans.one("guardrail harmless")["holdfast.guardrail.behavior"] == "allow"
+    assert spans.one("guardrail kept_back")["holdfast.guardrail.behavior"] == "reject_content"
+    passed = spans.one("handoff agent to bob")
+    assert (passed["holdfast.handoff.from"], passed["holdfast.handoff.to"]) == ("agent", "bob")
+    call = spans.one("execute_tool helper")
+    assert call["gen_ai.tool.call.result"] == SECRET
+    assert call["holdfast.call.task"] == spans.one("invoke_agent helper")["holdfast.task.id"]
+    assert not any(span.failed for span in spans.all)
+    before = len(spans.all)
+    await rig.assert_replays()
+    assert len(spans.all) == before
+
+
+@pytest.mark.parametrize("config", [None, RunConfig(workflow_name="nested")])
+async def test_what_is_sensitive_is_left_out_of_all_that_a_run_begins(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, spans: Spans, config: RunConfig | None
+) -> None:
+    discreet = RunConfig(trace_include_sensitive_data=False)
+    await run_team(rig, make_team(make_agent, config=config), model, spans, run_config=discreet)
+    assert_joined(spans.all)
+    assert len({span.name for span in spans.all}) == 15  # attempts may be repeated
+    assert SECRET not in json.dumps([vars(span) for span in spans.all])
+
+
+async def test_a_run_without_tracing_begins_none_with_it(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, spans: Spans
+) -> None:
+    agent = make_team(make_agent, config=RunConfig(workflow_name="nested"))
+    await rig.serve(agent)
+    model.call("helper", {"input": "q"})
+    model.reply("one")
+    model.reply("two")
+    runner = rig.runner()
+    result = await Runner.run(
+        agent, "q", runner=runner, run_config=RunConfig(tracing_disabled=True)
+    )
+    await until_status(runner, f"{result.task_id}.0.1.0.0", "finished")
+    assert spans.all == []
+
+
+@pytest.mark.parametrize("kind", ["input", "output"])
+async def test_a_tripped_guardrail_is_told(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, spans: Spans, kind: str
+) -> None:
+    def rude(*_: Any) -> GuardrailFunctionOutput:
+        return GuardrailFunctionOutput(None, tripwire_triggered=True)
+
+    check: Any = InputGuardrail(rude) if kind == "input" else OutputGuardrail(rude)
+    agent = make_agent(**{f"{kind}_guardrails": [check]})
+    await rig.serve(agent)
+    model.reply("hello")
+    with pytest.raises((InputGuardrailTripwireTriggered, OutputGuardrailTripwireTriggered)):
+        await Runner.run(agent, "q", runner=rig.runner())
+    span = spans.one("guardrail rude")
+    assert (span["holdfast.guardrail.tripped"], span["holdfast.guardrail.kind"]) == (True, kind)
+    assert span.parent == spans.one("step s1").id
+    assert spans.one("invoke_agent agent")["error.type"].endswith("TripwireTriggered")
+
+
+async def test_an_on_handoff_is_the_handoff_and_no_tool(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, spans: Spans
+) -> None:
+    tried: list[str] = []
+
+    def on_handoff(_ctx: ToolContext) -> None:
+        with spans.provider.get_tracer("mine").start_as_current_span("file a ticket"):
+            tried.append("once more")
+        if len(tried) == 1:
+            raise KeyError("ticket system")
+
+    bob = make_agent(name="bob")
+    await rig.serve(make_agent(name="agent", handoffs=[handoff(bob, on_handoff=on_handoff)]))
+    runner = rig.runner()
+    model.call("transfer_to_bob")
+    model.reply("done")
+    task = await runner.create_task("q")
+    with pytest.raises(StepFailedError):
+        await runner.run_step(task)
+    await runner.run_task(task)
+    await runner.finalize_response(task)
+    assert_joined(spans.all)
+    assert tree(spans.all) == [
+        "invoke_agent agent",
+        "  step s1",
+        "    chat gpt-5-mini",
+        *("    handoff agent to bob", "      file a ticket") * 2,
+        "  step s2",
+        "    chat gpt-5-mini",
+    ]
+    failed, passed = spans.named("handoff agent to bob")
+    assert (failed["error.type"], failed.failed, passed.failed) == ("KeyError", True, False)
+
+
+async def test_a_call_of_an_agent_that_is_left_has_its_span(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, spans: Spans
+) -> None:
+    helper = make_agent(look, name="helper")
+    await rig.serve(make_agent(helper.as_tool(), name="agent"))
+    runner = rig.runner()
+    task = await runner.create_task("q")
+    model.call("helper", {"input": "a"})
+    model.fail(401)
+    with pytest.raises(StepFailedError):
+        await runner.run_step(task)
+    model.call("helper", {"input": "b"})
+    model.call("look")
+    model.fail(401)
+    with pytest.raises(StepFailedError):
+        await runner.run_step(task, restart="step")
+    await runner.undo_step(task)
+    model.call("helper", {"input": "c"})
+    model.fail(401)
+    with pytest.raises(StepFailedError):
+        await runner.run_step(task)
+    await runner.abandon(task, "enough", by="ann")
+    await spans.until("invoke_agent helper", 3)
+    await spans.until("invoke_agent agent")
+    assert_joined(spans.all)
+    calls = spans.named("execute_tool helper")
+    left = [span["holdfast.call.status"] for span in calls]
+    assert left == ["made anew", "undone", "abandoned"]
+    children = {span.parent for span in spans.named("invoke_agent helper")}
+    assert children == {span.id for span in calls}
+    assert spans.one("execute_tool look").start > 0
+
+
+async def test_a_child_that_was_undone_with_its_step_keeps_its_place(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, spans: Spans
+) -> None:
+    helper = make_agent(name="helper")
+    await rig.serve(make_agent(helper.as_tool(), name="agent"))
+    runner = rig.runner()
+    task = await runner.create_task("q")
+    model.call("helper", {"input": "a"})
+    model.reply("helped")
+    await runner.run_step(task)
+    await rig.serve(make_agent(helper.as_tool(), name="agent"))  # replays, and tells it once more
+    await runner.undo_step(task)
+    model.reply("done")
+    await runner.run_task(task)
+    await runner.finalize_response(task)
+    await spans.until("invoke_agent helper")
+    assert_joined(spans.all)
+    call = {span.id: span for span in spans.named("execute_tool helper")}
+    assert [span["gen_ai.tool.call.result"] for span in call.values()] == ["helped"]
+    undone = spans.one("invoke_agent helper")
+    assert (undone["holdfast.task.status"], undone.parent in call) == ("abandoned", True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import logging
 import re
@@ -17,7 +18,7 @@ from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased, TraceIdRatioBased
 from temporalio.testing import ActivityEnvironment
 
-from holdfast.activities.spans import guardrail, handoff
+from holdfast.activities.spans import checked, guardrail, handoff
 from holdfast.messages import ImagePart, ImageRef, Message, ToolCall, assistant, user
 from holdfast.models.base import ModelAnswer
 from holdfast.records import Failure, Outcome, RunRules, TaskHead
@@ -33,7 +34,7 @@ from holdfast.tracing import (
     switch,
     trace,
 )
-from holdfast.tracing.finished import call_span, task_span
+from holdfast.tracing.finished import Finished, call_span, task_span
 from holdfast.tracing.ids import TaskTrace, trace_digits
 from holdfast.tracing.otel import Place
 from holdfast.tracing.rules import TraceRules, below_call, in_trace
@@ -61,8 +62,8 @@ def test_a_task_has_one_trace_and_each_place_in_it_one_span() -> None:
         one.step(0, 1),
         one.step(0, 2),
         one.step(1, 1),
-        one.call(0, 1, 0, 0),
-        one.call(0, 1, 0, 1),
+        one.call("t.0.1.0.0"),
+        one.call("t.0.1.0.0.2"),
         one.attempt("chat", "run", "1", 1),
         one.attempt("chat", "run", "1", 2),
         one.attempt("chat", "later run", "1", 1),
@@ -356,7 +357,12 @@ def in_activity(body: Callable[[], None]) -> None:
 def test_a_guardrail_and_a_handoff_are_blocks(spans: Spans) -> None:
     def body() -> None:
         with guardrail(HEAD, "no politics", "input", step=(0, 1)) as span:
-            span.set({"holdfast.guardrail.tripped": True})
+            checked(span, "first", tripped=True)
+        with (
+            guardrail(HEAD, "<lambda>", "tool_input"),
+            guardrail(HEAD, "<lambda>", "tool_input", i=1),
+        ):
+            pass
         with guardrail(HEAD, "no politics", "output"):
             pass
         with handoff(HEAD, "first", "second", step=(0, 2)):
@@ -371,7 +377,8 @@ def test_a_guardrail_and_a_handoff_are_blocks(spans: Spans) -> None:
     trace = TaskTrace.of("default", "t")
     parents = [seen.parent, after.parent, passed.parent]
     assert parents == [trace.step(0, 1), trace.root, trace.step(0, 2)]
-    assert len({seen.id, after.id, passed.id}) == 3
+    both = [span.id for span in spans.named("guardrail <lambda>")]
+    assert len({seen.id, after.id, passed.id, *both}) == 5
 
 
 def test_a_block_says_nothing_while_tracing_is_off() -> None:
@@ -416,21 +423,49 @@ def test_what_a_span_tells_of_is_not_lost_when_the_span_is(
 def test_a_child_task_hangs_below_the_call_that_it_answers(spans: Spans) -> None:
     rules = TraceRules.of("default", "t", HEAD)
     assert rules is not None
-    place = (0, 1, 0, 2)
-    run = below_call(RunRules(workflow_name="w"), rules, rules.trace.call(*place))
+    run = below_call(RunRules(workflow_name="w"), rules, rules.trace.call("t.c"))
     call, outcome = (
         ToolCall(id="c", name="ask"),
         Outcome(content="no", is_error=True, status="failed"),
     )
-    made = call_span(rules, call, outcome, agent="first", place=place, start=1.0, end=2.5)
-    send(rules, made)
+    made = functools.partial(call_span, agent="", step=(0, 1), start=1.0, end=2.5)
+    send(rules, made(rules, call, outcome, child="t.c"))
+    send(rules, made(rules, call, None, child="t.d", status="undone"))
     child = TraceRules.of("default", "t.c", HEAD.model_copy(update={"run": run}))
     assert child is not None
-    span = spans.one("execute_tool ask")
+    span, left = spans.named("execute_tool ask")
+    assert (left["holdfast.call.status"], left["holdfast.call.task"]) == ("undone", "t.d")
+    assert (left.failed, left.id == span.id) == (False, False)
     assert (child.trace.trace, child.trace.parent) == (span.trace, span.id)
     assert (span.parent, span["error.type"]) == (rules.trace.step(0, 1), "ToolError")
     assert (span.start, span.end) == (1_000_000_000, 2_500_000_000)
+    assert span["gen_ai.agent.name"] == "first"
     assert below_call(RunRules(), None, "").traced is False
+
+
+@pytest.mark.parametrize("own", [None, True])
+def test_a_child_task_says_as_much_as_its_parent_unless_it_is_told_otherwise(
+    own: bool | None,
+) -> None:
+    head = HEAD.model_copy(update={"run": RunRules(sensitive=False)})
+    rules = TraceRules.of("default", "t", head)
+    assert below_call(RunRules(sensitive=own), rules, "a").sensitive is bool(own)
+
+
+@pytest.mark.parametrize("above", ["", "00000000000000a1"])
+def test_a_child_task_is_sampled_as_its_parent_is(above: str) -> None:
+    made = Spans(sampler=ParentBased(TraceIdRatioBased(0)))
+    instrument(made.provider)
+    rules = TraceRules.of(
+        "default", "t", HEAD.model_copy(update={"run": RunRules(trace_parent=above)})
+    )
+    for depth in range(3):
+        assert rules is not None
+        send(rules, Finished("00000000000000b1", rules.trace.parent, f"s{depth}", 1.0, 2.0))
+        run = below_call(RunRules(), rules, "00000000000000c1")
+        rules = TraceRules.of("default", f"t{depth}", HEAD.model_copy(update={"run": run}))
+    instrument(None)
+    assert len(made.all) == (3 if above else 0)
 
 
 @pytest.mark.parametrize("sensitive", [True, False])
