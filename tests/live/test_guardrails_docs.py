@@ -12,7 +12,7 @@ from tests.support.rig import MakeAgent, Rig
 
 ROOT = Path(__file__).parent.parent.parent
 PAGE = (ROOT / "docs" / "guardrails.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+BLOCKS = re.findall(r"^```py\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 
 
 async def test_the_code_of_the_page(rig: Rig, make_agent: MakeAgent, model: FakeOpenAI) -> None:

@@ -53,9 +53,11 @@ class Recorder(RunHooks):
         del context
         self.note("handoff", from_agent.name, to_agent.name)
 
-    async def on_llm_start(self, context: Any, agent: Any, prompt: Any, items: Any) -> None:
+    async def on_llm_start(
+        self, context: Any, agent: Any, system_prompt: Any, input_items: Any
+    ) -> None:
         del context, agent
-        self.note("llm_start", prompt, len(items))
+        self.note("llm_start", system_prompt, len(input_items))
 
     async def on_llm_end(self, context: Any, agent: Any, response: Any) -> None:
         del agent
