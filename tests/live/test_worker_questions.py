@@ -77,7 +77,10 @@ async def test_the_newest_user_message_of_a_list_is_the_question(
     runner = rig.runner()
     result = await Runner.run(agent, ITEMS, session="s", runner=runner)
     assert result.final_output == "re the request"
-    assert said(await runner.session("s").chat_history()) == [("assistant", "re the request")]
+    assert said(await runner.session("s").chat_history()) == [
+        *((item["role"], item["content"]) for item in ITEMS),
+        ("assistant", "re the request"),
+    ]
 
 
 @pytest.mark.parametrize("worker", WORKERS)
