@@ -69,14 +69,6 @@ async def fake() -> AsyncGenerator[FakeOpenAI]:
         yield fake
 
 
-@pytest.mark.parametrize(("name", "script", "is_streamed"), cases(is_built=False))
-async def test_the_agents_sdk_does_what_the_script_says(
-    name: str, script: Script, is_streamed: bool, fake: FakeOpenAI
-) -> None:
-    """Scripts that wait for a feature of Holdfast stay right meanwhile."""
-    assert_right(script, await observe_sdk(script, fake, is_streamed=is_streamed))
-
-
 @pytest.mark.parametrize(("name", "script", "is_streamed"), cases(is_built=True))
 async def test_both_do_the_same(
     name: str, script: Script, is_streamed: bool, fake: FakeOpenAI, engine: Engine
