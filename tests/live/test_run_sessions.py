@@ -38,8 +38,8 @@ async def test_a_list_is_committed_with_what_it_led_to(run: Runs, model: FakeOpe
     seen = [("user", "before"), ("assistant", "yes"), ("user", "one"), ("assistant", "two")]
     assert said(model.requests[0].messages) == [*seen, ("user", "three")]
     assert await kept(run) == [*seen, ("user", "three"), ("assistant", "done")]
-    assert isinstance(result.input, list)
-    assert [item["content"] for item in result.input] == ["before", "yes", "one", "two", "three"]
+    items: list[Any] = result.input
+    assert [item["content"] for item in items] == ["before", "yes", "one", "two", "three"]
     model.reply("again")
     await run("more", session="s")
     assert await kept(run) == [
@@ -65,8 +65,8 @@ async def test_the_callback_decides_what_is_seen_and_new_items_alone_are_stored(
     result = await run("q", look, session="s", run_config=config)
     assert said(model.requests[0].messages) == [("user", "newer"), ("user", "hint"), ("user", "q")]
     assert (await kept(run))[3:] == [("user", "hint"), ("user", "q"), ("assistant", "done")]
-    assert isinstance(result.input, list)
-    assert [item["content"] for item in result.input] == ["newer", "hint", "q"]
+    items: list[Any] = result.input
+    assert [item["content"] for item in items] == ["newer", "hint", "q"]
 
 
 async def test_a_callback_that_gives_no_list_is_refused(run: Runs) -> None:
