@@ -6,21 +6,19 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from holdfast import merge_patch
 from holdfast.activities.registry import Registry
 from holdfast.activities.source import Source, task_id
 from holdfast.agent import Agent
 from holdfast.agent_snapshot import AgentSnapshot
-from holdfast.context_object import KEY
 from holdfast.errors import InvalidArgumentError, ModelBehaviorError, UserError
 from holdfast.messages import Blob, ToolCall, Usage, clean
 from holdfast.model_input import filtered, without_reasoning_ids
-from holdfast.models.base import Model, ModelRequest
+from holdfast.models.base import Model, ModelRequest, ToolSpec
 from holdfast.records import TaskHead
 from holdfast.run_context import RunContextWrapper
 from holdfast.steps import ToolOutput
 from holdfast.tool_errors import ToolErrorFormatterArgs, worded
-from holdfast.tool_hooks import invoke, invoke_hook
+from holdfast.tool_hooks import invoke, invoke_hook, is_offered
 from holdfast.tool_use import FunctionToolResult, ToolsToFinalOutputResult
 from holdfast.values import Json
 from holdfast.workers.agent_code import AgentCode
@@ -67,8 +65,7 @@ class RegisteredCode(AgentCode):
         return self._wrapped(state, usage)
 
     def _wrapped(self, state: dict[str, Json], usage: Usage) -> RunContextWrapper[Any]:
-        load = self._registry.context_loader(self._head)
-        context = load(merge_patch.plain(state.get(KEY)))
+        context = self._registry.context(self._head, state)
         return RunContextWrapper(context, usage, task_id())
 
     async def turn(self, state: dict[str, Json]) -> Json:
@@ -102,10 +99,16 @@ class RegisteredCode(AgentCode):
         return (await self._source.archived(text)).wire()
 
     async def _off(self, ctx: RunContextWrapper[Any]) -> list[str]:
-        """Name the tools that the model is not offered in this turn."""
-        tools = [t for t in self._live.made_tools if t.name in self._conditional]
-        offered = await asyncio.gather(*(tool.is_offered(ctx, self._live) for tool in tools))
-        return [tool.name for tool, is_on in zip(tools, offered, strict=True) if not is_on]
+        """Name the tools and handoffs that the model is not offered in this turn.
+
+        What the agent has lost since the task began stays on offer: the task goes on with what it
+        knows.
+        """
+        asked = {tool.name: tool.is_enabled for tool in self._live.made_tools}
+        asked |= {each.tool_name: each.is_enabled for each in self._live.made_handoffs}
+        names = [name for name in asked if name in self._conditional]
+        offered = await asyncio.gather(*(is_offered(asked[n], ctx, self._live) for n in names))
+        return [name for name, is_on in zip(names, offered, strict=True) if not is_on]
 
     async def taken(self, said: Json) -> AgentSnapshot:
         """Return the agent as it is in this turn."""
@@ -113,8 +116,11 @@ class RegisteredCode(AgentCode):
         if isinstance(text, dict):
             text = await self._source.text(Blob.model_validate(text))
         off = set(said.get(OFF, ()))
-        tools = tuple(tool for tool in self.agent.tools if tool.name not in off)
-        self.agent = self.agent.model_copy(update={"instructions": text, "tools": tools})
+        changes: dict[str, object] = {"instructions": text}
+        for kind in ("tools", "handoffs"):
+            specs: tuple[ToolSpec, ...] = getattr(self.agent, kind)
+            changes[kind] = tuple(spec for spec in specs if spec.name not in off)
+        self.agent = self.agent.model_copy(update=changes)
         return self.agent
 
     def read(self, text: str) -> Json:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from pydantic_core import PydanticSerializationError, to_jsonable_python
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from holdfast import context_object, merge_patch
+from holdfast import merge_patch
 from holdfast.activities.failures import typed_failures
 from holdfast.activities.heartbeat import heartbeats
 from holdfast.activities.history import history_before
@@ -102,9 +101,7 @@ class GuardingActivities:
         raise ApplicationError(msg, type="GuardrailMissingError", non_retryable=True)
 
     def _context(self, head: TaskHead, state: dict[str, Json]) -> RunContextWrapper[Any]:
-        load = self._registry.context_loader(head)
-        context = load(merge_patch.plain(state.get(context_object.KEY)))
-        return RunContextWrapper(context=context, task_id=task_id())
+        return RunContextWrapper(self._registry.context(head, state), task_id=task_id())
 
     async def _input(self, head: TaskHead, opened: OpenStep) -> str | list[dict[str, Json]]:
         """Return what the run was given: a text, or items; with a session, after its history."""
@@ -131,8 +128,8 @@ async def info_of(source: Source, info: Any) -> tuple[Json, Blob | None]:
     What JSON cannot say is recorded as it would be printed: the verdict counts.
     """
     try:
-        data = merge_patch.plain(to_jsonable_python(info), "output_info")
-    except (PydanticSerializationError, InvalidArgumentError):
+        data = merge_patch.written(info, "output_info")
+    except InvalidArgumentError:
         data = repr(info)
     if data is None:
         return None, None

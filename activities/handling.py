@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic_core import PydanticSerializationError, to_jsonable_python
 from temporalio import activity
 
 from holdfast import errors, merge_patch
@@ -15,9 +14,9 @@ from holdfast.activities.history import history_before
 from holdfast.activities.registry import Registry
 from holdfast.activities.source import Source
 from holdfast.agent import Agent
-from holdfast.client.items import HandoffOutputItem, RunItem, message_items, team_of
+from holdfast.client.items import conversation_items
 from holdfast.errors import AgentsException, InvalidArgumentError, UserError
-from holdfast.messages import Message, assistant, clean
+from holdfast.messages import assistant, clean
 from holdfast.models.items import to_response_items
 from holdfast.run_error_handlers import (
     RunErrorData,
@@ -88,7 +87,7 @@ class HandlingActivities:
         asked = [message for message in own[:1] if message.role == "user"]
         before = to_response_items([*await history_before(source, head), *asked])
         is_text = not head.history and head.session is None and asked and not asked[0].images
-        items = _items(own[len(asked) :], self._registry.agent(head.agent))
+        items = conversation_items(own[len(asked) :], self._registry.agent(head.agent))
         output = [item.to_input_item() for item in items]
         return RunErrorData(
             input=asked[0].text if is_text else before,
@@ -100,20 +99,6 @@ class HandlingActivities:
         )
 
 
-def _items(messages: list[Message], first: Agent) -> list[RunItem]:
-    """Return messages as the items of a run, each of the agent that the task was with."""
-    agents = (first, *first.team())
-    team, agent = team_of(first), first
-    names = {each.tool_name for known in agents for each in known.made_handoffs}
-    ids = {call.id for message in messages for call in message.calls if call.name in names}
-    found: list[RunItem] = []
-    for message in messages:
-        items = message_items([message], agent, team, ids)
-        found.extend(items)
-        agent = next((i.target_agent for i in items if isinstance(i, HandoffOutputItem)), agent)
-    return found
-
-
 def final_output_of(agent: Agent, value: Any) -> tuple[Json, str]:
     """Return a handler's final output as JSON data, and as the text of an assistant message.
 
@@ -123,8 +108,8 @@ def final_output_of(agent: Agent, value: Any) -> tuple[Json, str]:
     if agent.made_output is not None:
         return agent.made_output.dump(value)
     try:
-        data = merge_patch.plain(to_jsonable_python(value), "final output")
-    except (PydanticSerializationError, InvalidArgumentError) as cause:
+        data = merge_patch.written(value, "final output")
+    except InvalidArgumentError as cause:
         msg = (
             f"An error handler gave a final output of type {type(value).__name__}, which JSON"
             " cannot say. Return a text or plain data."

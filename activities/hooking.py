@@ -7,12 +7,10 @@ from typing import Any
 
 from temporalio import activity
 
-from holdfast import merge_patch
 from holdfast.activities.failures import users_code
 from holdfast.activities.registry import Registry
 from holdfast.activities.source import Source, task_id
 from holdfast.agent import Agent
-from holdfast.context_object import KEY
 from holdfast.messages import Message
 from holdfast.models.base import ModelAnswer, ModelRequest
 from holdfast.models.items import to_response_items
@@ -109,8 +107,7 @@ class StepHooks:
 
     async def _made(self) -> AgentHookContext[Any]:
         if self._context is None:
-            load = self._registry.context_loader(self._head)
-            context = load(merge_patch.plain(self._opened.state.get(KEY)))
+            context = self._registry.context(self._head, self._opened.state)
             usage = (await self._source.task()).usage
             self._context = AgentHookContext(context=context, usage=usage, task_id=task_id())
         return self._context

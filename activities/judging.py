@@ -8,7 +8,7 @@ from typing import Any, cast
 from pydantic_core import to_jsonable_python
 from temporalio import activity
 
-from holdfast import context_object, merge_patch
+from holdfast import merge_patch
 from holdfast.activities.failures import typed_failures
 from holdfast.activities.heartbeat import heartbeats
 from holdfast.activities.registry import Registry
@@ -17,7 +17,6 @@ from holdfast.activities.spans import undo_of
 from holdfast.activities.tool import idempotency_key
 from holdfast.activities.tool_watch import ToolWatch
 from holdfast.approvals import REJECTED
-from holdfast.context_object import KEY
 from holdfast.errors import NotFoundError
 from holdfast.messages import ToolCall, clean, shown
 from holdfast.records import Outcome
@@ -68,7 +67,7 @@ class JudgingActivities:
             async with heartbeats():
                 head = await self._source.head()
                 call, state = await self._source.call(given)
-                context = self._registry.context_loader(head)(state.get(context_object.KEY))
+                context = self._registry.context(head, state)
                 args = ToolErrorFormatterArgs(
                     kind="approval_rejected",
                     tool_name=call.name,
@@ -89,7 +88,7 @@ class JudgingActivities:
                 agent = self._registry.agent(given.agent or head.agent)
                 ctx = self._context(tool, call, given.n, given, merge_patch.plain(state))
                 ctx.agent_name = agent.name
-                ctx.context = self._registry.context_loader(head)(ctx.state.get(KEY))
+                ctx.context = self._registry.context(head, ctx.state)
                 watch = ToolWatch(agent, tool, ctx, self._source, head=head, given=given)
                 return await watch.screen() or Outcome()
 

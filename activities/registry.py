@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from holdfast import context_object
+from holdfast import context_object, merge_patch
 from holdfast.agent import Agent
 from holdfast.agent_snapshot import AgentSnapshot
 from holdfast.agent_tool import AgentTool
@@ -74,6 +74,10 @@ class Registry:
             return context_object.load(data, kind)
 
         return load
+
+    def context(self, head: TaskHead, state: dict[str, Json]) -> Any:
+        """Return the context object of a task's run, as its state holds it: a copy of its own."""
+        return self.context_loader(head)(merge_patch.plain(state.get(context_object.KEY)))
 
     @property
     def names(self) -> list[str]:

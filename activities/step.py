@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from temporalio import activity
 
@@ -39,6 +39,26 @@ from holdfast.workers.driver import advance
 from holdfast.workers.handing_over import Handing
 from holdfast.workers.offer import Retrieve
 from holdfast.workers.turn import who_used_tools
+
+
+class Ready(NamedTuple):
+    """A step that can be run, with all that it needs.
+
+    Attributes:
+        agent: The agent that this process serves.
+        ctx: The step's context.
+        hooks: Tells the agent's hooks.
+        opened: The step, archived texts put in.
+        recorded: The step as history has it.
+        journal: Its answered calls as history has them.
+    """
+
+    agent: Agent
+    ctx: StepContext
+    hooks: StepHooks
+    opened: OpenStep
+    recorded: OpenStep
+    journal: tuple[JournalEntry, ...]
 
 
 class StepActivities:
@@ -120,37 +140,63 @@ class StepActivities:
                 return await self._step(given, pulse)
 
     async def _step(self, given: AdvanceInput, pulse: Pulse) -> Advanced:
-        source, activity_id = self._source, activity.info().activity_id
+        ready = await self._ready(given, pulse)
+        ctx, hooks = ready.ctx, ready.hooks
+        await hooks.started(given, ctx)
+        made = await advance(ready.agent.made_worker, ctx, ready.opened)
+        result = made.result
+        advanced = _stamped(made, _attempt(given))
+        advanced = advanced.model_copy(update=await self._compact_answer(advanced))
+        memos = [await self._compact_memo(entry) for entry in advanced.memos]
+        advanced = advanced.model_copy(update={"memos": tuple(memos)})
+        memory = self._source.memory()
+        try:
+            await hooks.ended(ctx, result)
+            whole = advanced.model_copy(update=await self._compact_result(advanced))
+            self._expect(given, ready, whole)
+            advanced = whole
+        except Exception as error:
+            if not ctx.fresh:
+                raise
+            log.warning("The end of a step could not be recorded", exc_info=True)
+            memory.drop_journal(given.n)
+            request = ctx.answered.request if ctx.answered is not None else ""
+            advanced = _answer_alone(advanced, request, error)
+        if ctx.fresh:
+            memory.handed_over(given.n, activity.info().activity_id)
+        return advanced
+
+    async def _ready(self, given: AdvanceInput, pulse: Pulse) -> Ready:
+        """Collect what the step works with: the agent as the task knows it, what was said."""
+        source = self._source
         head = await source.head()
-        opened = await source.opened(given)
-        agent = self._registry.agent(opened.step.agent or head.agent)
-        team = await self._registry.snapshot(head.snapshot)
-        snapshot = team.of(opened.step.agent)
+        recorded = await source.opened(given)
+        agent = self._registry.agent(recorded.step.agent or head.agent)
+        first = await self._registry.snapshot(head.snapshot)
+        snapshot = first.of(recorded.step.agent)
+        if not agent.made_worker.hands_over:
+            snapshot = snapshot.model_copy(update={"handoffs": ()})
         code = RegisteredCode(agent, snapshot, head=head, registry=self._registry, source=source)
-        model = code.model()
-        recorded = await source.journal(given)
-        whole = await self._whole(opened)
-        memory = source.memory()
+        journal = await source.journal(given)
+        opened = await self._whole(recorded)
         history, transcript = await seen_before(source, head, opened.step, given.at)
-        hooks = StepHooks(agent, self._registry, source, head, whole)
-        streams = given.stream or head.run.streams
-        before = sum(entry.answer is not None for entry in recorded)
-        key = StreamKey(task_id(), given.n, before) if streams else None
+        hooks = StepHooks(agent, self._registry, source, head, opened)
         asking = Asking(
-            model,
+            code.model(),
             code,
             source,
             head=head,
             given=given,
-            state=whole.state,
-            key=key,
+            state=opened.state,
+            key=_stream_key(given, head, journal),
             attempt=_attempt(given),
             pulse=pulse,
         )
+        memory = source.memory()
         ctx = StepContext(
             agent=snapshot,
             head=head,
-            opened=whole,
+            opened=opened,
             transcript=transcript,
             respond=hooks.around(asking),
             ask_task=source.task,
@@ -160,57 +206,41 @@ class StepActivities:
             task_id=task_id(),
             n=given.n,
             history=history,
-            journal=[await self._resolve(entry) for entry in recorded],
+            journal=[await self._resolve(entry) for entry in journal],
             limit=given.limit,
             tokens=given.tokens,
-            unrecorded=memory.unrecorded(given.n, activity_id),
+            unrecorded=memory.unrecorded(given.n, activity.info().activity_id),
             keep=functools.partial(memory.keep, given.n),
             code=code,
-            used_tools=await self._has_used_tools(head, snapshot, given.at),
+            used_tools=await self._has_used_tools(head, first, snapshot, given.at),
         )
         if snapshot.handoffs:
-            ctx.handing = Handing(
-                agent=agent,
-                first=self._registry.agent(head.agent),
-                team=team,
-                head=head,
-                code=self._registry.code,
-                load=self._registry.context_loader(head),
-                store=self._keep_messages,
-                recorded=functools.partial(
-                    handoff, head, snapshot.name, step=(given.branch, given.n)
-                ),
-                given=len(history),
-                offers=agent.made_worker.hands_over,
-            )
-        await hooks.started(given, ctx)
-        advanced = _stamped(await advance(agent.made_worker, ctx, whole), _attempt(given))
-        result = advanced.result
-        advanced = advanced.model_copy(update=await self._compact_answer(advanced))
-        memos = [await self._compact_memo(entry) for entry in advanced.memos]
-        advanced = advanced.model_copy(update={"memos": tuple(memos)})
-        try:
-            await hooks.ended(ctx, result)
-            whole_result = advanced.model_copy(update=await self._compact_result(advanced))
-            self._expect(given, opened, recorded, whole_result)
-            advanced = whole_result
-        except Exception as error:
-            if not ctx.fresh:
-                raise
-            log.warning("The end of a step could not be recorded", exc_info=True)
-            memory.drop_journal(given.n)
-            request = ctx.answered.request if ctx.answered is not None else ""
-            advanced = _answer_alone(advanced, request, error)
-        if ctx.fresh:
-            memory.handed_over(given.n, activity_id)
-        return advanced
+            ctx.handing = self._handing(agent, code, head, given, len(history))
+        return Ready(agent, ctx, hooks, opened, recorded, journal)
 
-    async def _has_used_tools(self, head: TaskHead, agent: AgentSnapshot, at: ChainRef) -> bool:
+    def _handing(
+        self, agent: Agent, code: RegisteredCode, head: TaskHead, given: AdvanceInput, before: int
+    ) -> Handing:
+        """Say what is known of an agent's handoffs; `before` messages came before the task's."""
+        step = (given.branch, given.n)
+        return Handing(
+            agent=agent,
+            first=self._registry.agent(head.agent),
+            rules=head.run,
+            code=self._registry.code,
+            context=code.context,
+            store=self._keep_messages,
+            recorded=functools.partial(handoff, head, agent.name, step=step),
+            given=before,
+        )
+
+    async def _has_used_tools(
+        self, head: TaskHead, first: AgentSnapshot, agent: AgentSnapshot, at: ChainRef
+    ) -> bool:
         """Whether the agent has used a tool; found out only where its tool choice depends on it."""
         wanted = agent.settings.resolve(head.settings).tool_choice
         if wanted in (None, "auto") or agent.keeps_tool_choice:
             return False
-        first = await self._registry.snapshot(head.snapshot)
         return agent.name in who_used_tools(first, await self._source.transcript(at))
 
     async def _keep_messages(self, messages: Sequence[Message]) -> str:
@@ -286,22 +316,16 @@ class StepActivities:
                 changes |= {"output": None, "stored": stored}
         return {"result": result.model_copy(update=changes)}
 
-    def _expect(
-        self,
-        given: AdvanceInput,
-        opened: OpenStep,
-        recorded: tuple[JournalEntry, ...],
-        advanced: Advanced,
-    ) -> None:
+    def _expect(self, given: AdvanceInput, ready: Ready, advanced: Advanced) -> None:
         """Remember what the task is about to record, so that it need not be asked for."""
         memory = self._source.memory()
-        journal = (*recorded, *new_entries(advanced, last=given.limit == "finish"))
+        journal = (*ready.journal, *new_entries(advanced, last=given.limit == "finish"))
         if advanced.result is None:
             memory.put_journal(given.n, journal)
             memory.open_calls(given.n, advanced.calls)
             return
         memory.drop_journal(given.n)
-        state = OpenState(open=opened, n=given.n, started=0.0, journal=journal)
+        state = OpenState(open=ready.recorded, n=given.n, started=0.0, journal=journal)
         calls = resolve_calls(advanced.result, state)
         memory.open_calls(given.n, calls)
         memory.clear_results()
@@ -321,6 +345,15 @@ def _retrieve(agent: Agent, snapshot: AgentSnapshot) -> Retrieve | None:
         return None
     catalogue = {tool.name for tool in agent.made_tools}
     return functools.partial(ask_retriever, agent.tool_retriever, catalogue)
+
+
+def _stream_key(
+    given: AdvanceInput, head: TaskHead, journal: Sequence[JournalEntry]
+) -> StreamKey | None:
+    """Name the step's next model call to those who want to see its answer being made."""
+    if not (given.stream or head.run.streams):
+        return None
+    return StreamKey(task_id(), given.n, sum(entry.answer is not None for entry in journal))
 
 
 def _attempt(given: AdvanceInput) -> int:

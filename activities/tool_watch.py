@@ -12,6 +12,7 @@ from holdfast.activities.source import Source
 from holdfast.activities.spans import Block, GuardrailKind, Recording, checked, guardrail
 from holdfast.agent import Agent
 from holdfast.guard_rules import ToolGuarded
+from holdfast.guarding import TOOL_INPUT_TRIPPED, TOOL_OUTPUT_TRIPPED
 from holdfast.messages import clean, shown
 from holdfast.records import Failure, Outcome, TaskHead
 from holdfast.tool_context import ToolContext
@@ -73,7 +74,7 @@ class ToolWatch:
                 told = await self._source.store_result(guarded.message)
                 return Outcome(content=told, status="failed", attempts=0, guards=self._guards)
             if guarded.behavior == "raise_exception":
-                failure = self._tripped("ToolInputGuardrailTripwireTriggered", guarded)
+                failure = self._tripped(TOOL_INPUT_TRIPPED, guarded)
                 return Outcome(status="failed", attempts=0, guards=self._guards, failure=failure)
         return None
 
@@ -128,7 +129,7 @@ class ToolWatch:
                 told = await self._source.store_result(guarded.message)
                 return outcome.model_copy(update={"content": told, "nodes": ()})
             if guarded.behavior == "raise_exception":
-                failure = self._tripped("ToolOutputGuardrailTripwireTriggered", guarded)
+                failure = self._tripped(TOOL_OUTPUT_TRIPPED, guarded)
                 return outcome.model_copy(update={"failure": failure})
         return outcome
 

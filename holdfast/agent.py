@@ -221,7 +221,7 @@ class Agent:
             model: Name of the resolved model.
         """
         tools = [tool for tool in self.made_tools if tool.is_enabled is not False]
-        handoffs = self.made_handoffs
+        handoffs = [each for each in self.made_handoffs if each.is_enabled is not False]
         kind = type(self.worker)
         chooser = None if self.tool_retriever is None else type(self.tool_retriever)
         return AgentSnapshot(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -15,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from holdfast.errors import InvalidArgumentError, UserError
 from holdfast.tool_arguments import ToolArgumentsError, explain
 from holdfast.tool_context import ToolContext
-from holdfast.tool_hooks import ApprovalPredicate, EnabledPredicate, FailureFormatter
+from holdfast.tool_hooks import ApprovalPredicate, EnabledPredicate, FailureFormatter, invoke
 from holdfast.tool_policy import ToolPolicy
 from holdfast.tool_strict import strict_schema, without_titles
 from holdfast.tool_type import Tool
@@ -131,8 +130,8 @@ class AgentTool(Tool[..., Any]):
         summary = summary_of(self.parameters)
         if self.input_builder is None:
             return described(params, schema, summary)
-        made = self.input_builder({"params": params, "summary": summary, "json_schema": schema})
-        made = await made if inspect.isawaitable(made) else made
+        given = {"params": params, "summary": summary, "json_schema": schema}
+        made: object = await invoke(self.input_builder, given)
         if not isinstance(made, str | list):
             msg = (
                 f"The input_builder of tool {self.name!r} must give a text or a list of items; it"
@@ -157,8 +156,7 @@ class AgentTool(Tool[..., Any]):
         result = await ctx.nested()
         if self.extractor is None:
             return said(result)
-        made = self.extractor(result)
-        return await made if inspect.isawaitable(made) else made
+        return await invoke(self.extractor, result)
 
 
 def as_tool(

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
-from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from holdfast import merge_patch
 from holdfast.code_refs import refer
@@ -25,8 +24,8 @@ def dump(context: Any) -> Json:
         UserError: JSON cannot say it.
     """
     try:
-        return merge_patch.plain(to_jsonable_python(context), "context")
-    except (PydanticSerializationError, InvalidArgumentError) as cause:
+        return merge_patch.written(context, "context")
+    except InvalidArgumentError as cause:
         reason = str(cause).rstrip(".")
         msg = (
             f"The context of type {type(context).__name__} cannot be stored as JSON: {reason}. A"

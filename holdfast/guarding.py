@@ -16,6 +16,8 @@ GUARDRAIL = "guardrail"
 
 INPUT_TRIPPED = "InputGuardrailTripwireTriggered"
 OUTPUT_TRIPPED = "OutputGuardrailTripwireTriggered"
+TOOL_INPUT_TRIPPED = "ToolInputGuardrailTripwireTriggered"
+TOOL_OUTPUT_TRIPPED = "ToolOutputGuardrailTripwireTriggered"
 
 
 class Due(NamedTuple):

@@ -29,8 +29,38 @@ GuardrailFunction = Callable[[RunContextWrapper[Any], Any, Any], Found]
 """Called with (context, agent, what is checked); sync or async. A sync one runs in a thread."""
 
 
+class Check:
+    """What all guardrails have: a function, and a name for what it finds.
+
+    A guardrail takes over the module and name of its function, so that one that a decorator has put
+    in the function's place can be named by reference, as any function of a module.
+    """
+
+    guardrail_function: Any
+    name: str | None
+
+    def __post_init__(self) -> None:
+        """Check the function.
+
+        Raises:
+            UserError: It cannot be called.
+        """
+        function = self.guardrail_function
+        if not callable(function):
+            msg = f"A guardrail needs a function; it was given {function!r:.80}."
+            raise UserError(msg)
+        for name in ("__module__", "__qualname__", "__doc__"):
+            object.__setattr__(self, name, getattr(function, name, None))
+
+    def get_name(self) -> str:
+        """Return its name in results."""
+        function = self.guardrail_function
+        named: str = getattr(function, "__name__", "") or type(function).__name__
+        return self.name or named
+
+
 @dataclass(frozen=True)
-class InputGuardrail:
+class InputGuardrail(Check):
     """A check of a run's input.
 
     Attributes:
@@ -47,14 +77,6 @@ class InputGuardrail:
     name: str | None = None
     run_in_parallel: bool = True
 
-    def __post_init__(self) -> None:
-        """Check the function."""
-        stand_for(self, self.guardrail_function)
-
-    def get_name(self) -> str:
-        """Return its name in results."""
-        return self.name or function_name(self.guardrail_function)
-
     async def run(
         self, agent: Any, input: Any, context: RunContextWrapper[Any]
     ) -> InputGuardrailResult:
@@ -69,7 +91,7 @@ class InputGuardrail:
 
 
 @dataclass(frozen=True)
-class OutputGuardrail:
+class OutputGuardrail(Check):
     """A check of a run's final output.
 
     Attributes:
@@ -83,14 +105,6 @@ class OutputGuardrail:
 
     guardrail_function: GuardrailFunction
     name: str | None = None
-
-    def __post_init__(self) -> None:
-        """Check the function."""
-        stand_for(self, self.guardrail_function)
-
-    def get_name(self) -> str:
-        """Return its name in results."""
-        return self.name or function_name(self.guardrail_function)
 
     async def run(
         self, context: RunContextWrapper[Any], agent: Any, agent_output: Any
@@ -217,28 +231,6 @@ def check_guardrails(agent: str, what: str, given: Any, kind: type[Any]) -> None
                 f" Decorate the function with @{what.removesuffix('s')}."
             )
             raise UserError(msg)
-
-
-def stand_for(guardrail: Any, function: Any) -> None:
-    """Check a guardrail's function, and give the guardrail its module and name.
-
-    A guardrail that a decorator has put in its function's place can then be named by reference, as
-    any function of a module.
-
-    Raises:
-        UserError: It cannot be called.
-    """
-    if not callable(function):
-        msg = f"A guardrail needs a function; it was given {function!r:.80}."
-        raise UserError(msg)
-    for name in ("__module__", "__qualname__", "__doc__"):
-        object.__setattr__(guardrail, name, getattr(function, name, None))
-
-
-def function_name(function: Any) -> str:
-    """Return the name of a function, or of the class of what is called like one."""
-    name: str = getattr(function, "__name__", "") or type(function).__name__
-    return name
 
 
 def _found(name: str, found: object) -> GuardrailFunctionOutput:

@@ -132,7 +132,9 @@ class Handoff:
     def policy(self) -> ToolPolicy:
         """Return what a task must know: without an `on_handoff`, nothing happens in the world."""
         effect: ToolEffect = "read" if self.on_handoff is None else "irreversible"
-        return ToolPolicy(effect=effect, handoff=self.agent.name)
+        return ToolPolicy(
+            effect=effect, handoff=self.agent.name, is_conditional=callable(self.is_enabled)
+        )
 
     def tool(self) -> HandoffTool:
         """Return what a task runs to hand over."""

@@ -18,6 +18,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeGuard, cast
 
+from pydantic_core import to_jsonable_python
+
 from holdfast.errors import InvalidArgumentError
 from holdfast.values import Json, canonical
 
@@ -25,6 +27,19 @@ Patch = dict[str, Json]
 """A patch, as JSON data."""
 
 _ABSENT: Any = object()
+
+
+def written(data: Any, path: str = "value") -> Json:
+    """Return what a user's code made as JSON data, models and dataclasses written out.
+
+    Raises:
+        InvalidArgumentError: JSON cannot say it exactly; the text says why.
+    """
+    try:
+        made = to_jsonable_python(data)
+    except ValueError as cause:  # also pydantic's own, and circles
+        raise InvalidArgumentError(str(cause)) from cause
+    return plain(made, path)
 
 
 def plain(data: Any, path: str = "state") -> Json:

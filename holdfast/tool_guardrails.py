@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NotRequired, TypedDict, overload
 
 from holdfast.errors import UserError
-from holdfast.guardrails import function_name, stand_for
+from holdfast.guardrails import Check
 from holdfast.tool_context import ToolContext
 from holdfast.tool_hooks import invoke
 
@@ -89,7 +89,7 @@ OutputFunction = Callable[[ToolOutputGuardrailData], Found]
 
 
 @dataclass(frozen=True)
-class ToolInputGuardrail:
+class ToolInputGuardrail(Check):
     """A check of a tool's call before it is run.
 
     Attributes:
@@ -103,14 +103,6 @@ class ToolInputGuardrail:
     guardrail_function: InputFunction
     name: str | None = None
 
-    def __post_init__(self) -> None:
-        """Check the function."""
-        stand_for(self, self.guardrail_function)
-
-    def get_name(self) -> str:
-        """Return its name in results."""
-        return self.name or function_name(self.guardrail_function)
-
     async def run(self, data: ToolInputGuardrailData) -> ToolGuardrailFunctionOutput:
         """Check a call.
 
@@ -122,7 +114,7 @@ class ToolInputGuardrail:
 
 
 @dataclass(frozen=True)
-class ToolOutputGuardrail:
+class ToolOutputGuardrail(Check):
     """A check of what a tool gave.
 
     Attributes:
@@ -135,14 +127,6 @@ class ToolOutputGuardrail:
 
     guardrail_function: OutputFunction
     name: str | None = None
-
-    def __post_init__(self) -> None:
-        """Check the function."""
-        stand_for(self, self.guardrail_function)
-
-    def get_name(self) -> str:
-        """Return its name in results."""
-        return self.name or function_name(self.guardrail_function)
 
     async def run(self, data: ToolOutputGuardrailData) -> ToolGuardrailFunctionOutput:
         """Check a result.

@@ -83,6 +83,17 @@ async def invoke_predicate(
     return await invoke_hook(predicate, ctx, arguments, keep="last")
 
 
+async def is_offered(is_enabled: bool | EnabledPredicate, ctx: Any, agent: Any) -> bool:  # noqa: FBT001  a tool's attribute
+    """Whether the model is offered something now.
+
+    Raises:
+        Exception: Whatever the predicate raises.
+    """
+    if not callable(is_enabled):
+        return is_enabled
+    return bool(await invoke_hook(is_enabled, ctx, agent, keep="first"))
+
+
 def check_hook(function: Callable[..., Any], what: str, arguments: tuple[str, ...]) -> None:
     """Refuse a hook that could not be called with the last, or all, of these arguments.
 

@@ -25,6 +25,7 @@ from holdfast.tool_hooks import (
     invoke,
     invoke_hook,
     invoke_predicate,
+    is_offered,
 )
 from holdfast.tool_options import ToolOptions, check_name, check_options
 from holdfast.tool_policy import DEFAULT_MAX_OUTPUT_BYTES, TimeoutBehavior, ToolEffect, ToolPolicy
@@ -265,6 +266,4 @@ class Tool(Generic[P, R]):
         Raises:
             Exception: Whatever the predicate raises.
         """
-        if not callable(self.is_enabled):
-            return self.is_enabled
-        return bool(await invoke_hook(self.is_enabled, ctx, agent, keep="first"))
+        return await is_offered(self.is_enabled, ctx, agent)

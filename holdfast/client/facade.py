@@ -14,13 +14,7 @@ from holdfast.client.calling_back import CallerLoop
 from holdfast.client.engines import configure, engines
 from holdfast.client.items import RunItem, ToolApprovalItem
 from holdfast.client.results import ItemHelpers, ModelResponse, RunData, RunInput, RunResult
-from holdfast.client.run_config import (
-    ErrorHandler,
-    ErrorKind,
-    RunConfig,
-    as_run_config,
-    run_rules,
-)
+from holdfast.client.run_config import RunConfig, as_run_config, run_rules
 from holdfast.client.run_state import RunState
 from holdfast.client.runner import AgentRunner
 from holdfast.client.running import RunOptions, begin, go_on
@@ -28,6 +22,7 @@ from holdfast.client.sessions import Session
 from holdfast.client.streamed_run import RunResultStreaming, direct
 from holdfast.engine.loop import shared_loop
 from holdfast.hooks import RunHooks
+from holdfast.run_error_handlers import ErrorHandler, ErrorKind
 
 __all__ = [
     "ItemHelpers",
@@ -187,18 +182,12 @@ class Runner:
         named = state.task_id if state is not None else arguments.get("task_id") or made
         options = made_options(starting_agent, {**arguments, "task_id": named}, streams=True)
 
-        async def find() -> AgentRunner:
-            if runner is not None:
-                await runner.ensure_agent(starting_agent)
-                return runner
-            return await engines.runner(starting_agent)
-
         return RunResultStreaming(
             starting_agent,
             [] if isinstance(input, RunState) else input,
             named,
             run=lambda: _run(starting_agent, input, options, runner),
-            find_engine=find,
+            find_engine=lambda: find_engine(starting_agent, runner),
             resumes=state is not None,
             wrap=direct if runner is not None else shared_loop().wrap,
         )
@@ -231,17 +220,22 @@ async def _run(
     return await on_engine(agent, runner, go)
 
 
+async def find_engine(agent: Agent, runner: AgentRunner | None) -> AgentRunner:
+    """Return the engine of a run: the one given, else the process's own; it serves the agent."""
+    if runner is None:
+        return await engines.runner(agent)
+    await runner.ensure_agent(agent)
+    return runner
+
+
 async def on_engine(
     agent: Agent,
     runner: AgentRunner | None,
     go: Callable[[AgentRunner], Awaitable[RunResult]],
 ) -> RunResult:
-    """Do something with the engine of a run: the one given, else the process's own on its loop."""
+    """Do something with the engine of a run, in the loop that the engine lives on."""
 
     async def find_and_go() -> RunResult:
-        return await go(await engines.runner(agent))
+        return await go(await find_engine(agent, runner))
 
-    if runner is not None:
-        await runner.ensure_agent(agent)
-        return await go(runner)
-    return await shared_loop().wrap(find_and_go())
+    return await (find_and_go() if runner is not None else shared_loop().wrap(find_and_go()))

@@ -8,7 +8,13 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Never
 
 from holdfast.guard_rules import ToolGuarded
-from holdfast.guarding import GUARDRAIL, INPUT_TRIPPED, OUTPUT_TRIPPED
+from holdfast.guarding import (
+    GUARDRAIL,
+    INPUT_TRIPPED,
+    OUTPUT_TRIPPED,
+    TOOL_INPUT_TRIPPED,
+    TOOL_OUTPUT_TRIPPED,
+)
 from holdfast.guardrails import (
     GuardrailFunctionOutput,
     InputGuardrail,
@@ -31,8 +37,6 @@ from holdfast.values import Json
 if TYPE_CHECKING:
     from holdfast.agent import Agent
 
-TOOL_INPUT_TRIPPED = "ToolInputGuardrailTripwireTriggered"
-TOOL_OUTPUT_TRIPPED = "ToolOutputGuardrailTripwireTriggered"
 
 Result = (
     InputGuardrailResult

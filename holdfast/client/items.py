@@ -268,6 +268,26 @@ def message_items(
     return _items(said, agent, {*named, *handoffs}, team)
 
 
+def conversation_items(messages: Iterable[Message], first: Agent) -> list[RunItem]:
+    """Return messages as items, each of the agent that the task was with.
+
+    Args:
+        messages: The messages, archived texts put in; they do not say whose they are, but handoffs
+            do.
+        first: The agent that the task began with.
+    """
+    said = list(messages)
+    team, agent = team_of(first), first
+    names = {each.tool_name for known in (first, *first.team()) for each in known.made_handoffs}
+    ids = {call.id for message in said for call in message.calls if call.name in names}
+    found: list[RunItem] = []
+    for message in said:
+        items = message_items([message], agent, team, ids)
+        found.extend(items)
+        agent = next((i.target_agent for i in items if isinstance(i, HandoffOutputItem)), agent)
+    return found
+
+
 def _items(
     messages: Iterable[Message], agent: Agent, handoffs: set[str], team: Team
 ) -> list[RunItem]:

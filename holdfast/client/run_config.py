@@ -12,14 +12,10 @@ from holdfast.guardrails import InputGuardrail, OutputGuardrail
 from holdfast.handoffs import HandoffInputFilter
 from holdfast.models.base import Model
 from holdfast.records import RunRules
+from holdfast.run_error_handlers import ErrorHandler, ErrorKind
 from holdfast.settings import ModelSettings
+from holdfast.tracing.blocks import DEFAULT_WORKFLOW_NAME
 from holdfast.values import Json
-
-ErrorKind = Literal["max_turns", "model_refusal", "invalid_final_output"]
-"""Errors that a handler may answer for."""
-
-ErrorHandler = Callable[[Any], Any]
-"""Called with the error and what the run has made; gives a final output, or None to decline."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +87,7 @@ class RunConfig:
     output_guardrails: Sequence[OutputGuardrail] = ()
     tracing_disabled: bool = False
     trace_include_sensitive_data: bool | None = None
-    workflow_name: str = "Agent workflow"
+    workflow_name: str = DEFAULT_WORKFLOW_NAME
     trace_id: str | None = None
     group_id: str | None = None
     trace_metadata: Mapping[str, Json] | None = None
@@ -140,7 +136,7 @@ def run_rules(
         error_handlers={kind: refer(handler) for kind, handler in error_handlers.items()},
         reasoning_ids=config.reasoning_item_id_policy,
         blocked_message=config.output_guardrail_blocked_message or "",
-        workflow_name="" if workflow == RunConfig.workflow_name else workflow,
+        workflow_name="" if workflow == DEFAULT_WORKFLOW_NAME else workflow,
         trace_id=config.trace_id or "",
         group_id=config.group_id or "",
         trace_metadata=dict(config.trace_metadata or {}),

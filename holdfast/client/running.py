@@ -33,7 +33,7 @@ from holdfast.errors import (
     TaskNotFoundError,
     UserError,
 )
-from holdfast.hooks import AgentHooks, RunHooks
+from holdfast.hooks import RunHooks, check_run_hooks
 from holdfast.records import RunRules
 from holdfast.run_context import RunContextWrapper
 from holdfast.settings import Budget
@@ -95,16 +95,7 @@ class RunOptions:
             kind = type(session).__name__
             msg = f"session must be a name or a Session; it was {session!r:.80} ({kind})."
             raise UserError(msg)
-        _check_hooks(self.hooks)
-
-
-def _check_hooks(hooks: object) -> None:
-    if hooks is None or isinstance(hooks, RunHooks):
-        return
-    kind = type(hooks).__name__
-    where = " AgentHooks belong to an agent: Agent(hooks=...)." * isinstance(hooks, AgentHooks)
-    msg = f"hooks must be an object of a subclass of RunHooks; it was {kind}.{where}"
-    raise TypeError(msg)
+        check_run_hooks(self.hooks)
 
 
 async def begin(

@@ -8,8 +8,6 @@ import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Never
 
-from pydantic_core import PydanticSerializationError, to_jsonable_python
-
 from holdfast import merge_patch
 from holdfast.agent_snapshot import AgentSnapshot
 from holdfast.chain import ChainRef, extend
@@ -240,14 +238,6 @@ class StepContext:
         """
         return await self.offer.tools(self, self.tool_choice)
 
-    async def offered_handoffs(self) -> tuple[ToolSpec, ...]:
-        """Return the handoffs on offer in this step; none if the AgentWorker does not hand over."""
-        if self.handing is None:
-            return ()
-        offered = await self.handing.offered(self)
-        self.offer.widen(offered)
-        return offered
-
     def add(self, message: Message) -> None:
         """Append a message to the transcript; it is recorded when the step is done.
 
@@ -327,7 +317,7 @@ class StepContext:
     ) -> tuple[ToolSpec, ...]:
         if tools is None:
             tools = await self.offer.tools(self, choice or "")
-            return (*tools, *await self.offered_handoffs())
+            return (*tools, *self.agent.handoffs)
         self.offer.widen(tools)
         return tuple(tools)
 
@@ -385,8 +375,8 @@ class StepContext:
         finally:
             self._idle.set()
         try:
-            return merge_patch.plain(to_jsonable_python(made), "memo")
-        except (PydanticSerializationError, InvalidArgumentError) as cause:
+            return merge_patch.written(made, "memo")
+        except InvalidArgumentError as cause:
             reason = str(cause).rstrip(".")
             msg = f"Memo {name!r} cannot be stored as JSON: {reason}. Return plain data."
             raise InvalidArgumentError(msg) from cause

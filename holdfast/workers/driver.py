@@ -7,8 +7,6 @@ import logging
 from collections.abc import Sequence
 from typing import Any, cast
 
-from pydantic_core import PydanticSerializationError, to_jsonable_python
-
 from holdfast import merge_patch
 from holdfast.errors import AgentsException, InvalidArgumentError, StalledTaskError
 from holdfast.messages import Message, ToolCall, assistant, clean, user
@@ -286,8 +284,8 @@ def _json(worker: AgentWorker, data: Any, what: str) -> Json:
             answer that was paid for can still be kept.
     """
     try:
-        return merge_patch.plain(to_jsonable_python(data), what)
-    except (PydanticSerializationError, InvalidArgumentError) as cause:
+        return merge_patch.written(data, what)
+    except InvalidArgumentError as cause:
         reason = str(cause).rstrip(".")
         msg = (
             f"{type(worker).__name__}.run_step gave {what} of type {type(data).__name__} that"

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-import inspect
-import itertools
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
-from holdfast import context_object
-from holdfast.agent_snapshot import AgentSnapshot
-from holdfast.errors import InvalidArgumentError, ModelBehaviorError, NotFoundError, UserError
+from holdfast.errors import InvalidArgumentError, NotFoundError, UserError
 from holdfast.handoff_filters import (
     HandoffInputData,
-    Item,
     conversation,
     nest_handoff_history,
     nested,
@@ -25,24 +19,20 @@ from holdfast.handoffs import (
     Handoff,
     called_handoff,
     check_callable,
-    handed_to,
     transfer_message,
 )
 from holdfast.messages import Message, ToolCall
 from holdfast.models.items import from_response_items, to_response_items
-from holdfast.records import Outcome, TaskHead
+from holdfast.records import Outcome, RunRules
 from holdfast.run_context import RunContextWrapper
 from holdfast.steps import AFTER, HistoryRef, TaskStep, TaskStepOutput
-from holdfast.tool_hooks import invoke, invoke_hook
+from holdfast.tool_hooks import invoke
 from holdfast.values import Json
 
 if TYPE_CHECKING:
     from holdfast.agent import Agent
-    from holdfast.client.items import RunItem
-    from holdfast.models.base import ModelAnswer, ToolSpec
+    from holdfast.models.base import ModelAnswer
     from holdfast.workers.context import StepContext
-
-MEMO = "offered handoffs"
 
 
 async def hand_over(
@@ -70,7 +60,8 @@ async def hand_over(
     handing, policies = ctx.handing, ctx.agent.policies
     if handing is None:
         return None
-    wanted = [c for c in run if called_handoff(c, policies) and c.name in handing.names]
+    offered = {spec.name for spec in ctx.agent.handoffs}
+    wanted = [c for c in run if called_handoff(c, policies) and c.name in offered]
     if not wanted:
         return None
     chosen, *ignored = wanted
@@ -133,14 +124,12 @@ class Handing:
     Args:
         agent: The agent, as it is now.
         first: The agent that the task began with, likewise.
-        team: Snapshot of the task's first agent, with its team.
-        head: The task's head, with what the run brought along.
+        rules: What the run brought along.
         code: Finds code that the run brought along by reference.
-        load: Makes the context object of JSON data.
+        context: Makes the run's context of the task's state.
         store: Keeps messages in the archive and returns their digest.
         recorded: Records what a block does as a handoff to the agent of a name.
         given: Number of messages that came before the task's own.
-        offers: Whether the AgentWorker heeds calls of handoffs, so that they are offered.
     """
 
     def __init__(
@@ -148,43 +137,24 @@ class Handing:
         *,
         agent: Agent,
         first: Agent,
-        team: AgentSnapshot,
-        head: TaskHead,
+        rules: RunRules,
         code: Callable[[str], Any],
-        load: Callable[[Json], Any],
+        context: Callable[[dict[str, Json]], Awaitable[RunContextWrapper[Any]]],
         store: Callable[[Sequence[Message]], Awaitable[str]],
         recorded: Callable[[str], AbstractContextManager[object]],
         given: int = 0,
-        offers: bool = True,
     ) -> None:
         """Keep what is known."""
         self.recorded = recorded
         self._agent = agent
         self._first = first
-        self._team = team
-        self._head = head
-        self._rules = head.run
+        self._rules = rules
         self._code = code
-        self._load = load
+        self._context = context
         self._store = store
         self._given = given
-        self._asking = asyncio.Lock()
-        self._offered: list[str] | None = None if offers else []
         self._told: dict[ToolCall, Outcome] = {}
         self._handoffs = {each.tool_name: each for each in agent.made_handoffs}
-
-    async def offered(self, ctx: StepContext) -> tuple[ToolSpec, ...]:
-        """Return the handoffs on offer in this step."""
-        specs = ctx.agent.handoffs
-        async with self._asking:  # two model calls at once ask once
-            if self._offered is None:
-                self._offered = await self._enabled(ctx, [spec.name for spec in specs])
-        return tuple(spec for spec in specs if spec.name in self.names)
-
-    @property
-    def names(self) -> list[str]:
-        """Names of the handoffs that have been offered."""
-        return self._offered or []
 
     def tell(self, call: ToolCall, outcome: Outcome) -> None:
         """Settle what becomes of a call that is not run."""
@@ -195,41 +165,8 @@ class Handing:
         return [self._told[call].message(call) for call in calls]
 
     def told(self, calls: Sequence[ToolCall]) -> dict[int, Outcome]:
-        """Return what becomes of those calls that are not run, by position.
-
-        Raises:
-            ModelBehaviorError: The task's rules end it when the model calls a handoff that is not
-                on offer.
-        """
-        found = {i: self._told[call] for i, call in enumerate(calls) if call in self._told}
-        known = {spec.name for spec in self._team.of(self._agent.name).handoffs} - set(self.names)
-        for i, call in enumerate(calls):
-            if i not in found and call.name in known:
-                found[i] = self._not_offered(call)
-        return found
-
-    def _not_offered(self, call: ToolCall) -> Outcome:
-        raises = self._head.dialect.unknown_tool == "raise"
-        if raises and self._rules.tool_not_found == "raise_error":
-            raise ModelBehaviorError(f"Tool {call.name} not found in agent {self._agent.name}")
-        text = f"Not run: handoff {call.name!r} is not on offer in this step."
-        return _not_run(text)
-
-    async def _enabled(self, ctx: StepContext, names: Sequence[str]) -> list[str]:
-        """Ask which handoffs are on offer in this step; asked once per step and recorded.
-
-        A handoff that the agent has lost since the task began stays on offer: the task goes on with
-        what it knows.
-        """
-        asked = [name for name in names if callable(self._is_enabled(name))]
-        if not asked:
-            return [name for name in names if self._is_enabled(name)]
-
-        async def choose() -> list[str]:
-            given = await self._context(ctx)
-            return [name for name in names if await self._says_yes(name, given)]
-
-        return list(await ctx.memo(MEMO, choose, costly=False))
+        """Return what becomes of those calls that are not run, by position."""
+        return {i: self._told[call] for i, call in enumerate(calls) if call in self._told}
 
     def changes_view(self, name: str) -> bool:
         """Whether the next agent sees something else than the whole conversation."""
@@ -255,7 +192,7 @@ class Handing:
         if given:
             use = self._code(given) if isinstance(given, str) else given
             check_callable(use, f"The input filter of handoff {chosen.name!r}")
-            items = next_input(await _called(use, data))
+            items = next_input(await invoke(use, data))
         else:
             items = next_input(await self._nest(data))
         try:
@@ -270,12 +207,14 @@ class Handing:
             return nest_handoff_history(data)
         mapper = self._code(self._rules.history_mapper)
         check_callable(mapper, "handoff_history_mapper")
-        return nested(data, await _called(mapper, conversation(data)))
+        return nested(data, await invoke(mapper, conversation(data)))
 
     async def _data(
         self, ctx: StepContext, answer: Message, told: Sequence[Message]
     ) -> HandoffInputData:
         """Split the conversation into what was given, what came since, and this turn."""
+        from holdfast.client.items import conversation_items, message_items, team_of
+
         messages = ctx.messages
         turn = len(messages) - len(ctx.adds) + ctx.adds.index(answer)
         given = self._given
@@ -284,55 +223,14 @@ class Handing:
         before = messages[:given]
         is_text = len(before) == 1 and before[0].role == "user" and not before[0].items
         is_text = is_text and isinstance(before[0].content, str)
-        names = self._speakers(messages[given:turn])
+        now = [*messages[turn:], *told]
+        team = team_of(self._first)
         return HandoffInputData(
             input_history=before[0].text if is_text else tuple(to_response_items(before)),
-            pre_handoff_items=tuple(self._run_items(messages[given:turn], names)),
-            new_items=tuple(
-                self._run_items(
-                    (*messages[turn:], *told), [ctx.agent.name] * (len(messages) + len(told))
-                )
-            ),
-            run_context=await self._context(ctx),
+            pre_handoff_items=tuple(conversation_items(messages[given:turn], self._first)),
+            new_items=tuple(message_items(now, team.of(ctx.agent.name), team)),
+            run_context=await self._context(ctx.state),
         )
-
-    def _speakers(self, messages: Sequence[Message]) -> list[str]:
-        """Name the agent to which each message of the transcript belongs: see who got the task."""
-        name, names = self._team.name, list[str]()
-        calls: dict[str, ToolCall] = {}
-        for message in messages:
-            names.append(name)
-            calls |= {call.id: call for call in message.calls}
-            call = calls.get(message.call_id) if message.role == "tool" else None
-            if call is not None:
-                name = handed_to(call, message, self._team.of(name).policies) or name
-        return names
-
-    def _run_items(self, messages: Iterable[Message], names: Sequence[str]) -> list[RunItem]:
-        from holdfast.client.items import message_items, team_of
-
-        team = team_of(self._first)
-        said = itertools.groupby(zip(messages, names, strict=False), key=lambda pair: pair[1])
-        return [
-            item
-            for name, pairs in said
-            for item in message_items([message for message, _ in pairs], team.of(name), team)
-        ]
-
-    async def _context(self, ctx: StepContext) -> RunContextWrapper[Any]:
-        task = await ctx.task()
-        context = self._load(ctx.state.get(context_object.KEY))
-        return RunContextWrapper(context=context, usage=task.usage, task_id=ctx.task_id)
-
-    def _is_enabled(self, name: str) -> Any:
-        known = self._handoffs.get(name)
-        return True if known is None else known.is_enabled
-
-    async def _says_yes(self, name: str, given: RunContextWrapper[Any]) -> bool:
-        asked = self._is_enabled(name)
-        if not callable(asked):
-            return bool(asked)
-        return bool(await invoke_hook(asked, given, self._agent, keep="first"))
 
     def _filter_of(self, name: str) -> Any:
         """Return the filter of a handoff, or the reference to the run's."""
@@ -353,9 +251,3 @@ class Handing:
             )
             raise NotFoundError(msg)
         return found
-
-
-async def _called(function: Callable[..., Any], given: HandoffInputData | list[Item]) -> Any:
-    """Call a filter or mapper; a sync one in a thread, as all code of users."""
-    made = await invoke(function, given)
-    return await made if inspect.isawaitable(made) else made

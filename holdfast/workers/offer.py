@@ -94,7 +94,8 @@ class Offer:
         """Name the tools that may be called."""
         if self._chosen is not None:
             return self._allowed | {handoff.name for handoff in self._agent.handoffs}
-        off = {name for name, policy in self._agent.policies.items() if policy.is_conditional}
+        policies = self._agent.policies.items()
+        off = {name for name, policy in policies if policy.is_conditional or policy.handoff}
         off -= {tool.name for tool in (*self._agent.tools, *self._agent.handoffs)}
         return (self._agent.policies.keys() - off) | self._allowed
 

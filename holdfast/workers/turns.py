@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from pydantic_core import PydanticSerializationError, to_jsonable_python
-
 from holdfast import merge_patch
 from holdfast.errors import InvalidArgumentError
 from holdfast.messages import Message, assistant
@@ -34,8 +32,8 @@ def as_json(value: Any, what: str) -> Json:
         InvalidArgumentError: JSON cannot say it exactly.
     """
     try:
-        return merge_patch.plain(to_jsonable_python(value), "value")
-    except (PydanticSerializationError, ValueError) as cause:
+        return merge_patch.written(value)
+    except InvalidArgumentError as cause:
         reason = str(cause).rstrip(".")
         msg = (
             f"{what} a {type(value).__name__} that cannot be stored as JSON: {reason}. Use text,"

@@ -1,38 +1,8 @@
-"""Which groups are compared, and the differences that are wanted, each with its reason."""
+"""The differences that are wanted, each with its reason."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-BUILT: frozenset[str] = frozenset(
-    {
-        "agents_as_tools",
-        "answers",
-        "approvals",
-        "error_handlers",
-        "guardrails",
-        "handoff_filters",
-        "handoffs",
-        "hooks",
-        "instructions",
-        "loop",
-        "model_input_filter",
-        "nested_history",
-        "output_types",
-        "server_history",
-        "sessions",
-        "settings",
-        "tool_failures",
-        "tool_guardrails",
-        "tool_use",
-        "tools",
-    }
-)
-"""Groups whose features exist. Of the others only the Agents SDK's side is run; add a group when
-its feature is there, and to `KNOWN` what differs on purpose."""
-
-STREAMS: frozenset[str] = BUILT
-"""Groups that are compared as streams too."""
 
 
 @dataclass(frozen=True)

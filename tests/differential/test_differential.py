@@ -23,7 +23,7 @@ from tests.differential import (
     scripts_tools,
 )
 from tests.differential.engines import fake_model, observe_holdfast, observe_sdk
-from tests.differential.known import BUILT, KNOWN, STREAMS
+from tests.differential.known import KNOWN
 from tests.differential.observed import as_list
 from tests.differential.script import Group, Script
 from tests.support.rig import Engine
@@ -46,20 +46,14 @@ MISSING = "(nothing)"
 Case = tuple[str, Script, bool]
 
 
-def cases(*, is_built: bool | None = None) -> list[Any]:
-    """List the scripts by mode: those of which Holdfast has the feature, those of which it has not.
-
-    None lists both.
-    """
+def cases() -> list[Any]:
+    """List the scripts by mode."""
     found: list[Any] = []
     for group in GROUPS:
         for script in group.scripts.values():
-            for mode, built in (("plain", BUILT), ("streamed", STREAMS)):
-                if is_built not in {None, group.name in built}:
-                    continue
-                if mode == "plain" or script.streams:
-                    name = f"{group.name}/{script.name}/{mode}"
-                    found.append(pytest.param(name, script, mode == "streamed", id=name))
+            for mode in ("plain", "streamed") if script.streams else ("plain",):
+                name = f"{group.name}/{script.name}/{mode}"
+                found.append(pytest.param(name, script, mode == "streamed", id=name))
     return found
 
 
@@ -69,7 +63,7 @@ async def fake() -> AsyncGenerator[FakeOpenAI]:
         yield fake
 
 
-@pytest.mark.parametrize(("name", "script", "is_streamed"), cases(is_built=True))
+@pytest.mark.parametrize(("name", "script", "is_streamed"), cases())
 async def test_both_do_the_same(
     name: str, script: Script, is_streamed: bool, fake: FakeOpenAI, engine: Engine
 ) -> None:
@@ -91,7 +85,6 @@ def test_every_known_difference_is_of_a_script() -> None:
     names = {case.id for case in cases()}
     both = names | {name.rpartition("/")[0] for name in names}
     assert {script for known in KNOWN for script in known.scripts} <= both
-    assert {group.name for group in GROUPS} >= BUILT | STREAMS
 
 
 def assert_right(script: Script, observed: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from holdfast import Agent, AgentRunner, RunConfig, Runner, StepFailedError, tool
+from holdfast import RunConfig, Runner, StepFailedError, tool
 from holdfast.client.guard_results import GuardrailResults, Known, guardrail_results, with_known
 from holdfast.client.run_config import ToolExecutionConfig
 from holdfast.errors import (
@@ -32,6 +32,7 @@ from holdfast.tool_guardrails import (
     ToolOutputGuardrail,
 )
 from tests.support.rig import MakeAgent, Rig, activities_of, until, until_status
+from tests.support.runs import Served
 from tests.support.workers import Doing, ends
 
 
@@ -83,19 +84,8 @@ class Recorder:
         return GuardrailFunctionOutput({"seen": len(self.seen)}, tripwire_triggered=self.trips)
 
 
-class Guarding:
+class Guarding(Served):
     """Runs guarded agents on the test's own worker."""
-
-    def __init__(self, rig: Rig, make_agent: MakeAgent) -> None:
-        self.rig = rig
-        self.make_agent = make_agent
-        self.runner: AgentRunner = rig.runner()
-        self.agent: Agent | None = None
-
-    async def serve(self, *tools: Any, **options: Any) -> Agent:
-        self.agent = self.make_agent(*tools, **options)
-        await self.rig.serve(self.agent)
-        return self.agent
 
     async def run(self, given: Any = "hi", **options: Any) -> Any:
         assert self.agent is not None

@@ -10,7 +10,6 @@ from pydantic import BaseModel
 
 from holdfast import (
     Agent,
-    AgentRunner,
     ModelBehaviorError,
     ModelSettings,
     RunConfig,
@@ -27,6 +26,7 @@ from holdfast.testing import FakeOpenAI
 from holdfast.tool_errors import ToolErrorFormatterArgs
 from holdfast.tool_use import ToolsToFinalOutputResult
 from tests.support.rig import MakeAgent, Rig, activities_of
+from tests.support.runs import Served, look
 
 
 class City(BaseModel):
@@ -35,35 +35,17 @@ class City(BaseModel):
 
 
 @tool(effect="read")
-def look(where: str = "here") -> str:
-    """Look somewhere."""
-    return f"seen {where}"
-
-
-@tool(effect="read")
 def count() -> int:
     """Count."""
     return 7
 
 
-class Run:
+class Run(Served):
     """Runs an agent of tools, on the test's own worker."""
 
-    def __init__(self, rig: Rig, make_agent: MakeAgent) -> None:
-        self.rig = rig
-        self.make_agent = make_agent
-        self.runner: AgentRunner = rig.runner()
-        self.agent: Agent | None = None
-
-    async def serve(self, *tools: Any, **options: Any) -> AgentRunner:
-        self.agent = self.make_agent(*tools, **options)
-        await self.rig.serve(self.agent)
-        return self.runner
-
     async def __call__(self, given: Any, *tools: Any, of: Any = None, **options: Any) -> Any:
-        await self.serve(*tools, **(of or {}))
-        assert self.agent is not None
-        return await Runner.run(self.agent, given, runner=self.runner, **options)
+        agent = await self.serve(*tools, **(of or {}))
+        return await Runner.run(agent, given, runner=self.runner, **options)
 
 
 @pytest.fixture
@@ -126,7 +108,8 @@ async def test_what_is_no_object_travels_in_a_wrapper(run: Run, model: FakeOpenA
 
 async def test_steps_give_structured_output_as_json_data(run: Run, model: FakeOpenAI) -> None:
     model.reply('{"name": "Rome", "people": 3}')
-    runner = await run.serve(output_type=City)
+    await run.serve(output_type=City)
+    runner = run.runner
     task = await runner.create_task("q")
     output = await runner.run_step(task)
     assert (output.is_last, output.output) == (True, {"name": "Rome", "people": 3})
@@ -160,7 +143,8 @@ async def test_a_refusal_ends_the_run_with_its_words(run: Run, model: FakeOpenAI
 
 async def test_a_refusal_is_the_answer_of_steps(run: Run, model: FakeOpenAI) -> None:
     model.refuse("I will not")
-    runner = await run.serve(output_type=City)
+    await run.serve(output_type=City)
+    runner = run.runner
     output = await runner.run_step(await runner.create_task("q"))
     assert (output.is_last, output.output) == (True, "I will not")
 
@@ -308,7 +292,8 @@ async def test_steps_tell_the_model_of_a_tool_that_is_not_on_offer(
 ) -> None:
     model.call("open_door")
     model.reply("done")
-    runner = await run.serve(look, open_door)
+    await run.serve(look, open_door)
+    runner = run.runner
     assert str(await runner.run_task(await runner.create_task("q", extra_state={"context": {}})))
     assert "not on offer" in model.requests[1].results["call_1"]
 

@@ -32,8 +32,9 @@ from holdfast.state import TaskInput
 from holdfast.testing import FakeOpenAI, ScriptedModel
 from holdfast.tool_errors import ToolErrorFormatterArgs
 from holdfast.workflows.agent_task import AgentTask
-from tests.live.test_loop import City, Run, look
+from tests.live.test_loop import City, Run
 from tests.support.rig import MakeAgent, Rig, event_types, until
+from tests.support.runs import look
 from tests.support.workers import said
 
 

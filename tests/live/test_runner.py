@@ -8,7 +8,6 @@ import pytest
 
 from holdfast import (
     Agent,
-    AgentRunner,
     MaxTurnsExceeded,
     ModelBehaviorError,
     ModelSettings,
@@ -22,22 +21,12 @@ from holdfast.errors import TaskExistsError
 from holdfast.messages import assistant, user
 from holdfast.testing import FakeOpenAI
 from tests.support.rig import MakeAgent, Rig, until_status
+from tests.support.runs import Served, look
 from tests.support.workers import said
 
 
-@tool(effect="read")
-def look(where: str = "here") -> str:
-    """Look somewhere."""
-    return f"seen {where}"
-
-
-class Run:
+class Run(Served):
     """Runs an agent of tools, on the test's own worker."""
-
-    def __init__(self, rig: Rig, make_agent: MakeAgent) -> None:
-        self.rig = rig
-        self.make_agent = make_agent
-        self.runner: AgentRunner = rig.runner()
 
     async def __call__(
         self, given: Any, *tools: Any, agent: Agent | None = None, **options: Any

@@ -28,6 +28,7 @@ from holdfast.streams.hub import LocalHub
 from holdfast.testing import FakeOpenAI, call, paced
 from holdfast.workers import StepContext
 from tests.support.rig import MakeAgent, Rig, event_types, histories, until_status
+from tests.support.runs import Served
 from tests.support.workers import Doing, ends
 
 
@@ -111,14 +112,8 @@ REASONING = [
 ]
 
 
-class Streaming:
+class Streaming(Served):
     """Runs agents on the test's own worker."""
-
-    def __init__(self, rig: Rig, make_agent: MakeAgent) -> None:
-        self.rig = rig
-        self.make_agent = make_agent
-        self.runner: AgentRunner = rig.runner()
-        self.agent: Agent | None = None
 
     async def __call__(self, *tools: Any, agent: Agent | None = None, **options: Any) -> Any:
         self.agent = agent or self.make_agent(*tools)

@@ -14,8 +14,8 @@ def look(where: str = "here") -> str:
     return f"seen {where}"
 
 
-class Runs:
-    """Runs an agent, which is served anew whenever it is another one.
+class Served:
+    """An agent on the test's own worker.
 
     Attributes:
         runner: Handle of the engine.
@@ -34,6 +34,10 @@ class Runs:
         self.agent = self.make_agent(*tools, **options)
         await self.rig.serve(self.agent)
         return self.agent
+
+
+class Runs(Served):
+    """Runs an agent, which is served anew whenever it is another one."""
 
     async def __call__(self, given: Any, *tools: Any, **options: Any) -> Any:
         """Run the agent that is served, or one of these tools."""
