@@ -57,6 +57,14 @@ def seen(span: ReadableSpan) -> Seen:
     )
 
 
+def distinct(spans: Iterable[Seen]) -> list[Seen]:
+    """Return each span once; check that one that was told twice is the same."""
+    known: dict[str, Seen] = {}
+    for span in spans:
+        assert known.setdefault(span.id, span) == span
+    return list(known.values())
+
+
 class Spans:
     """What one provider has exported."""
 
@@ -67,8 +75,12 @@ class Spans:
 
     @property
     def all(self) -> list[Seen]:
+        """Each span once.
+
+        The server may have a task do its newest turn again, which then tells what it told before.
+        """
         sending.flush()
-        return [seen(span) for span in self.exporter.get_finished_spans()]
+        return distinct(seen(span) for span in self.exporter.get_finished_spans())
 
     def named(self, name: str) -> list[Seen]:
         """Return the spans of a name, in the order in which they ended."""
@@ -110,7 +122,7 @@ def read_lines(file: Path) -> list[Seen]:
 
 def tree(spans: Iterable[Seen]) -> list[str]:
     """Draw spans as a tree: two spaces for each level, siblings by their start."""
-    known = list({span.id: span for span in spans}.values())
+    known = distinct(spans)
     ids = {span.id for span in known}
 
     def draw(siblings: Iterable[Seen], depth: int) -> list[str]:
@@ -128,9 +140,7 @@ def assert_joined(spans: Iterable[Seen], *, above: str = "") -> None:
 
     One trace; a span that was exported twice is the same; all parents are there, but `above`.
     """
-    known: dict[str, Seen] = {}
-    for span in spans:
-        assert known.setdefault(span.id, span) == span
-    assert len({span.trace for span in known.values()}) == 1
-    parents = {span.parent for span in known.values()}
-    assert parents - known.keys() == {above}
+    known = distinct(spans)
+    assert len({span.trace for span in known}) == 1
+    parents = {span.parent for span in known}
+    assert parents - {span.id for span in known} == {above}

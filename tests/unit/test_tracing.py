@@ -461,7 +461,7 @@ def test_a_child_task_is_sampled_as_its_parent_is(above: str) -> None:
     )
     for depth in range(3):
         assert rules is not None
-        send(rules, Finished("00000000000000b1", rules.trace.parent, f"s{depth}", 1.0, 2.0))
+        send(rules, Finished(f"00000000000000b{depth}", rules.trace.parent, f"s{depth}", 1.0, 2.0))
         run = below_call(RunRules(), rules, "00000000000000c1")
         rules = TraceRules.of("default", f"t{depth}", HEAD.model_copy(update={"run": run}))
     instrument(None)
