@@ -156,10 +156,6 @@ class Handoff:
             return None
         return self._adapter.validate_json(arguments, strict=True)
 
-    def get_transfer_message(self, agent: Agent) -> str:
-        """Return the result of the call by which an agent gets the task."""
-        return transfer_message(agent.name)
-
     @classmethod
     def default_tool_name(cls, agent: Agent) -> str:
         """Return the name under which a model hands over to an agent."""

@@ -7,6 +7,7 @@ from typing import Literal
 
 from holdfast.agent_snapshot import AgentSnapshot
 from holdfast.errors import ModelBehaviorError, ModelRefusalError
+from holdfast.handoffs import handed_to
 from holdfast.messages import Message, ToolCall
 from holdfast.models.base import ModelAnswer
 from holdfast.records import AGAIN, KIND
@@ -108,14 +109,13 @@ def who_used_tools(first: AgentSnapshot, transcript: Sequence[Message]) -> set[s
     """
     used: set[str] = set()
     now = first
-    handed: dict[str, str] = {}
+    calls: dict[str, ToolCall] = {}
     for message in transcript:
         if message.calls:
             used.add(now.name)
-            policies = now.policies
-            handed = {c.id: policies[c.name].handoff for c in message.calls if c.name in policies}
-        elif message.role == "tool" and not message.is_error and handed.get(message.call_id):
-            now = first.of(handed[message.call_id])
+            calls = {call.id: call for call in message.calls}
+        elif message.role == "tool" and message.call_id in calls:
+            now = first.of(handed_to(calls[message.call_id], message, now.policies) or now.name)
     return used
 
 
