@@ -10,13 +10,16 @@ from temporalio.service import RPCStatusCode
 
 from holdfast.client.failures import server_errors
 from holdfast.engine.cluster import has_workers
-from holdfast.errors import NoWorkerError
+from holdfast.errors import ConnectError, NoWorkerError
 
 PATIENCE_SECONDS = 5.0
 """How long to wait for a worker process: one that has just been started is seen after a moment."""
 
 FRESH_SECONDS = 30.0
 """How long a queue counts as served after a worker was seen there."""
+
+SILENCE_SECONDS = 60.0
+"""How long a server may not say who serves a queue before a wait for an answer ends."""
 
 QUEUES_KEPT = 10_000
 _FIRST_PAUSE = 0.05
@@ -30,6 +33,7 @@ class Presence:
         self._client = client
         self._queues: dict[str, str] = {}
         self._seen: dict[str, float] = {}
+        self._silent_since: float | None = None
 
     def started(self, task_id: str, queue: str) -> None:
         """Remember the queue of a task."""
@@ -77,12 +81,26 @@ class Presence:
 
         Raises:
             NoWorkerError: Nobody serves the task's queue.
+            ConnectError: The server has not said for a minute who does.
         """
         queue = await self.queue_of(workflow_id)
-        if not await self.is_served(queue):
+        if not await self._may_be_served(queue):
             raise NoWorkerError(
                 queue, task_id=workflow_id, request_id=request_id, is_sent=bool(request_id)
             )
+
+    async def _may_be_served(self, queue: str) -> bool:
+        """Whether nobody is known to be gone: a server that is busy for a while ends no wait."""
+        try:
+            served = await self.is_served(queue)
+        except ConnectError:
+            now = time.monotonic()
+            self._silent_since = now if self._silent_since is None else self._silent_since
+            if now - self._silent_since >= SILENCE_SECONDS:
+                raise
+            return True
+        self._silent_since = None
+        return served
 
     async def expect(
         self, queue: str, *, task_id: str, request_id: str = "", seconds: float | None = None

@@ -269,6 +269,28 @@ class Lab:
             for each in history.events
         )
 
+    async def lost(self, task: Task) -> int:
+        """Count the attempts that the server gave up because it heard nothing of them in time.
+
+        They are those of killed workers. A worker that a busy machine did not let speak for the
+        heartbeat timeout is as good as killed.
+
+        Raises:
+            AssertionError: One was given up for another reason.
+        """
+        handle = self.runner.client.get_workflow_handle(task.task_id)
+        count = 0
+        for each in (await handle.fetch_history()).events:
+            if each.HasField("activity_task_started_event_attributes"):
+                started = each.activity_task_started_event_attributes
+                count += started.attempt - 1
+                if started.attempt > 1:
+                    failure = started.last_failure
+                    assert failure.HasField("timeout_failure_info"), failure
+            count += each.HasField("activity_task_timed_out_event_attributes")
+        pending = (await handle.describe()).raw_description.pending_activities
+        return count + sum(each.attempt - 1 for each in pending)
+
 
 class Labs:
     """Makes labs for a test that crashes several things at once, to save its waiting time."""

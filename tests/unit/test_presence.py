@@ -1,0 +1,84 @@
+"""Who serves a queue, when the server does not say."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from temporalio.client import Client
+
+from holdfast.client import presence
+from holdfast.client.presence import Presence
+from holdfast.errors import ConnectError, NoWorkerError
+
+
+class Server:
+    """Answers who serves a queue; None is no answer in time."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.says: bool | None = True
+        monkeypatch.setattr(presence, "has_workers", self._has_workers)
+
+    async def _has_workers(self, client: Client, queue: str) -> bool:
+        if self.says is None:
+            raise ConnectError("The Temporal server did not answer.")
+        return self.says
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Server:
+    return Server(monkeypatch)
+
+
+@pytest.fixture
+def known() -> Presence:
+    made = Presence(Client.__new__(Client))  # never asked: the queue is known
+    made.started("task", "queue")
+    return made
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    return now
+
+
+async def test_a_server_that_is_busy_for_a_while_ends_no_wait(
+    server: Server, known: Presence, clock: list[float]
+) -> None:
+    server.says = None
+    await known.require("task")
+    clock[0] += presence.SILENCE_SECONDS - 1
+    await known.require("task")
+    server.says = True
+    await known.require("task")
+    server.says = None
+    clock[0] += presence.SILENCE_SECONDS - 1  # counted from the first of these, not from before
+    await known.require("task")
+
+
+async def test_a_server_that_stays_silent_ends_a_wait(
+    server: Server, known: Presence, clock: list[float]
+) -> None:
+    server.says = None
+    await known.require("task")
+    clock[0] += presence.SILENCE_SECONDS
+    with pytest.raises(ConnectError, match="did not answer"):
+        await known.require("task")
+
+
+async def test_a_queue_that_nobody_serves_ends_a_wait_at_once(
+    server: Server, known: Presence
+) -> None:
+    server.says = False
+    with pytest.raises(NoWorkerError):
+        await known.require("task")
+
+
+async def test_a_request_is_not_sent_to_a_server_that_is_silent(
+    server: Server, known: Presence
+) -> None:
+    server.says = None
+    with pytest.raises(ConnectError):
+        await known.expect("queue", task_id="task")
