@@ -167,7 +167,7 @@ class Ledger(LedgerState):
         budget = self.given.budget
         tokens = 0
         if budget is not None and budget.max_tokens is not None:
-            left = budget.max_tokens - self.s.usage.total_tokens
+            left = budget.max_tokens - self.usage.total_tokens
             tokens = max(1, left // (1 + len(self.asking - {n})))
         usual = current.open == usual_step(current.n)
         data = canonical(current.open.wire())

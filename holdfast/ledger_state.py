@@ -117,6 +117,23 @@ class LedgerState:
         return next((id for id in found if not self.s.children[id].left), "")
 
     @property
+    def usage(self) -> Usage:
+        """Cost of the task, with what the tasks of its open calls are known to have cost."""
+        open_calls = (
+            child.usage
+            for child in self.s.children.values()
+            if not child.left and self._is_open(*child.place)
+        )
+        return sum(open_calls, self.s.usage)
+
+    def _is_open(self, branch: int, n: int, batch: int, i: int) -> bool:
+        """Whether a call stands and has no outcome yet."""
+        current = self.find(n)
+        if current is None or branch != self.s.branch:
+            return False
+        return batch == batches_of(current) and i not in current.outcomes
+
+    @property
     def child_paused(self) -> str:
         """Id of a task that works for this one and that somebody has paused, or empty."""
         children = self.s.children.items()
@@ -145,7 +162,7 @@ class LedgerState:
             status=self.status,
             created=self.s.created,
             steps=self.s.steps,
-            usage=self.s.usage,
+            usage=self.usage,
             stored=self.given.stored,
             images=self.given.images,
             parent=self.given.parent.task if self.given.parent else "",
@@ -197,7 +214,7 @@ class LedgerState:
         turns = self.s.turns + len(self.asking - {n})
         if budget.max_turns is not None and turns >= budget.max_turns:
             return f"max_turns={budget.max_turns}"
-        if budget.max_tokens is not None and self.s.usage.total_tokens >= budget.max_tokens:
+        if budget.max_tokens is not None and self.usage.total_tokens >= budget.max_tokens:
             return f"max_tokens={budget.max_tokens}"
         if budget.max_seconds is not None and now - self.s.created >= budget.max_seconds:
             return f"max_seconds={budget.max_seconds:g}"

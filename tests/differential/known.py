@@ -236,16 +236,6 @@ KNOWN: tuple[Known, ...] = (
         ("agents_as_tools/a_structured_input",),
     ),
     Known(
-        "What a nested run has cost is counted in the calling run once its call has a result: not"
-        " while it waits for a person, nor when its error ends the calling run. Until then its own"
-        " task tells it.",
-        ("runs.0.requests",),
-        (
-            "agents_as_tools/an_approval_in_a_child",
-            "agents_as_tools/a_child_that_fails_and_nobody_words_it",
-        ),
-    ),
-    Known(
         "An input guardrail sees the input as it was given, also in a streamed run; there the"
         " Agents SDK gives a text as a list of items.",
         ("notes.*.2",),

@@ -364,15 +364,22 @@ async def test_a_child_out_of_turns_is_told_to_the_model(
 async def test_an_error_of_the_child_can_end_the_parent(
     rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
 ) -> None:
-    helper = make_agent(name="helper")
-    nested = helper.as_tool(max_turns=0, failure_error_function=None)
+    @tool
+    async def look() -> str:
+        """Look."""
+        return "seen"
+
+    helper = make_agent(look, name="helper")
+    nested = helper.as_tool(max_turns=1, failure_error_function=None)
     await rig.serve(make_agent(nested, name="agent"))
     runner = rig.runner()
     model.call("helper", {"input": "a"})
+    model.call("look", {})
     task = await runner.create_task("q")
     with pytest.raises(MaxTurnsExceeded, match="Max turns"):
         await runner.run_task(task)
     await until_status(runner, task, "failed")
+    assert (await runner.get_task(task)).usage.requests == 2
     await until_status(runner, f"{task.task_id}.0.1.0.0", "failed")
 
 
