@@ -12,7 +12,10 @@ from temporalio.api.operatorservice.v1 import (
     ListSearchAttributesRequest,
 )
 from temporalio.api.taskqueue.v1 import TaskQueue
-from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
+from temporalio.api.workflowservice.v1 import (
+    DescribeTaskQueueRequest,
+    DescribeTaskQueueResponse,
+)
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -27,6 +30,12 @@ VISIBLE_SECONDS = 60.0
 
 _PROBE = "HfStatus = '-' AND HfApprovals = 0 AND HfAgent = '-'"
 _RPC_TIMEOUT = timedelta(seconds=10)
+_POLLERS_TIMEOUT = timedelta(seconds=3)
+_POLLERS_ATTEMPTS = 4
+"""A server may leave the question for pollers without an answer while it loads the queue; the next
+one is answered at once."""
+
+_UNANSWERED = {RPCStatusCode.CANCELLED, RPCStatusCode.DEADLINE_EXCEEDED}
 _TYPES = {
     "Keyword": IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD,
     "Int": IndexedValueType.INDEXED_VALUE_TYPE_INT,
@@ -123,16 +132,24 @@ async def has_workers(client: Client, queue: str) -> bool:
     Raises:
         ConnectError: The server could not be asked.
     """
-    try:
-        found = await client.workflow_service.describe_task_queue(
-            DescribeTaskQueueRequest(
-                namespace=client.namespace,
-                task_queue=TaskQueue(name=queue),
-                task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
-            ),
-            timeout=_RPC_TIMEOUT,
-        )
-    except RPCError as error:
-        raise ConnectError(_failed(client, error)) from error
+    asked = DescribeTaskQueueRequest(
+        namespace=client.namespace,
+        task_queue=TaskQueue(name=queue),
+        task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
+    )
+    for attempt in range(1, _POLLERS_ATTEMPTS + 1):
+        try:
+            found = await client.workflow_service.describe_task_queue(
+                asked, timeout=_POLLERS_TIMEOUT
+            )
+        except RPCError as error:
+            if error.status not in _UNANSWERED or attempt == _POLLERS_ATTEMPTS:
+                raise ConnectError(_failed(client, error)) from error
+        else:
+            return _has_recent(found)
+    raise RuntimeError  # unreachable: the last attempt returns or raises
+
+
+def _has_recent(found: DescribeTaskQueueResponse) -> bool:
     oldest = datetime.now(UTC) - timedelta(seconds=POLLER_SECONDS)
     return any(poller.last_access_time.ToDatetime(tzinfo=UTC) >= oldest for poller in found.pollers)

@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from holdfast import AgentRunner, Task
+from holdfast.client.names import queue_of
+from holdfast.engine.cluster import has_workers
 from holdfast.engine.server import ensure_server
 from holdfast.testing import FakeOpenAI, FakeRequest, Reply, calls, hang, reply
 from tests.crash import programs
@@ -95,9 +97,11 @@ class Lab:
         return process
 
     async def serve(self, **changes: Any) -> BaseProcess:
-        """Start a worker and wait until it serves."""
+        """Start a worker and wait until it serves, and until the server knows."""
         process = self.start(**changes)
         await self.until_event("serving", pid=process.pid)
+        while not await has_workers(self.runner.client, queue_of(self.job.app)):
+            await asyncio.sleep(POLL_SECONDS)
         return process
 
     async def kill(self, process: BaseProcess, number: int = signal.SIGKILL) -> None:

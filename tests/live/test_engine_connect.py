@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from temporalio import activity, workflow
 from temporalio.api.operatorservice.v1 import RemoveSearchAttributesRequest
+from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Worker
 
 from holdfast.engine.cluster import ensure_search_attributes, has_workers
@@ -138,3 +140,25 @@ async def test_pollers_that_went_away_long_ago_do_not_count(
         await client.execute_workflow("engine_test.Nothing", id="gone", task_queue="gone")
     monkeypatch.setattr("holdfast.engine.cluster.POLLER_SECONDS", 0.0)
     assert not await has_workers(client, "gone")
+
+
+async def test_a_server_that_leaves_one_question_for_pollers_unanswered_is_asked_again(
+    server: ServerInfo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = await connect_embedded(server)
+    ask, left = client.workflow_service.describe_task_queue, [1]
+
+    async def unanswered(*args: Any, **options: Any) -> Any:
+        if left[0] > 0:
+            left[0] -= 1
+            raise RPCError("operation was canceled", RPCStatusCode.CANCELLED, b"")
+        return await ask(*args, **options)
+
+    monkeypatch.setattr(client.workflow_service, "describe_task_queue", unanswered)
+    async with Worker(client, task_queue="asked", workflows=[Nothing], build_id="x"):
+        await client.execute_workflow("engine_test.Nothing", id="asked", task_queue="asked")
+        assert await has_workers(client, "asked")
+    left[0] = 99
+    with pytest.raises(ConnectError, match="did not answer"):
+        await has_workers(client, "asked")
+    assert left[0] == 99 - 4
