@@ -236,6 +236,17 @@ KNOWN: tuple[Known, ...] = (
         ("agents_as_tools/a_structured_input",),
     ),
     Known(
+        "As above; they say what the type's docstring says also where the type contains itself.",
+        ("calls.1.input.0.content.0.text",),
+        ("agents_as_tools/an_input_of_parts",),
+    ),
+    Known(
+        "What a handler gives is the run's output also when its type has aliases; the Agents SDK"
+        " writes it by field names and then wants to read aliases.",
+        ("raised", "runs.0"),
+        ("error_handlers/a_typed_answer_with_other_names",),
+    ),
+    Known(
         "An input guardrail sees the input as it was given, also in a streamed run; there the"
         " Agents SDK gives a text as a list of items.",
         ("notes.*.2",),

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any, Literal
 
 import pytest
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, create_model
 
 from holdfast import Agent, ModelBehaviorError, UserError, tool
 from holdfast.agent_snapshot import AgentSnapshot
@@ -165,6 +165,10 @@ class City(BaseModel):
     people: int = 0
 
 
+class Node(BaseModel):
+    children: list[Node]
+
+
 @dataclasses.dataclass
 class Point:
     x: int
@@ -225,7 +229,25 @@ def test_a_type_that_strict_mode_cannot_express_is_refused_with_the_remedy() -> 
 
 def test_text_needs_no_structure() -> None:
     assert output_schema(None) is output_schema(str) is None
-    assert Agent(name="a", output_type=str).snapshot("m").output is None
+    assert output_schema(AgentOutputSchema(str)) is None
+    assert Agent(name="a", output_type=AgentOutputSchema(str)).snapshot("m").output is None
+
+
+@pytest.mark.parametrize("alias", ["alias", "validation_alias", "serialization_alias"])
+def test_what_code_has_made_is_read_back_whatever_the_aliases(alias: str) -> None:
+    aliased: Any = Field(5, **{alias: "theCity"})
+    renamed: Any = create_model("Renamed", city=(int, aliased))
+    schema = AgentOutputSchema(renamed)
+    made = schema.load({schema.spec().json_schema["required"][0]: 7})
+    data, text = schema.dump(made)
+    assert schema.load(data) == schema.load(schema.read(text)) == made
+
+
+def test_a_type_that_contains_itself_is_told_as_an_object() -> None:
+    for strict in (True, False):
+        assert AgentOutputSchema(Node, strict).spec().json_schema["type"] == "object"
+    told = AgentOutputSchema(list[Node]).spec().json_schema
+    assert told["properties"]["response"]["items"] == {"$ref": "#/$defs/Node"}
 
 
 def test_a_final_output_is_typed_by_the_agent_that_gave_it() -> None:
