@@ -13,8 +13,8 @@ import pytest
 from pydantic import BaseModel, Field
 
 from holdfast.errors import InvalidArgumentError
-from holdfast.tool_schema import read_function
 from holdfast.testing.strict_schema import strict_problem
+from holdfast.tool_schema import read_function
 from holdfast.tool_strict import object_schema, strict_schema, without_titles
 
 
