@@ -85,7 +85,7 @@ class FunctionCallingAgentWorker(AgentWorker):
         direct = turn.sole_direct_call(run, refuse, ctx.agent)
         if direct is not None:
             return await _return_direct(direct, ctx, following)
-        if turn.may_end(run, ctx.agent.behavior):
+        if turn.may_end([call for call in run if ctx.offer.has(call.name)], ctx.agent.behavior):
             return await _follow(run, ctx, following)
         return following.model_copy(update={"calls": run})
 
@@ -172,10 +172,14 @@ async def _return_direct(
 async def _follow(
     run: Sequence[ToolCall], ctx: StepContext, following: TaskStepOutput
 ) -> TaskStepOutput:
-    """Run the calls now, and see whether their results are the end of the run."""
+    """Run the calls now, and see whether their results are the end of the run.
+
+    What the model is told of tools that are not on offer is no result of a tool.
+    """
     results = await ctx.call_tools(run)
     for result in results:
         ctx.add(result.message)
+    results = [result for result in results if ctx.offer.has(result.tool_name)]
     if ctx.agent.behavior == "ask":
         said = await ctx.code.follow(ctx.state, results)
         if not said.is_final_output:

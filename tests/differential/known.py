@@ -198,6 +198,11 @@ KNOWN: tuple[Known, ...] = (
         ("approvals/a_call_beside_one_that_waits",),
     ),
     Known(
+        "As above: the Agents SDK puts what it says of unknown tools last.",
+        ("runs.0.items.2", "runs.0.items.3", "runs.0.input_list.3", "runs.0.input_list.4"),
+        ("tool_use/the_first_tool_that_there_is",),
+    ),
+    Known(
         "A transfer needs no approval, so its output is there while another call waits; the next"
         " agent begins after both.",
         ("runs.0.items.2", "runs.0.input_list.3"),
