@@ -32,7 +32,7 @@ class Plan(BaseModel):
     """What is to be done, part by part."""
 
     what: str
-    parts: list["Plan"]
+    parts: list[Plan]
 
 
 def team(lib: Lib, *, to: Make | None = None, **options: Any) -> Any:

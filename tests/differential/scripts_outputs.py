@@ -29,7 +29,7 @@ class Node(BaseModel):
     """A tree."""
 
     name: str
-    children: list["Node"]
+    children: list[Node]
 
 
 class Renamed(BaseModel):

@@ -185,7 +185,7 @@ class Plan(BaseModel):
     """What is to be done, part by part."""
 
     what: str
-    parts: list["Plan"]
+    parts: list[Plan]
 
 
 def parent(lib: Lib, child: Any, **options: Any) -> Any:
