@@ -276,7 +276,8 @@ class StepContext:
         Raises:
             InvalidArgumentError: `messages` is no list of Messages.
             StepCodeChangedError: The journal holds the answer to a different request here.
-            ModelBehaviorError: The answer cannot be gone on with: see `reading.verdict`.
+            ModelBehaviorError: There is no going on with the answer: it is incomplete, or holds
+                something that nobody can answer; a StalledTaskError in the step API.
             asyncio.CancelledError: The step is interrupted already.
         """
         self._go_on()
@@ -318,7 +319,8 @@ class StepContext:
         """Return an answer with which the task can go on; its last one may be any.
 
         Raises:
-            ModelBehaviorError: It cannot.
+            ModelBehaviorError: It cannot, by the rules of the Agents SDK.
+            StalledTaskError: It cannot, in the step API.
         """
         error = None if self.finished else verdict(answer, self.dialect)
         if error is not None:

@@ -6,7 +6,7 @@ import itertools
 import json
 from collections.abc import Iterator, Sequence
 
-from holdfast.errors import ModelBehaviorError
+from holdfast.errors import HoldfastError, ModelBehaviorError, StalledTaskError
 from holdfast.messages import ToolCall
 from holdfast.models.base import ModelAnswer
 from holdfast.models.item_checks import kind_of
@@ -45,34 +45,42 @@ def read(answer: ModelAnswer, dialect: Dialect) -> ModelAnswer:
     return answer.model_copy(update={"message": message})
 
 
-def verdict(answer: ModelAnswer, dialect: Dialect) -> ModelBehaviorError | None:
+def verdict(answer: ModelAnswer, dialect: Dialect) -> HoldfastError | None:
     """Say why there is no going on with an answer, if there is none.
 
-    An answer that was cut off is one all the same where a step gives what there is, if there is
-    anything; its calls are not run.
+    By the rules of the Agents SDK that ends the run. In the step API the step waits to be started
+    anew, and an answer that was cut off is one all the same if it says anything; its calls are not
+    run.
     """
+    raises = dialect.unknown_tool == "raise"
+    reason = _reason(answer, raises=raises)
+    if not reason:
+        return None
+    if raises:
+        return ModelBehaviorError(reason)
+    return StalledTaskError(f'{reason} run_step(task, restart="step") asks the model again.')
+
+
+def _reason(answer: ModelAnswer, *, raises: bool) -> str:
+    calls = answer.message.calls
     kinds = [kind_of(item) for item in answer.message.items]
     pending = next((kind for kind in kinds if kind in UNANSWERED), None)
     if pending is not None:
-        return ModelBehaviorError(
+        return (
             f"The model's answer holds an item {pending!r}, which must be answered before the"
             " conversation goes on; agents here answer calls of functions."
         )
-    calls = answer.message.calls
-    is_nothing = not answer.text and not calls
-    if answer.is_incomplete and (is_nothing or dialect.unknown_tool == "raise"):
+    if answer.is_incomplete and (raises or not (answer.text or calls)):
         remedy = (
             " Allow more in ModelSettings(max_tokens=...)." if answer.finish == "length" else ""
         )
-        return ModelBehaviorError(
-            f"The model's answer is incomplete: it was cut off ({answer.finish}).{remedy}"
-        )
+        return f"The model's answer is incomplete: it was cut off ({answer.finish}).{remedy}"
     if len({call.id for call in calls}) < len(calls):
-        return ModelBehaviorError(
+        return (
             "The model's answer holds different calls of one id, so their results could not be told"
             " apart. None was run."
         )
-    return None
+    return ""
 
 
 def _apart(calls: Sequence[ToolCall], *, renames: bool) -> Iterator[ToolCall]:

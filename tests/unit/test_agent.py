@@ -57,7 +57,7 @@ def test_tools_and_handoffs_may_be_appended() -> None:
     assert agent.tool("look") is agent.tool("look") is agent.made_tools[0] is agent.tools[0]
     assert [spec.name for spec in agent.snapshot("m").tools] == ["look"]
     assert [each.name for each in agent.team()] == ["b"]
-    assert Agent(name="c").tools == Agent(name="c").handoffs == []
+    assert (Agent(name="c").tools, Agent(name="c").handoffs) == ([], [])
 
 
 def test_an_appended_tool_of_a_taken_name_is_refused_when_the_agent_is_used() -> None:

@@ -25,6 +25,7 @@ def call(name: str, id: str = "c1") -> ToolCall:
     return ToolCall(id=id, name=name)
 
 
+SEARCH = {"type": "web_search_call", "id": "ws_1"}
 TEXT = AgentSnapshot(name="a")
 TYPED = AgentSnapshot(name="a", output=OutputSpec(name="o", json_schema={}))
 
@@ -36,6 +37,14 @@ TYPED = AgentSnapshot(name="a", output=OutputSpec(name="o", json_schema={}))
         (ModelAnswer(message=assistant("")), TEXT, False, "answer"),
         (ModelAnswer(message=assistant("")), TYPED, False, "nothing"),
         (ModelAnswer(message=assistant("hi")), TYPED, False, "answer"),
+        (ModelAnswer(message=Message(role="assistant", items=(SEARCH,))), TEXT, True, "work"),
+        (ModelAnswer(message=Message(role="assistant", items=(SEARCH,))), TYPED, True, "work"),
+        (
+            ModelAnswer(message=Message(role="assistant", content="hi", items=(SEARCH,))),
+            TEXT,
+            False,
+            "answer",
+        ),
         (ModelAnswer(message=assistant("hi", calls=(call("x"),))), TYPED, False, "tools"),
         (ModelAnswer(message=assistant("no"), refusal="no"), TYPED, False, "refusal"),
         (ModelAnswer(message=assistant("no"), refusal="no"), TYPED, True, "answer"),
@@ -235,9 +244,9 @@ def test_text_needs_no_structure() -> None:
 
 @pytest.mark.parametrize("alias", ["alias", "validation_alias", "serialization_alias"])
 def test_what_code_has_made_is_read_back_whatever_the_aliases(alias: str) -> None:
-    aliased: Any = Field(5, **{alias: "theCity"})
-    renamed: Any = create_model("Renamed", city=(int, aliased))
-    schema = AgentOutputSchema(renamed)
+    options: Any = {alias: "theCity"}
+    field: Any = (int, Field(**options))
+    schema = AgentOutputSchema(create_model("Renamed", city=field))
     made = schema.load({schema.spec().json_schema["required"][0]: 7})
     data, text = schema.dump(made)
     assert schema.load(data) == schema.load(schema.read(text)) == made
