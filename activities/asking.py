@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from holdfast.activities.agent_code import RegisteredCode
 from holdfast.activities.heartbeat import Pulse
+from holdfast.activities.hooking import StepHooks
 from holdfast.activities.source import Source
 from holdfast.activities.spans import answered, model_call
 from holdfast.activities.telling import telling
@@ -23,6 +24,7 @@ class Asking:
         code: RegisteredCode,
         source: Source,
         *,
+        hooks: StepHooks,
         head: TaskHead,
         given: AdvanceInput,
         state: dict[str, Json],
@@ -36,6 +38,7 @@ class Asking:
             model: The model.
             code: The agent's code.
             source: Where images are.
+            hooks: Told of what is sent.
             head: The task's head.
             given: The activity's input.
             state: The task's extra_state.
@@ -46,6 +49,7 @@ class Asking:
         self._model = model
         self._code = code
         self._source = source
+        self._hooks = hooks
         self._head = head
         self._given = given
         self._state = state
@@ -56,6 +60,7 @@ class Asking:
     async def __call__(self, request: ModelRequest) -> ModelAnswer:
         """Make one model call; only the model gets the bytes of images."""
         sent = await self._code.sent(request, self._state)
+        await self._hooks.asking(sent)
         with model_call(self._head, self._given, self._code.agent.name, self._model, sent) as span:
             messages = [await self._source.rehydrate(message) for message in sent.messages]
             answer = await self._respond(sent.model_copy(update={"messages": tuple(messages)}))

@@ -12,14 +12,14 @@ from holdfast.activities.registry import Registry
 from holdfast.activities.source import Source, task_id
 from holdfast.agent import Agent
 from holdfast.messages import Message
-from holdfast.models.base import ModelAnswer, ModelRequest
+from holdfast.models.base import ModelRequest
 from holdfast.models.items import to_response_items
 from holdfast.output_type import typed_output
 from holdfast.records import OpenStep, StepResult, TaskHead
 from holdfast.run_context import AgentHookContext
 from holdfast.values import Json
 from holdfast.wire import AdvanceInput
-from holdfast.workers.context import Respond, StepContext
+from holdfast.workers.context import StepContext
 
 
 class StepHooks:
@@ -59,20 +59,19 @@ class StepHooks:
                 await self._agent.hooks.on_start(context, self._agent)
             memory.started = activity_id
 
-    def around(self, respond: Respond) -> Respond:
-        """Return what makes a model call, so that the hooks are told before it is made."""
+    async def asking(self, request: ModelRequest) -> None:
+        """Tell that a model call is about to be made, with what the model is sent.
+
+        Raises:
+            ApplicationError: The hook raised; the call is not made.
+        """
         hooks = self._agent.hooks
         if hooks is None:
-            return respond
-
-        async def told(request: ModelRequest) -> ModelAnswer:
-            context, items = await self._made(), await self._items(request.messages)
-            prompt = request.instructions or None
-            with users_code():
-                await hooks.on_llm_start(context, self._agent, prompt, items)
-            return await respond(request)
-
-        return told
+            return
+        context, items = await self._made(), await self._items(request.messages)
+        prompt = request.instructions or None
+        with users_code():
+            await hooks.on_llm_start(context, self._agent, prompt, items)
 
     async def ended(self, ctx: StepContext, result: StepResult | None) -> None:
         """Tell of the answer that was given here, of a handoff, and of the final output.

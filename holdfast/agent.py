@@ -36,13 +36,14 @@ class Agent:
         instructions: System prompt, or a function (context, agent) that makes it for each turn.
         model: A model name for OpenAI's Responses API, "chat:NAME" for Chat Completions, "offline",
             a Model, or None for the default (`HOLDFAST_MODEL`, else gpt-5-mini).
-        tools: Tools, or plain functions to be made into tools.
+        tools: Tools, or plain functions to be made into tools. More may be appended to
+            `agent.tools`; tasks that begin afterwards have them.
         model_settings: How the model is called.
         worker: The step logic: an AgentWorker, or any object with `async def run_step(step, ctx)`.
         tool_retriever: Chooses from its catalogue, in place of `tools`, what each step offers the
             model. See `holdfast.tool_retriever`.
-        handoffs: Agents that this one may hand the task to, as they are or by `handoff(...)`. A
-            list may still be appended to, so that two agents can name each other.
+        handoffs: Agents that this one may hand the task to, as they are or by `handoff(...)`. More
+            may be appended to `agent.handoffs`, so that two agents can name each other.
         handoff_description: What other agents' models are told of this agent.
         input_guardrails: Checks of the input, for runs that begin with this agent.
         output_guardrails: Checks of the final output, for runs that end with this agent.
@@ -63,20 +64,21 @@ class Agent:
     name: str
     instructions: str | Callable[..., Any] = ""
     model: str | Model | None = None
-    tools: Sequence[Tool | Callable[..., Any]] = ()
+    tools: Sequence[Tool | Callable[..., Any]] = field(default=(), hash=False)
     model_settings: ModelSettings = field(default_factory=ModelSettings)
     worker: AgentWorker | RunsSteps = field(default_factory=FunctionCallingAgentWorker)
     tool_retriever: ToolRetriever | None = None
-    handoffs: Sequence[Agent | Handoff] = field(default=(), repr=False, compare=False)
-    handoff_description: str = ""
+    handoffs: Sequence[Agent | Handoff] = field(
+        default_factory=list[Any], repr=False, compare=False
+    )
+    handoff_description: str | None = None
     input_guardrails: Sequence[InputGuardrail] = ()
     output_guardrails: Sequence[OutputGuardrail] = ()
     output_type: Any = None
     hooks: AgentHooks | None = None
     tool_use_behavior: ToolUseBehavior = "run_llm_again"
     reset_tool_choice: bool = True
-    made_tools: tuple[Tool, ...] = field(init=False, repr=False, compare=False, default=())
-    """The tools, functions made into tools; with a retriever, its whole catalogue."""
+    _tools: list[Any] = field(init=False, repr=False, compare=False)
     made_worker: AgentWorker = field(init=False, repr=False, compare=False)
     """The worker, completed if it lacks some of an AgentWorker's methods."""
     made_output: AgentOutputSchema | None = field(
@@ -105,9 +107,26 @@ class Agent:
             )
             raise UserError(msg)
         retriever = self.tool_retriever
-        given = self.tools if retriever is None else retriever.tools
-        tools = tuple(to_tool(tool) for tool in given)
-        names = [tool.name for tool in tools]
+        given = list(self.tools if retriever is None else retriever.tools)
+        object.__setattr__(self, "_tools", given)
+        if retriever is None:
+            object.__setattr__(self, "tools", given)
+        made_handoffs(self)  # those that are known by now, beside the tools
+
+    def clone(self, **changes: Any) -> Agent:
+        """Return a copy with some fields changed."""
+        return replace(self, **changes)
+
+    @property
+    def made_tools(self) -> tuple[Tool, ...]:
+        """The tools, functions made into tools; with a retriever, its whole catalogue.
+
+        Raises:
+            UserError: Two have the same name, or something cannot be made into a tool.
+        """
+        made = [to_tool(tool) for tool in self._tools]
+        self._tools[:] = made  # a function is made into a tool once
+        names = [tool.name for tool in made]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             msg = (
@@ -115,14 +134,7 @@ class Agent:
                 " The model could not tell them apart: rename one with @tool(name=...)."
             )
             raise UserError(msg)
-        object.__setattr__(self, "made_tools", tools)
-        made_handoffs(self)  # those that are known by now
-        if retriever is None:
-            object.__setattr__(self, "tools", tools)
-
-    def clone(self, **changes: Any) -> Agent:
-        """Return a copy with some fields changed."""
-        return replace(self, **changes)
+        return tuple(made)
 
     @property
     def made_handoffs(self) -> tuple[Handoff, ...]:

@@ -16,7 +16,7 @@ from holdfast.tool_arguments import ToolArgumentsError, explain
 from holdfast.tool_context import ToolContext
 from holdfast.tool_hooks import ApprovalPredicate, EnabledPredicate, FailureFormatter, invoke
 from holdfast.tool_policy import ToolPolicy
-from holdfast.tool_strict import strict_schema, without_titles
+from holdfast.tool_strict import object_schema, strict_schema, without_titles
 from holdfast.tool_type import Tool
 from holdfast.values import Json
 
@@ -220,7 +220,7 @@ def _checked(parameters: Any, agent: Agent) -> type[Any]:
 
 
 def _schema(takes: type[Any], name: str) -> dict[str, Json]:
-    schema = without_titles(TypeAdapter(takes).json_schema())
+    schema = object_schema(without_titles(TypeAdapter(takes).json_schema()))
     if takes is ToolInputText:
         schema.pop("description", None)
     return strict_schema({"properties": {}, **schema}, what=f"tool {name!r}")

@@ -111,7 +111,10 @@ class NoUpcomingStepsError(HoldfastError, IndexError):
 
 
 class StalledTaskError(HoldfastError):
-    """A step was not the last one and named no next step, so the task cannot go on by itself."""
+    """A step gave nothing with which the task could go on by itself.
+
+    It was not the last one and named no next step, or the model's answer is of no use.
+    """
 
 
 class CommandRefusedError(HoldfastError):

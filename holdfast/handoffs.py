@@ -20,7 +20,7 @@ from holdfast.tool_arguments import ToolArgumentsError
 from holdfast.tool_context import ToolContext
 from holdfast.tool_hooks import invoke
 from holdfast.tool_policy import ToolEffect, ToolPolicy
-from holdfast.tool_strict import strict_schema, without_titles
+from holdfast.tool_strict import object_schema, strict_schema, without_titles
 from holdfast.tool_type import Tool
 from holdfast.values import Json
 
@@ -98,11 +98,12 @@ class Handoff:
             return NO_INPUT
         what = f"input_type of handoff {self.tool_name!r}"
         try:
-            schema = strict_schema(without_titles(self._adapter.json_schema()), what=what)
+            schema = object_schema(without_titles(self._adapter.json_schema()))
+            schema = strict_schema(schema, what=what)
         except (InvalidArgumentError, PydanticUserError) as cause:
             msg = f"The {what} cannot be told to a model: {cause}"
             raise UserError(msg) from cause
-        if schema.get("type") != "object" and "$ref" not in schema:
+        if schema.get("type") != "object":
             msg = (
                 f"The {what} must be an object, as a pydantic model, a dataclass or a TypedDict is:"
                 f" models call with named arguments. It was {self.input_type!r:.100}."
@@ -164,7 +165,7 @@ class Handoff:
     @classmethod
     def default_tool_description(cls, agent: Agent) -> str:
         """Return what a model is told of a handoff to an agent."""
-        about = agent.handoff_description
+        about = agent.handoff_description or ""
         return f"Handoff to the {agent.name} agent to handle the request. {about}"
 
 

@@ -11,7 +11,7 @@ from pydantic_core import PydanticSerializationError, from_json
 from holdfast import merge_patch
 from holdfast.errors import InvalidArgumentError, ModelBehaviorError, UserError
 from holdfast.models.base import OutputSpec
-from holdfast.tool_strict import strict_schema, without_titles
+from holdfast.tool_strict import object_schema, strict_schema, without_titles
 from holdfast.values import Json, canonical
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class AgentOutputSchema:
         try:
             self._adapter: TypeAdapter[Any] = TypeAdapter(output_type)
             schema = without_titles(self._adapter.json_schema())
-            schema = _wrapped(schema) if self._is_wrapped else schema
+            schema = _wrapped(schema) if self._is_wrapped else object_schema(schema)
             self._schema = strict_schema(schema, what=self.name) if strict_json_schema else schema
         except PydanticUserError as cause:
             msg = f"output_type {self.name} cannot be described to a model: {cause}"
@@ -61,6 +61,10 @@ class AgentOutputSchema:
         """Name of the type, for people."""
         plain = isinstance(self.output_type, type) and get_origin(self.output_type) is None
         return self.output_type.__name__ if plain else str(self.output_type)
+
+    def is_plain_text(self) -> bool:
+        """Tell whether the final output is text as it comes: then a model is told of nothing."""
+        return self.output_type is None or self.output_type is str
 
     def spec(self) -> OutputSpec:
         """Return what a model is told."""
@@ -97,10 +101,15 @@ class AgentOutputSchema:
     def load(self, data: Json) -> Any:
         """Make the typed object of a final output's JSON data.
 
+        Fields may have their aliases, as the model is told, or their names, as `dump` writes them:
+        an alias may be for reading alone, or for writing.
+
         Raises:
             ValidationError: The data do not fit the type.
         """
-        return self._adapter.validate_json(canonical(data), strict=self.strict_json_schema or None)
+        return self._adapter.validate_json(
+            canonical(data), strict=self.strict_json_schema or None, by_alias=True, by_name=True
+        )
 
     def dump(self, value: Any) -> tuple[Json, str]:
         """Write a final output that code has made.
@@ -128,11 +137,9 @@ def output_schema(output_type: Any) -> AgentOutputSchema | None:
     Raises:
         UserError: It cannot be used.
     """
-    if output_type is None or output_type is str:
-        return None
-    if isinstance(output_type, AgentOutputSchema):
-        return output_type
-    return AgentOutputSchema(output_type)
+    given = output_type
+    schema = given if isinstance(given, AgentOutputSchema) else AgentOutputSchema(given)
+    return None if schema.is_plain_text() else schema
 
 
 def typed_output(agent: Agent, data: Json) -> Any:

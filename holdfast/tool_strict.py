@@ -30,6 +30,22 @@ def without_titles(schema: Schema) -> Schema:
     return {key: value for key, value in _inside(schema, without_titles).items() if key != "title"}
 
 
+def object_schema(schema: Schema) -> Schema:
+    """Return the schema of a type that may contain itself with that type at the top.
+
+    pydantic puts such a type among the definitions and refers to it, but providers want to find an
+    object where a schema begins. The definitions stay: the type refers to itself by them.
+
+    Args:
+        schema: JSON Schema, as pydantic makes it.
+    """
+    begin = "#/$defs/"
+    reference = str(schema.get("$ref", ""))
+    if not reference.startswith(begin):
+        return schema
+    return {**schema["$defs"][reference.removeprefix(begin)], **_without(schema, "$ref")}
+
+
 def strict_schema(schema: Schema, *, what: str) -> Schema:
     """Return the schema under OpenAI's strict rules.
 

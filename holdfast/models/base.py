@@ -72,6 +72,7 @@ class ModelAnswer(Value):
         response_id: The provider's id of this answer.
         finish: Why the model stopped: "stop", "tool_calls", "length", "content_filter".
         refusal: The model's words when it refused, else empty.
+        is_incomplete: Whether the provider gives it up as incomplete, or it ended before it began.
     """
 
     message: Message
@@ -80,6 +81,12 @@ class ModelAnswer(Value):
     response_id: str = ""
     finish: str = "stop"
     refusal: str = ""
+    is_incomplete: bool = False
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether a limit or a filter ended it, so that its calls may lack some of their end."""
+        return self.finish in ("length", "content_filter")
 
     @property
     def text(self) -> str:

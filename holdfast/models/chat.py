@@ -18,6 +18,9 @@ from holdfast.models.failures import first_problem, malformed
 from holdfast.models.shapes import as_text, is_array, is_object
 from holdfast.values import Json, Value
 
+WITHHELD = "The provider's content filter has withheld the answer."
+"""The refusal that an empty answer is, when a filter has emptied it."""
+
 
 class ChatCompletionsModel:
     """A model called through the Chat Completions API, which most other servers speak.
@@ -209,9 +212,12 @@ def read_answer(body: dict[str, Json], *, model: str, request_id: str | None = N
         raise malformed(model, "it holds no choice", request_id=request_id)
     choice = reply.choices[0]
     calls, kept = _read_calls(choice.message)
+    finish = choice.finish_reason or "stop"
     refusal = choice.message.refusal or ""
     text = _text_of(choice.message.content) or refusal
-    finish = choice.finish_reason or "stop"
+    is_empty = not text and not calls
+    if is_empty and finish == "content_filter":
+        text = refusal = WITHHELD
     return ModelAnswer(
         message=Message(role="assistant", content=text, calls=calls, items=kept),
         usage=_read_usage(reply.usage),
@@ -220,6 +226,7 @@ def read_answer(body: dict[str, Json], *, model: str, request_id: str | None = N
         # Some servers say "stop" beside calls, and "function_call" is the old word.
         finish="tool_calls" if calls and finish in ("stop", "function_call") else finish,
         refusal=refusal,
+        is_incomplete=is_empty and finish == "length",
     )
 
 

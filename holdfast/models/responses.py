@@ -226,6 +226,7 @@ def read_answer(body: dict[str, Json], *, model: str, request_id: str | None = N
         response_id=reply.id or "",
         finish=_finish(reply, message),
         refusal=_refusal(reply.output),
+        is_incomplete=reply.status == "incomplete",
     )
 
 

@@ -29,6 +29,7 @@ from holdfast.values import Json, Value, canonical, digest
 from holdfast.workers.agent_code import AgentCode
 from holdfast.workers.given import check_calls, check_message, check_messages
 from holdfast.workers.offer import Offer, Retrieve
+from holdfast.workers.reading import read, verdict
 
 if TYPE_CHECKING:
     from holdfast.workers.handing_over import Handing
@@ -275,6 +276,8 @@ class StepContext:
         Raises:
             InvalidArgumentError: `messages` is no list of Messages.
             StepCodeChangedError: The journal holds the answer to a different request here.
+            ModelBehaviorError: There is no going on with the answer: it is incomplete, or holds
+                something that nobody can answer; a StalledTaskError in the step API.
             asyncio.CancelledError: The step is interrupted already.
         """
         self._go_on()
@@ -301,7 +304,7 @@ class StepContext:
         key = self._digest(request, whole=messages is not None)
         recorded = self._recorded(key, "a model call")
         if recorded is not None and recorded.answer is not None:
-            return recorded.answer
+            return self._judged(recorded.answer)
         await self.settled()
         self._go_on()
         if self.finished:
@@ -310,7 +313,19 @@ class StepContext:
             await self._interrupt(Interrupt(kind="limit"))
         if self._spent:
             await self._interrupt(Interrupt(kind="more"))
-        return await self._ask(request, key, last=finishing)
+        return self._judged(await self._ask(request, key, last=finishing))
+
+    def _judged(self, answer: ModelAnswer) -> ModelAnswer:
+        """Return an answer with which the task can go on; its last one may be any.
+
+        Raises:
+            ModelBehaviorError: It cannot, by the rules of the Agents SDK.
+            StalledTaskError: It cannot, in the step API.
+        """
+        error = None if self.finished else verdict(answer, self.dialect)
+        if error is not None:
+            raise error
+        return answer
 
     async def _offered(
         self, tools: Sequence[ToolSpec] | None, choice: str | None
@@ -439,7 +454,7 @@ class StepContext:
         """
         self._idle.clear()
         try:
-            answer = await self._answer(request, key)
+            answer = read(await self._answer(request, key), self.dialect)
             entry = JournalEntry(request=key, answer=answer, last=last)
             self.fresh.append(entry)
             self._spent = True

@@ -60,7 +60,9 @@ class FunctionCallingAgentWorker(AgentWorker):
                 return await self._use_tools(step, ctx, answer, used)
             case "refusal":
                 raise turn.refusal(answer)
-            case "nothing":
+            case "nothing" if "invalid_final_output" in ctx.rules.error_handlers:
+                raise turn.invalid_output(turn.NO_OUTPUT, again=True)
+            case "nothing" | "work":
                 return _asks_again(step, ctx, answer)
             case "answer":
                 ctx.add(answer.message)
@@ -75,17 +77,19 @@ class FunctionCallingAgentWorker(AgentWorker):
         run, refuse = turn.allot(
             answer.message.calls, left=left, parallel=self.allow_parallel_tool_calls
         )
-        handed = await hand_over(step, ctx, answer, run, refuse)
+        handed = None if answer.is_cut_off else await hand_over(step, ctx, answer, run, refuse)
         if handed is not None:
             return handed
         state = self._with_progress(step, used + len(run), refuse)
         following = TaskStepOutput(
             output=answer.text, task_step=step, next_steps=(step.get_next_step(step_state=state),)
         )
+        if answer.is_cut_off:  # the model is told that none was run
+            return following.model_copy(update={"calls": run})
         direct = turn.sole_direct_call(run, refuse, ctx.agent)
         if direct is not None:
             return await _return_direct(direct, ctx, following)
-        if turn.may_end(run, ctx.agent.behavior):
+        if turn.may_end([call for call in run if ctx.offer.has(call.name)], ctx.agent.behavior):
             return await _follow(run, ctx, following)
         return following.model_copy(update={"calls": run})
 
@@ -145,13 +149,7 @@ def _final(ctx: StepContext, answer: ModelAnswer) -> Json:
 
 
 def _asks_again(step: TaskStep, ctx: StepContext, answer: ModelAnswer) -> TaskStepOutput:
-    """Take another turn after an answer without output, unless a handler may give one.
-
-    Raises:
-        ModelBehaviorError: There is such a handler.
-    """
-    if "invalid_final_output" in ctx.rules.error_handlers:
-        raise turn.invalid_output(turn.NO_OUTPUT, again=True)
+    """Take another turn after an answer without output."""
     if answer.message.items:
         ctx.add(answer.message)
     return TaskStepOutput(output="", task_step=step, next_steps=(step.get_next_step(),))
@@ -172,10 +170,14 @@ async def _return_direct(
 async def _follow(
     run: Sequence[ToolCall], ctx: StepContext, following: TaskStepOutput
 ) -> TaskStepOutput:
-    """Run the calls now, and see whether their results are the end of the run."""
+    """Run the calls now, and see whether their results are the end of the run.
+
+    What the model is told of tools that are not on offer is no result of a tool.
+    """
     results = await ctx.call_tools(run)
     for result in results:
         ctx.add(result.message)
+    results = [result for result in results if ctx.offer.has(result.tool_name)]
     if ctx.agent.behavior == "ask":
         said = await ctx.code.follow(ctx.state, results)
         if not said.is_final_output:

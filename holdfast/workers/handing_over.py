@@ -34,6 +34,11 @@ if TYPE_CHECKING:
     from holdfast.models.base import ModelAnswer
     from holdfast.workers.context import StepContext
 
+CUT_OFF = (
+    "Not run: the answer was cut off, and may lack the end of this call. Call again what is still"
+    " needed, with less at once."
+)
+
 
 async def hand_over(
     step: TaskStep,
@@ -105,7 +110,17 @@ async def told_of(calls: Sequence[ToolCall], ctx: StepContext) -> dict[int, Outc
         ModelBehaviorError: The model called something that was not on offer, and that is a verdict.
     """
     told = {} if ctx.handing is None else ctx.handing.told(calls)
-    return {**await ctx.offer.refused(calls, ctx.state), **told}
+    return {**await ctx.offer.refused(calls, ctx.state), **_cut_off(calls, ctx), **told}
+
+
+def _cut_off(calls: Sequence[ToolCall], ctx: StepContext) -> dict[int, Outcome]:
+    """Refuse calls of answers that were cut off: nobody knows what their arguments lack."""
+    cut = [entry.answer for entry in ctx.journal if entry.answer and entry.answer.is_cut_off]
+    return {
+        i: _not_run(CUT_OFF)
+        for i, call in enumerate(calls)
+        if any(call in answer.message.calls for answer in cut)
+    }
 
 
 def _not_run(reason: str) -> Outcome:

@@ -67,6 +67,10 @@ class Offer:
         """Allow calls of tools that the AgentWorker offers the model of its own accord."""
         self._allowed.update(tool.name for tool in tools)
 
+    def has(self, name: str) -> bool:
+        """Whether a tool of this name may be called in this step."""
+        return name in self._known()
+
     async def refused(
         self, calls: Sequence[ToolCall], state: dict[str, Json]
     ) -> dict[int, Outcome]:

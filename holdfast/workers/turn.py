@@ -10,13 +10,27 @@ from holdfast.errors import ModelBehaviorError, ModelRefusalError
 from holdfast.handoffs import handed_to
 from holdfast.messages import Message, ToolCall
 from holdfast.models.base import ModelAnswer
+from holdfast.models.item_checks import kind_of
 from holdfast.records import AGAIN, KIND
 from holdfast.steps import ToolOutput
 from holdfast.values import Json
 
-Follows = Literal["tools", "answer", "refusal", "nothing"]
-"""What an answer is: tool calls, a final output, a refusal that ends the run, or no output at all
-where the agent's type wants one, so that the model is asked once more."""
+Follows = Literal["tools", "answer", "refusal", "nothing", "work"]
+"""What an answer is: tool calls, a final output, a refusal that ends the run, no output at all
+where the agent's type wants one, or work of the provider's own tools without a word. After the last
+two, the model is asked once more."""
+
+HOSTED = frozenset(
+    {
+        "code_interpreter_call",
+        "file_search_call",
+        "image_generation_call",
+        "mcp_call",
+        "tool_search_call",
+        "web_search_call",
+    }
+)
+"""Items of tools that the provider runs itself."""
 
 BUDGET_REACHED = (
     "Not run: the budget of tool calls for this task is used up. Answer with what is known."
@@ -35,6 +49,9 @@ def follows(answer: ModelAnswer, agent: AgentSnapshot, *, may_refuse: bool) -> F
     """
     if answer.message.calls:
         return "tools"
+    kinds = {kind_of(item) for item in answer.message.items}
+    if kinds & HOSTED and "message" not in kinds and not answer.text:
+        return "work"
     if answer.refusal:
         return "answer" if may_refuse else "refusal"
     return "nothing" if agent.output is not None and not answer.text else "answer"

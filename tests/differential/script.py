@@ -67,8 +67,8 @@ class Group:
 # Answers of more than one piece
 
 
-def answer(*output: dict[str, Any], tokens: int = 1) -> Reply:
-    """Answer with these output items, in this order."""
+def answer(*output: dict[str, Any], tokens: int = 1, incomplete: str = "") -> Reply:
+    """Answer with these output items, in this order; `incomplete` says why there are no more."""
     usage = {
         "input_tokens": tokens,
         "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
@@ -80,9 +80,9 @@ def answer(*output: dict[str, Any], tokens: int = 1) -> Reply:
         "id": "resp_1",
         "object": "response",
         "created_at": 1,
-        "status": "completed",
+        "status": "incomplete" if incomplete else "completed",
         "error": None,
-        "incomplete_details": None,
+        "incomplete_details": {"reason": incomplete} if incomplete else None,
         "instructions": None,
         "metadata": {},
         "model": "gpt-4.1-mini",
@@ -124,6 +124,11 @@ def called(name: str, arguments: str, id: str) -> dict[str, Any]:
         "name": name,
         "arguments": arguments,
     }
+
+
+def hosted(kind: str, **more: Any) -> dict[str, Any]:
+    """Make an item of a tool that the provider knows."""
+    return {"id": "it_a", "type": kind, "status": "completed", **more}
 
 
 def _message(part: dict[str, Any], id: str) -> dict[str, Any]:

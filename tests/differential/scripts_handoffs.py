@@ -28,6 +28,13 @@ class Reason(BaseModel):
     urgency: int = 1
 
 
+class Plan(BaseModel):
+    """What is to be done, part by part."""
+
+    what: str
+    parts: list[Plan]
+
+
 def team(lib: Lib, *, to: Make | None = None, **options: Any) -> Any:
     """Make an agent that may hand over to a second one; `to` makes the handoff of that."""
     second = lib.agent(
@@ -47,6 +54,12 @@ def team(lib: Lib, *, to: Make | None = None, **options: Any) -> Any:
 @HANDOFFS.script(TO_SECOND, reply("done"))
 async def a_transfer(lib: Lib) -> Any:
     return await lib.run(team(lib), "q")
+
+
+@HANDOFFS.script(TO_SECOND, reply("done"))
+async def an_agent_without_a_description(lib: Lib) -> Any:
+    second = lib.agent("second", handoff_description=None)
+    return await lib.run(lib.agent(handoffs=[second]), "q")
 
 
 @HANDOFFS.script(reply("done"))
@@ -139,6 +152,15 @@ def with_reason(lib: Lib) -> Make:
 @HANDOFFS.script(call("transfer_to_second", {"why": "hard", "urgency": 3}), reply("done"))
 async def told_with_an_input(lib: Lib) -> Any:
     return await lib.run(team(lib, to=with_reason(lib)), "q")
+
+
+@HANDOFFS.script(call("transfer_to_second", {"what": "a", "parts": []}), reply("done"))
+async def told_with_an_input_of_parts(lib: Lib) -> Any:
+    def told(ctx: Any, plan: Plan) -> None:
+        lib.note(plan.what, len(plan.parts))
+
+    to = team(lib, to=lambda agent: lib.handoff(agent, on_handoff=told, input_type=Plan))
+    return await lib.run(to, "q")
 
 
 @HANDOFFS.script(call("transfer_to_second", {"urgency": 3}), raises="ModelBehaviorError")

@@ -92,6 +92,20 @@ async def an_agent_with_a_tool(lib: Lib) -> Any:
     return await lib.run(lib.agent(tools=[lib.tool()], hooks=agent_hooks(lib)), "q")
 
 
+@HOOKS.script(reply("done"))
+async def an_agent_whose_model_sees_something_else(lib: Lib) -> Any:
+    class Told(lib.AgentHooks):  # type: ignore[name-defined,misc]  # as above
+        async def on_llm_start(self, context: Any, agent: Any, prompt: Any, items: Any) -> None:
+            lib.note("llm_start", prompt, [item["content"] for item in items])
+
+    def other(data: Any) -> Any:
+        item = {"role": "user", "content": "other"}
+        return lib.ModelInputData(input=[item], instructions="Be other.")
+
+    config = lib.RunConfig(call_model_input_filter=other)
+    return await lib.run(lib.agent(instructions="Be.", hooks=Told()), "q", run_config=config)
+
+
 @HOOKS.script(call("transfer_to_second"), reply("done"))
 async def two_agents(lib: Lib) -> Any:
     second = lib.agent("second", hooks=agent_hooks(lib, "second"))

@@ -6,7 +6,7 @@ from typing import Any
 
 from holdfast.testing import call, calls, reply
 from tests.differential.lib import Lib
-from tests.differential.script import Group, answer, called, refused, said, thought
+from tests.differential.script import Group, answer, called, hosted, refused, said, thought
 
 LOOP = Group("loop")
 ANSWERS = Group("answers")
@@ -101,6 +101,80 @@ async def a_text_after_a_refusal(lib: Lib) -> Any:
 )
 async def a_refusal_beside_a_call(lib: Lib) -> Any:
     return await lib.run(lib.agent(tools=[lib.tool()]), "q")
+
+
+SEARCH = hosted("web_search_call", action={"type": "search", "query": "here"})
+
+
+@ANSWERS.script(answer(SEARCH), reply("done"))
+async def a_call_that_the_provider_has_run(lib: Lib) -> Any:
+    return await lib.run(lib.agent(), "hi")
+
+
+@ANSWERS.script(answer(SEARCH, said("found")))
+async def a_call_that_the_provider_has_run_and_a_text(lib: Lib) -> Any:
+    return await lib.run(lib.agent(), "hi")
+
+
+@ANSWERS.script(answer(SEARCH), answer({**SEARCH, "id": "it_b"}), raises="MaxTurnsExceeded")
+async def calls_that_the_provider_runs_are_turns(lib: Lib) -> Any:
+    return await lib.run(lib.agent(), "hi", max_turns=2)
+
+
+CLICK = hosted(
+    "computer_call",
+    call_id="call_a",
+    action={"type": "click", "button": "left", "x": 1, "y": 2},
+    pending_safety_checks=[],
+)
+
+
+@ANSWERS.script(answer(CLICK), raises="ModelBehaviorError")
+async def a_call_of_a_computer_that_nobody_has(lib: Lib) -> Any:
+    return await lib.run(lib.agent(), "hi")
+
+
+@ANSWERS.script(answer(CLICK, called("look", "{}", "call_b")), raises="ModelBehaviorError")
+async def a_call_of_a_computer_beside_one_of_a_tool(lib: Lib) -> Any:
+    return await lib.run(lib.agent(tools=[lib.tool()]), "hi")
+
+
+@ANSWERS.script(
+    answer(hosted("mcp_approval_request", server_label="s", name="pay", arguments="{}")),
+    raises="ModelBehaviorError",
+)
+async def a_provider_that_asks_for_an_approval(lib: Lib) -> Any:
+    return await lib.run(lib.agent(), "hi")
+
+
+@ANSWERS.script(
+    answer(hosted("custom_tool_call", call_id="call_a", name="write", input="x")),
+    raises="ModelBehaviorError",
+)
+async def a_call_in_free_text(lib: Lib) -> Any:
+    return await lib.run(lib.agent(), "hi")
+
+
+@ANSWERS.script(
+    answer(said("it was a dark and"), incomplete="max_output_tokens"), raises="ModelBehaviorError"
+)
+async def a_text_that_is_cut_off(lib: Lib) -> Any:
+    return await lib.run(lib.agent(), "hi")
+
+
+@ANSWERS.script(
+    answer(called("look", '{"where": "a"}', "call_a"), incomplete="max_output_tokens"),
+    reply("never"),
+    raises="ModelBehaviorError",
+    left=1,
+)
+async def a_call_in_an_answer_that_is_cut_off(lib: Lib) -> Any:
+    return await lib.run(lib.agent(tools=[lib.tool()]), "hi")
+
+
+@ANSWERS.script(answer(said("so"), incomplete="content_filter"), raises="ModelBehaviorError")
+async def a_text_that_was_filtered(lib: Lib) -> Any:
+    return await lib.run(lib.agent(), "hi")
 
 
 @LOOP.script(reply("done"))

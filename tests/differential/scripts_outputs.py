@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from holdfast.testing import call, reply
 from tests.differential.lib import Lib
@@ -23,6 +23,19 @@ class Weather(BaseModel):
 
     city: str
     degrees: float = 0.0
+
+
+class Node(BaseModel):
+    """A tree."""
+
+    name: str
+    children: list[Node]
+
+
+class Renamed(BaseModel):
+    """A model whose JSON has other names."""
+
+    city: str = Field(alias="theCity")
 
 
 @dataclass
@@ -72,6 +85,28 @@ async def a_number(lib: Lib) -> Any:
 @OUTPUTS.script(reply("plain"))
 async def a_text(lib: Lib) -> Any:
     return await lib.run(lib.agent(output_type=str), "q")
+
+
+@OUTPUTS.script(reply("plain"))
+async def a_text_that_is_described(lib: Lib) -> Any:
+    return await lib.run(lib.agent(output_type=lib.AgentOutputSchema(str)), "q")
+
+
+@OUTPUTS.script(reply('{"name": "a", "children": [{"name": "b", "children": []}]}'))
+async def a_tree(lib: Lib) -> Any:
+    return await lib.run(lib.agent(output_type=Node), "q")
+
+
+@OUTPUTS.script(reply('{"response": [{"name": "b", "children": []}]}'))
+async def a_list_of_trees(lib: Lib) -> Any:
+    return await lib.run(lib.agent(output_type=list[Node]), "q")
+
+
+@OUTPUTS.script(reply('{"theCity": "Rome"}'))
+async def a_model_with_other_names(lib: Lib) -> Any:
+    result = await lib.run(lib.agent(output_type=Renamed), "q")
+    lib.note(result.final_output.city)
+    return result
 
 
 @OUTPUTS.script(reply("not json"), raises="ModelBehaviorError")
@@ -180,6 +215,13 @@ async def no_answer(lib: Lib) -> Any:
 async def a_typed_answer(lib: Lib) -> Any:
     agent = lib.agent(tools=[lib.tool()], output_type=Weather)
     handlers = {"max_turns": always({"final_output": {"city": "Rome", "degrees": 1.0}})}
+    return await lib.run(agent, "q", max_turns=1, error_handlers=handlers)
+
+
+@HANDLERS.script(call("look"), raises="UserError")
+async def a_typed_answer_with_other_names(lib: Lib) -> Any:
+    agent = lib.agent(tools=[lib.tool()], output_type=Renamed)
+    handlers = {"max_turns": always(Renamed(theCity="Rome"))}
     return await lib.run(agent, "q", max_turns=1, error_handlers=handlers)
 
 

@@ -181,6 +181,13 @@ class Trip(BaseModel):
     days: int
 
 
+class Plan(BaseModel):
+    """What is to be done, part by part."""
+
+    what: str
+    parts: list[Plan]
+
+
 def parent(lib: Lib, child: Any, **options: Any) -> Any:
     """Make an agent with another one as its tool."""
     tool = child.as_tool(
@@ -231,6 +238,11 @@ async def a_child_with_a_typed_output(lib: Lib) -> Any:
 @CHILDREN.script(call("ask_child", {"city": "Rome", "days": 2}), reply("so"), reply("done"))
 async def a_structured_input(lib: Lib) -> Any:
     return await lib.run(parent(lib, lib.agent("child"), parameters=Trip), "q")
+
+
+@CHILDREN.script(call("ask_child", {"what": "a", "parts": []}), reply("so"), reply("done"))
+async def an_input_of_parts(lib: Lib) -> Any:
+    return await lib.run(parent(lib, lib.agent("child"), parameters=Plan), "q")
 
 
 @CHILDREN.script(ASK, call("transfer_to_other"), reply("so"), reply("done"))

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from holdfast.testing import call, calls, reply
 from tests.differential.lib import Lib
-from tests.differential.script import Group
+from tests.differential.script import Group, answer, called
 
 TOOLS = Group("tools")
 FAILURES = Group("tool_failures")
@@ -179,6 +179,59 @@ async def an_unknown_tool_is_told_in_words_of_the_run(lib: Lib) -> Any:
         tool_not_found_behavior="return_error_to_model", tool_error_formatter=words
     )
     return await lib.run(lib.agent(tools=[lib.tool()]), "q", run_config=config)
+
+
+TWICE = called("look", '{"where": "a"}', "call_a")
+
+
+@TOOLS.script(answer(TWICE, TWICE), reply("done"))
+async def a_call_that_is_said_twice(lib: Lib) -> Any:
+    return await lib.run(lib.agent(tools=[lib.tool()]), "q")
+
+
+@TOOLS.script(answer(TWICE, called("look", '{ "where":"a" }', "call_a")), reply("done"))
+async def a_call_that_is_said_twice_with_other_spaces(lib: Lib) -> Any:
+    return await lib.run(lib.agent(tools=[lib.tool()]), "q")
+
+
+@TOOLS.script(
+    answer(TWICE, called("look", '{"where": "b"}', "call_a")),
+    reply("never"),
+    raises="ModelBehaviorError",
+    left=1,
+)
+async def two_calls_of_one_id(lib: Lib) -> Any:
+    return await lib.run(lib.agent(tools=[lib.tool()]), "q")
+
+
+@TOOLS.script(
+    answer(TWICE, called("ask", '{"where": "a"}', "call_a")),
+    reply("never"),
+    raises="ModelBehaviorError",
+    left=1,
+)
+async def two_tools_of_one_id(lib: Lib) -> Any:
+    tools = [lib.tool(), lib.tool("asked", name="ask")]
+    return await lib.run(lib.agent(tools=tools), "q")
+
+
+@TOOLS.script(
+    answer(TWICE, called("transfer_to_second", "{}", "call_a")),
+    reply("never"),
+    raises="ModelBehaviorError",
+    left=1,
+)
+async def a_tool_and_a_transfer_of_one_id(lib: Lib) -> Any:
+    agent = lib.agent(tools=[lib.tool()], handoffs=[lib.agent("second")])
+    return await lib.run(agent, "q")
+
+
+@TOOLS.script(call("look"), call("transfer_to_second"), reply("done"))
+async def a_tool_and_a_handoff_are_appended(lib: Lib) -> Any:
+    agent = lib.agent()
+    agent.tools.append(lib.tool())
+    agent.handoffs.append(lib.agent("second"))
+    return await lib.run(agent, "q")
 
 
 @TOOLS.script(call("look"), reply("done"))
@@ -362,6 +415,39 @@ async def a_coroutine_decides(lib: Lib) -> Any:
         return lib.ToolsToFinalOutputResult(is_final_output=True, final_output={"a": 1})
 
     return await lib.run(lib.agent(tools=[lib.tool()], tool_use_behavior=decide), "q")
+
+
+NOWHERE = calls([("look", {"where": "a"}), ("nowhere", {})])
+TOLD = {"tool_not_found_behavior": "return_error_to_model"}
+
+
+@USE.script(calls([("nowhere", {}), ("look", {"where": "a"})]))
+async def the_first_tool_that_there_is(lib: Lib) -> Any:
+    agent = lib.agent(tools=[lib.tool()], tool_use_behavior="stop_on_first_tool")
+    return await lib.run(agent, "q", run_config=lib.RunConfig(**TOLD))
+
+
+@USE.script(call("nowhere"), call("look"))
+async def an_unknown_tool_alone_is_not_the_first(lib: Lib) -> Any:
+    agent = lib.agent(tools=[lib.tool()], tool_use_behavior="stop_on_first_tool")
+    return await lib.run(agent, "q", run_config=lib.RunConfig(**TOLD))
+
+
+@USE.script(NOWHERE, reply("done"))
+async def an_unknown_tool_that_would_end_the_run(lib: Lib) -> Any:
+    behavior = {"stop_at_tool_names": ["nowhere"]}
+    agent = lib.agent(tools=[lib.tool()], tool_use_behavior=behavior)
+    return await lib.run(agent, "q", run_config=lib.RunConfig(**TOLD))
+
+
+@USE.script(call("nowhere"), NOWHERE, reply("done"))
+async def a_function_is_not_asked_of_unknown_tools(lib: Lib) -> Any:
+    def decide(ctx: Any, results: list[Any]) -> Any:
+        lib.note([result.tool.name for result in results])
+        return lib.ToolsToFinalOutputResult(is_final_output=False, final_output=None)
+
+    agent = lib.agent(tools=[lib.tool()], tool_use_behavior=decide)
+    return await lib.run(agent, "q", run_config=lib.RunConfig(**TOLD))
 
 
 @USE.script(call("look"))

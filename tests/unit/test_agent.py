@@ -49,6 +49,31 @@ def test_what_cannot_be_used_is_refused(given: dict[str, Any], text: str) -> Non
         Agent(name="a", **given)
 
 
+def test_tools_and_handoffs_may_be_appended() -> None:
+    agent = Agent(name="a")
+    told: Any = agent
+    told.tools.append(look)
+    told.handoffs.append(Agent(name="b"))
+    assert agent.tool("look") is agent.tool("look") is agent.made_tools[0] is agent.tools[0]
+    assert [spec.name for spec in agent.snapshot("m").tools] == ["look"]
+    assert [each.name for each in agent.team()] == ["b"]
+    assert (Agent(name="c").tools, Agent(name="c").handoffs) == ([], [])
+
+
+def test_an_appended_tool_of_a_taken_name_is_refused_when_the_agent_is_used() -> None:
+    given = [look]
+    agent: Any = Agent(name="a", tools=given)
+    agent.tools.append(look)
+    assert len(given) == 1
+    with pytest.raises(UserError, match="more than one tool named 'look'"):
+        agent.snapshot("m")
+
+
+def test_an_agent_may_be_a_key() -> None:
+    agent = Agent(name="a", tools=[look], handoffs=[Agent(name="b")])
+    assert {agent: 1}[agent] == 1
+
+
 def test_an_object_with_run_step_is_completed_and_keeps_its_name() -> None:
     duck = Duck()
     agent = Agent(name="a", worker=duck)

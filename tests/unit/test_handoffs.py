@@ -83,6 +83,12 @@ def test_names_and_descriptions_can_be_given() -> None:
     assert (made.tool_name, made.tool_description) == ("escalate", "When it is hard.")
 
 
+def test_an_agent_without_a_description_is_not_described() -> None:
+    told = handoff(Agent(name="carl", handoff_description=None)).tool_description
+    assert told == handoff(Agent(name="carl")).tool_description
+    assert "None" not in told
+
+
 def test_a_snapshot_tells_of_handoffs_beside_the_tools() -> None:
     @tool(effect="read")
     def look() -> str:

@@ -266,6 +266,17 @@ async def test_cut_off_answer(api: FakeOpenAI, kind: Any, finish: Any) -> None:
     api.reply("Once upon", finish=finish)
     answer = await ask(kind, user("x"))
     assert (answer.text, answer.finish) == ("Once upon", finish)
+    assert answer.is_cut_off
+    assert answer.is_incomplete is (kind is ResponsesModel)
+
+
+async def test_an_answer_cut_off_before_its_first_word(api: FakeOpenAI) -> None:
+    api.reply("", finish="length")
+    api.reply("", finish="content_filter")
+    assert (await ask(ChatCompletionsModel, user("x"))).is_incomplete
+    withheld = await ask(ChatCompletionsModel, user("x"))
+    assert withheld.refusal == withheld.text != ""
+    assert not withheld.is_incomplete
 
 
 async def test_reasoning_is_handed_back_unchanged(api: FakeOpenAI) -> None:

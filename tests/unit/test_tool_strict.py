@@ -13,8 +13,9 @@ import pytest
 from pydantic import BaseModel, Field
 
 from holdfast.errors import InvalidArgumentError
+from holdfast.testing.strict_schema import strict_problem
 from holdfast.tool_schema import read_function
-from holdfast.tool_strict import strict_schema, without_titles
+from holdfast.tool_strict import object_schema, strict_schema, without_titles
 
 
 class Cat(BaseModel):
@@ -141,10 +142,22 @@ def test_extra_fields_of_a_model_are_refused() -> None:
         strict_schema(Open.model_json_schema(), what="output of agent 'a'")
 
 
+def test_a_type_that_contains_itself_is_an_object_at_the_top() -> None:
+    schema = strict_schema(object_schema(without_titles(Tree.model_json_schema())), what="x")
+    assert strict_problem(schema) == ""
+    assert schema["properties"]["leaves"] == {"type": "array", "items": {"$ref": "#/$defs/Tree"}}
+    assert schema["$defs"]["Tree"]["properties"] == schema["properties"]
+
+
+def test_what_is_an_object_already_stays_as_it_is() -> None:
+    schema = Cat.model_json_schema()
+    assert object_schema(schema) == schema
+
+
 def test_the_schema_given_is_not_changed() -> None:
     schema = Tree.model_json_schema()
     before = str(schema)
-    strict_schema(without_titles(schema), what="x")
+    strict_schema(object_schema(without_titles(schema)), what="x")
     assert str(schema) == before
 
 

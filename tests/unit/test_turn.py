@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any, Literal
 
 import pytest
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, create_model
 
 from holdfast import Agent, ModelBehaviorError, UserError, tool
 from holdfast.agent_snapshot import AgentSnapshot
@@ -25,6 +25,7 @@ def call(name: str, id: str = "c1") -> ToolCall:
     return ToolCall(id=id, name=name)
 
 
+SEARCH = {"type": "web_search_call", "id": "ws_1"}
 TEXT = AgentSnapshot(name="a")
 TYPED = AgentSnapshot(name="a", output=OutputSpec(name="o", json_schema={}))
 
@@ -36,6 +37,14 @@ TYPED = AgentSnapshot(name="a", output=OutputSpec(name="o", json_schema={}))
         (ModelAnswer(message=assistant("")), TEXT, False, "answer"),
         (ModelAnswer(message=assistant("")), TYPED, False, "nothing"),
         (ModelAnswer(message=assistant("hi")), TYPED, False, "answer"),
+        (ModelAnswer(message=Message(role="assistant", items=(SEARCH,))), TEXT, True, "work"),
+        (ModelAnswer(message=Message(role="assistant", items=(SEARCH,))), TYPED, True, "work"),
+        (
+            ModelAnswer(message=Message(role="assistant", content="hi", items=(SEARCH,))),
+            TEXT,
+            False,
+            "answer",
+        ),
         (ModelAnswer(message=assistant("hi", calls=(call("x"),))), TYPED, False, "tools"),
         (ModelAnswer(message=assistant("no"), refusal="no"), TYPED, False, "refusal"),
         (ModelAnswer(message=assistant("no"), refusal="no"), TYPED, True, "answer"),
@@ -165,6 +174,10 @@ class City(BaseModel):
     people: int = 0
 
 
+class Node(BaseModel):
+    children: list[Node]
+
+
 @dataclasses.dataclass
 class Point:
     x: int
@@ -225,7 +238,25 @@ def test_a_type_that_strict_mode_cannot_express_is_refused_with_the_remedy() -> 
 
 def test_text_needs_no_structure() -> None:
     assert output_schema(None) is output_schema(str) is None
-    assert Agent(name="a", output_type=str).snapshot("m").output is None
+    assert output_schema(AgentOutputSchema(str)) is None
+    assert Agent(name="a", output_type=AgentOutputSchema(str)).snapshot("m").output is None
+
+
+@pytest.mark.parametrize("alias", ["alias", "validation_alias", "serialization_alias"])
+def test_what_code_has_made_is_read_back_whatever_the_aliases(alias: str) -> None:
+    options: Any = {alias: "theCity"}
+    field: Any = (int, Field(**options))
+    schema = AgentOutputSchema(create_model("Renamed", city=field))
+    made = schema.load({schema.spec().json_schema["required"][0]: 7})
+    data, text = schema.dump(made)
+    assert schema.load(data) == schema.load(schema.read(text)) == made
+
+
+def test_a_type_that_contains_itself_is_told_as_an_object() -> None:
+    for strict in (True, False):
+        assert AgentOutputSchema(Node, strict).spec().json_schema["type"] == "object"
+    told = AgentOutputSchema(list[Node]).spec().json_schema
+    assert told["properties"]["response"]["items"] == {"$ref": "#/$defs/Node"}
 
 
 def test_a_final_output_is_typed_by_the_agent_that_gave_it() -> None:
