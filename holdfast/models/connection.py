@@ -115,7 +115,7 @@ class Connection:
             async with asyncio.timeout(seconds):
                 raw = await create(
                     **body,
-                    extra_body=settings.extra_body,
+                    extra_body=_joined(body, settings.extra_body or {}),
                     extra_headers=settings.extra_headers,
                     timeout=openai.Timeout(seconds, connect=min(seconds, _CONNECT_SECONDS)),
                 )
@@ -156,7 +156,7 @@ class Connection:
                 create(
                     **body,
                     stream=True,
-                    extra_body=settings.extra_body,
+                    extra_body=_joined(body, settings.extra_body or {}),
                     extra_headers=settings.extra_headers,
                     timeout=openai.Timeout(seconds, connect=min(seconds, _CONNECT_SECONDS)),
                 ) as raw,
@@ -207,3 +207,19 @@ class Connection:
         if is_object(error) and isinstance(error.get("code"), int):
             raise status_error(error["code"], error, model=self.model, secret=self.secret)
         return data
+
+
+def _joined(body: dict[str, Json], extra: dict[str, Json]) -> dict[str, Json]:
+    """Join extra fields with what stands in their places: the client would put them there alone.
+
+    An object of another `type` is another choice, and is not joined.
+    """
+    return {key: _over(body.get(key), extra[key]) for key in extra}
+
+
+def _over(under: Json, extra: Json) -> Json:
+    if not (is_object(under) and is_object(extra)):
+        return extra
+    if "type" in extra and extra["type"] != under.get("type"):
+        return extra
+    return {**under, **_joined(under, extra)}

@@ -12,12 +12,14 @@ from holdfast.messages import Message, Usage
 from holdfast.models.base import ModelAnswer, ModelRequest, Tell
 from holdfast.models.connection import Connection
 from holdfast.models.failures import first_problem, malformed, status_error
+from holdfast.models.item_checks import kind_of
 from holdfast.models.items import Item, assistant_message, to_response_items
 from holdfast.models.responses_stream import ResponseStream
-from holdfast.models.shapes import as_text, is_array
+from holdfast.models.shapes import is_array
 from holdfast.values import Json, Value
 
 _STATUS_OF_CODE = {"rate_limit_exceeded": 429, "server_error": 500, "vector_store_timeout": 504}
+_FOUND_BY_ID = ("message", "function_call", "reasoning")
 _FINISH = {"max_output_tokens": "length", "content_filter": "content_filter"}
 
 
@@ -148,16 +150,17 @@ def _tool_choice(choice: str) -> Json:
 def _sendable(items: Iterable[Item], *, is_stored: bool) -> Iterator[Item]:
     """Leave out what the API would refuse.
 
-    What is not stored cannot be found by its id, so ids go, except beside encrypted content, which
-    is what reasoning is handed back by; reasoning of which nothing is left goes altogether.
+    What is not stored cannot be found by its id, so ids go where the API can do without, except
+    beside encrypted content, which is what reasoning is handed back by; reasoning of which nothing
+    is left goes altogether.
     """
     for item in items:
-        kind = as_text(item.get("type"))
+        kind = kind_of(item)
         if kind.startswith("chat."):
             continue
         if kind == "function_call_output":
             yield {key: item[key] for key in item if key != "status"}
-        elif is_stored or item.get("encrypted_content"):
+        elif is_stored or item.get("encrypted_content") or kind not in _FOUND_BY_ID:
             yield item
         elif kind != "reasoning" or item.get("summary") or item.get("content"):
             yield {key: item[key] for key in item if key != "id"}
