@@ -16,10 +16,12 @@ from holdfast.models.item_checks import kind_of
 from holdfast.models.items import Item, assistant_message, to_response_items
 from holdfast.models.responses_stream import ResponseStream
 from holdfast.models.shapes import is_array
+from holdfast.settings import ModelSettings
 from holdfast.values import Json, Value
 
 _STATUS_OF_CODE = {"rate_limit_exceeded": 429, "server_error": 500, "vector_store_timeout": 504}
 _FOUND_BY_ID = ("message", "function_call", "reasoning")
+_LOGPROBS = "message.output_text.logprobs"
 _FINISH = {"max_output_tokens": "length", "content_filter": "content_filter"}
 
 
@@ -107,20 +109,17 @@ def request_body(model: str, request: ModelRequest) -> dict[str, Json]:
         "temperature": settings.temperature,
         "top_p": settings.top_p,
         "max_output_tokens": settings.max_tokens,
+        "truncation": settings.truncation,
+        "reasoning": settings.reasoning_options,
+        "include": _include(settings),
+        "top_logprobs": settings.top_logprobs,
         "metadata": settings.metadata,
         "store": settings.store,
+        "prompt_cache_retention": settings.prompt_cache_retention,
+        "prompt_cache_options": settings.prompt_cache_options,
+        "context_management": settings.context_management,
+        "text": _text(request),
     }
-    if settings.reasoning_effort is not None:
-        body["reasoning"] = {"effort": settings.reasoning_effort}
-    if request.output is not None:
-        body["text"] = {
-            "format": {
-                "type": "json_schema",
-                "name": request.output.name,
-                "schema": request.output.json_schema,
-                "strict": request.output.strict,
-            }
-        }
     if request.tools:
         body["tools"] = [
             {
@@ -135,6 +134,28 @@ def request_body(model: str, request: ModelRequest) -> dict[str, Json]:
         body["tool_choice"] = _tool_choice(request.tool_choice)
         body["parallel_tool_calls"] = settings.parallel_tool_calls
     return {key: value for key, value in body.items() if value is not None}
+
+
+def _include(settings: ModelSettings) -> list[str] | None:
+    wanted = dict.fromkeys(settings.response_include or ())
+    if settings.top_logprobs is not None:
+        wanted[_LOGPROBS] = None
+    return list(wanted) or None
+
+
+def _text(request: ModelRequest) -> Json:
+    """Say how the answer is to be written, if anything is asked of it."""
+    text: dict[str, Json] = {}
+    if request.output is not None:
+        text["format"] = {
+            "type": "json_schema",
+            "name": request.output.name,
+            "schema": request.output.json_schema,
+            "strict": request.output.strict,
+        }
+    if request.settings.verbosity is not None:
+        text["verbosity"] = request.settings.verbosity
+    return text or None
 
 
 def _tool_choice(choice: str) -> Json:

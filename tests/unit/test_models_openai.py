@@ -20,6 +20,8 @@ from holdfast.models import (
     ResponsesModel,
     ToolSpec,
 )
+from holdfast.models.chat import read_answer
+from holdfast.models.chat_stream import CompletionStream
 from holdfast.settings import ModelSettings
 from holdfast.testing import FakeOpenAI
 
@@ -347,6 +349,37 @@ async def test_ids_of_what_is_not_stored_are_not_sent(api: FakeOpenAI) -> None:
         kept,
         {"type": "message", "role": "assistant", "content": [text]},
     ]
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+async def test_log_probabilities_of_chat_are_kept_in_the_form_of_responses(
+    api: FakeOpenAI, *, is_streamed: bool
+) -> None:
+    other = {"token": "ho", "logprob": -1.0}
+    first = {"token": "H", "logprob": -0.1, "bytes": [72], "top_logprobs": [other]}
+    second = {"token": "i", "logprob": -0.2, "bytes": None, "top_logprobs": []}
+    if is_streamed:
+        coming = CompletionStream(lambda _: None)
+        for text, token, finish in (("H", first, None), ("i", second, "stop")):
+            delta, logprobs = {"content": text}, {"content": [token]}
+            choice = {"index": 0, "delta": delta, "logprobs": logprobs, "finish_reason": finish}
+            coming.take({"choices": [choice]})
+        answer = read_answer(coming.body or {}, model="m")
+    else:
+        said = {"content": "Hi", "role": "assistant"}
+        logprobs = {"content": [first, second]}
+        api.raw({"choices": [{"message": said, "logprobs": logprobs, "finish_reason": "stop"}]})
+        answer = await ask(ChatCompletionsModel, user("x"), settings=ModelSettings(top_logprobs=1))
+        assert (body_of(api)["logprobs"], body_of(api)["top_logprobs"]) == (True, 1)
+    [item] = answer.message.items
+    assert (answer.text, item["content"][0]["text"]) == ("Hi", "Hi")
+    assert item["content"][0]["logprobs"] == [
+        {**first, "top_logprobs": [{**other, "bytes": []}]},
+        {**second, "bytes": []},
+    ]
+    api.reply("Bye")
+    await ask(ChatCompletionsModel, user("x"), answer.message, user("y"))
+    assert body_of(api)["messages"][1] == {"role": "assistant", "content": "Hi"}
 
 
 HOSTED: tuple[dict[str, Any], ...] = (
