@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection
+from collections.abc import Collection, Hashable
 from typing import Any, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
@@ -24,7 +24,8 @@ def check_fields(kind: type[Any], given: object, names: Collection[str]) -> None
         UserError: One of them does not fit.
     """
     try:
-        _model_of(kind, tuple(names)).model_validate(vars(given))
+        known: Hashable = kind
+        _model_of(known, tuple(names)).model_validate(vars(given))
     except ValidationError as error:
         raise UserError(misfit(kind.__name__, error)) from None
 
@@ -43,7 +44,7 @@ def check_data(owner: str, name: str, given: object) -> None:
 
 
 @functools.cache
-def _model_of(kind: type[Any], names: tuple[str, ...]) -> type[BaseModel]:
+def _model_of(kind: Any, names: tuple[str, ...]) -> type[BaseModel]:
     hints = get_type_hints(kind, include_extras=True)
     config = ConfigDict(strict=True, protected_namespaces=(), arbitrary_types_allowed=True)
     fields: dict[str, Any] = {name: (hints[name], ...) for name in names}

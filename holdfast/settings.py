@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 from pydantic import (
     BaseModel,
@@ -228,7 +228,7 @@ def as_model_settings(given: object, where: str) -> ModelSettings:
     if isinstance(given, ModelSettings):
         return given
     if isinstance(given, Mapping):
-        return ModelSettings(**given)
+        return ModelSettings(**cast("Mapping[str, Any]", given))
     kind = type(given)
     msg = (
         f"{where} must be a holdfast.ModelSettings or a dict of its fields; it was {given!r:.80}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import Field
 
@@ -123,7 +123,8 @@ class RunConfig:
         for name, kind in _MADE_OF_DICTS:
             given: object = getattr(self, name)
             if isinstance(given, Mapping):
-                object.__setattr__(self, name, kind(**given))
+                made = kind(**cast("Mapping[str, Any]", given))
+                object.__setattr__(self, name, made)
         for name, default in _MAY_BE_NONE:
             if getattr(self, name) is None:
                 object.__setattr__(self, name, default)
@@ -161,7 +162,7 @@ _MAY_BE_NONE: tuple[tuple[str, Any], ...] = (
 _CHECKED_APART = frozenset({"model", "model_provider", "input_guardrails", "output_guardrails"})
 
 
-def as_run_config(given: RunConfig | Mapping[str, Any] | None) -> RunConfig:
+def as_run_config(given: object) -> RunConfig:
     """Return a RunConfig as it is, and a mapping of its fields as one.
 
     Raises:
@@ -172,8 +173,8 @@ def as_run_config(given: RunConfig | Mapping[str, Any] | None) -> RunConfig:
         return RunConfig()
     if isinstance(given, RunConfig):
         return given
-    if isinstance(given, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-        return RunConfig(**given)
+    if isinstance(given, Mapping):
+        return RunConfig(**cast("Mapping[str, Any]", given))
     msg = f"run_config must be a RunConfig or a dict of its fields; it was {given!r:.80}."
     raise UserError(msg)
 

@@ -290,19 +290,20 @@ KNOWN: tuple[Known, ...] = (
         ("model_settings/an_extra_argument_that_is_set_already",),
     ),
     Known(
-        "Chat Completions has a new name for the limit of tokens, the only one that reasoning models"
-        " take.",
+        "Chat Completions has a new name for the limit of tokens, the only one that reasoning"
+        " models take.",
         ("calls.0.max_tokens", "calls.0.max_completion_tokens"),
         ("chat_settings/a_limit_of_tokens",),
     ),
     Known(
-        "Streams tell their usage unless they are told not to: budgets count it. The Agents SDK asks"
-        " for it at OpenAI's own address only.",
+        "Streams tell their usage unless they are told not to: budgets count it. The Agents SDK"
+        " asks for it at OpenAI's own address only.",
         ("calls.0.stream_options",),
         ("chat_settings/a_text/streamed",),
     ),
     Known(
-        "Raw events are the same for both APIs, those of Responses; the Agents SDK leaves some out.",
+        "Raw events are the same for both APIs, those of Responses; the Agents SDK leaves some"
+        " out.",
         ("runs.0.events",),
         ("chat_settings/a_text/streamed", "chat_settings/no_usage_in_streams/streamed"),
     ),

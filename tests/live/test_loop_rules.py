@@ -366,9 +366,24 @@ async def test_a_number_of_attempts_that_equals_the_default_is_what_a_run_asks_f
 
 
 async def test_what_an_answer_includes_is_kept_and_sent_back(run: Run, model: FakeOpenAI) -> None:
-    token = {"token": "do", "logprob": -0.1, "bytes": [100, 111], "top_logprobs": []}
-    part = {"type": "output_text", "text": "do", "annotations": [], "logprobs": [token]}
-    thought = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "secret"}
+    token: dict[str, Any] = {
+        "token": "do",
+        "logprob": -0.1,
+        "bytes": [100, 111],
+        "top_logprobs": [],
+    }
+    part: dict[str, Any] = {
+        "type": "output_text",
+        "text": "do",
+        "annotations": [],
+        "logprobs": [token],
+    }
+    thought: dict[str, Any] = {
+        "type": "reasoning",
+        "id": "rs_1",
+        "summary": [],
+        "encrypted_content": "secret",
+    }
     said: dict[str, Any] = {
         "type": "message",
         "id": "msg_1",

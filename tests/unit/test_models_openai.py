@@ -356,8 +356,8 @@ async def test_log_probabilities_of_chat_are_kept_in_the_form_of_responses(
     api: FakeOpenAI, *, is_streamed: bool
 ) -> None:
     other = {"token": "ho", "logprob": -1.0}
-    first = {"token": "H", "logprob": -0.1, "bytes": [72], "top_logprobs": [other]}
-    second = {"token": "i", "logprob": -0.2, "bytes": None, "top_logprobs": []}
+    first: dict[str, Any] = {"token": "H", "logprob": -0.1, "bytes": [72], "top_logprobs": [other]}
+    second: dict[str, Any] = {"token": "i", "logprob": -0.2, "bytes": None, "top_logprobs": []}
     if is_streamed:
         coming = CompletionStream(lambda _: None)
         for text, token, finish in (("H", first, None), ("i", second, "stop")):
