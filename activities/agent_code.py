@@ -202,7 +202,7 @@ class RegisteredCode(AgentCode):
             context = self._wrapped(state, Usage()).context
             code = self._registry.code(ref)
             request = await filtered(code, request, self._live, context)
-        if self._head.run.reasoning_ids == "keep":
+        if self._head.run.reasoning_ids == "preserve":
             return request
         messages = without_reasoning_ids(request.messages)
         return request.model_copy(update={"messages": messages})

@@ -58,7 +58,11 @@ class Asking:
         self._pulse = pulse
 
     async def __call__(self, request: ModelRequest) -> ModelAnswer:
-        """Make one model call; only the model gets the bytes of images."""
+        """Make one model call; only the model gets the bytes of images.
+
+        The step names the agent's model, as does the journal: which one answers is known here.
+        """
+        request = request.model_copy(update={"model": self._model.name})
         sent = await self._code.sent(request, self._state)
         await self._hooks.asking(sent)
         with model_call(self._head, self._given, self._code.agent.name, self._model, sent) as span:

@@ -98,8 +98,8 @@ class StepActivities:
         settings = snapshot.settings.resolve(head.settings)
         return {
             "policies": snapshot.policies,
-            "timeout": settings.timeout_seconds,
-            "attempts": settings.max_attempts,
+            "timeout": settings.seconds_per_attempt,
+            "attempts": settings.attempts,
             "parallel": registry.agent(snapshot.name).made_worker.max_parallel,
             "guards": snapshot.guards,
         }

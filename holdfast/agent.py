@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from holdfast.agent_snapshot import AgentSnapshot
 from holdfast.agent_tool import DEFAULT_MAX_TURNS, AgentTool, Extractor, InputBuilder, as_tool
+from holdfast.argument_checks import check_fields
 from holdfast.errors import UserError
 from holdfast.guard_rules import GuardRule
 from holdfast.guardrails import InputGuardrail, OutputGuardrail, check_guardrails
 from holdfast.handoffs import Handoff, made_handoffs
 from holdfast.hooks import AgentHooks, check_agent_hooks
-from holdfast.models.base import Model
+from holdfast.models.base import Model, check_model
 from holdfast.output_type import AgentOutputSchema, output_schema
-from holdfast.settings import ModelSettings
+from holdfast.settings import ModelSettings, as_model_settings
 from holdfast.tool_hooks import ApprovalPredicate, EnabledPredicate, FailureFormatter
 from holdfast.tool_retriever import ToolRetriever
 from holdfast.tool_use import ToolUseBehavior, behavior_code
@@ -38,7 +39,7 @@ class Agent:
             a Model, or None for the default (`HOLDFAST_MODEL`, else gpt-5-mini).
         tools: Tools, or plain functions to be made into tools. More may be appended to
             `agent.tools`; tasks that begin afterwards have them.
-        model_settings: How the model is called.
+        model_settings: How the model is called: a ModelSettings, or a dict of its fields.
         worker: The step logic: an AgentWorker, or any object with `async def run_step(step, ctx)`.
         tool_retriever: Chooses from its catalogue, in place of `tools`, what each step offers the
             model. See `holdfast.tool_retriever`.
@@ -91,11 +92,18 @@ class Agent:
         if not self.name or not isinstance(self.name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             msg = f"An agent needs a name of at least one character; it was given {self.name!r}."
             raise UserError(msg)
-        _check_model(self.model)
+        check_model(self.model)
+        settings = as_model_settings(self.model_settings, f"model_settings of agent {self.name!r}")
+        object.__setattr__(self, "model_settings", settings)
+        for name in ("instructions", "handoff_description"):
+            if getattr(self, name) is None:  # the Agents SDK's word for none
+                object.__setattr__(self, name, "")
+        check_fields(Agent, self, ("instructions", "handoff_description", "reset_tool_choice"))
         _check_tools(self.tools)
         _check_retriever(self.tool_retriever)
-        check_guardrails(self.name, "input_guardrails", self.input_guardrails, InputGuardrail)
-        check_guardrails(self.name, "output_guardrails", self.output_guardrails, OutputGuardrail)
+        owner = f"agent {self.name!r}"
+        check_guardrails(owner, "input_guardrails", self.input_guardrails, InputGuardrail)
+        check_guardrails(owner, "output_guardrails", self.output_guardrails, OutputGuardrail)
         check_agent_hooks(self.name, self.hooks)
         object.__setattr__(self, "made_worker", as_worker(self.worker))
         object.__setattr__(self, "made_output", output_schema(self.output_type))
@@ -268,17 +276,6 @@ def guard_rule(guardrail: InputGuardrail | OutputGuardrail, ref: str = "") -> Gu
         blocks = not guardrail.run_in_parallel
         return GuardRule(kind="input", name=guardrail.get_name(), blocks=blocks, ref=ref)
     return GuardRule(kind="output", name=guardrail.get_name(), ref=ref)
-
-
-def _check_model(model: Any) -> None:
-    if model is None or isinstance(model, str):
-        return
-    if isinstance(model, type) or not isinstance(model, Model):
-        msg = (
-            f"model={model!r:.80} ({type(model).__name__}) is no model. Pass a name, as"
-            ' "gpt-5-mini", or an object with `name` and `async def respond(request)`.'
-        )
-        raise UserError(msg)
 
 
 def _check_tools(tools: Any) -> None:

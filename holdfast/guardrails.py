@@ -215,19 +215,19 @@ def output_guardrail(
     return decorate if func is None else decorate(func)
 
 
-def check_guardrails(agent: str, what: str, given: Any, kind: type[Any]) -> None:
+def check_guardrails(owner: str, what: str, given: Any, kind: type[Any]) -> None:
     """Refuse what is no list of guardrails.
 
     Raises:
         UserError: Something is no guardrail of this kind; the text says what to write instead.
     """
     if not isinstance(given, list | tuple):
-        msg = f"{what}={given!r:.80} of agent {agent!r} is no list. Pass a list: {what}=[...]."
+        msg = f"{what}={given!r:.80} of {owner} is no list. Pass a list: {what}=[...]."
         raise UserError(msg)
     for each in given:  # pyright: ignore[reportUnknownVariableType]
         if not isinstance(each, kind):
             msg = (
-                f"{what} of agent {agent!r} has {each!r:.80}, which is no {kind.__name__}."
+                f"{what} of {owner} has {each!r:.80}, which is no {kind.__name__}."
                 f" Decorate the function with @{what.removesuffix('s')}."
             )
             raise UserError(msg)

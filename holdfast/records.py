@@ -108,7 +108,7 @@ class RunRules(Value):
     output_guardrails: tuple[str, ...] = ()
     guards_before_approval: bool = False
     error_handlers: dict[str, str] = Field(default_factory=dict[str, str])
-    reasoning_ids: Literal["keep", "drop"] = "keep"
+    reasoning_ids: Literal["preserve", "omit"] = "preserve"
     blocked_message: str = ""
     workflow_name: str = ""
     trace_id: str = ""

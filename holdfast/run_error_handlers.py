@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from holdfast.errors import AgentsException, UserError
 from holdfast.models.base import ModelAnswer
@@ -69,6 +69,27 @@ class RunErrorHandlerResult:
 
     final_output: Any
     include_in_history: bool = True
+
+
+def check_handlers(given: Any) -> dict[ErrorKind, ErrorHandler]:
+    """Return error handlers by the kind of error that they answer for.
+
+    Raises:
+        UserError: They are no such mapping; the text says which kinds there are.
+    """
+    kinds = get_args(ErrorKind)
+    if not isinstance(given, Mapping | None):
+        msg = f"error_handlers={given!r:.80} is no dict of {', '.join(map(repr, kinds))}."
+        raise UserError(msg)
+    handlers = dict(cast("Mapping[ErrorKind, ErrorHandler]", given or {}))
+    for kind, handler in handlers.items():
+        if kind not in kinds or not callable(handler):
+            msg = (
+                f"error_handlers has {kind!r}: {handler!r:.80}. Give a function for one of"
+                f" {', '.join(map(repr, kinds))}."
+            )
+            raise UserError(msg)
+    return handlers
 
 
 def as_handler_result(value: Any) -> RunErrorHandlerResult | None:

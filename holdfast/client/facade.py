@@ -21,8 +21,9 @@ from holdfast.client.running import RunOptions, begin, go_on
 from holdfast.client.sessions import Session
 from holdfast.client.streamed_run import RunResultStreaming, direct
 from holdfast.engine.loop import shared_loop
+from holdfast.errors import UserError
 from holdfast.hooks import RunHooks
-from holdfast.run_error_handlers import ErrorHandler, ErrorKind
+from holdfast.run_error_handlers import ErrorHandler, ErrorKind, check_handlers
 
 __all__ = [
     "ItemHelpers",
@@ -67,7 +68,8 @@ def made_options(agent: Agent, given: RunArguments, *, streams: bool = False) ->
     """
     config = as_run_config(given.get("run_config"))
     context = given.get("context")
-    rules = run_rules(config, context=context, error_handlers=given.get("error_handlers") or {})
+    handlers = check_handlers(given.get("error_handlers"))
+    rules = run_rules(config, context=context, error_handlers=handlers)
     options = RunOptions(
         max_turns=given.get("max_turns", DEFAULT_MAX_TURNS),
         session=given.get("session"),
@@ -222,6 +224,10 @@ async def _run(
 
 async def find_engine(agent: Agent, runner: AgentRunner | None) -> AgentRunner:
     """Return the engine of a run: the one given, else the process's own; it serves the agent."""
+    given: Any = runner
+    if given is not None and not isinstance(given, AgentRunner):
+        msg = f"runner must be an AgentRunner; it was {given!r:.80} ({type(given).__name__})."
+        raise UserError(msg)
     if runner is None:
         return await engines.runner(agent)
     await runner.ensure_agent(agent)

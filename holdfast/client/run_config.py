@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, cast
 
+from pydantic import Field
+
+from holdfast.argument_checks import check_data, check_fields
 from holdfast.code_refs import refer
 from holdfast.context_object import type_ref
-from holdfast.guardrails import InputGuardrail, OutputGuardrail
+from holdfast.errors import UserError
+from holdfast.guardrails import InputGuardrail, OutputGuardrail, check_guardrails
 from holdfast.handoffs import HandoffInputFilter
-from holdfast.models.base import Model
+from holdfast.models.base import Model, check_model
 from holdfast.records import RunRules
 from holdfast.run_error_handlers import ErrorHandler, ErrorKind
-from holdfast.settings import ModelSettings
+from holdfast.settings import ModelSettings, as_model_settings
 from holdfast.tracing.blocks import DEFAULT_WORKFLOW_NAME
 from holdfast.values import Json
 
@@ -28,8 +32,12 @@ class ToolExecutionConfig:
             asked, so that what they reject asks nobody.
     """
 
-    max_function_tool_concurrency: int | None = None
+    max_function_tool_concurrency: Annotated[int, Field(ge=1)] | None = None
     pre_approval_tool_input_guardrails: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        check_fields(ToolExecutionConfig, self, vars(self))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +49,11 @@ class SessionSettings:
             output whose call is cut off is left out as well.
     """
 
-    limit: int | None = None
+    limit: Annotated[int, Field(ge=0)] | None = None
+
+    def __post_init__(self) -> None:
+        """Check the field."""
+        check_fields(SessionSettings, self, vars(self))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,8 +85,14 @@ class RunConfig:
         tool_execution: Limits on running tools.
         tool_not_found_behavior: Whether a call of an unknown tool ends the run or is told to the
             model.
-        reasoning_item_id_policy: Whether ids of reasoning items are sent back.
+        reasoning_item_id_policy: Whether ids of reasoning items are sent back: "preserve", which is
+            the default, or "omit".
         output_guardrail_blocked_message: Stands in the history for a blocked final output.
+
+    `model_settings`, `tool_execution` and `session_settings` may be dicts of their fields.
+
+    Raises:
+        UserError: A field is given what it cannot hold.
     """
 
     model: str | Model | None = None
@@ -97,21 +115,68 @@ class RunConfig:
     tool_error_formatter: Callable[..., Any] | None = None
     tool_execution: ToolExecutionConfig = field(default_factory=ToolExecutionConfig)
     tool_not_found_behavior: Literal["raise_error", "return_error_to_model"] = "raise_error"
-    reasoning_item_id_policy: Literal["keep", "drop"] = "keep"
+    reasoning_item_id_policy: Literal["preserve", "omit"] | None = None
     output_guardrail_blocked_message: str | None = None
 
+    def __post_init__(self) -> None:
+        """Make objects of dicts and check the fields."""
+        for name, kind in _MADE_OF_DICTS:
+            given: object = getattr(self, name)
+            if isinstance(given, Mapping):
+                made = kind(**cast("Mapping[str, Any]", given))
+                object.__setattr__(self, name, made)
+        for name, default in _MAY_BE_NONE:
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, default)
+        settings: object = self.model_settings
+        if settings is not None:
+            as_model_settings(settings, "model_settings of a RunConfig")
+        check_fields(RunConfig, self, [name for name in vars(self) if name not in _CHECKED_APART])
+        check_data("RunConfig", "trace_metadata", dict(self.trace_metadata or {}))
+        check_model(self.model)
+        check_guardrails("a RunConfig", "input_guardrails", self.input_guardrails, InputGuardrail)
+        check_guardrails(
+            "a RunConfig", "output_guardrails", self.output_guardrails, OutputGuardrail
+        )
+        provider: object = self.model_provider
+        if provider is not None and not callable(getattr(provider, "get_model", None)):
+            msg = (
+                f"RunConfig cannot use model_provider={provider!r:.80}: it has no method get_model,"
+                " which makes a Model of a name."
+            )
+            raise UserError(msg)
 
-def as_run_config(given: RunConfig | Mapping[str, Any] | None) -> RunConfig:
+
+_MADE_OF_DICTS: tuple[tuple[str, type[Any]], ...] = (
+    ("model_settings", ModelSettings),
+    ("tool_execution", ToolExecutionConfig),
+    ("session_settings", SessionSettings),
+)
+_MAY_BE_NONE: tuple[tuple[str, Any], ...] = (
+    ("input_guardrails", ()),
+    ("output_guardrails", ()),
+    ("tool_execution", ToolExecutionConfig()),
+)
+"""Fields for which None, as in the Agents SDK, is as good as nothing given."""
+
+_CHECKED_APART = frozenset({"model", "model_provider", "input_guardrails", "output_guardrails"})
+
+
+def as_run_config(given: object) -> RunConfig:
     """Return a RunConfig as it is, and a mapping of its fields as one.
 
     Raises:
-        TypeError: There is no such field, or it is something else.
+        TypeError: There is no such field.
+        UserError: It is something else, or a field is given what it cannot hold.
     """
     if given is None:
         return RunConfig()
     if isinstance(given, RunConfig):
         return given
-    return RunConfig(**given)
+    if isinstance(given, Mapping):
+        return RunConfig(**cast("Mapping[str, Any]", given))
+    msg = f"run_config must be a RunConfig or a dict of its fields; it was {given!r:.80}."
+    raise UserError(msg)
 
 
 def run_rules(
@@ -149,7 +214,7 @@ def run_rules(
         output_guardrails=tuple(map(refer, config.output_guardrails)),
         guards_before_approval=config.tool_execution.pre_approval_tool_input_guardrails,
         error_handlers={kind: refer(handler) for kind, handler in error_handlers.items()},
-        reasoning_ids=config.reasoning_item_id_policy,
+        reasoning_ids=config.reasoning_item_id_policy or "preserve",
         blocked_message=config.output_guardrail_blocked_message or "",
         workflow_name="" if workflow == DEFAULT_WORKFLOW_NAME else workflow,
         trace_id=config.trace_id or "",

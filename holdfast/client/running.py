@@ -73,7 +73,8 @@ class RunOptions:
         """Refuse what cannot be served, before anything is begun.
 
         Raises:
-            UserError: The agent is none, max_turns is negative, or the provider was to remember.
+            UserError: The agent is none, max_turns is negative, the provider was to remember, or a
+                name is no text.
             TypeError: The hooks are none of a run.
         """
         if not isinstance(agent, Agent):
@@ -91,6 +92,11 @@ class RunOptions:
                 " so the provider cannot keep it. Use session=... to continue a conversation."
             )
             raise UserError(msg)
+        for name in ("task_id", "by"):
+            given: object = getattr(self, name)
+            if not isinstance(given, str | None):
+                msg = f"{name} must be a text; it was {given!r:.80} ({type(given).__name__})."
+                raise UserError(msg)
         session: Any = self.session
         if session is not None and not isinstance(session, str | Session):
             kind = type(session).__name__

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
+from holdfast.errors import UserError
 from holdfast.messages import Message, Usage, last_text
 from holdfast.settings import ModelSettings
 from holdfast.values import Json, Value
@@ -110,6 +111,22 @@ class Model(Protocol):
     async def respond(self, request: ModelRequest) -> ModelAnswer:
         """Answer one request."""
         ...
+
+
+def check_model(model: Any) -> None:
+    """Refuse what is neither a model, nor a model's name, nor None.
+
+    Raises:
+        UserError: It is something else.
+    """
+    if model is None or isinstance(model, str):
+        return
+    if isinstance(model, type) or not isinstance(model, Model):
+        msg = (
+            f"model={model!r:.80} ({type(model).__name__}) is no model. Pass a name, as"
+            ' "gpt-5-mini", or an object with `name` and `async def respond(request)`.'
+        )
+        raise UserError(msg)
 
 
 class Delta(NamedTuple):

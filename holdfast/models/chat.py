@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from openai import AsyncOpenAI
 from pydantic import ValidationError
@@ -15,7 +15,7 @@ from holdfast.models.chat_messages import KEPT_OF_CALL, KEPT_OF_MESSAGE, to_chat
 from holdfast.models.chat_stream import CompletionStream
 from holdfast.models.connection import Connection
 from holdfast.models.failures import first_problem, malformed
-from holdfast.models.shapes import as_text, is_array, is_object
+from holdfast.models.shapes import as_array, as_object, as_text, is_array, is_object
 from holdfast.values import Json, Value
 
 WITHHELD = "The provider's content filter has withheld the answer."
@@ -79,7 +79,9 @@ class ChatCompletionsModel:
             ModelRequestError: A person must heal it.
         """
         client, coming = self._connection.client(), CompletionStream(tell)
-        body = {"stream_options": {"include_usage": True}, **request_body(self._name, request)}
+        tells_usage = request.settings.include_usage is not False
+        body = request_body(self._name, request)
+        body["stream_options"] = {"include_usage": tells_usage}
         whole, request_id = await self._connection.follow(
             client.chat.completions.with_streaming_response.create,
             body,
@@ -99,6 +101,8 @@ class ChatCompletionsModel:
 def request_body(model: str, request: ModelRequest) -> dict[str, Json]:
     """Write the body of a Chat Completions request; what is not set is not sent."""
     settings = request.settings
+    reasoning = settings.reasoning_options or {}
+    has_logprobs = settings.top_logprobs is not None
     messages = to_chat_messages(request.messages)
     if request.instructions:
         messages.insert(0, {"role": "system", "content": request.instructions})
@@ -110,7 +114,14 @@ def request_body(model: str, request: ModelRequest) -> dict[str, Json]:
         "frequency_penalty": settings.frequency_penalty,
         "presence_penalty": settings.presence_penalty,
         "max_completion_tokens": settings.max_tokens,
-        "reasoning_effort": settings.reasoning_effort,
+        "reasoning_effort": reasoning.get("effort"),
+        "verbosity": settings.verbosity,
+        "logprobs": True
+        if has_logprobs and "logprobs" not in (settings.extra_args or {})
+        else None,
+        "top_logprobs": settings.top_logprobs,
+        "prompt_cache_retention": settings.prompt_cache_retention,
+        "prompt_cache_options": settings.prompt_cache_options,
         "metadata": settings.metadata,
         "store": settings.store,
     }
@@ -171,8 +182,13 @@ class _Said(Value):
     reasoning_content: str | None = None
 
 
+class _Logprobs(Value):
+    content: tuple[dict[str, Json], ...] | None = None
+
+
 class _Choice(Value):
     message: _Said
+    logprobs: _Logprobs | None = None
     finish_reason: str | None = None
 
 
@@ -218,6 +234,8 @@ def read_answer(body: dict[str, Json], *, model: str, request_id: str | None = N
     is_empty = not text and not calls
     if is_empty and finish == "content_filter":
         text = refusal = WITHHELD
+    if text and choice.logprobs is not None and choice.logprobs.content:
+        kept = (_with_logprobs(text, choice.logprobs.content), *kept)
     return ModelAnswer(
         message=Message(role="assistant", content=text, calls=calls, items=kept),
         usage=_read_usage(reply.usage),
@@ -248,6 +266,27 @@ def _read_calls(said: _Said) -> tuple[tuple[ToolCall, ...], tuple[dict[str, Json
     if calls and said.reasoning_content:
         kept.append({"type": KEPT_OF_MESSAGE, "reasoning_content": said.reasoning_content})
     return tuple(calls), tuple(kept)
+
+
+def _with_logprobs(text: str, found: Iterable[dict[str, Json]]) -> dict[str, Json]:
+    """Write an answer's text with its log probabilities, in the form of the Responses API."""
+    logprobs = [
+        {
+            **_token(each),
+            "top_logprobs": [_token(as_object(o)) for o in as_array(each.get("top_logprobs"))],
+        }
+        for each in found
+    ]
+    part = {"type": "output_text", "text": text, "annotations": list[Json](), "logprobs": logprobs}
+    return {"type": "message", "role": "assistant", "content": [part]}
+
+
+def _token(given: dict[str, Json]) -> dict[str, Json]:
+    return {
+        "token": given.get("token"),
+        "logprob": given.get("logprob"),
+        "bytes": as_array(given.get("bytes")),
+    }
 
 
 def _text_of(content: Json) -> str:

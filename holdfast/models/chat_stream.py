@@ -7,7 +7,7 @@ import uuid
 from holdfast.errors import ModelError
 from holdfast.models.base import Delta, Tell
 from holdfast.models.failures import cut_off
-from holdfast.models.shapes import as_object, as_text, is_array, is_object
+from holdfast.models.shapes import as_array, as_object, as_text, is_array, is_object
 from holdfast.values import Json
 
 
@@ -20,6 +20,7 @@ class CompletionStream:
         self._head: dict[str, Json] = {}
         self._texts: dict[str, str] = {}
         self._calls: dict[int, dict[str, Json]] = {}
+        self._logprobs: list[Json] = []
         self._finish: Json = None
 
     @property
@@ -30,7 +31,9 @@ class CompletionStream:
         message: dict[str, Json] = dict(self._texts)
         if self._calls:
             message["tool_calls"] = list(self._calls.values())
-        choice = {"index": 0, "message": message, "finish_reason": self._finish}
+        choice: dict[str, Json] = {"index": 0, "message": message, "finish_reason": self._finish}
+        if self._logprobs:
+            choice["logprobs"] = {"content": self._logprobs}
         return {**self._head, "choices": [choice]}
 
     def take(self, chunk: dict[str, Json]) -> None:
@@ -42,6 +45,7 @@ class CompletionStream:
         for choice in choices if is_array(choices) else []:
             if is_object(choice) and choice.get("index", 0) == 0:
                 self._delta(as_object(choice.get("delta")))
+                self._logprobs += as_array(as_object(choice.get("logprobs")).get("content"))
                 self._finish = choice.get("finish_reason") or self._finish
 
     def _delta(self, said: dict[str, Json]) -> None:

@@ -109,14 +109,15 @@ class Connection:
             ModelUnavailableError: Time can heal it.
             ModelRequestError: A person must heal it.
         """
-        seconds = settings.timeout_seconds
+        seconds = settings.seconds_per_attempt
         try:
             # The client's own timeout is per read: a server that trickles would never meet it.
             async with asyncio.timeout(seconds):
                 raw = await create(
                     **body,
-                    extra_body=settings.extra_body,
+                    extra_body=_extra(body, settings),
                     extra_headers=settings.extra_headers,
+                    extra_query=settings.extra_query,
                     timeout=openai.Timeout(seconds, connect=min(seconds, _CONNECT_SECONDS)),
                 )
         except TimeoutError:
@@ -149,15 +150,16 @@ class Connection:
             ModelUnavailableError: Time can heal it; the answer was cut off, for example.
             ModelRequestError: A person must heal it.
         """
-        seconds = settings.timeout_seconds
+        seconds = settings.seconds_per_attempt
         try:
             async with (
                 asyncio.timeout(seconds),
                 create(
                     **body,
                     stream=True,
-                    extra_body=settings.extra_body,
+                    extra_body=_extra(body, settings),
                     extra_headers=settings.extra_headers,
+                    extra_query=settings.extra_query,
                     timeout=openai.Timeout(seconds, connect=min(seconds, _CONNECT_SECONDS)),
                 ) as raw,
             ):
@@ -207,3 +209,36 @@ class Connection:
         if is_object(error) and isinstance(error.get("code"), int):
             raise status_error(error["code"], error, model=self.model, secret=self.secret)
         return data
+
+
+def _extra(body: dict[str, Json], settings: ModelSettings) -> dict[str, Json]:
+    """Return the fields that the user adds to a body.
+
+    Raises:
+        ModelRequestError: Arguments would take the place of what other settings say.
+    """
+    added, body = settings.extra_args or {}, {**body}
+    taken = sorted(name for name in added if name in body)
+    if taken:
+        raise ModelRequestError(
+            f"ModelSettings.extra_args has {', '.join(map(repr, taken))}, which the request holds"
+            " already. Set it by its own field, or change what is sent by extra_body."
+        )
+    body |= added
+    return {**added, **_joined(body, settings.extra_body or {})}
+
+
+def _joined(body: dict[str, Json], extra: dict[str, Json]) -> dict[str, Json]:
+    """Join extra fields with what stands in their places: the client would put them there alone.
+
+    An object of another `type` is another choice, and is not joined.
+    """
+    return {key: _over(body.get(key), extra[key]) for key in extra}
+
+
+def _over(under: Json, extra: Json) -> Json:
+    if not (is_object(under) and is_object(extra)):
+        return extra
+    if "type" in extra and extra["type"] != under.get("type"):
+        return extra
+    return {**under, **_joined(under, extra)}

@@ -83,9 +83,9 @@ def assistant_message(output: Sequence[Item]) -> Message:
     """
     turn = _Turn()
     for index, item in enumerate(output):
-        turn.add(_without_logprobs(check_item(index, item)))
+        turn.add(_without_empty_logprobs(check_item(index, item)))
     needs_items = any(
-        kind_of(item) not in ("message", "function_call") or "phase" in item
+        kind_of(item) not in ("message", "function_call") or "phase" in item or _has_logprobs(item)
         for item in turn.entries
     )
     return turn.message(keep_ids=needs_items)
@@ -336,15 +336,20 @@ def _has_refusal(item: Item) -> bool:
     return is_array(content) and any(part.get("type") == "refusal" for part in content)
 
 
-def _without_logprobs(item: Item) -> Item:
-    """Leave out log probabilities: large, and ignored by the API when it gets them back."""
+def _has_logprobs(item: Item) -> bool:
+    content: Json = item.get("content")
+    return is_array(content) and any("logprobs" in part for part in content)
+
+
+def _without_empty_logprobs(item: Item) -> Item:
+    """Leave out log probabilities that nobody has asked for: the API gives an empty list then."""
     content: Json = item.get("content")
     if kind_of(item) != "message" or not is_array(content):
         return item
-    return {
-        **item,
-        "content": [
-            {key: part[key] for key in part if key != "logprobs"} if is_object(part) else part
-            for part in content
-        ],
-    }
+    return {**item, "content": [_without_empty(part) for part in content]}
+
+
+def _without_empty(part: Json) -> Json:
+    if is_object(part) and not part.get("logprobs"):
+        return {key: part[key] for key in part if key != "logprobs"}
+    return part

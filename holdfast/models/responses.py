@@ -12,12 +12,16 @@ from holdfast.messages import Message, Usage
 from holdfast.models.base import ModelAnswer, ModelRequest, Tell
 from holdfast.models.connection import Connection
 from holdfast.models.failures import first_problem, malformed, status_error
+from holdfast.models.item_checks import kind_of
 from holdfast.models.items import Item, assistant_message, to_response_items
 from holdfast.models.responses_stream import ResponseStream
-from holdfast.models.shapes import as_text, is_array
+from holdfast.models.shapes import is_array
+from holdfast.settings import ModelSettings
 from holdfast.values import Json, Value
 
 _STATUS_OF_CODE = {"rate_limit_exceeded": 429, "server_error": 500, "vector_store_timeout": 504}
+_FOUND_BY_ID = ("message", "function_call", "reasoning")
+_LOGPROBS = "message.output_text.logprobs"
 _FINISH = {"max_output_tokens": "length", "content_filter": "content_filter"}
 
 
@@ -105,20 +109,17 @@ def request_body(model: str, request: ModelRequest) -> dict[str, Json]:
         "temperature": settings.temperature,
         "top_p": settings.top_p,
         "max_output_tokens": settings.max_tokens,
+        "truncation": settings.truncation,
+        "reasoning": settings.reasoning_options,
+        "include": _include(settings),
+        "top_logprobs": settings.top_logprobs,
         "metadata": settings.metadata,
         "store": settings.store,
+        "prompt_cache_retention": settings.prompt_cache_retention,
+        "prompt_cache_options": settings.prompt_cache_options,
+        "context_management": settings.context_management,
+        "text": _text(request),
     }
-    if settings.reasoning_effort is not None:
-        body["reasoning"] = {"effort": settings.reasoning_effort}
-    if request.output is not None:
-        body["text"] = {
-            "format": {
-                "type": "json_schema",
-                "name": request.output.name,
-                "schema": request.output.json_schema,
-                "strict": request.output.strict,
-            }
-        }
     if request.tools:
         body["tools"] = [
             {
@@ -135,6 +136,28 @@ def request_body(model: str, request: ModelRequest) -> dict[str, Json]:
     return {key: value for key, value in body.items() if value is not None}
 
 
+def _include(settings: ModelSettings) -> list[str] | None:
+    wanted = dict.fromkeys(settings.response_include or ())
+    if settings.top_logprobs is not None:
+        wanted[_LOGPROBS] = None
+    return list(wanted) or None
+
+
+def _text(request: ModelRequest) -> Json:
+    """Say how the answer is to be written, if anything is asked of it."""
+    text: dict[str, Json] = {}
+    if request.output is not None:
+        text["format"] = {
+            "type": "json_schema",
+            "name": request.output.name,
+            "schema": request.output.json_schema,
+            "strict": request.output.strict,
+        }
+    if request.settings.verbosity is not None:
+        text["verbosity"] = request.settings.verbosity
+    return text or None
+
+
 def _tool_choice(choice: str) -> Json:
     match choice:
         case "auto":
@@ -148,16 +171,17 @@ def _tool_choice(choice: str) -> Json:
 def _sendable(items: Iterable[Item], *, is_stored: bool) -> Iterator[Item]:
     """Leave out what the API would refuse.
 
-    What is not stored cannot be found by its id, so ids go, except beside encrypted content, which
-    is what reasoning is handed back by; reasoning of which nothing is left goes altogether.
+    What is not stored cannot be found by its id, so ids go where the API can do without, except
+    beside encrypted content, which is what reasoning is handed back by; reasoning of which nothing
+    is left goes altogether.
     """
     for item in items:
-        kind = as_text(item.get("type"))
+        kind = kind_of(item)
         if kind.startswith("chat."):
             continue
         if kind == "function_call_output":
             yield {key: item[key] for key in item if key != "status"}
-        elif is_stored or item.get("encrypted_content"):
+        elif is_stored or item.get("encrypted_content") or kind not in _FOUND_BY_ID:
             yield item
         elif kind != "reasoning" or item.get("summary") or item.get("content"):
             yield {key: item[key] for key in item if key != "id"}

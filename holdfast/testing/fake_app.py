@@ -89,10 +89,10 @@ class FakeApp:
         headers = {
             key: "[redacted]" if key in _SECRETS else value for key, value in http.headers.items()
         }
-        at = time.monotonic()
+        at, query = time.monotonic(), dict(http.query_params)
         request = self.script.record(
             lambda number: FakeRequest(
-                number, endpoint, http.url.path, {} if body is None else body, headers, at
+                number, endpoint, http.url.path, {} if body is None else body, headers, at, query
             )
         )
         if body is None:
@@ -283,4 +283,5 @@ def _shown(request: FakeRequest) -> dict[str, Json]:
         "body": request.body,
         "headers": request.headers,
         "at": request.at,
+        "query": request.query,
     }

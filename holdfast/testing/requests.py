@@ -29,6 +29,7 @@ class FakeRequest:
         body: The parsed body.
         headers: Headers in lower case, Authorization redacted.
         at: Time of arrival, in seconds of a clock that only goes forward.
+        query: The address's query.
     """
 
     number: int
@@ -37,6 +38,7 @@ class FakeRequest:
     body: dict[str, Json]
     headers: dict[str, str] = field(default_factory=dict[str, str])
     at: float = 0.0
+    query: dict[str, str] = field(default_factory=dict[str, str])
 
     @property
     def model(self) -> str:

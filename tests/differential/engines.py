@@ -14,7 +14,7 @@ import pytest
 from holdfast import Runner as HoldfastRunner
 from holdfast import function_tool
 from holdfast.testing import FakeOpenAI
-from tests.differential.lib import Lib
+from tests.differential.lib import MODEL, Lib
 from tests.differential.observed import Event, observe_request, with_call_ids
 from tests.differential.script import Script
 from tests.support.rig import Engine, Rig
@@ -39,6 +39,9 @@ class AgentsSdk(Lib):
 
     def session(self, name: str) -> Any:
         return agents.SQLiteSession(name)
+
+    def chat_model(self) -> Any:
+        return agents.OpenAIProvider(use_responses=False).get_model(MODEL)
 
 
 class Holdfast(Lib):
@@ -88,6 +91,9 @@ class Holdfast(Lib):
 
     def session(self, name: str) -> Any:
         return f"{self.rig.app}-{name}"
+
+    def chat_model(self) -> Any:
+        return f"chat:{MODEL}"
 
 
 @asynccontextmanager

@@ -337,4 +337,41 @@ KNOWN: tuple[Known, ...] = (
         ("runs.0.events.9",),
         ("tool_guardrails/an_output_that_ends_the_run/streamed",),
     ),
+    Known(
+        "What extra_body says of a field is joined with what the field holds: settings and the type"
+        " of the answer do not exclude each other.",
+        ("calls.0.text.format",),
+        ("model_settings/an_extra_verbosity_beside_an_output_type",),
+    ),
+    Known(
+        "A request that cannot be written leaves the task waiting, as every failed step does.",
+        ("raised", "runs.0.error"),
+        ("model_settings/an_extra_argument_that_is_set_already",),
+    ),
+    Known(
+        "Chat Completions has a new name for the limit of tokens, the only one that reasoning"
+        " models take.",
+        ("calls.0.max_tokens", "calls.0.max_completion_tokens"),
+        ("chat_settings/a_limit_of_tokens",),
+    ),
+    Known(
+        "Streams tell their usage unless they are told not to: budgets count it. The Agents SDK"
+        " asks for it at OpenAI's own address only.",
+        ("calls.0.stream_options",),
+        ("chat_settings/a_text/streamed",),
+    ),
+    Known(
+        "Raw events are the same for both APIs, those of Responses; the Agents SDK leaves some"
+        " out.",
+        ("runs.0.events",),
+        ("chat_settings/a_text/streamed", "chat_settings/no_usage_in_streams/streamed"),
+    ),
+    Known(
+        "Raw events tell of texts, thoughts and calls; an item of a hosted tool is in the answer.",
+        ("runs.0.events",),
+        (
+            "model_settings/a_hosted_tool/streamed",
+            "model_settings/a_hosted_tool_that_is_not_stored/streamed",
+        ),
+    ),
 )

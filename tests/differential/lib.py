@@ -88,3 +88,7 @@ class Lib(ABC):
     @abstractmethod
     def session(self, name: str) -> Any:
         """Make a session of this name that is empty."""
+
+    @abstractmethod
+    def chat_model(self) -> Any:
+        """Make the fake model, asked by Chat Completions."""

@@ -17,8 +17,9 @@ Event = tuple[str, ...]
 # Ids are made up anew in each run. The rest is left out where it says nothing: a library may send
 # what another leaves out, and the provider takes it for the same.
 HISTORY = "<CONVERSATION HISTORY>"
-DROPPED = {"id", "status", "created_by", "response_id", "title"}
+DROPPED = {"id", "status", "created_by", "response_id", "title", "provider_data"}
 EMPTY: tuple[Any, ...] = (None, [], {})
+OF_THE_CALL = {"messages", "previous_response_id", "stream"}
 
 
 @dataclass
@@ -94,7 +95,7 @@ def observe_event(event: Any) -> Event:
 def observe_request(request: FakeRequest) -> dict[str, Any]:
     """Observe what the model was sent."""
     body = request.body
-    given: Any = body.get("input")
+    given: Any = body.get("input", body.get("messages"))
     items = [{"role": "user", "content": given}] if isinstance(given, str) else given
     kept = {
         "instructions": body.get("instructions") or None,
@@ -103,19 +104,18 @@ def observe_request(request: FakeRequest) -> dict[str, Any]:
         "tool_choice": body.get("tool_choice"),
         "is_continued": bool(body.get("previous_response_id")) or None,
         "text": without_defaults(plain(body.get("text"))),
-        **{
-            key: body.get(key)
-            for key in (
-                "model",
-                "temperature",
-                "top_p",
-                "max_output_tokens",
-                "parallel_tool_calls",
-                "conversation",
-            )
-        },
+        "include": sorted(body.get("include") or ()),
+        "with_ids": [item["type"] for item in items if item.get("id") and needs_id(item)],
+        "headers": {key: each for key, each in request.headers.items() if key.startswith("x-test")},
+        "query": request.query,
     }
+    kept |= {key: body[key] for key in body if key not in kept and key not in OF_THE_CALL}
     return {key: value for key, value in kept.items() if value not in EMPTY}
+
+
+def needs_id(item: Any) -> bool:
+    """Tell whether an item's id means something; those of plain messages and calls do not."""
+    return item.get("type") not in (None, "message", "function_call", "function_call_output")
 
 
 def without_defaults(schema: Any) -> Any:
@@ -230,7 +230,7 @@ def with_call_ids(observed: Any) -> Any:
             case dict():
                 given = cast("dict[str, Any]", value)
                 return {
-                    key: numbered(each) if key == "call_id" else walk(each)
+                    key: numbered(each) if key in ("call_id", "tool_call_id") else walk(each)
                     for key, each in given.items()
                 }
             case list() | tuple():

@@ -20,6 +20,7 @@ from tests.differential import (
     scripts_loop,
     scripts_outputs,
     scripts_people,
+    scripts_settings,
     scripts_tools,
 )
 from tests.differential.engines import fake_model, observe_holdfast, observe_sdk
@@ -39,6 +40,7 @@ MODULES = (
     scripts_guardrails,
     scripts_people,
     scripts_hooks,
+    scripts_settings,
 )
 GROUPS = [each for module in MODULES for each in vars(module).values() if isinstance(each, Group)]
 MISSING = "(nothing)"

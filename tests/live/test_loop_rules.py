@@ -23,7 +23,8 @@ from holdfast import (
 )
 from holdfast.client.base import new_id
 from holdfast.client.run_config import ToolExecutionConfig, run_rules
-from holdfast.errors import ModelRefusalError
+from holdfast.errors import ModelRefusalError, ModelUnavailableError
+from holdfast.messages import ToolCall
 from holdfast.model_input import CallModelData, ModelInputData
 from holdfast.records import AGENTS_SDK, RunRules, TaskHead
 from holdfast.run_error_handlers import RunErrorHandlerInput, RunErrorHandlerResult
@@ -298,7 +299,7 @@ def reasons(model: FakeOpenAI) -> None:
     model.reply("done")
 
 
-@pytest.mark.parametrize(("policy", "has_id"), [("keep", True), ("drop", False)])
+@pytest.mark.parametrize(("policy", "has_id"), [(None, True), ("preserve", True), ("omit", False)])
 async def test_ids_of_reasoning_are_sent_back_or_not(
     run: Run, model: FakeOpenAI, policy: Any, has_id: bool
 ) -> None:
@@ -312,6 +313,14 @@ async def test_a_model_of_the_run_answers_for_the_agent(run: Run) -> None:
     other = ScriptedModel(["from the other"])
     result = await run("q", run_config=RunConfig(model=other))
     assert result.final_output == "from the other"
+
+
+async def test_a_model_is_asked_by_its_own_name_in_each_attempt(run: Run) -> None:
+    wish = ToolCall(id="c1", name="look", arguments="{}")
+    other = ScriptedModel([wish, ModelUnavailableError("busy"), "done"], name="the-other")
+    result = await run("q", look, run_config=RunConfig(model=other))
+    assert (result.final_output, result.usage.requests) == ("done", 2)
+    assert {request.model for request in other.requests} == {"the-other"}
 
 
 class Provider:
@@ -343,6 +352,59 @@ async def test_settings_of_the_run_replace_single_fields(run: Run, model: FakeOp
     await run("q", of={"model_settings": own}, run_config={"model_settings": {"top_p": 0.9}})
     sent = model.requests[0].body
     assert (sent["temperature"], sent["top_p"]) == (0.1, 0.9)
+
+
+async def test_a_number_of_attempts_that_equals_the_default_is_what_a_run_asks_for(
+    run: Run, model: FakeOpenAI
+) -> None:
+    model.fail(500)
+    model.reply("done")
+    config = RunConfig(model_settings=ModelSettings(max_attempts=10, timeout_seconds=600))
+    own = ModelSettings(max_attempts=1, timeout_seconds=5)
+    result = await run("q", of={"model_settings": own}, run_config=config)
+    assert result.final_output == "done"
+
+
+async def test_what_an_answer_includes_is_kept_and_sent_back(run: Run, model: FakeOpenAI) -> None:
+    token: dict[str, Any] = {
+        "token": "do",
+        "logprob": -0.1,
+        "bytes": [100, 111],
+        "top_logprobs": [],
+    }
+    part: dict[str, Any] = {
+        "type": "output_text",
+        "text": "do",
+        "annotations": [],
+        "logprobs": [token],
+    }
+    thought: dict[str, Any] = {
+        "type": "reasoning",
+        "id": "rs_1",
+        "summary": [],
+        "encrypted_content": "secret",
+    }
+    said: dict[str, Any] = {
+        "type": "message",
+        "id": "msg_1",
+        "role": "assistant",
+        "status": "completed",
+        "content": [part],
+    }
+    model.raw({"id": "resp_1", "status": "completed", "output": [thought, said]})
+    wanted = ["reasoning.encrypted_content"]
+    settings = ModelSettings(response_include=wanted, top_logprobs=0, store=False)  # type: ignore[arg-type]
+    result = await run("q", of={"model_settings": settings})
+    assert model.requests[0].body["include"] == [*wanted, "message.output_text.logprobs"]
+    assert [dict(item.raw_item) for item in result.new_items] == [thought, said]
+    model.reply("more")
+    await run(
+        [*result.to_input_list(), {"role": "user", "content": "more"}],
+        of={"model_settings": settings},
+    )
+    sent = model.requests[1].body["input"]
+    assert sent[1] == thought
+    assert sent[2]["content"] == [part]
 
 
 # ---- tool calls

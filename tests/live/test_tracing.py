@@ -24,7 +24,7 @@ from holdfast import (
 from holdfast.errors import InputGuardrailTripwireTriggered, OutputGuardrailTripwireTriggered
 from holdfast.guardrails import GuardrailFunctionOutput, InputGuardrail, OutputGuardrail
 from holdfast.handoffs import handoff
-from holdfast.testing import FakeOpenAI
+from holdfast.testing import FakeOpenAI, ScriptedModel
 from holdfast.tool_guardrails import (
     ToolGuardrailFunctionOutput,
     ToolInputGuardrail,
@@ -127,6 +127,15 @@ async def test_a_turn_with_a_tool_is_a_tree(
     assert second["gen_ai.response.id"] != first["gen_ai.response.id"]
     assert call["gen_ai.tool.call.id"] in second["gen_ai.input.messages"]
     assert task.start <= first.start <= second.end <= task.end
+
+
+async def test_a_call_of_the_runs_own_model_is_told_by_that_models_name(
+    rig: Rig, make_agent: MakeAgent, spans: Spans
+) -> None:
+    other = ScriptedModel(["blue"], name="the-other")
+    await run(rig, make_agent, run_config=RunConfig(model=other))
+    call = spans.one("chat the-other")
+    assert call["gen_ai.request.model"] == call["gen_ai.response.model"] == "the-other"
 
 
 async def test_a_call_that_waits_for_approval_stays_in_its_step(

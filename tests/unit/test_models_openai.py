@@ -20,6 +20,8 @@ from holdfast.models import (
     ResponsesModel,
     ToolSpec,
 )
+from holdfast.models.chat import read_answer
+from holdfast.models.chat_stream import CompletionStream
 from holdfast.settings import ModelSettings
 from holdfast.testing import FakeOpenAI
 
@@ -197,6 +199,42 @@ async def test_output_structure_and_strict_tools(api: FakeOpenAI, kind: Any) -> 
         assert body["response_format"] == {"type": "json_schema", "json_schema": shape}
 
 
+@pytest.mark.parametrize("is_streamed", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+async def test_extra_fields_of_the_body_join_what_stands_there(
+    api: FakeOpenAI, kind: Any, *, is_streamed: bool
+) -> None:
+    api.reply('{"a": 1}')
+    place = "text" if kind is ResponsesModel else "response_format"
+    extra: dict[str, Any] = {place: {"verbosity": "low"}, "service_tier": "flex"}
+    request = ModelRequest(
+        model="some-model",
+        messages=(user("x"),),
+        settings=ModelSettings(extra_body=extra, metadata={"k": "v"}),
+        output=OutputSpec(name="Sum", json_schema={"type": "object"}, strict=False),
+    )
+    model: ResponsesModel | ChatCompletionsModel = kind("some-model")
+    await (model.stream(request, lambda _: None) if is_streamed else model.respond(request))
+    await model.close()
+    body = body_of(api)
+    assert body["service_tier"] == "flex"
+    assert body["metadata"] == {"k": "v"}
+    assert body[place]["verbosity"] == "low"
+    format_ = body["text"]["format"] if kind is ResponsesModel else body["response_format"]
+    assert format_["type"] == "json_schema"
+
+
+async def test_an_extra_object_of_another_type_takes_the_place_of_what_stands_there(
+    api: FakeOpenAI,
+) -> None:
+    api.reply("{}")
+    settings = ModelSettings(extra_body={"text": {"format": {"type": "json_object"}}})
+    await ask(
+        ResponsesModel, user("x"), settings=settings, output=OutputSpec(name="S", json_schema={})
+    )
+    assert body_of(api)["text"] == {"format": {"type": "json_object"}}
+
+
 @pytest.mark.parametrize("kind", KINDS)
 async def test_images_are_sent(api: FakeOpenAI, kind: Any) -> None:
     api.reply("A cat")
@@ -322,6 +360,64 @@ async def test_ids_of_what_is_not_stored_are_not_sent(api: FakeOpenAI) -> None:
         kept,
         {"type": "message", "role": "assistant", "content": [text]},
     ]
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+async def test_log_probabilities_of_chat_are_kept_in_the_form_of_responses(
+    api: FakeOpenAI, *, is_streamed: bool
+) -> None:
+    other = {"token": "ho", "logprob": -1.0}
+    first: dict[str, Any] = {"token": "H", "logprob": -0.1, "bytes": [72], "top_logprobs": [other]}
+    second: dict[str, Any] = {"token": "i", "logprob": -0.2, "bytes": None, "top_logprobs": []}
+    if is_streamed:
+        coming = CompletionStream(lambda _: None)
+        for text, token, finish in (("H", first, None), ("i", second, "stop")):
+            delta, logprobs = {"content": text}, {"content": [token]}
+            choice = {"index": 0, "delta": delta, "logprobs": logprobs, "finish_reason": finish}
+            coming.take({"choices": [choice]})
+        answer = read_answer(coming.body or {}, model="m")
+    else:
+        said = {"content": "Hi", "role": "assistant"}
+        logprobs = {"content": [first, second]}
+        api.raw({"choices": [{"message": said, "logprobs": logprobs, "finish_reason": "stop"}]})
+        answer = await ask(ChatCompletionsModel, user("x"), settings=ModelSettings(top_logprobs=1))
+        assert (body_of(api)["logprobs"], body_of(api)["top_logprobs"]) == (True, 1)
+    [item] = answer.message.items
+    assert (answer.text, item["content"][0]["text"]) == ("Hi", "Hi")
+    assert item["content"][0]["logprobs"] == [
+        {**first, "top_logprobs": [{**other, "bytes": []}]},
+        {**second, "bytes": []},
+    ]
+    api.reply("Bye")
+    await ask(ChatCompletionsModel, user("x"), answer.message, user("y"))
+    assert body_of(api)["messages"][1] == {"role": "assistant", "content": "Hi"}
+
+
+HOSTED: tuple[dict[str, Any], ...] = (
+    {
+        "type": "web_search_call",
+        "id": "ws_1",
+        "status": "completed",
+        "action": {"type": "search", "query": "q"},
+    },
+    {"type": "file_search_call", "id": "fs_1", "status": "completed", "queries": ["q"]},
+    {"type": "mcp_list_tools", "id": "mcpl_1", "server_label": "s", "tools": []},
+    {"type": "mcp_call", "id": "mcp_1", "server_label": "s", "name": "n", "arguments": "{}"},
+    {"type": "image_generation_call", "id": "ig_1", "status": "completed", "result": "aaaa"},
+    {"type": "compaction", "id": "cmp_1", "encrypted_content": "x"},
+)
+
+
+@pytest.mark.parametrize("store", [None, True, False])
+async def test_items_of_hosted_tools_keep_the_ids_that_the_api_requires(
+    api: FakeOpenAI, store: Any
+) -> None:
+    api.reply("Done")
+    message = Message(
+        role="assistant", content="Hi", items=(*HOSTED, {"type": "message", "id": "m"})
+    )
+    await ask(ResponsesModel, user("x"), message, user("y"), settings=ModelSettings(store=store))
+    assert tuple(body_of(api)["input"][1:-2]) == HOSTED
 
 
 async def test_items_of_one_api_are_not_sent_to_the_other(api: FakeOpenAI) -> None:

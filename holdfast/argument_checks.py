@@ -1,0 +1,74 @@
+"""Checks of what people give: errors that name the argument, its value and what would fit."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Collection, Hashable
+from typing import Any, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+
+from holdfast.errors import UserError
+from holdfast.values import canonical
+
+
+def check_fields(kind: type[Any], given: object, names: Collection[str]) -> None:
+    """Check fields of a dataclass by its annotations; nothing is converted.
+
+    Args:
+        kind: The dataclass, as we have written it: a user's subclass may annotate what it likes.
+        given: An object of it.
+        names: The fields.
+
+    Raises:
+        UserError: One of them does not fit.
+    """
+    try:
+        known: Hashable = kind
+        _model_of(known, tuple(names)).model_validate(vars(given))
+    except ValidationError as error:
+        raise UserError(misfit(kind.__name__, error)) from None
+
+
+def check_data(owner: str, name: str, given: object) -> None:
+    """Refuse what cannot be stored as JSON.
+
+    Raises:
+        UserError: It cannot.
+    """
+    try:
+        canonical(given)
+    except (TypeError, ValueError) as cause:
+        msg = f"{owner} cannot use {name}={given!r:.80}: it is stored as JSON ({cause})."
+        raise UserError(msg) from None
+
+
+@functools.cache
+def _model_of(kind: Any, names: tuple[str, ...]) -> type[BaseModel]:
+    hints = get_type_hints(kind, include_extras=True)
+    config = ConfigDict(strict=True, protected_namespaces=(), arbitrary_types_allowed=True)
+    fields: dict[str, Any] = {name: (hints[name], ...) for name in names}
+    return create_model(kind.__name__, __config__=config, **fields)
+
+
+def misfit(owner: str, error: ValidationError) -> str:
+    """Say which argument does not fit, and what would.
+
+    Args:
+        owner: The class that was given it.
+        error: What its check said; the first value that does not fit counts.
+    """
+    found = error.errors(include_url=False)
+    first = found[0]
+    # Of a union each member says why not, in a place of its own.
+    same = [each for each in found if each["input"] is first["input"]]
+    place = first["loc"] if len(same) == 1 else first["loc"][:1]
+    said = dict.fromkeys(_in_mid_sentence(each["msg"]) for each in same)
+    name = ".".join(map(str, place))
+    given = f"{name}={first['input']!r:.80}" if name else f"{first['input']!r:.80}"
+    return f"{owner} cannot use {given}: {' or '.join(said)}."
+
+
+def _in_mid_sentence(text: str) -> str:
+    text = text.removeprefix("Value error, ").rstrip(".")
+    return f"{text[:1].lower()}{text[1:]}"

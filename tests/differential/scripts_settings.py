@@ -1,0 +1,240 @@
+"""Model settings: what the request holds, by either API, and what of the answer is kept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from openai.types.shared import Reasoning
+
+from holdfast.testing import call, reply
+from tests.differential.lib import Lib
+from tests.differential.script import Group, answer, called, said, thought
+from tests.differential.scripts_outputs import WARM, Weather
+
+RESPONSES = Group("model_settings")
+CHAT = Group("chat_settings")
+
+LOGPROBS = "message.output_text.logprobs"
+SEARCH = {
+    "type": "web_search_call",
+    "id": "ws_a",
+    "status": "completed",
+    "action": {"type": "search", "query": "q", "queries": ["q"]},
+}
+SECRET_THOUGHT = {**thought("hm"), "encrypted_content": "a secret"}
+
+
+def likely(text: str) -> dict[str, Any]:
+    """Make a message with the log probability of its text."""
+    message = said(text)
+    token: dict[str, Any] = {"token": text, "logprob": -0.5, "bytes": [1], "top_logprobs": []}
+    message["content"][0]["logprobs"] = [token]
+    return message
+
+
+async def run(lib: Lib, **settings: Any) -> Any:
+    """Run an agent of a tool with settings of its own."""
+    made = lib.ModelSettings(**settings)
+    return await lib.run(lib.agent(tools=[lib.tool()], model_settings=made), "q")
+
+
+async def chat(lib: Lib, **settings: Any) -> Any:
+    """Ask for one text by Chat Completions, with settings of the agent's own."""
+    made = lib.ModelSettings(**settings)
+    return await lib.run(lib.agent(model=lib.chat_model(), model_settings=made), "q")
+
+
+@RESPONSES.script(reply("done"))
+async def reasoning_as_an_object(lib: Lib) -> Any:
+    return await run(lib, reasoning=Reasoning(effort="low", summary="auto"))
+
+
+@RESPONSES.script(reply("done"))
+async def reasoning_as_a_dict(lib: Lib) -> Any:
+    return await run(lib, reasoning={"effort": "high"})
+
+
+@RESPONSES.script(reply("done"))
+async def a_verbosity(lib: Lib) -> Any:
+    return await run(lib, verbosity="low")
+
+
+@RESPONSES.script(WARM)
+async def a_verbosity_beside_an_output_type(lib: Lib) -> Any:
+    settings = lib.ModelSettings(verbosity="high")
+    return await lib.run(lib.agent(output_type=Weather, model_settings=settings), "q")
+
+
+@RESPONSES.script(WARM)
+async def an_extra_verbosity_beside_an_output_type(lib: Lib) -> Any:
+    settings = lib.ModelSettings(extra_body={"text": {"verbosity": "low"}})
+    return await lib.run(lib.agent(output_type=Weather, model_settings=settings), "q")
+
+
+@RESPONSES.script(reply("done"))
+async def numbers_and_flags(lib: Lib) -> Any:
+    return await run(
+        lib,
+        temperature=0.5,
+        top_p=0.9,
+        max_tokens=100,
+        frequency_penalty=0.1,
+        presence_penalty=0.1,
+        parallel_tool_calls=True,
+        truncation="auto",
+        store=False,
+        metadata={"k": "v"},
+        include_usage=True,
+        timeout=30,
+    )
+
+
+@RESPONSES.script(reply("done"))
+async def the_prompt_cache(lib: Lib) -> Any:
+    return await run(
+        lib,
+        prompt_cache_retention="24h",
+        prompt_cache_options={"mode": "explicit", "ttl": "30m"},
+        context_management=[{"type": "compaction", "compact_threshold": 200_000}],
+    )
+
+
+@RESPONSES.script(reply("done"))
+async def extras(lib: Lib) -> Any:
+    return await run(
+        lib,
+        extra_body={"safety_identifier": "s"},
+        extra_query={"version": "5"},
+        extra_headers={"x-test-team": "blue"},
+        extra_args={"service_tier": "flex", "user": "u"},
+    )
+
+
+@RESPONSES.script(reply("done"))
+async def extra_args_of_the_run_are_added(lib: Lib) -> Any:
+    own = lib.ModelSettings(extra_args={"user": "u", "service_tier": "flex"}, verbosity="low")
+    over = lib.ModelSettings(extra_args={"service_tier": "auto"}, reasoning={"effort": "low"})
+    config = lib.RunConfig(model_settings=over)
+    return await lib.run(lib.agent(model_settings=own), "q", run_config=config)
+
+
+@RESPONSES.script(reply("done"))
+async def settings_as_dicts(lib: Lib) -> Any:
+    agent = lib.agent(model_settings={"verbosity": "low", "top_p": 0.5})
+    return await lib.run(agent, "q", run_config={"model_settings": {"top_p": 0.9}})
+
+
+@RESPONSES.script(raises="TypeError", left=0)
+async def an_extra_argument_that_is_set_already(lib: Lib) -> Any:
+    return await run(lib, temperature=0.5, extra_args={"temperature": 1.0})
+
+
+@RESPONSES.script(
+    answer(SECRET_THOUGHT, called("look", "{}", "call_a")), answer(SECRET_THOUGHT, said("done"))
+)
+async def encrypted_thoughts(lib: Lib) -> Any:
+    return await run(lib, response_include=["reasoning.encrypted_content"], store=False)
+
+
+@RESPONSES.script(
+    answer(likely("let me see"), called("look", "{}", "call_a")), answer(likely("done"))
+)
+async def log_probabilities(lib: Lib) -> Any:
+    return await run(lib, top_logprobs=2, response_include=[LOGPROBS])
+
+
+@RESPONSES.script(answer(SEARCH, called("look", "{}", "call_a")), reply("done"))
+async def a_hosted_tool_that_is_not_stored(lib: Lib) -> Any:
+    return await run(lib, store=False)
+
+
+@RESPONSES.script(answer(SEARCH, called("look", "{}", "call_a")), reply("done"))
+async def a_hosted_tool(lib: Lib) -> Any:
+    return await run(lib)
+
+
+async def think(lib: Lib, policy: Any) -> Any:
+    """Run with a policy on the ids of thoughts."""
+    config = lib.RunConfig(reasoning_item_id_policy=policy)
+    return await lib.run(lib.agent(tools=[lib.tool()]), "q", run_config=config)
+
+
+@RESPONSES.script(answer(thought("hm"), called("look", "{}", "call_a")), reply("done"))
+async def ids_of_thoughts(lib: Lib) -> Any:
+    return await think(lib, None)
+
+
+@RESPONSES.script(answer(thought("hm"), called("look", "{}", "call_a")), reply("done"))
+async def ids_of_thoughts_are_preserved(lib: Lib) -> Any:
+    return await think(lib, "preserve")
+
+
+@RESPONSES.script(answer(thought("hm"), called("look", "{}", "call_a")), reply("done"))
+async def ids_of_thoughts_are_omitted(lib: Lib) -> Any:
+    return await think(lib, "omit")
+
+
+@CHAT.script(reply("done"))
+async def a_text(lib: Lib) -> Any:
+    return await chat(lib)
+
+
+@CHAT.script(reply("done"), streams=False)
+async def an_effort_and_a_verbosity(lib: Lib) -> Any:
+    return await chat(lib, reasoning=Reasoning(effort="low"), verbosity="low")
+
+
+@CHAT.script(reply("done"), streams=False)
+async def numbers_and_flags_of_chat(lib: Lib) -> Any:
+    return await chat(
+        lib,
+        temperature=0.5,
+        top_p=0.9,
+        frequency_penalty=0.1,
+        presence_penalty=0.2,
+        store=True,
+        metadata={"k": "v"},
+        include_usage=True,
+        truncation="auto",
+        response_include=[LOGPROBS],
+    )
+
+
+@CHAT.script(reply("done"), streams=False)
+async def a_limit_of_tokens(lib: Lib) -> Any:
+    return await chat(lib, max_tokens=100)
+
+
+@CHAT.script(reply("done"))
+async def no_usage_in_streams(lib: Lib) -> Any:
+    return await chat(lib, include_usage=False)
+
+
+@CHAT.script(reply("done"), streams=False)
+async def likely_tokens(lib: Lib) -> Any:
+    return await chat(lib, top_logprobs=2)
+
+
+@CHAT.script(reply("done"), streams=False)
+async def likely_tokens_by_an_argument(lib: Lib) -> Any:
+    return await chat(lib, top_logprobs=2, extra_args={"logprobs": True})
+
+
+@CHAT.script(reply("done"), streams=False)
+async def extras_of_chat(lib: Lib) -> Any:
+    return await chat(
+        lib,
+        prompt_cache_retention="in_memory",
+        prompt_cache_options={"mode": "implicit"},
+        extra_body={"safety_identifier": "s"},
+        extra_query={"version": "5"},
+        extra_headers={"x-test-team": "blue"},
+        extra_args={"service_tier": "flex"},
+    )
+
+
+@CHAT.script(call("look"), reply("done"), streams=False)
+async def a_tool_by_chat(lib: Lib) -> Any:
+    settings = lib.ModelSettings(parallel_tool_calls=False, tool_choice="required")
+    agent = lib.agent(model=lib.chat_model(), tools=[lib.tool()], model_settings=settings)
+    return await lib.run(agent, "q")

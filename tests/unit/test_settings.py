@@ -1,0 +1,220 @@
+"""Settings: how they lie over each other, and what they refuse."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from openai.types.shared import Reasoning
+
+from holdfast import Agent, Budget, ModelSettings, RunConfig, Runner
+from holdfast.agent_snapshot import AgentSnapshot
+from holdfast.errors import InvalidArgumentError, UserError
+from holdfast.models import ModelRequest, ResponsesModel
+from holdfast.models.responses import request_body
+from holdfast.values import Json
+
+
+def test_a_setting_that_equals_the_default_is_a_setting() -> None:
+    own = ModelSettings(timeout_seconds=5, max_attempts=2)
+    over = own.resolve(ModelSettings(timeout_seconds=600, max_attempts=10))
+    assert (over.seconds_per_attempt, over.attempts) == (600, 10)
+
+
+def test_what_is_not_set_has_its_default_where_it_is_used() -> None:
+    settings = ModelSettings()
+    assert (settings.timeout_seconds, settings.max_attempts) == (None, None)
+    assert (settings.seconds_per_attempt, settings.attempts) == (600, 10)
+    assert settings.wire() == {}
+
+
+def test_timeout_is_the_same_by_either_name() -> None:
+    assert ModelSettings(timeout=3).seconds_per_attempt == 3
+    over = ModelSettings(timeout_seconds=5).resolve(ModelSettings(timeout=3))
+    assert (over.seconds_per_attempt, over.resolve({"timeout_seconds": 4}).timeout) == (3, None)
+
+
+def test_reasoning_is_data_whatever_says_it() -> None:
+    said = ModelSettings(reasoning=Reasoning(effort="low", summary="auto"))
+    assert said.wire() == {"reasoning": {"effort": "low", "summary": "auto"}}
+    short = said.resolve(ModelSettings(reasoning_effort="high"))
+    assert short.reasoning_options == {"effort": "high"}
+    again = short.resolve(ModelSettings(reasoning={"effort": "none"}))
+    assert again.reasoning_options == {"effort": "none"}
+
+
+def test_extra_args_of_a_run_are_added_to_those_of_the_agent() -> None:
+    own = ModelSettings(extra_args={"a": 1, "b": 1}, extra_body={"x": 1})
+    over = own.resolve(ModelSettings(extra_args={"b": 2}, extra_body={"y": 1}))
+    assert (over.extra_args, over.extra_body) == ({"a": 1, "b": 2}, {"y": 1})
+
+
+def test_every_setting_survives_the_wire() -> None:
+    given = ModelSettings(
+        reasoning={"effort": "low"},
+        verbosity="low",
+        truncation="auto",
+        response_include=("message.output_text.logprobs",),
+        top_logprobs=2,
+        context_management=({"type": "compaction", "compact_threshold": 5},),
+        extra_args={"service_tier": "flex"},
+        extra_query={"v": 1},
+        timeout=3,
+    )
+    snapshot = AgentSnapshot(name="a", settings=given)
+    assert AgentSnapshot.model_validate(snapshot.wire()).settings == given
+
+
+def test_a_worker_of_an_older_version_reads_settings_of_a_newer_one() -> None:
+    assert ModelSettings.model_validate({"top_p": 1, "later": 2}) == ModelSettings(top_p=1)
+
+
+def body(**settings: Any) -> dict[str, Json]:
+    request = ModelRequest(model="m", settings=ModelSettings(**settings))
+    return request_body("m", request)
+
+
+def test_what_is_included_is_said_once() -> None:
+    logprobs = "message.output_text.logprobs"
+    assert body(response_include=[logprobs, "x"], top_logprobs=1)["include"] == [logprobs, "x"]
+    assert "include" not in body()
+
+
+async def test_an_extra_argument_that_is_set_already_is_refused() -> None:
+    settings = ModelSettings(temperature=0, extra_args={"temperature": 1})
+    model = ResponsesModel("m", api_key="k", base_url="http://localhost:9")
+    with pytest.raises(Exception, match="extra_args has 'temperature', which the request holds"):
+        await model.respond(ModelRequest(model="m", settings=settings))
+
+
+WRONG_SETTINGS: list[tuple[dict[str, Any], str]] = [
+    ({"temperature": "hot"}, "temperature='hot'"),
+    ({"verbosity": "loud"}, "verbosity='loud': input should be 'low', 'medium' or 'high'"),
+    ({"truncation": "yes"}, "'auto' or 'disabled'"),
+    ({"prompt_cache_retention": "1h"}, "'in_memory' or '24h'"),
+    ({"reasoning": "low"}, "reasoning='low'"),
+    ({"reasoning": {"effort": "low"}, "reasoning_effort": "low"}, "give one"),
+    ({"timeout": 1, "timeout_seconds": 1}, "give one"),
+    ({"timeout_seconds": 0}, "timeout_seconds=0"),
+    ({"timeout_seconds": float("inf")}, "timeout_seconds=inf"),
+    ({"max_attempts": 0}, "max_attempts=0"),
+    ({"tool_choice": {"server_label": "s"}}, "tool_choice="),
+    ({"response_include": "all"}, "response_include='all'"),
+    ({"extra_headers": {"a": 1}}, "extra_headers.a=1"),
+    ({"extra_body": {"a": object()}}, "extra_body=.*stored as JSON"),
+    ({"extra_args": {"timeout": 1}}, "set the field timeout_seconds"),
+    ({"retry": {"max_retries": 3}}, "does not serve retry.*max_attempts"),
+    ({"preserve_raw_usage": True}, "does not serve preserve_raw_usage.*result.usage"),
+]
+
+
+@pytest.mark.parametrize(("given", "says"), WRONG_SETTINGS)
+def test_settings_that_cannot_be_used_are_refused_with_what_would_fit(
+    given: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(UserError, match=says):
+        ModelSettings(**given)
+    with pytest.raises(UserError, match=says):
+        ModelSettings().resolve(given)
+    with pytest.raises(UserError, match=says):
+        Agent(name="a", model_settings=given)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match=says):
+        RunConfig(model_settings=given)  # type: ignore[arg-type]
+
+
+def test_a_setting_that_does_not_exist_is_refused_with_the_nearest_one() -> None:
+    with pytest.raises(InvalidArgumentError, match="Did you mean 'verbosity'"):
+        ModelSettings(verbosty="low")  # type: ignore[call-arg]
+
+
+def test_what_asks_for_nothing_is_no_error() -> None:
+    given: dict[str, Any] = {"retry": None, "preserve_raw_usage": False}
+    assert ModelSettings(**given) == ModelSettings()
+
+
+@pytest.mark.parametrize(
+    ("given", "says"), [({"max_turns": -1}, "-1"), ({"on_exceeded": 1}, "ask")]
+)
+def test_a_budget_that_cannot_be_used_is_refused(given: dict[str, Any], says: str) -> None:
+    with pytest.raises(UserError, match=says):
+        Budget(**given)
+
+
+WRONG_CONFIGS: list[tuple[dict[str, Any], str]] = [
+    ({"reasoning_item_id_policy": "keep"}, "reasoning_item_id_policy='keep'.*'preserve' or 'omit'"),
+    (
+        {"tool_not_found_behavior": "tell"},
+        "tool_not_found_behavior='tell'.*'raise_error' or 'return_error_to_model'",
+    ),
+    ({"model": 5}, "model=5"),
+    ({"model_provider": object()}, "get_model"),
+    ({"model_settings": "x"}, "model_settings of a RunConfig.*'x'"),
+    ({"nest_handoff_history": "yes"}, "nest_handoff_history='yes'"),
+    ({"tracing_disabled": None}, "tracing_disabled=None"),
+    ({"trace_id": 5}, "trace_id=5"),
+    ({"trace_metadata": {"a": object()}}, "trace_metadata=.*JSON"),
+    ({"handoff_input_filter": 5}, "handoff_input_filter=5.*callable"),
+    ({"call_model_input_filter": "f"}, "call_model_input_filter='f'.*callable"),
+    ({"input_guardrails": [print]}, "input_guardrail"),
+    ({"tool_execution": {"max_function_tool_concurrency": 0}}, "max_function_tool_concurrency=0"),
+    ({"session_settings": {"limit": "a"}}, "limit='a'"),
+    ({"session_settings": 5}, "session_settings=5"),
+]
+
+
+@pytest.mark.parametrize(("given", "says"), WRONG_CONFIGS)
+async def test_a_run_config_that_cannot_be_used_is_refused_with_what_would_fit(
+    given: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(UserError, match=says):
+        RunConfig(**given)
+    with pytest.raises(UserError, match=says):
+        await Runner.run(Agent(name="a"), "q", run_config=given)
+
+
+def test_none_in_a_run_config_is_as_good_as_nothing() -> None:
+    given: dict[str, Any] = {
+        "tool_execution": None,
+        "input_guardrails": None,
+        "output_guardrails": None,
+        "reasoning_item_id_policy": None,
+        "model_settings": None,
+    }
+    assert RunConfig(**given) == RunConfig()
+
+
+WRONG_RUNS: list[tuple[dict[str, Any], str]] = [
+    ({"max_turns": "3"}, "max_turns"),
+    ({"session": 5}, "session"),
+    ({"task_id": 5}, "task_id must be a text"),
+    ({"by": 5}, "by must be a text"),
+    ({"runner": 5}, "runner must be an AgentRunner"),
+    ({"run_config": 5}, "run_config must be"),
+    ({"context": object()}, "context"),
+    ({"error_handlers": [1]}, "error_handlers=.*'max_turns'"),
+    ({"error_handlers": {"max_turn": print}}, "'max_turn'.*one of 'max_turns'"),
+    ({"error_handlers": {"max_turns": 5}}, "'max_turns': 5"),
+]
+
+
+@pytest.mark.parametrize(("given", "says"), WRONG_RUNS)
+async def test_a_run_that_cannot_be_made_is_refused_before_it_begins(
+    given: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(UserError, match=says):
+        await Runner.run(Agent(name="a"), "q", **given)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"instructions": 5}, "instructions=5: input should be a valid string or .*callable"),
+        ({"handoff_description": 5}, "handoff_description=5"),
+        ({"reset_tool_choice": "no"}, "reset_tool_choice='no'"),
+        ({"model": 5}, "model=5"),
+        ({"model_settings": None}, "model_settings of agent 'a' must be"),
+    ],
+)
+def test_an_agent_that_cannot_be_made_is_refused(given: dict[str, Any], says: str) -> None:
+    with pytest.raises(UserError, match=says):
+        Agent(name="a", **given)
