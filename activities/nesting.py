@@ -1,40 +1,28 @@
-"""Calls of agents as tools: the activity `nest`, which prepares one, and what came of it."""
+"""The activity `nest`: prepares the task that a call of an agent as a tool is."""
 
 from __future__ import annotations
-
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
 
 from temporalio import activity
 
 from holdfast import merge_patch
-from holdfast.activities.failures import LONGEST_TEXT, typed_failures
+from holdfast.activities.failures import typed_failures
 from holdfast.activities.heartbeat import heartbeats
 from holdfast.activities.registry import Registry
-from holdfast.activities.source import Source, task_id
-from holdfast.activities.tool_watch import ToolWatch
-from holdfast.agent import Agent
+from holdfast.activities.source import Source
+from holdfast.activities.spans import came_to, tool_call
+from holdfast.activities.tool import Ready, failed, find, recorded
 from holdfast.agent_tool import AgentTool
-from holdfast.client.failures import to_error
-from holdfast.client.reading import Reader
-from holdfast.client.recorded import read_recorded
 from holdfast.client.run_config import run_rules
 from holdfast.context_object import KEY
 from holdfast.errors import NotFoundError
-from holdfast.messages import ToolCall, clean
+from holdfast.messages import clean
 from holdfast.models.items import from_response_items
 from holdfast.nesting import Nesting
-from holdfast.records import Failure, Outcome, RunRules, TaskHead
-from holdfast.segments import read_record, write_messages
+from holdfast.records import Begun, Outcome, RunRules, TaskHead
+from holdfast.segments import write_messages
 from holdfast.settings import Budget
-from holdfast.steps import Task
-from holdfast.tool_arguments import ToolArgumentsError
-from holdfast.tool_context import ToolContext
 from holdfast.values import Json
 from holdfast.wire import ToolInput
-
-if TYPE_CHECKING:
-    from holdfast.client.results import RunResult
 
 
 class NestingActivities:
@@ -47,31 +35,36 @@ class NestingActivities:
 
     @activity.defn(name="nest")
     async def nest(self, given: ToolInput) -> Nesting:
-        """Make the beginning of a call's task; what the model can act on is an outcome."""
+        """Make the beginning of a call's task; what the model can act on is an outcome.
+
+        What stands before a tool stands before the task: guardrails of the call and hooks are asked
+        and told here, and no more when the call has what came of it.
+        """
         with typed_failures():
             async with heartbeats():
-                return await self._nest(given)
+                ready = await find(self._registry, self._source, given)
+                tool = _agent_tool(ready, given.n)
+                stopped = await ready.watch.begin()
+                if stopped is not None:
+                    return Nesting(outcome=recorded(self._source, given, ready, stopped))
+                try:
+                    made = await tool.make_input(ready.call.arguments)
+                except Exception as error:  # noqa: BLE001  a result for the model
+                    return Nesting(outcome=await self._refused(given, ready, error))
+                return await self._begun(ready, tool, made)
 
-    async def _nest(self, given: ToolInput) -> Nesting:
-        from holdfast.activities.tool import Ready, failure_text
+    async def _refused(self, given: ToolInput, ready: Ready, error: Exception) -> Outcome:
+        """End a call whose task cannot begin, as any tool's call that has failed."""
+        with tool_call(ready.head, given, ready.tool, ready.call) as span:
+            span.fail(error)
+            outcome = await ready.watch.end(await failed(self._source, ready, error))
+            came_to(span, outcome)
+        return recorded(self._source, given, ready, outcome)
 
-        head = await self._source.head()
-        call, state = await self._source.call(given)
-        registry = self._registry.of(head)
-        agent = registry.agent(given.agent or head.agent)
-        tool = _tool(agent, call, given.n)
-        try:
-            made = await tool.make_input(call.arguments)
-        except ToolArgumentsError as error:
-            return _refused(clean(str(error))[:LONGEST_TEXT])
-        except Exception as error:  # noqa: BLE001  a result for the model
-            ctx = ToolContext[dict[str, Json]](
-                task_id=task_id(), call_id=call.id, tool_name=tool.name
-            )
-            watch = ToolWatch(agent, tool, ctx, self._source, head=head, given=given)
-            ready = Ready(tool, call, state, ctx, head, watch)
-            return _refused(clean(await failure_text(ready, error)))
-        head = _head_of(tool, head, registry)
+    async def _begun(
+        self, ready: Ready, tool: AgentTool, made: str | list[dict[str, Json]]
+    ) -> Nesting:
+        head = _head_of(tool, ready.head, self._registry.of(ready.head))
         text, stored = "", None
         if isinstance(made, str):
             stored = await self._source.store(clean(made))
@@ -80,30 +73,26 @@ class NestingActivities:
             messages = from_response_items(made)
             history = await write_messages(self._source.archive, messages)
             head = head.model_copy(update={"history": history})
-        turns = tool.max_turns
+        turns, state = tool.max_turns, ready.ctx.final_state()
         return Nesting(
             head=head,
             input=text,
             stored=stored,
             budget=None if turns is None else Budget(max_turns=turns, on_exceeded="fail"),
             state={KEY: state[KEY]} if KEY in state else {},
+            begun=Begun(guards=ready.watch.guards, patch=merge_patch.diff(ready.state, state)),
         )
 
 
-def _tool(agent: Agent, call: ToolCall, n: int) -> AgentTool:
-    tool = agent.tool(call.name)
-    if not isinstance(tool, AgentTool):
+def _agent_tool(ready: Ready, n: int) -> AgentTool:
+    if not isinstance(ready.tool, AgentTool):
         msg = (
-            f"Step {n} calls the agent tool {call.name!r}, which agent {agent.name!r} of this"
-            " worker process lacks. The task waits, nothing is lost. Give it back and restart the"
-            " worker process."
+            f"Step {n} calls the agent tool {ready.call.name!r}, but {ready.ctx.agent_name!r} of"
+            " this worker process has another tool of that name. The task waits, nothing is lost."
+            " Give the agent back and restart the worker process."
         )
         raise NotFoundError(msg)
-    return tool
-
-
-def _refused(text: str) -> Nesting:
-    return Nesting(outcome=Outcome(content=text, is_error=True, status="failed"))
+    return ready.tool
 
 
 def _head_of(tool: AgentTool, head: TaskHead, registry: Registry) -> TaskHead:
@@ -125,43 +114,3 @@ def _head_of(tool: AgentTool, head: TaskHead, registry: Registry) -> TaskHead:
 
 _OF_THE_TRACE = frozenset(RunRules.model_fields) & {"trace_id", "trace_parent", "group_id"}
 """What a nested run has of the calling one, whatever its own settings: one trace shows both."""
-
-
-def nested_result(
-    registry: Registry, source: Source, given: ToolInput, state: dict[str, Json]
-) -> Callable[[], Awaitable[RunResult]] | None:
-    """Return what gives the result of a call's task, if the call is one.
-
-    Args:
-        registry: The agents of this process.
-        source: The source of task data.
-        given: The call.
-        state: The state that the call may change: the context gets what its task made of it.
-    """
-    if not given.child:
-        return None
-    child = given.child
-
-    async def result() -> RunResult:
-        from holdfast.client.run_reading import run_result
-
-        recorded = await read_recorded(Reader(activity.client(), source.archive), child)
-        task = recorded.task
-        if task.status not in ("answered", "finished"):
-            raise to_error(await _failure(source, task), task_id=child)
-        if KEY in task.extra_state:
-            state[KEY] = merge_patch.plain(task.extra_state[KEY])
-        return run_result(recorded, registry.agent(task.agent))
-
-    return result
-
-
-async def _failure(source: Source, task: Task) -> Failure:
-    """Say what ended a task that has no answer."""
-    record = await read_record(source.archive, task.task_id)
-    if record is not None and record.failure is not None:
-        return record.failure
-    kind, _, text = task.error.partition(": ")
-    if text:
-        return Failure(type=kind, message=text)
-    return Failure(type="TaskAbandonedError", message=f"Task {task.task_id!r} was {task.status}.")

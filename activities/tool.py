@@ -21,7 +21,7 @@ from holdfast.activities.failures import (
     typed_failures,
 )
 from holdfast.activities.heartbeat import heartbeats
-from holdfast.activities.nesting import nested_result
+from holdfast.activities.nested import nested_result
 from holdfast.activities.registry import Registry
 from holdfast.activities.source import Source, task_id, worker_identity
 from holdfast.activities.spans import Recording, came_to, tool_call
@@ -80,9 +80,9 @@ class ToolActivities:
         with typed_failures():
             async with heartbeats():
                 ready = await self._ready(given)
-                stopped = await self._begun(ready)
+                stopped = None if given.child else await self._begun(ready)  # `nest` did, if so
                 if stopped is not None:
-                    return self._recorded(given, ready, stopped)
+                    return recorded(self._source, given, ready, stopped)
                 return await self._started(given, ready)
 
     async def _ready(self, given: ToolInput) -> Ready:
@@ -94,7 +94,7 @@ class ToolActivities:
             AgentNotFoundError: This process lacks the agent.
         """
         try:
-            return await self._find(given)
+            return await find(self._registry, self._source, given)
         except asyncio.CancelledError:
             if activity.is_worker_shutdown():
                 msg = "The worker process was stopped before the tool started."
@@ -105,40 +105,6 @@ class ToolActivities:
                 raise
             msg = f"The tool was not started: {text_of(error)}"
             raise ApplicationError(msg, type=NOT_STARTED) from None
-
-    async def _find(self, given: ToolInput) -> Ready:
-        head = await self._source.head()
-        call, state = await self._source.call(given)
-        registry = self._registry.of(head)
-        agent = registry.agent(given.agent or head.agent)
-        tool = agent.tool(call.name)
-        if tool is None:
-            served = [t.name for t in agent.made_tools]
-            msg = (
-                f"Step {given.n} calls tool {call.name!r}, but this worker serves:"
-                f" {', '.join(served) or 'none'}. The task waits, nothing is lost. Give the tool"
-                f" back to agent {agent.name!r}, restart the worker, and run the step again."
-            )
-            raise ApplicationError(msg, type="ToolMissingError", non_retryable=True)
-        own = merge_patch.plain(state)
-        ctx = ToolContext[dict[str, Json]](
-            task_id=task_id(),
-            step_id=given.step or f"s{given.n}",
-            call_id=call.id,
-            tool_name=call.name,
-            arguments=call.arguments,
-            attempt=activity.info().attempt,
-            idempotency_key=idempotency_key(task_id(), given, call),
-            agent_name=agent.name,
-            state=own,
-            heartbeat=activity.heartbeat,
-            load_context=registry.context_loader(head),
-            nested=nested_result(registry, self._source, given, own),
-        )
-        ref = head.run.tool_error_formatter
-        formatter = registry.code(ref) if ref else None
-        watch = ToolWatch(agent, tool, ctx, self._source, head=head, given=given)
-        return Ready(tool, call, state, ctx, head, watch, formatter)
 
     async def _begun(self, ready: Ready) -> Outcome | None:
         """Ask and tell what stands before the tool; None lets it be run.
@@ -184,11 +150,7 @@ class ToolActivities:
         if outcome.status == "done":
             outcome = _with_patch(outcome, ready)
         outcome = outcome.model_copy(update={"attempts": activity.info().attempt})
-        return self._recorded(given, ready, outcome)
-
-    def _recorded(self, given: ToolInput, ready: Ready, outcome: Outcome) -> Outcome:
-        self._source.memory().put_result(given.n, given.i, outcome.message(ready.call))
-        return outcome.model_copy(update={"worker": worker_identity()})
+        return recorded(self._source, given, ready, outcome)
 
     async def _outcome(self, ready: Ready, span: Recording) -> Outcome:
         tool = ready.tool
@@ -199,9 +161,6 @@ class ToolActivities:
             nodes = nodes_of(value)
         except ToolResultError as error:  # it ran; only its result is of no use
             return Outcome(content=_short(error), is_error=True)
-        except ToolArgumentsError as error:
-            text = clean(await arguments_text(ready, error))
-            return Outcome(content=text, is_error=True, status="failed")
         except HandoffFailedError as error:  # no result for the model: the task stays where it is
             raise ApplicationError(text_of(error), type=error.kind, non_retryable=True) from None
         except ToolTimeoutError as error:
@@ -209,9 +168,7 @@ class ToolActivities:
                 raise
             return Outcome(content=_short(error), is_error=True, status="failed")
         except (Exception, SystemExit) as error:  # noqa: BLE001  a result for the model
-            text = clean(await failure_text(ready, error))
-            stored = await self._source.store(text)
-            return Outcome(content=stored or text, is_error=True, status="failed")
+            return await failed(self._source, ready, error)
         if isinstance(result, str):
             return await self._done(tool, result, nodes)
         return await self._done_with_images(tool, result)
@@ -241,6 +198,67 @@ class ToolActivities:
             return ()
         text = canonical([node.wire() for node in nodes]).decode("utf-8", "surrogatepass")
         return await self._source.store(text, is_json=True) or nodes
+
+
+async def find(registry: Registry, source: Source, given: ToolInput) -> Ready:
+    """Find a call, its tool and all that it needs.
+
+    Raises:
+        ApplicationError: This process lacks the tool.
+        AgentNotFoundError: This process lacks the agent.
+    """
+    head = await source.head()
+    registry = registry.of(head)
+    call, state = await source.call(given)
+    agent = registry.agent(given.agent or head.agent)
+    tool = agent.tool(call.name)
+    if tool is None:
+        served = [t.name for t in agent.made_tools]
+        msg = (
+            f"Step {given.n} calls tool {call.name!r}, but this worker serves:"
+            f" {', '.join(served) or 'none'}. The task waits, nothing is lost. Give the tool"
+            f" back to agent {agent.name!r}, restart the worker, and run the step again."
+        )
+        raise ApplicationError(msg, type="ToolMissingError", non_retryable=True)
+    own = merge_patch.plain(merge_patch.apply(state, given.patch))
+    ctx = ToolContext[dict[str, Json]](
+        task_id=task_id(),
+        step_id=given.step or f"s{given.n}",
+        call_id=call.id,
+        tool_name=call.name,
+        arguments=call.arguments,
+        attempt=activity.info().attempt,
+        idempotency_key=idempotency_key(task_id(), given, call),
+        agent_name=agent.name,
+        state=own,
+        heartbeat=activity.heartbeat,
+        load_context=registry.context_loader(head),
+        nested=nested_result(registry, source, given, own),
+    )
+    ref = head.run.tool_error_formatter
+    formatter = registry.code(ref) if ref else None
+    watch = ToolWatch(agent, tool, ctx, source, head=head, given=given)
+    return Ready(tool, call, state, ctx, head, watch, formatter)
+
+
+def recorded(source: Source, given: ToolInput, ready: Ready, outcome: Outcome) -> Outcome:
+    """Return an outcome as the task records it; what the model is told is at hand from now on."""
+    source.memory().put_result(given.n, given.i, outcome.message(ready.call))
+    return outcome.model_copy(update={"worker": worker_identity()})
+
+
+async def failed(source: Source, ready: Ready, error: BaseException) -> Outcome:
+    """Make the outcome of a call that raised.
+
+    Raises:
+        ApplicationError: As `arguments_text` and `failure_text`.
+    """
+    if isinstance(error, ToolArgumentsError):
+        text = clean(await arguments_text(ready, error))
+        return Outcome(content=text, is_error=True, status="failed")
+    text = clean(await failure_text(ready, error))
+    stored = await source.store(text)
+    return Outcome(content=stored or text, is_error=True, status="failed")
 
 
 def _with_patch(outcome: Outcome, ready: Ready) -> Outcome:

@@ -36,6 +36,7 @@ class ToolWatch:
 
     Attributes:
         value: What the tool returned; set by whoever runs it.
+        guards: What the guardrails found, in the order in which they ran.
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class ToolWatch:
         self._tool = tool
         self._ctx = ctx
         self._source = source
-        self._guards: tuple[ToolGuarded, ...] = ()
+        self.guards: tuple[ToolGuarded, ...] = ()
 
     async def screen(self) -> Outcome | None:
         """Ask the guardrails of the call; None lets it be run.
@@ -72,10 +73,10 @@ class ToolWatch:
             guarded = await self._record("input", name, found)
             if guarded.behavior == "reject_content":
                 told = await self._source.store_result(guarded.message)
-                return Outcome(content=told, status="failed", attempts=0, guards=self._guards)
+                return Outcome(content=told, status="failed", attempts=0, guards=self.guards)
             if guarded.behavior == "raise_exception":
                 failure = self._tripped(TOOL_INPUT_TRIPPED, guarded)
-                return Outcome(status="failed", attempts=0, guards=self._guards, failure=failure)
+                return Outcome(status="failed", attempts=0, guards=self.guards, failure=failure)
         return None
 
     async def begin(self) -> Outcome | None:
@@ -99,7 +100,7 @@ class ToolWatch:
             ApplicationError: A guardrail raised, so that the result must not be used.
         """
         if not self._tool.tool_output_guardrails and self._agent.hooks is None:
-            return outcome.model_copy(update={"guards": self._guards}) if self._guards else outcome
+            return outcome.model_copy(update={"guards": self.guards}) if self.guards else outcome
         if self.value is NOTHING or outcome.is_error:
             self.value = shown(await self._source.content(outcome.content))
         outcome = await self._checked(outcome)
@@ -111,7 +112,7 @@ class ToolWatch:
                 kind, text = type(error).__name__, text_of(error)
                 failed = Failure(type=kind, message=text, parks=True)
                 outcome = outcome.model_copy(update={"failure": failed})
-        return outcome.model_copy(update={"guards": self._guards})
+        return outcome.model_copy(update={"guards": self.guards})
 
     async def _checked(self, outcome: Outcome) -> Outcome:
         for each in self._tool.tool_output_guardrails:
@@ -148,7 +149,7 @@ class ToolWatch:
         return ApplicationError(text, type=INTERRUPTED, non_retryable=True)
 
     def _recorded(self, kind: GuardrailKind, name: str) -> Block:
-        return guardrail(self._head, name, kind, step=self._step, i=len(self._guards))
+        return guardrail(self._head, name, kind, step=self._step, i=len(self.guards))
 
     def _tell(self, span: Recording, found: ToolGuardrailFunctionOutput) -> None:
         behavior = found.behavior["type"]
@@ -164,7 +165,7 @@ class ToolWatch:
         guarded = ToolGuarded(
             kind=kind, name=name, behavior=behavior, message=message, info=info, stored=stored
         )
-        self._guards = (*self._guards, guarded)
+        self.guards = (*self.guards, guarded)
         return guarded
 
     def _tripped(self, kind: str, guarded: ToolGuarded) -> Failure:

@@ -17,6 +17,7 @@ from holdfast.messages import ToolCall
 from holdfast.records import (
     OVER_BUDGET,
     Before,
+    Begun,
     Entry,
     Failure,
     InputRef,
@@ -262,6 +263,7 @@ class Ledger(LedgerState):
             branch=self.s.branch,
             batch=batches_of(current),
             child=self.child(n, i),
+            patch=current.begun.get(i, Begun()).patch,
             agent=current.open.step.agent,
             step="" if current.open.step.step_id == f"s{current.n}" else current.open.step.step_id,
             state={} if big else current.state,
@@ -273,6 +275,11 @@ class Ledger(LedgerState):
         current = self.at(n)
         self._put(current.model_copy(update={"cleared": (*current.cleared, i)}))
 
+    def begin_child(self, n: int, i: int, begun: Begun) -> None:
+        """Record how an open call began that a task of its own works for."""
+        current = self.at(n)
+        self._put(current.model_copy(update={"begun": {**current.begun, i: begun}}))
+
     def outcome(self, n: int, i: int, got: Outcome) -> None:
         """Record what became of an open call."""
         current = self.at(n)
@@ -280,8 +287,11 @@ class Ledger(LedgerState):
         if child:
             got = got.model_copy(update={"child": child, "usage": self.s.children[child].usage})
             self.change(usage=self.s.usage + got.usage)
-        current = current.model_copy(update={"outcomes": {**current.outcomes, i: got}})
-        self._put(self._marked(current, "done", i))
+        begun = dict(current.begun)
+        if i in begun:
+            got = got.model_copy(update={"guards": (*begun.pop(i).guards, *got.guards)})
+        changes = {"outcomes": {**current.outcomes, i: got}, "begun": begun}
+        self._put(self._marked(current.model_copy(update=changes), "done", i))
 
     def answer_calls(self, n: int) -> None:
         """Hand the outcomes of calls made in the middle of a step to its journal."""

@@ -11,7 +11,7 @@ from typing import Literal
 from pydantic import Field
 
 from holdfast.messages import Blob, Usage
-from holdfast.records import Approval, Failure, Outcome, TaskHead
+from holdfast.records import Approval, Begun, Failure, Outcome, TaskHead
 from holdfast.settings import Budget
 from holdfast.steps import CLOSED, TaskStatus
 from holdfast.values import Json, Value
@@ -174,7 +174,8 @@ class Nesting(Value):
         stored: The input in the archive.
         budget: Its limits.
         state: Its extra_state at the beginning.
-        outcome: What came of the call already: its arguments do not fit.
+        outcome: What came of the call already: a guardrail stopped it, or its arguments do not fit.
+        begun: What the call came to before its task begins.
     """
 
     head: TaskHead = TaskHead(agent="")
@@ -183,6 +184,7 @@ class Nesting(Value):
     budget: Budget | None = None
     state: dict[str, Json] = Field(default_factory=dict[str, Json])
     outcome: Outcome | None = None
+    begun: Begun = Begun()
 
 
 def child_id(task: str, place: tuple[int, int, int, int], taken: dict[str, ChildState]) -> str:

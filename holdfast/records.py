@@ -376,6 +376,18 @@ class Outcome(Value):
         return Message(role="tool", call_id=call.id, content=self.content, is_error=self.is_error)
 
 
+class Begun(Value):
+    """What a call of an agent as a tool came to before the task that it is began.
+
+    Attributes:
+        guards: What its guardrails found, in the order in which they ran.
+        patch: What they and hooks made of the state that the call sees, a merge patch.
+    """
+
+    guards: tuple[ToolGuarded, ...] = ()
+    patch: dict[str, Json] = Field(default_factory=dict)
+
+
 class JournalEntry(Value):
     """One answered call of the step in progress.
 
@@ -593,6 +605,7 @@ class OpenState(Value):
         before: What the step found.
         state: The extra_state that those calls see.
         outcomes: Position of an open call to its outcome.
+        begun: Position of an open call that a task of its own works for to how it began.
         failure: Why the step stopped.
         limit: "finish" makes the next model call the last, "allow" lets one pass the budget.
         owner: Id of the request that the step is run for, if any.
@@ -616,6 +629,7 @@ class OpenState(Value):
     before: Before = Before()
     state: dict[str, Json] = Field(default_factory=dict)
     outcomes: dict[int, Outcome] = Field(default_factory=dict[int, Outcome])
+    begun: dict[int, Begun] = Field(default_factory=dict[int, Begun])
     failure: Failure | None = None
     limit: Literal["", "allow", "finish"] = ""
     owner: str = ""

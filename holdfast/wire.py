@@ -142,7 +142,8 @@ class ToolInput(Value):
         batch: Number of batches of calls that the step has made before this one.
         step: Id of the step, when it is not "s" and its ordinal.
         agent: Agent that runs the step, when it is not the task's first one.
-        child: For a call of an agent as a tool: the task that it is.
+        child: For a call of an agent as a tool that is to be ended: the task that it was.
+        patch: What was made of the state before that task began, a merge patch.
     """
 
     n: int
@@ -156,6 +157,7 @@ class ToolInput(Value):
     step: str = ""
     agent: str = ""
     child: str = ""
+    patch: dict[str, Json] = Field(default_factory=dict)
 
 
 class HandleInput(Value):

@@ -106,6 +106,7 @@ class Children:
             parent=parent,
         )
         ledger.put_child(name, ChildState(place=place, started=now()))
+        ledger.begin_child(n, i, plan.begun)
         self._starting[name] = asyncio.create_task(self._start(name, begun))
 
     async def _start(self, name: str, begun: TaskInput) -> None:

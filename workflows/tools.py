@@ -164,8 +164,7 @@ async def _take(
         if policy.agent and not (child and child.is_over):
             if child is not None:
                 return children.take(n, i)
-            await _nest(ledger, n, i, None if edited == call else edited, children)
-            return None
+            return await _nest(ledger, n, i, None if edited == call else edited, children)
         running.add((n, i))  # and it stays there when the call is cut off
         outcome = await _tool(ledger, n, i, None if edited == call else edited, policy)
         if _is_left(ledger, branch, n, i):
@@ -191,17 +190,18 @@ async def _take(
 
 async def _nest(
     ledger: Ledger, n: int, i: int, edited: ToolCall | None, children: Children
-) -> None:
-    """Start the task that a call of an agent is; arguments that do not fit are its outcome."""
-    branch = ledger.s.branch
-    plan = await _quick(ledger, "nest", ledger.tool_input(n, i, edited), Nesting)
+) -> Failure | None:
+    """Start the task that a call of an agent is, unless the call has its outcome before that."""
+    branch, given = ledger.s.branch, ledger.tool_input(n, i, edited)
+    plan = await _quick(ledger, "nest", given, Nesting, longest=LONGEST_TOOL)
     if _is_left(ledger, branch, n, i):
-        return
+        return None
     if plan.outcome is None:
         children.start(n, i, plan)
-        return
+        return None
     changed = {"edited": edited.arguments} if edited is not None else {}
     ledger.outcome(n, i, plan.outcome.model_copy(update=changed))
+    return plan.outcome.failure
 
 
 def _is_left(ledger: Ledger, branch: int, n: int, i: int) -> bool:
@@ -303,13 +303,15 @@ async def _tool_once(
     return outcome
 
 
-async def _quick(ledger: Ledger, name: str, given: ToolInput, kind: type[T]) -> T:
-    """Run a short activity that changes nothing in the world."""
+async def _quick(
+    ledger: Ledger, name: str, given: ToolInput, kind: type[T], *, longest: timedelta = QUICK
+) -> T:
+    """Run an activity that changes nothing in the world, a short one as a rule."""
     result: T = await workflow.execute_activity(
         name,
         given,
         result_type=kind,
-        start_to_close_timeout=QUICK,
+        start_to_close_timeout=longest,
         heartbeat_timeout=timedelta(seconds=ledger.given.heartbeat),
         retry_policy=PATIENT,
     )

@@ -22,7 +22,7 @@ from holdfast.guardrails import (
     OutputGuardrail,
     OutputGuardrailResult,
 )
-from holdfast.records import Entry, Failure, OpenState, Outcome, StepRecord
+from holdfast.records import Begun, Entry, Failure, OpenState, Outcome, StepRecord
 from holdfast.tool_guardrails import (
     GuardrailBehavior,
     ToolGuardrailFunctionOutput,
@@ -145,10 +145,10 @@ def guardrail_results(
             results.input.append(found)
         else:
             results.output.append(found)
-    outcomes = [each for record in active_steps(entries) for each in _calls_of(record)]
-    outcomes += [each for current in opens for each in _calls_of(current)]
-    for agent, tool, outcome in outcomes:
-        for result in (_tool_result(each, tool, agent or first, known) for each in outcome.guards):
+    calls = [each for record in active_steps(entries) for each in _calls_of(record)]
+    calls += [each for current in opens for each in _calls_of(current)]
+    for agent, tool, guards in calls:
+        for result in (_tool_result(each, tool, agent or first, known) for each in guards):
             if isinstance(result, ToolInputGuardrailResult):
                 results.tool_input.append(result)
             else:
@@ -205,16 +205,21 @@ def _run_result(
     return OutputGuardrailResult(guardrail, output, known.agents.get(agent, agent), found)
 
 
-def _calls_of(step: StepRecord | OpenState) -> Iterator[tuple[str, str, Outcome]]:
-    """List (agent, tool, outcome) of a step's calls that have ended, in their order."""
+def _calls_of(
+    step: StepRecord | OpenState,
+) -> Iterator[tuple[str, str, tuple[ToolGuarded, ...]]]:
+    """List (agent, tool, what its guardrails found) of a step's calls, in their order."""
     agent = step.step.agent if isinstance(step, StepRecord) else step.open.step.agent
     for entry in step.journal:
         for call, outcome in zip(entry.calls, entry.outcomes, strict=True):
-            yield agent, call.name, outcome
-    ended = step.outcomes
-    newest = ended.items() if isinstance(ended, dict) else enumerate(ended)
-    for i, outcome in sorted(newest, key=itemgetter(0)):
-        yield agent, step.calls[i].name, outcome
+            yield agent, call.name, outcome.guards
+    newest: dict[int, Outcome | Begun]
+    if isinstance(step, OpenState):
+        newest = {**step.begun, **step.outcomes}
+    else:
+        newest = dict(enumerate(step.outcomes))
+    for i, found in sorted(newest.items(), key=itemgetter(0)):
+        yield agent, step.calls[i].name, found.guards
 
 
 def _tool_result(

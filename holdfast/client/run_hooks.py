@@ -183,7 +183,7 @@ def happenings(
     """Say what hooks are to be told of a step as far as it is recorded, in order.
 
     A model call is told once it is answered; a tool's start at once, unless somebody may have to
-    decide first whether it is run at all.
+    decide first whether it is run at all: then when it is known to have begun, or is done.
 
     Args:
         of: The step, archived texts put in.
@@ -212,10 +212,11 @@ def happenings(
 
 
 class _Results:
-    """What the calls of a step gave, as its items say."""
+    """What the calls of a step gave, as its items say, and which of them tasks work for."""
 
     def __init__(self, of: StepRecord | OpenState, team: Team) -> None:
         items = step_items(of, team)
+        self.begun = of.begun.keys() if isinstance(of, OpenState) else frozenset[int]()
         self.agent = team.of(_agent_of(of))
         self.outputs = {i.call_id: i.output for i in items if isinstance(i, ToolCallOutputItem)}
         self.targets = {
@@ -261,9 +262,9 @@ def _call(
     if outcome is not None and outcome.attempts == 0:  # it was not run: rejected, or not on offer
         return
     shown = tool or ToolSpec(name=call.name, parameters={})
-    if at_once or outcome is not None:
+    if at_once or outcome is not None or place[1] in results.begun:
         start = Told(("tool", *place), "on_tool_start", (agent, shown))
-        yield (made if at_once else done), start
+        yield (made if at_once or not done else done), start
     if outcome is not None:
         args = (agent, shown, results.outputs.get(call.id, ""))
         yield done, Told(("tool", *place, "end"), "on_tool_end", args)

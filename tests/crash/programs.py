@@ -11,7 +11,7 @@ import json
 import os
 import signal
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, ClassVar
@@ -38,11 +38,17 @@ from holdfast.engine.serverinfo import ServerInfo
 from holdfast.guardrails import GuardrailFunctionOutput, InputGuardrail, OutputGuardrail
 from holdfast.handoff_filters import HandoffInputData
 from holdfast.handoffs import handoff
+from holdfast.hooks import AgentHooks
 from holdfast.messages import ToolCall, assistant, user
 from holdfast.plugin import HoldfastPlugin
 from holdfast.serve import build_worker
 from holdfast.settings import ModelSettings
 from holdfast.stream_events import RawResponsesStreamEvent
+from holdfast.tool_guardrails import (
+    ToolGuardrailFunctionOutput,
+    ToolInputGuardrail,
+    ToolOutputGuardrail,
+)
 from holdfast.tools import Tool
 from holdfast.workers import AgentWorker, FunctionCallingAgentWorker, StepContext
 
@@ -234,6 +240,40 @@ class Errand(BaseModel):
     thing: str
 
 
+class Noting(AgentHooks):
+    """Notes the tool calls that it is told of."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+
+    async def on_tool_start(self, context: Any, agent: Any, tool: Any) -> None:
+        note(self.home, "hook", name=f"start {tool.name}")
+
+    async def on_tool_end(self, context: Any, agent: Any, tool: Any, result: Any) -> None:
+        note(self.home, "hook", name=f"end {tool.name}")
+
+
+def check_calls(job: Job, helper: Tool) -> Tool:
+    """Let guardrails of a tool note what they are asked, and stop before it at a hold."""
+    home = job.home
+
+    async def before(data: Any) -> ToolGuardrailFunctionOutput:
+        note(home, "guard", name="before")
+        while (home / "hold.before").exists():
+            await asyncio.sleep(POLL_SECONDS)
+        return ToolGuardrailFunctionOutput.allow("before")
+
+    def after(data: Any) -> ToolGuardrailFunctionOutput:
+        note(home, "guard", name="after")
+        return ToolGuardrailFunctionOutput.allow("after")
+
+    return replace(
+        helper,
+        tool_input_guardrails=[ToolInputGuardrail(before)],
+        tool_output_guardrails=[ToolOutputGuardrail(after)],
+    )
+
+
 def make_helper(job: Job, tools: dict[str, Tool]) -> Tool:
     """Make a tool that is an agent with these tools."""
 
@@ -269,6 +309,9 @@ def make_agent(job: Job) -> Agent:
             more = make_guardrails(job)
         case "nested":
             tools = {"helper": make_helper(job, tools)}
+        case "guarded-nested":
+            tools = {"helper": check_calls(job, make_helper(job, tools))}
+            more = {"hooks": Noting(job.home)}
         case _:
             msg = f"no agent {job.agent!r}"
             raise ValueError(msg)

@@ -54,6 +54,7 @@ KNOWN: tuple[Known, ...] = (
             "handoff_filters/a_filter_that_gives_something_else",
             "guardrails/a_trip_after_the_model_has_answered",
             "agents_as_tools/a_child_that_fails_and_nobody_words_it",
+            "agents_as_tools/a_call_of_a_child_that_ends_the_run",
             "hooks/a_run_with_an_unknown_tool",
         ),
     ),
@@ -74,7 +75,10 @@ KNOWN: tuple[Known, ...] = (
     Known(
         "So do the results of the guardrail that has ended the run.",
         ("runs.0.guardrails.tool_input",),
-        ("tool_guardrails/a_call_that_ends_the_run",),
+        (
+            "tool_guardrails/a_call_that_ends_the_run",
+            "agents_as_tools/a_call_of_a_child_that_ends_the_run",
+        ),
     ),
     Known(
         "As above.",
@@ -126,7 +130,13 @@ KNOWN: tuple[Known, ...] = (
             "tool_failures/arguments_that_are_no_object",
             "tool_failures/arguments_of_a_wrong_type",
             "tool_failures/an_argument_that_is_missing",
+            "agents_as_tools/a_child_that_cannot_be_asked_so",
         ),
+    ),
+    Known(
+        "So are hooks and guardrails of the result.",
+        ("notes.5.1", "notes.6.3"),
+        ("agents_as_tools/a_child_that_cannot_be_asked_so",),
     ),
     Known(
         "An argument that the tool does not have is a mistake of the model, and is told to it.",
@@ -257,6 +267,27 @@ KNOWN: tuple[Known, ...] = (
         ("hooks/a_run_with_an_approval",),
     ),
     Known(
+        "As above.",
+        ("notes.11", "notes.12", "notes.13", "notes.14"),
+        ("agents_as_tools/a_guarded_child_that_needs_approval",),
+    ),
+    Known(
+        "As above.",
+        ("notes.8", "notes.9", "notes.10", "notes.11"),
+        ("agents_as_tools/an_approval_in_a_guarded_child",),
+    ),
+    Known(
+        "What guardrails found of an approved call is in the results, as of any call. The Agents"
+        " SDK leaves it out of a resumed run.",
+        ("runs.1.guardrails.tool_input", "runs.1.guardrails.tool_output"),
+        ("agents_as_tools/a_guarded_child_that_needs_approval",),
+    ),
+    Known(
+        "As above.",
+        ("runs.1.guardrails.tool_output",),
+        ("agents_as_tools/an_approval_in_a_guarded_child",),
+    ),
+    Known(
         "The schema of an agent as a tool has no description: it would say nothing that the tool's"
         " own does not.",
         ("calls.*.tools.0.parameters.description",),
@@ -271,6 +302,16 @@ KNOWN: tuple[Known, ...] = (
             "agents_as_tools/the_name_of_a_child",
             "agents_as_tools/the_settings_of_the_run_reach_the_child",
             "agents_as_tools/an_approval_in_a_child",
+            "agents_as_tools/hooks_of_a_parent_and_its_child",
+            "agents_as_tools/hooks_of_a_run_with_a_child",
+            "agents_as_tools/a_guarded_child",
+            "agents_as_tools/a_child_that_is_not_asked",
+            "agents_as_tools/a_call_of_a_child_that_ends_the_run",
+            "agents_as_tools/what_a_child_says_is_replaced",
+            "agents_as_tools/a_guarded_child_that_needs_approval",
+            "agents_as_tools/a_child_that_nobody_is_asked_about",
+            "agents_as_tools/a_child_that_cannot_be_asked_so",
+            "agents_as_tools/an_approval_in_a_guarded_child",
         ),
     ),
     Known(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from pydantic import BaseModel
@@ -9,6 +10,8 @@ from pydantic import BaseModel
 from holdfast.testing import call, calls, reply
 from tests.differential.lib import Lib
 from tests.differential.script import Group
+from tests.differential.scripts_guardrails import Answer
+from tests.differential.scripts_hooks import agent_hooks, run_hooks
 
 APPROVALS = Group("approvals")
 CHILDREN = Group("agents_as_tools")
@@ -267,4 +270,107 @@ async def the_settings_of_the_run_reach_the_child(lib: Lib) -> Any:
 async def an_approval_in_a_child(lib: Lib) -> Any:
     child = lib.agent("child", tools=[lib.tool("paid", name="pay", needs_approval=True)])
     agent = parent(lib, child)
+    return await approved(lib, agent, await lib.run(agent, "q"))
+
+
+def guarded(
+    lib: Lib, child: Any, *, before: Answer, after: Answer | None = None, **more: Any
+) -> Any:
+    """Make an agent whose calls of another one are checked."""
+    kind = lib.ToolGuardrailFunctionOutput
+    after = after or (lambda kind: kind.allow())
+
+    def check_call(data: Any) -> Any:
+        lib.note("in", data.context.tool_name, data.context.tool_arguments, data.agent.name)
+        return before(kind)
+
+    def check_result(data: Any) -> Any:
+        lib.note("out", data.output)
+        return after(kind)
+
+    agent = parent(lib, child, **more)
+    tool = replace(
+        agent.tools[0],
+        tool_input_guardrails=[lib.tool_input_guardrail(check_call)],
+        tool_output_guardrails=[lib.tool_output_guardrail(check_result)],
+    )
+    return lib.agent("parent", tools=[tool], hooks=agent_hooks(lib))
+
+
+@CHILDREN.script(ASK, call("look"), reply("so"), reply("done"))
+async def hooks_of_a_parent_and_its_child(lib: Lib) -> Any:
+    child = lib.agent("child", tools=[lib.tool()], hooks=agent_hooks(lib, "child"))
+    agent = parent(lib, child)
+    return await lib.run(lib.agent("parent", tools=agent.tools, hooks=agent_hooks(lib)), "q")
+
+
+@CHILDREN.script(ASK, reply("so"), reply("done"))
+async def hooks_of_a_run_with_a_child(lib: Lib) -> Any:
+    return await lib.run(parent(lib, lib.agent("child")), "q", hooks=run_hooks(lib))
+
+
+@CHILDREN.script(ASK, reply("so"), reply("done"))
+async def a_guarded_child(lib: Lib) -> Any:
+    child = lib.agent("child", hooks=agent_hooks(lib, "child"))
+    agent = guarded(lib, child, before=lambda kind: kind.allow("fine"))
+    return await lib.run(agent, "q")
+
+
+@CHILDREN.script(ASK, reply("done"))
+async def a_child_that_is_not_asked(lib: Lib) -> Any:
+    child = lib.agent("child", hooks=agent_hooks(lib, "child"))
+    agent = guarded(lib, child, before=lambda kind: kind.reject_content("not now", {"why": 1}))
+    return await lib.run(agent, "q")
+
+
+@CHILDREN.script(ASK, reply("so"), raises="ToolInputGuardrailTripwireTriggered", left=1)
+async def a_call_of_a_child_that_ends_the_run(lib: Lib) -> Any:
+    child = lib.agent("child", hooks=agent_hooks(lib, "child"))
+    agent = guarded(lib, child, before=lambda kind: kind.raise_exception("bad"))
+    return await lib.run(agent, "q")
+
+
+@CHILDREN.script(ASK, reply("so"), reply("done"))
+async def what_a_child_says_is_replaced(lib: Lib) -> Any:
+    agent = guarded(
+        lib,
+        lib.agent("child"),
+        before=lambda kind: kind.allow(),
+        after=lambda kind: kind.reject_content("(hidden)"),
+    )
+    return await lib.run(agent, "q")
+
+
+@CHILDREN.script(ASK, reply("so"), reply("done"))
+async def a_guarded_child_that_needs_approval(lib: Lib) -> Any:
+    child = lib.agent("child", hooks=agent_hooks(lib, "child"))
+    agent = guarded(lib, child, before=lambda kind: kind.allow("fine"), needs_approval=True)
+    return await approved(lib, agent, await lib.run(agent, "q"))
+
+
+@CHILDREN.script(ASK, reply("done"))
+async def a_child_that_nobody_is_asked_about(lib: Lib) -> Any:
+    config = lib.RunConfig(
+        tool_execution=lib.ToolExecutionConfig(pre_approval_tool_input_guardrails=True)
+    )
+    agent = guarded(
+        lib,
+        lib.agent("child"),
+        before=lambda kind: kind.reject_content("not now"),
+        needs_approval=True,
+    )
+    return await lib.run(agent, "q", run_config=config)
+
+
+@CHILDREN.script(call("ask_child", {"question": "how?"}), reply("done"))
+async def a_child_that_cannot_be_asked_so(lib: Lib) -> Any:
+    child = lib.agent("child", hooks=agent_hooks(lib, "child"))
+    agent = guarded(lib, child, before=lambda kind: kind.allow("fine"))
+    return await lib.run(agent, "q")
+
+
+@CHILDREN.script(ASK, PAY, reply("so"), reply("done"))
+async def an_approval_in_a_guarded_child(lib: Lib) -> Any:
+    pay = lib.tool("paid", name="pay", needs_approval=True)
+    agent = guarded(lib, lib.agent("child", tools=[pay]), before=lambda kind: kind.allow("fine"))
     return await approved(lib, agent, await lib.run(agent, "q"))

@@ -1,0 +1,240 @@
+"""Guardrails and hooks of calls of agents as tools: they come before the task that a call is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from holdfast import Agent, Runner, StepFailedError, tool
+from holdfast.errors import ToolInputGuardrailTripwireTriggered
+from holdfast.hooks import AgentHooks, RunHooks
+from holdfast.testing import FakeOpenAI
+from holdfast.tool_context import ToolContext
+from holdfast.tool_guardrails import (
+    ToolGuardrailFunctionOutput,
+    ToolInputGuardrail,
+    ToolOutputGuardrail,
+)
+from tests.support.people import ask
+from tests.support.rig import MakeAgent, Rig, histories, until_status
+
+Check = Callable[[Any], ToolGuardrailFunctionOutput]
+
+
+class Telling(AgentHooks):
+    """Writes down the calls that it is told of, and changes what they see."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    async def on_tool_start(self, context: Any, agent: Any, tool: Any) -> None:
+        self.told.append(f"start {tool.name}")
+        context.state["started"] = tool.name
+        context.context["seen"].append("start")
+
+    async def on_tool_end(self, context: Any, agent: Any, tool: Any, result: Any) -> None:
+        self.told.append(f"end {tool.name}: {result}")
+        assert context.state["started"] == tool.name
+        context.context["seen"].append("end")
+
+
+def allow(data: Any) -> ToolGuardrailFunctionOutput:
+    return ToolGuardrailFunctionOutput.allow({"given": data.context.arguments})
+
+
+def make_parent(
+    make_agent: MakeAgent, *tools: Any, check: Check = allow, hooks: Any = None
+) -> Agent:
+    """Make an agent whose calls of a helper with these tools are checked, and their results."""
+    guarded = replace(
+        make_agent(*tools, name="helper").as_tool(),
+        tool_input_guardrails=[ToolInputGuardrail(check, "before")],
+        tool_output_guardrails=[ToolOutputGuardrail(allow_result, "after")],
+    )
+    return make_agent(guarded, name="agent", hooks=hooks)
+
+
+def allow_result(data: Any) -> ToolGuardrailFunctionOutput:
+    return ToolGuardrailFunctionOutput.allow({"gave": data.output})
+
+
+def said(results: list[Any]) -> list[tuple[str, Any]]:
+    """List what guardrails are called and what they said."""
+    return [(each.guardrail.get_name(), each.output.output_info) for each in results]
+
+
+async def test_a_rejected_call_starts_no_task(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    def check(data: Any) -> ToolGuardrailFunctionOutput:
+        if "secret" in data.context.arguments:
+            return ToolGuardrailFunctionOutput.reject_content("ask for less", "no")
+        return ToolGuardrailFunctionOutput.allow("yes")
+
+    hooks = Telling()
+    agent = make_parent(make_agent, check=check, hooks=hooks)
+    await rig.serve(agent)
+    runner = rig.runner()
+    model.call("helper", {"input": "the secret"})
+    model.call("helper", {"input": "the weather"})
+    model.reply("rain")
+    model.reply("done")
+    result = await Runner.run(agent, "q", runner=runner, context={"seen": []})
+    assert result.final_output == "done"
+    assert model.requests[1].messages[-1].text == "ask for less"
+    assert model.requests[2].last_user == "the weather"
+    assert [each.task_id for each in await runner.list_tasks(parent=result.task_id)] == [
+        f"{result.task_id}.0.2.0.0"
+    ]
+    assert hooks.told == ["start helper", "end helper: rain"]
+    assert said(result.tool_input_guardrail_results) == [("before", "no"), ("before", "yes")]
+    assert said(result.tool_output_guardrail_results) == [("after", {"gave": "rain"})]
+
+
+async def test_a_tripwire_ends_the_run_before_the_task_begins(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    def check(_data: Any) -> ToolGuardrailFunctionOutput:
+        return ToolGuardrailFunctionOutput.raise_exception("bad")
+
+    agent = make_parent(make_agent, check=check)
+    await rig.serve(agent)
+    runner = rig.runner()
+    model.call("helper", {"input": "a"})
+    with pytest.raises(ToolInputGuardrailTripwireTriggered, match="'before'") as caught:
+        await Runner.run(agent, "q", runner=runner, task_id=f"{rig.app}-tripped")
+    assert len(model.requests) == 1
+    assert await runner.list_tasks(parent=f"{rig.app}-tripped") == []
+    assert caught.value.run_data is not None
+    assert said(caught.value.run_data.tool_input_guardrail_results) == [("before", "bad")]
+
+
+async def test_what_hooks_change_reaches_the_nested_run_and_comes_back(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    @tool
+    def look(ctx: ToolContext) -> str:
+        """Look."""
+        assert "started" not in ctx.state  # the caller's state is not its
+        ctx.context["seen"].append("inner")
+        return "seen"
+
+    agent = make_parent(make_agent, look, hooks=Telling())
+    await rig.serve(agent)
+    runner = rig.runner()
+    model.call("helper", {"input": "a"})
+    model.call("look")
+    model.reply("looked")
+    model.reply("done")
+    result = await Runner.run(agent, "q", runner=runner, context={"seen": []})
+    state = (await runner.get_task(result.task_id)).extra_state
+    assert state == {"started": "helper", "context": {"seen": ["start", "inner", "end"]}}
+    await rig.assert_replays()
+
+
+async def test_a_guardrail_that_raises_lets_the_task_wait_and_is_asked_again(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    asked: list[str] = []
+
+    def check(data: Any) -> ToolGuardrailFunctionOutput:
+        asked.append(data.context.arguments)
+        if len(asked) == 1:
+            msg = "not today"
+            raise ValueError(msg)
+        return ToolGuardrailFunctionOutput.allow()
+
+    await rig.serve(make_parent(make_agent, check=check))
+    runner = rig.runner()
+    model.call("helper", {"input": "a"})
+    task = await runner.create_task("q")
+    with pytest.raises(StepFailedError, match="not today"):
+        await runner.run_task(task)
+    assert await runner.list_tasks(parent=task) == []
+    model.reply("helped")
+    model.reply("done")
+    assert str(await runner.run_task(task)) == "done"
+    assert len(asked) == 2
+    assert len(model.requests) == 3
+
+
+async def test_what_guardrails_found_is_kept_while_the_nested_run_waits(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    @tool(needs_approval=True)
+    def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    hooks = Telling()
+    agent = make_parent(make_agent, pay, hooks=hooks)
+    await rig.serve(agent)
+    runner = rig.runner(roll_events=50)
+    model.call("helper", {"input": "a"})
+    model.call("pay")
+    result = await Runner.run(agent, "q", runner=runner, context={"seen": []})
+    before = ("before", {"given": '{"input": "a"}'})
+    assert said(result.tool_input_guardrail_results) == [before]
+    assert hooks.told == ["start helper"]
+    for k in range(12):  # until the task rolls over
+        await runner.give_feedback(result.task_id, f"go on, {k}")
+    assert len(await histories(runner.client, result.task_id)) > 1
+    await runner.approve(await ask(runner, result.task_id), by="ann")
+    model.reply("it is paid")
+    model.reply("done")
+    last = await Runner.run(agent, result.to_state(), runner=runner)
+    assert said(last.tool_input_guardrail_results) == [before]
+    assert said(last.tool_output_guardrail_results) == [("after", {"gave": "it is paid"})]
+    assert hooks.told == ["start helper", "end helper: it is paid"]
+    state = (await runner.get_task(result.task_id)).extra_state
+    assert state == {"started": "helper", "context": {"seen": ["start", "end"]}}
+
+
+async def test_hooks_of_a_run_hear_of_a_guarded_call_when_it_begins(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    told: list[str] = []
+    begun = asyncio.Event()
+
+    class Told(RunHooks):
+        async def on_tool_start(self, context: Any, agent: Any, tool: Any) -> None:
+            told.append(f"start {tool.name}")
+            begun.set()
+
+        async def on_tool_end(self, context: Any, agent: Any, tool: Any, result: Any) -> None:
+            told.append(f"end {tool.name}")
+
+    agent = make_parent(make_agent)
+    await rig.serve(agent)
+    model.call("helper", {"input": "a"})
+    model.hang("helped")
+    model.reply("done")
+    running = asyncio.ensure_future(Runner.run(agent, "q", runner=rig.runner(), hooks=Told()))
+    await model.until_held()
+    async with asyncio.timeout(20):
+        await begun.wait()
+    assert told == ["start helper"]
+    model.release()
+    result = await running
+    assert told == ["start helper", "end helper"]
+    await until_status(rig.runner(), f"{result.task_id}.0.1.0.0", "finished")
+
+
+async def test_arguments_that_do_not_fit_end_the_call_as_a_failure_of_any_tool(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    hooks = Telling()
+    agent = make_parent(make_agent, hooks=hooks)
+    await rig.serve(agent)
+    runner = rig.runner()
+    model.call("helper", {"question": "a"})
+    model.reply("sorry")
+    result = await Runner.run(agent, "q", runner=runner, context={"seen": []})
+    assert result.final_output == "sorry"
+    start, end = hooks.told
+    assert (start, "input: required, but missing" in end) == ("start helper", True)
+    assert await runner.list_tasks(parent=result.task_id) == []
