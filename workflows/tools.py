@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import timedelta
 from typing import TypeVar
 
@@ -60,11 +60,9 @@ async def run_tools(ledger: Ledger, n: int, running: Running, children: Children
     """
     taking: dict[int, asyncio.Task[Failure | None]] = {}
     ended: dict[int, Failure | BaseException] = {}
-    most = ledger.given.head.run.tool_concurrency
 
     def fresh() -> list[int]:
-        ready = [] if ended else [i for i in ready_calls(ledger, n) if i not in taking]
-        return ready[: max(most - len(taking) - _nested(ledger, n), 0)] if most else ready
+        return [] if ended else ready_calls(ledger, n, taking)
 
     def has_news() -> bool:
         return any(call.done() for call in taking.values()) or bool(fresh())
@@ -112,19 +110,29 @@ async def ask_about_cut(ledger: Ledger, cut: Iterable[tuple[int, int]]) -> None:
             await _ask_about(ledger, n, i, policy, cut_text(call))
 
 
-def ready_calls(ledger: Ledger, n: int) -> list[int]:
-    """List a step's open calls that can go on now: those that no person has to decide on first."""
+def ready_calls(ledger: Ledger, n: int, taking: Collection[int] = ()) -> list[int]:
+    """List a step's open calls that can go on now.
+
+    No person has to decide on them first, and the run allows as many at once, calls of agents in
+    progress included.
+
+    Args:
+        ledger: The task.
+        n: The step.
+        taking: Positions of the calls that go on already; they are not listed.
+    """
     if ledger.find(n) is None:
         return []
     ready: list[int] = []
     for i in ledger.missing_calls(n):
         approval = approvals.latest(ledger, n, i)
         child = ledger.child(n, i)
-        if child and ledger.s.children[child].is_awaited:
+        if i in taking or (child and ledger.s.children[child].is_awaited):
             continue
         if approval is None or approval.status != "open":
             ready.append(i)
-    return ready
+    most = ledger.given.head.run.tool_concurrency
+    return ready[: max(most - len(taking) - _nested(ledger, n), 0)] if most else ready
 
 
 def _nested(ledger: Ledger, n: int) -> int:
