@@ -245,6 +245,7 @@ def _restore(ledger: Ledger, before: Before) -> None:
         last_step=before.last_step,
         approvals=(),
         failure=None,
+        verdict=None,
     )
 
 

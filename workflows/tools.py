@@ -25,10 +25,18 @@ from holdfast import approvals
 from holdfast.ledger import Ledger
 from holdfast.messages import ToolCall
 from holdfast.nesting import Nesting
-from holdfast.records import Failure, Outcome
+from holdfast.records import Failure, OpenState, Outcome
 from holdfast.tool_policy import ToolPolicy
 from holdfast.wire import Probed, ToolInput
-from holdfast.workflows.calls import LONGEST_TOOL, LOST, PATIENT, QUICK, failure_of, now
+from holdfast.workflows.calls import (
+    LONGEST_TOOL,
+    LOST,
+    PATIENT,
+    QUICK,
+    failure_of,
+    is_verdict,
+    now,
+)
 from holdfast.workflows.children import Children
 from holdfast.workflows.outcomes import cut_text, lost_text, unknown_tool
 
@@ -249,6 +257,16 @@ async def _may_run(ledger: Ledger, n: int, i: int, policy: ToolPolicy) -> bool:
             return False
     approvals.ask(ledger, n, i, "tool", now=now(), seconds=policy.approval_seconds)
     return False
+
+
+def verdict_of_calls(current: OpenState) -> Failure | None:
+    """Return the verdict that an open call of a step has ended with, the first in their order.
+
+    It stands until it is heeded: a sibling may have stopped the step before, or an undo that was
+    then refused.
+    """
+    failures = (current.outcomes[i].failure for i in sorted(current.outcomes))
+    return next((failure for failure in failures if is_verdict(failure)), None)
 
 
 def _stopped_by(ledger: Ledger, n: int, i: int) -> Failure | None:
