@@ -199,6 +199,7 @@ class LedgerState:
             transcript=s.transcript,
             lasts=s.lasts,
             beside=max(len(s.opens) - 1, 0),
+            last_step=s.last_step,
         )
 
     def exceeded(self, *, now: float, n: int = 0) -> str:

@@ -251,6 +251,7 @@ class Before(Value):
         transcript: Length and digest of the transcript.
         lasts: (number, id) of steps whose last outputs waited to be joined.
         beside: How many other steps were open.
+        last_step: The step that gave the task's answer, as the task kept it for follow-ups.
     """
 
     queue: tuple[TaskStep, ...] = ()
@@ -264,6 +265,7 @@ class Before(Value):
     transcript: ChainRef = ChainRef()
     lasts: tuple[tuple[int, str], ...] = ()
     beside: int = 0
+    last_step: TaskStep | None = None
 
 
 class Handed(Value):

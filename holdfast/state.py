@@ -191,6 +191,9 @@ class Carried(Value):
         children: Id to what is known of each task that a call of an agent as a tool began.
         heard: Number of the newest thing that this task's own parent said.
         undo_answer: Newest answer to an undo that it wanted.
+        verdict: What the task is to end with, once closing it works.
+        tries_again: Whether the parent has wanted what failed to be tried again; the next failure
+            ends that.
     """
 
     created: float = 0.0
@@ -235,6 +238,8 @@ class Carried(Value):
     children: dict[str, ChildState] = Field(default_factory=dict[str, ChildState])
     heard: int = 0
     undo_answer: UndoAnswer | None = None
+    verdict: Failure | None = None
+    tries_again: bool = False
 
 
 class RunReply(Value):

@@ -242,8 +242,10 @@ def _restore(ledger: Ledger, before: Before) -> None:
         answered=before.answered,
         concluded=before.concluded,
         lasts=before.lasts,
+        last_step=before.last_step,
         approvals=(),
         failure=None,
+        verdict=None,
     )
 
 

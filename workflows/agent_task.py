@@ -67,8 +67,9 @@ class AgentTask(StepLanes):
             await reporter.finish()
         await workflow.wait_condition(self._is_done)
         telling.cancel()
-        if self.verdict is not None:
-            raise ApplicationError(self.verdict.message, type=self.verdict.type, non_retryable=True)
+        verdict = self.ledger.s.verdict
+        if verdict is not None:
+            raise ApplicationError(verdict.message, type=verdict.type, non_retryable=True)
         return TaskResult(status=self.closing or "finished")
 
     def _to_be_reported(self) -> TaskStatus | None:
@@ -179,7 +180,7 @@ class AgentTask(StepLanes):
         try:
             if self.ledger.s.described is None:
                 self.ledger.described(await calls.describe(self.ledger))
-            if self.verdict is not None:  # closing had failed; try again
+            if self.ledger.s.verdict is not None:  # closing had failed; try again
                 self._end("failed")
             if self.given.finalize and self.ledger.s.answered:
                 self._end("finished")
@@ -247,6 +248,9 @@ class AgentTask(StepLanes):
             self.closing = None
             self._park(calls.failure_of(error))
             self.requests.tell()
+            unheard, self.unheard = self.unheard, []
+            for said in unheard:
+                self.parent_says(said)
             return
         self.closed = True
         self.children.end("finish")
@@ -259,4 +263,4 @@ class AgentTask(StepLanes):
     def _ending(self) -> Failure | None:
         if self.closing == "abandoned":
             return calls.abandoned(self.why)
-        return self.verdict
+        return self.ledger.s.verdict

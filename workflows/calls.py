@@ -39,6 +39,12 @@ VERDICTS = frozenset(
 )
 """Failures that end a task; all others leave its step first in the queue."""
 
+
+def is_verdict(failure: Failure | None) -> bool:
+    """Whether a failure ends a task, or would if no other task had to hear of it first."""
+    return failure is not None and failure.type in VERDICTS and not failure.parks
+
+
 LOST = "Interrupted"
 """Type of the failure by which a tool activity says that its worker is going away."""
 

@@ -292,9 +292,10 @@ class Children:
         answer = self._known()[name].undo
         if answer is None or answer.number < number:
             return "it has ended"
-        if not answer.failure:
+        failure = answer.failure or "; ".join(answer.stands)
+        if not failure:
             self._leave(name, "undone")
-        return answer.failure
+        return failure
 
     def words(self, name: str) -> str:
         """Name a child for people, with what was undone in it."""

@@ -27,7 +27,7 @@ from holdfast.workflows.pending import Pending, refusal
 from holdfast.workflows.reporting import undo_for_parent
 from holdfast.workflows.requests import Requests
 from holdfast.workflows.telling import StepSpans
-from holdfast.workflows.tools import Running, awaits_children, ready_calls
+from holdfast.workflows.tools import Running, awaits_children, ready_calls, verdict_of_calls
 from holdfast.workflows.visible import publish
 
 MOST_LANES = 64
@@ -46,7 +46,7 @@ class TaskDesk:
         self.children = Children(self.ledger, self.spans)
         self.closing: TaskStatus | None = None
         self.closed = False
-        self.verdict: Failure | None = None
+        self.unheard: list[ParentSays] = []
         self.undo_failure: Failure | None = None
         self.undone_requests: frozenset[str] = frozenset()
         self.draining = False
@@ -77,6 +77,8 @@ class TaskDesk:
         if current.failure is not None or self.ledger.s.failure is not None:
             return False
         n = current.n
+        if verdict_of_calls(current) is not None:
+            return True
         waits = approvals.waits(self.ledger, n) or awaits_children(self.ledger, n)
         return not waits or bool(ready_calls(self.ledger, n))
 
@@ -84,7 +86,7 @@ class TaskDesk:
         """Whether somebody wants what has failed to be tried again."""
         if self.ledger.failure is None or self.ledger.s.paused:
             return False
-        return self.requests.ask_anew(self.ledger.owners)
+        return self.ledger.s.tries_again or self.requests.ask_anew(self.ledger.owners)
 
     def _begins(self) -> bool:
         """Whether a queued step is to be begun now."""
@@ -166,6 +168,7 @@ class TaskDesk:
         if info is not None and info.id in s.seen:
             return
         self._refuse_when_leaving()
+        self._refuse_after_verdict()
         failed = self._failed(asked.step)
         if asked.restart and (failed is None or approvals.waits(self.ledger, failed.n)):
             raise refusal(calls.NOT_FAILED)
@@ -279,6 +282,14 @@ class TaskDesk:
         if self.closing is not None:
             raise refusal(calls.CLOSED)
 
+    def _refuse_after_verdict(self) -> None:
+        """Refuse to go on from a verdict that the parent has heard: it is what the call came to."""
+        failure = self.ledger.failure
+        if self.given.parent is None or self.ledger.s.verdict is not None:
+            return
+        if failure is not None and calls.is_verdict(failure):
+            raise refusal(failure)
+
     @workflow.signal(dynamic=True)
     def command(self, name: str, args: Sequence[RawValue]) -> None:
         """Obey or refuse a command; never raises, whatever was sent."""
@@ -322,6 +333,7 @@ class TaskDesk:
         """Do what the task wants that this one works for; it is told how this one is then."""
         self.ledger.change(heard=max(said.number, self.ledger.s.heard))
         if self.closing is not None:
+            self.unheard.append(said)  # for the case that closing fails
             return
         if said.end:
             self._end_for_parent(said)
@@ -329,16 +341,16 @@ class TaskDesk:
             self.undone_requests = self.requests.ids
             undo_for_parent(self.ledger, said)
         elif said.run and self.ledger.failure is not None:
-            self.ledger.change(automatic=True)
-            self.requests.add(Pending("", RunRequest(all=True)))
+            self.unrollable = False
+            self.ledger.change(automatic=True, tries_again=True)
 
     def _end_for_parent(self, said: ParentSays) -> None:
         """Close as the task is: answered, failed, or neither."""
         failure = self.ledger.failure
         if said.end == "finish" and self.ledger.s.answered and failure is None:
             self._end("finished")
-        elif said.end == "finish" and failure is not None and failure.type in calls.VERDICTS:
-            self.verdict = failure
+        elif said.end == "finish" and calls.is_verdict(failure):
+            self.ledger.change(verdict=failure)
             self._end("failed")
         else:
             body: dict[str, Json] = {"reason": said.reason}

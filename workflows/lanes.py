@@ -19,7 +19,7 @@ from holdfast.workflows.desk import TaskDesk
 from holdfast.workflows.guards import Checks, check_output
 from holdfast.workflows.handling import ask_handler, end_with, take_another_turn
 from holdfast.workflows.pending import Pending
-from holdfast.workflows.tools import run_tools
+from holdfast.workflows.tools import run_tools, verdict_of_calls
 
 FEWEST_EVENTS = 50
 """A run that rolled sooner would do nothing but roll."""
@@ -151,8 +151,11 @@ class StepLanes(TaskDesk):
         """Take an open step one activity further."""
         ledger = self.ledger
         current, due = ledger.at(n), inputs_due(ledger, n)
-        first = due if current.journal else [each for each in due if each.rule.blocks]
-        if first:
+        stopped = verdict_of_calls(current)
+        first = due if _is_answered(current) else [each for each in due if each.rule.blocks]
+        if stopped is not None:
+            self._judge(stopped, n)
+        elif first:
             failure = await Checks(ledger, n, first).failure()
             if not self._is_left(work):
                 self._judge(failure, n)
@@ -210,9 +213,8 @@ class StepLanes(TaskDesk):
         """End the task when a tool call was a verdict, park it when a call failed."""
         if failure is None:
             return
-        is_verdict = failure.type in calls.VERDICTS and not failure.parks
-        if is_verdict and self.given.parent is None:
-            self.verdict = failure
+        if calls.is_verdict(failure) and self.given.parent is None:
+            self.ledger.change(verdict=failure)
             self._end("failed")
         else:
             self._park(failure, n)
@@ -305,7 +307,7 @@ class StepLanes(TaskDesk):
         if current is not None:
             failure = failure.model_copy(update={"step": current.open.step.step_id})
         self.ledger.fail(failure, now=now(), n=n)
-        self.ledger.change(automatic=False, rounds={})
+        self.ledger.change(automatic=False, rounds={}, tries_again=False)
         self.ledger.disown()
         self.requests.fail_later(failure)
 
@@ -321,3 +323,8 @@ class StepLanes(TaskDesk):
 
     def _interrupted(self, undoing: bool) -> bool:  # noqa: FBT001
         return self.closing is not None or (self.ledger.s.undo is not None and not undoing)
+
+
+def _is_answered(current: OpenState) -> bool:
+    """Whether a step's first turn is over, beside which guardrails of its input may run."""
+    return bool(current.journal or current.calls or current.result is not None)

@@ -12,7 +12,7 @@ from holdfast.ledger import Ledger
 from holdfast.nesting import REPORTS, ChildReport, ParentSays, UndoAnswer
 from holdfast.state import UndoRequest, UndoState
 from holdfast.steps import CLOSED, TaskStatus
-from holdfast.workflows.calls import UNDO_RUNS, VERDICTS
+from holdfast.workflows.calls import UNDO_RUNS, is_verdict
 
 Asked = Callable[[], TaskStatus | None]
 """Tells a status that the ledger does not know of: how the task has closed, or that it is about to
@@ -58,7 +58,7 @@ class Reporter:
         status = self._status() or ledger.status
         failure = None if status == "running" else ledger.failure
         closed = status in CLOSED
-        if status == "needs_attention" and failure is not None and failure.type in VERDICTS:
+        if status == "needs_attention" and is_verdict(failure):
             status = "failed"
         return ChildReport(
             id=ledger.task_id,
@@ -75,7 +75,8 @@ def undo_for_parent(ledger: Ledger, said: ParentSays) -> None:
     """Stop for an undo, take everything back, or go on; only a parent's own undo is changed."""
     s = ledger.s
     if s.undo is not None and not s.undo.number:
-        busy = UndoAnswer(number=said.number, stands=(UNDO_RUNS.message,))
+        why = UNDO_RUNS.message
+        busy = UndoAnswer(number=said.number, stands=(why,), failure=why)
         ledger.change(undo_answer=busy)
         return
     if s.undo is None and said.undo == "release":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import timedelta
 from typing import TypeVar
 
@@ -25,10 +25,18 @@ from holdfast import approvals
 from holdfast.ledger import Ledger
 from holdfast.messages import ToolCall
 from holdfast.nesting import Nesting
-from holdfast.records import Failure, Outcome
+from holdfast.records import Failure, OpenState, Outcome
 from holdfast.tool_policy import ToolPolicy
 from holdfast.wire import Probed, ToolInput
-from holdfast.workflows.calls import LONGEST_TOOL, LOST, PATIENT, QUICK, failure_of, now
+from holdfast.workflows.calls import (
+    LONGEST_TOOL,
+    LOST,
+    PATIENT,
+    QUICK,
+    failure_of,
+    is_verdict,
+    now,
+)
 from holdfast.workflows.children import Children
 from holdfast.workflows.outcomes import cut_text, lost_text, unknown_tool
 
@@ -60,11 +68,9 @@ async def run_tools(ledger: Ledger, n: int, running: Running, children: Children
     """
     taking: dict[int, asyncio.Task[Failure | None]] = {}
     ended: dict[int, Failure | BaseException] = {}
-    most = ledger.given.head.run.tool_concurrency
 
     def fresh() -> list[int]:
-        ready = [] if ended else [i for i in ready_calls(ledger, n) if i not in taking]
-        return ready[: max(most - len(taking) - _nested(ledger, n), 0)] if most else ready
+        return [] if ended else ready_calls(ledger, n, taking)
 
     def has_news() -> bool:
         return any(call.done() for call in taking.values()) or bool(fresh())
@@ -112,19 +118,29 @@ async def ask_about_cut(ledger: Ledger, cut: Iterable[tuple[int, int]]) -> None:
             await _ask_about(ledger, n, i, policy, cut_text(call))
 
 
-def ready_calls(ledger: Ledger, n: int) -> list[int]:
-    """List a step's open calls that can go on now: those that no person has to decide on first."""
+def ready_calls(ledger: Ledger, n: int, taking: Collection[int] = ()) -> list[int]:
+    """List a step's open calls that can go on now.
+
+    No person has to decide on them first, and the run allows as many at once, calls of agents in
+    progress included.
+
+    Args:
+        ledger: The task.
+        n: The step.
+        taking: Positions of the calls that go on already; they are not listed.
+    """
     if ledger.find(n) is None:
         return []
     ready: list[int] = []
     for i in ledger.missing_calls(n):
         approval = approvals.latest(ledger, n, i)
         child = ledger.child(n, i)
-        if child and ledger.s.children[child].is_awaited:
+        if i in taking or (child and ledger.s.children[child].is_awaited):
             continue
         if approval is None or approval.status != "open":
             ready.append(i)
-    return ready
+    most = ledger.given.head.run.tool_concurrency
+    return ready[: max(most - len(taking) - _nested(ledger, n), 0)] if most else ready
 
 
 def _nested(ledger: Ledger, n: int) -> int:
@@ -241,6 +257,16 @@ async def _may_run(ledger: Ledger, n: int, i: int, policy: ToolPolicy) -> bool:
             return False
     approvals.ask(ledger, n, i, "tool", now=now(), seconds=policy.approval_seconds)
     return False
+
+
+def verdict_of_calls(current: OpenState) -> Failure | None:
+    """Return the verdict that an open call of a step has ended with, the first in their order.
+
+    It stands until it is heeded: a sibling may have stopped the step before, or an undo that was
+    then refused.
+    """
+    failures = (current.outcomes[i].failure for i in sorted(current.outcomes))
+    return next((failure for failure in failures if is_verdict(failure)), None)
 
 
 def _stopped_by(ledger: Ledger, n: int, i: int) -> Failure | None:

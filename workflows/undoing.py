@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError
+from temporalio.workflow import ActivityHandle
 
 from holdfast import approvals, undo
 from holdfast.ledger import Ledger
@@ -17,6 +19,11 @@ from holdfast.state import UndoState
 from holdfast.wire import Undoable, UndoInput
 from holdfast.workflows.calls import LONGEST_TOOL, PATIENT, QUICK, failure_of, now
 from holdfast.workflows.children import Children
+
+GRACE_SECONDS = 8
+"""How long the undo of an effect may take once its task is ended; the task itself waits longer."""
+
+CUT = "The task was ended meanwhile: it may have been undone, and nobody knows."
 
 NO_ATTEMPTS_LEFT = RetryPolicy(maximum_attempts=3, maximum_interval=timedelta(seconds=30))
 
@@ -141,27 +148,48 @@ async def _undo_effect(ledger: Ledger, target: Undoable, i: int) -> Failure | No
             text = f"The undo of {effect.call.name} was {asked.status} by {asked.by}: {asked.note}"
             return Failure(type="UndoRefusedError", message=text)
     what = undo.in_words(effect)
+    undoing: ActivityHandle[str] = workflow.start_activity(
+        "undo",
+        UndoInput(
+            n=target.key,
+            i=i,
+            effect=effect,
+            branch=target.branch,
+            agent=target.step.agent,
+            step="" if target.step.step_id == f"s{target.key}" else target.step.step_id,
+        ),
+        result_type=str,
+        start_to_close_timeout=LONGEST_TOOL,
+        heartbeat_timeout=timedelta(seconds=ledger.given.heartbeat),
+        retry_policy=NO_ATTEMPTS_LEFT,
+    )
+    cut = await _is_cut(undoing)
+    if not undoing.done():
+        undoing.cancel()
+        ledger.note("undo_failed", now=now(), text=CUT, body={"effect": what})
+        raise asyncio.CancelledError
     try:
-        said: str = await workflow.execute_activity(
-            "undo",
-            UndoInput(
-                n=target.key,
-                i=i,
-                effect=effect,
-                branch=target.branch,
-                agent=target.step.agent,
-                step="" if target.step.step_id == f"s{target.key}" else target.step.step_id,
-            ),
-            result_type=str,
-            start_to_close_timeout=LONGEST_TOOL,
-            heartbeat_timeout=timedelta(seconds=ledger.given.heartbeat),
-            retry_policy=NO_ATTEMPTS_LEFT,
-        )
+        said = undoing.result()
     except ActivityError as error:
         return _failed(ledger, state, what, failure_of(error).message)
     ledger.note("effect_undone", now=now(), by=state.asked.by, text=said, body={"effect": what})
     _note_done(ledger, state, undo.effect_key(target, i), what)
+    if cut:
+        raise asyncio.CancelledError
     return None
+
+
+async def _is_cut(undoing: ActivityHandle[str]) -> bool:
+    """Wait for the undo of an effect; return whether the task is ended meanwhile.
+
+    It has a while to come to its end then, so that what it did is known.
+    """
+    try:
+        await workflow.wait([undoing])
+    except asyncio.CancelledError:
+        await workflow.wait([undoing], timeout=GRACE_SECONDS)
+        return True
+    return False
 
 
 async def _undo_child(ledger: Ledger, children: Children, name: str) -> Failure | None:

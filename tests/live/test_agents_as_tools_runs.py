@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,7 @@ from pydantic import BaseModel, Field
 
 from holdfast import Runner, ToolContext, tool
 from holdfast.client.results import RunResult
-from holdfast.client.run_config import RunConfig
+from holdfast.client.run_config import RunConfig, ToolExecutionConfig
 from holdfast.errors import InvalidArgumentError, UserError
 from holdfast.settings import ModelSettings
 from holdfast.testing import FakeOpenAI
@@ -98,6 +99,23 @@ async def test_settings_of_the_run_are_inherited_unless_the_tool_has_its_own(
     await Runner.run(agent, "q", run_config=config, runner=rig.runner())
     found = [(r.body.get("temperature"), r.body.get("top_p")) for r in model.requests]
     assert found == [(0.2, 0.5), (0.2, 0.5), (0.2, 0.5), (0.7, None), (0.2, 0.5)]
+
+
+async def test_calls_of_agents_beyond_the_limit_begin_one_after_another(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    helper = make_agent(name="helper")
+    agent = make_agent(helper.as_tool(), name="agent")
+    await rig.serve(agent)
+    model.calls([("helper", {"input": "a"}), ("helper", {"input": "b"})])
+    for text in ("A", "B", "done"):
+        model.reply(text)
+    one = RunConfig(tool_execution=ToolExecutionConfig(max_function_tool_concurrency=1))
+    async with asyncio.timeout(30):
+        result = await Runner.run(agent, "q", run_config=one, runner=rig.runner())
+    assert result.final_output == "done"
+    assert [r.messages[-1].text for r in model.requests[1:3]] == ["a", "b"]
+    assert [m.text for m in model.requests[3].messages[-2:]] == ["A", "B"]
 
 
 async def test_an_extractor_makes_the_result_of_the_nested_run(

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from holdfast import RunConfig, Runner, StepFailedError, tool
+from holdfast import RunConfig, Runner, StepFailedError, TaskStep, TaskStepOutput, segments, tool
+from holdfast.activities import closing
 from holdfast.client.guard_results import GuardrailResults, Known, guardrail_results, with_known
 from holdfast.client.run_config import ToolExecutionConfig
 from holdfast.errors import (
@@ -17,6 +18,7 @@ from holdfast.errors import (
     OutputGuardrailTripwireTriggered,
     ToolInputGuardrailTripwireTriggered,
     ToolOutputGuardrailTripwireTriggered,
+    UndoRefusedError,
 )
 from holdfast.guardrails import (
     GuardrailFunctionOutput,
@@ -24,6 +26,7 @@ from holdfast.guardrails import (
     OutputGuardrail,
     input_guardrail,
 )
+from holdfast.messages import ToolCall
 from holdfast.records import EventRecord
 from holdfast.testing import FakeOpenAI
 from holdfast.tool_guardrails import (
@@ -31,7 +34,8 @@ from holdfast.tool_guardrails import (
     ToolInputGuardrail,
     ToolOutputGuardrail,
 )
-from tests.support.rig import MakeAgent, Rig, activities_of, until, until_status
+from holdfast.workers import StepContext
+from tests.support.rig import MakeAgent, Rig, activities_of, histories, until, until_status
 from tests.support.runs import Served
 from tests.support.workers import Doing, ends
 
@@ -283,6 +287,27 @@ async def test_a_guardrail_that_raises_stops_its_siblings_and_the_task_waits(
     ]
 
 
+@pytest.mark.parametrize("acts", [False, True])
+async def test_a_guardrail_that_raised_is_run_again_before_a_step_without_model_calls_goes_on(
+    guarding: Guarding, acts: bool
+) -> None:
+    check, ran = Recorder(trips=True, fails=1), list[str]()
+
+    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        if acts:
+            await ctx.call_tools([ToolCall(id="c1", name="act", arguments='{"what": "x"}')])
+        return ends(step)
+
+    checks = [InputGuardrail(check)]
+    await guarding.serve(make_tool(ran), worker=Doing(body), input_guardrails=checks)
+    task = await guarding.runner.create_task("hi")
+    with pytest.raises(StepFailedError, match="the guardrail is broken"):
+        await guarding.runner.run_task(task)
+    with pytest.raises(InputGuardrailTripwireTriggered):
+        await guarding.runner.run_task(task)
+    assert (len(check.seen), ran) == (2, [])
+
+
 async def test_an_undone_step_is_checked_again_only_with_another_input(
     guarding: Guarding, model: FakeOpenAI
 ) -> None:
@@ -317,6 +342,56 @@ async def test_what_was_checked_survives_continue_as_new(
     task = await runner.create_task("hi")
     assert (await runner.run_task(task)).output == "done"
     assert check.seen == ["hi"]
+
+
+async def refuse_to_close(
+    guarding: Guarding, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch, task_id: str
+) -> tuple[Recorder, Any]:
+    """End a run by a guardrail that trips once, and fail to close it."""
+    check, left, real = Recorder(trips=True), [1], segments.write_record
+
+    async def write_record(*given: Any) -> None:
+        if left:
+            left.pop()
+            msg = "the disk is full"
+            raise ValueError(msg)
+        await real(*given)
+
+    monkeypatch.setattr(closing, "write_record", write_record)
+    await guarding.serve(input_guardrails=[InputGuardrail(check, run_in_parallel=False)])
+    runner = guarding.rig.runner(roll_events=50)
+    await runner.create_task("hi", task_id=task_id)
+    with pytest.raises(StepFailedError, match="the disk is full"):
+        await runner.run_task(task_id)
+    check.trips = False
+    return check, runner
+
+
+async def test_a_verdict_survives_continue_as_new_until_the_task_can_be_closed(
+    guarding: Guarding, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task_id = f"{guarding.rig.app}-1"
+    check, runner = await refuse_to_close(guarding, model, monkeypatch, task_id)
+
+    async def rolled() -> bool:
+        await runner.give_feedback(task_id, "note")
+        return len(await histories(runner.client, task_id)) == 2
+
+    await until(rolled)
+    with pytest.raises(InputGuardrailTripwireTriggered):
+        await runner.run_task(task_id)
+    assert (len(check.seen), len(model.requests)) == (1, 0)
+
+
+async def test_a_verdict_is_forgotten_with_the_step_that_is_undone(
+    guarding: Guarding, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task_id = f"{guarding.rig.app}-1"
+    check, runner = await refuse_to_close(guarding, model, monkeypatch, task_id)
+    await runner.undo_step(task_id)
+    model.reply("done")
+    assert (await runner.run_task(task_id)).output == "done"
+    assert len(check.seen) == 2
 
 
 async def test_a_task_without_guardrails_has_no_activity_for_them(
@@ -529,6 +604,75 @@ async def test_a_guardrail_of_a_tool_that_raises_lets_the_task_wait(
     assert ran == []
     assert (await guarding.runner.run_task(task_id)).output == "done"
     assert ran == ["x"]
+
+
+async def test_a_tripwire_ends_a_run_also_when_a_sibling_stopped_the_step_before(
+    guarding: Guarding, model: FakeOpenAI
+) -> None:
+    left = [1]
+
+    def broken(data: Any) -> ToolGuardrailFunctionOutput:
+        if left:
+            left.pop()
+            msg = "the guardrail is broken"
+            raise ValueError(msg)
+        return allow(data)
+
+    ran: list[str] = []
+
+    @tool(effect="read", tool_input_guardrails=[ToolInputGuardrail(broken, "broken")])
+    def look() -> str:
+        """Look."""
+        ran.append("look")
+        return "seen"
+
+    await guarding.serve(
+        look, make_tool(ran, tool_output_guardrails=[ToolOutputGuardrail(stop, "stop")])
+    )
+    model.calls([("look", {}), ("act", {"what": "x"})])
+    task_id = f"{guarding.rig.app}-1"
+    with pytest.raises(StepFailedError, match="the guardrail is broken"):
+        await guarding.run(task_id=task_id)
+    with pytest.raises(ToolOutputGuardrailTripwireTriggered):
+        await guarding.runner.run_task(task_id)
+    assert (ran, len(model.requests)) == (["x"], 1)
+
+
+async def test_a_tripwire_ends_a_run_also_after_an_undo_that_was_refused(
+    guarding: Guarding, model: FakeOpenAI
+) -> None:
+    began, may_end = asyncio.Event(), asyncio.Event()
+
+    @tool(effect="read")
+    async def wait() -> str:
+        """Wait."""
+        began.set()
+        await may_end.wait()
+        return "waited"
+
+    @tool
+    def send() -> str:
+        """Send."""
+        return "sent"
+
+    act = make_tool([], effect="read", tool_output_guardrails=[ToolOutputGuardrail(stop, "stop")])
+    await guarding.serve(wait, send, act)
+    model.calls([("send", {}), ("act", {"what": "x"}), ("wait", {})])
+    task_id = f"{guarding.rig.app}-1"
+    running = asyncio.create_task(guarding.run(task_id=task_id))
+
+    async def tripped() -> bool:
+        _, opens = await reader(guarding.runner).ledger(task_id)
+        return any({0, 1} <= set(current.outcomes) for current in opens)
+
+    await began.wait()
+    await until(tripped)
+    with pytest.raises(UndoRefusedError, match="send"):
+        await guarding.runner.undo_step(task_id)
+    may_end.set()
+    with pytest.raises(ToolOutputGuardrailTripwireTriggered):
+        await running
+    assert len(model.requests) == 1
 
 
 async def test_a_result_that_nobody_could_check_is_asked_about_when_it_must_not_be_repeated(

@@ -311,6 +311,29 @@ async def test_a_follow_up_is_for_the_agent_that_answered(team: Team, model: Fak
     assert team.asked == ["Ann", "Bob", "Bob"]
 
 
+async def test_after_an_undo_a_follow_up_is_for_the_agent_that_then_had_answered(
+    team: Team, model: FakeOpenAI
+) -> None:
+    runner = await team.serve()
+    model.reply("one")
+    model.call("transfer_to_bob")
+    model.reply("two")
+    model.reply("three")
+    task = await runner.create_task("hi")
+    await runner.run_task(task)
+    agents: list[str] = []
+    for _ in range(2):
+        await runner.give_feedback(task, "more", when="queued")
+        await runner.run_task(task)
+    for kept in ("s3", "s1"):
+        await runner.rewind(task, to=kept)
+        [queued] = await runner.get_upcoming_steps(task)
+        await runner.drop_step(task, queued.step_id)
+        await runner.give_feedback(task, "again", when="queued")
+        agents += [step.agent for step in await runner.get_upcoming_steps(task)]
+    assert agents == ["bob", ""]
+
+
 async def test_a_budget_of_the_task_counts_all_agents(team: Team, model: FakeOpenAI) -> None:
     runner = await team.serve()
     task = await runner.create_task("hi", budget=Budget(max_turns=1, on_exceeded="ask"))

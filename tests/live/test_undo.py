@@ -22,7 +22,7 @@ from holdfast.tool_context import Effect
 from holdfast.tools import Tool
 from holdfast.wire import View, ViewRequest
 from holdfast.workers import StepContext
-from holdfast.workflows import agent_task
+from holdfast.workflows import agent_task, undoing
 from tests.support.people import World, ask, kinds
 from tests.support.rig import (
     MakeAgent,
@@ -769,6 +769,40 @@ async def test_an_abandon_ends_an_undo_in_progress(
         return (await handle.describe()).close_time is not None
 
     await until(is_closed)
+
+
+@pytest.mark.parametrize("in_time", [True, False])
+async def test_what_an_undo_did_before_an_abandon_is_known_or_said_to_be_unknown(
+    make_runner: MakeRunner, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch, in_time: bool
+) -> None:
+    monkeypatch.setattr(undoing, "GRACE_SECONDS", 20 if in_time else 1)
+    began, may_end = asyncio.Event(), asyncio.Event()
+
+    async def cancel(effect: Effect) -> str:
+        began.set()
+        await may_end.wait()
+        return "cancelled"
+
+    @tool(undo=cancel)
+    def book(city: str) -> str:
+        """Book."""
+        return "booked"
+
+    runner = await make_runner(book)
+    model.calls([("book", {"city": "rome"}), ("book", {"city": "bern"})])
+    task = await runner.create_task("q")
+    await runner.run_step(task)
+    undone = asyncio.create_task(runner.undo_step(task))
+    await began.wait()
+    await runner.abandon(task, "enough", by="ann")
+    if in_time:
+        may_end.set()
+    with pytest.raises(TaskClosedError):
+        await undone
+    await until_status(runner, task, "abandoned")
+    found = [(e.kind, e.reason) for e in await runner.audit(task) if "undo" in e.kind]
+    known, unknown = ("effect_undone", "cancelled"), ("undo_failed", undoing.CUT)
+    assert found == [known if in_time else unknown]
 
 
 async def test_undo_of_a_failed_step_puts_it_back_into_the_queue(
