@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from temporalio import activity
+from temporalio.service import RPCError
 
 from holdfast import merge_patch
-from holdfast.activities.failures import LONGEST_TEXT, typed_failures
+from holdfast.activities.failures import LONGEST_TEXT, text_of, typed_failures
 from holdfast.activities.heartbeat import heartbeats
 from holdfast.activities.registry import Registry
 from holdfast.activities.source import Source, task_id
@@ -19,7 +21,7 @@ from holdfast.client.reading import Reader
 from holdfast.client.recorded import read_recorded
 from holdfast.client.run_config import run_rules
 from holdfast.context_object import KEY
-from holdfast.errors import NotFoundError
+from holdfast.errors import EngineError, NotFoundError
 from holdfast.messages import ToolCall, clean
 from holdfast.models.items import from_response_items
 from holdfast.nesting import Nesting
@@ -34,6 +36,19 @@ from holdfast.wire import ToolInput
 
 if TYPE_CHECKING:
     from holdfast.client.results import RunResult
+
+
+class ChildUnreadError(Exception):
+    """What came of a call's task could not be read; the task itself is as it was.
+
+    Attributes:
+        cause: Why.
+    """
+
+    def __init__(self, cause: Exception) -> None:
+        """Keep why."""
+        self.cause = cause
+        super().__init__(text_of(cause))
 
 
 class NestingActivities:
@@ -139,17 +154,33 @@ def nested_result(
     child = given.child
 
     async def result() -> RunResult:
-        from holdfast.client.run_reading import run_result
+        from holdfast.client.run_reading import ANSWERED, run_result
 
-        recorded = await read_recorded(Reader(activity.client(), source.archive), child)
+        reader = Reader(activity.client(), source.archive)
+        with _reading():
+            task = await reader.task(child)
+            if task.status not in ANSWERED:  # one that was ended early may have no more to read
+                raise to_error(await _failure(source, task), task_id=child)
+            recorded = await read_recorded(reader, child)
         task = recorded.task
-        if task.status not in ("answered", "finished"):
-            raise to_error(await _failure(source, task), task_id=child)
         if KEY in task.extra_state:
             state[KEY] = merge_patch.plain(task.extra_state[KEY])
         return run_result(recorded, registry.agent(task.agent))
 
     return result
+
+
+@contextmanager
+def _reading() -> Generator[None]:
+    """Tell trouble in reading a task from what came of it.
+
+    Raises:
+        ChildUnreadError: The task could not be read.
+    """
+    try:
+        yield
+    except (EngineError, RPCError) as error:
+        raise ChildUnreadError(error) from error
 
 
 async def _failure(source: Source, task: Task) -> Failure:
