@@ -13,8 +13,11 @@ from temporalio.service import RPCError, RPCStatusCode
 from holdfast.errors import (
     ArchiveError,
     BlobMissingError,
+    ConnectError,
     DigestMismatchError,
     ModelUnavailableError,
+    NoWorkerError,
+    QueryFailedError,
 )
 from holdfast.messages import clean
 from holdfast.records import Failure
@@ -87,11 +90,11 @@ def failure_by(error: Exception) -> Failure:
 
 
 def heals_by_time(error: Exception) -> bool:
-    """Whether the archive or the server may answer at the next attempt."""
+    """Whether the archive, the server or a worker may answer at the next attempt."""
     match error:
         case BlobMissingError() | DigestMismatchError():
             return False
-        case ArchiveError():
+        case ArchiveError() | ConnectError() | NoWorkerError() | QueryFailedError():
             return True
         case RPCError(status=status):  # a query may have waited for a worker that is gone
             return status not in LASTING

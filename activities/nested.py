@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from temporalio import activity
+from temporalio.service import RPCError
 
 from holdfast import merge_patch
+from holdfast.activities.failures import text_of
 from holdfast.activities.registry import Registry
 from holdfast.activities.source import Source
 from holdfast.client.failures import to_error
 from holdfast.client.reading import Reader
 from holdfast.client.recorded import read_recorded
 from holdfast.context_object import KEY
+from holdfast.errors import EngineError
 from holdfast.records import Failure
 from holdfast.segments import read_record
 from holdfast.steps import Task
@@ -22,6 +26,19 @@ from holdfast.wire import ToolInput
 
 if TYPE_CHECKING:
     from holdfast.client.results import RunResult
+
+
+class ChildUnreadError(Exception):
+    """What came of a call's task could not be read; the task itself is as it was.
+
+    Attributes:
+        cause: Why.
+    """
+
+    def __init__(self, cause: Exception) -> None:
+        """Keep why."""
+        self.cause = cause
+        super().__init__(text_of(cause))
 
 
 def nested_result(
@@ -40,17 +57,33 @@ def nested_result(
     child = given.child
 
     async def result() -> RunResult:
-        from holdfast.client.run_reading import run_result
+        from holdfast.client.run_reading import ANSWERED, run_result
 
-        recorded = await read_recorded(Reader(activity.client(), source.archive), child)
+        reader = Reader(activity.client(), source.archive)
+        with _reading():
+            task = await reader.task(child)
+            if task.status not in ANSWERED:  # one that was ended early may have no more to read
+                raise to_error(await _failure(source, task), task_id=child)
+            recorded = await read_recorded(reader, child)
         task = recorded.task
-        if task.status not in ("answered", "finished"):
-            raise to_error(await _failure(source, task), task_id=child)
         if KEY in task.extra_state:
             state[KEY] = merge_patch.plain(task.extra_state[KEY])
         return run_result(recorded, registry.agent(task.agent))
 
     return result
+
+
+@contextmanager
+def _reading() -> Generator[None]:
+    """Tell trouble in reading a task from what came of it.
+
+    Raises:
+        ChildUnreadError: The task could not be read.
+    """
+    try:
+        yield
+    except (EngineError, RPCError) as error:
+        raise ChildUnreadError(error) from error
 
 
 async def _failure(source: Source, task: Task) -> Failure:

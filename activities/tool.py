@@ -21,7 +21,7 @@ from holdfast.activities.failures import (
     typed_failures,
 )
 from holdfast.activities.heartbeat import heartbeats
-from holdfast.activities.nested import nested_result
+from holdfast.activities.nested import ChildUnreadError, nested_result
 from holdfast.activities.registry import Registry
 from holdfast.activities.source import Source, task_id, worker_identity
 from holdfast.activities.spans import Recording, came_to, tool_call
@@ -163,6 +163,9 @@ class ToolActivities:
             return Outcome(content=_short(error), is_error=True)
         except HandoffFailedError as error:  # no result for the model: the task stays where it is
             raise ApplicationError(text_of(error), type=error.kind, non_retryable=True) from None
+        except ChildUnreadError as error:  # no result either: what came of it is there to be read
+            kind, lasts = type(error.cause).__name__, not heals_by_time(error.cause)
+            raise ApplicationError(text_of(error), type=kind, non_retryable=lasts) from None
         except ToolTimeoutError as error:
             if tool.timeout_behavior == "raise_exception":
                 raise

@@ -166,6 +166,7 @@ class LedgerState:
             stored=self.given.stored,
             images=self.given.images,
             parent=self.given.parent.task if self.given.parent else "",
+            budget=self.given.budget,
             paused=self.s.paused or (child and f"somebody in task {child!r}"),
             error=self._error(),
         )

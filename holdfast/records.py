@@ -120,6 +120,11 @@ class RunRules(Value):
     sensitive: bool | None = None
     streams: bool = False
 
+    def forked(self) -> RunRules:
+        """Return the rules of a fork: the same, in a trace of its own that nobody follows yet."""
+        own = {"trace_id": "", "trace_parent": "", "trace_open": False, "streams": False}
+        return self.model_copy(update=own)
+
     @property
     def code(self) -> tuple[str, ...]:
         """All references to code."""

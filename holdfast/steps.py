@@ -8,6 +8,7 @@ from pydantic import Field
 
 from holdfast.errors import InvalidArgumentError
 from holdfast.messages import Blob, ImagePart, Message, ToolCall, Usage, user
+from holdfast.settings import Budget
 from holdfast.sources import SourceNode
 from holdfast.values import Json, Value, Written, as_text
 
@@ -59,6 +60,7 @@ class Task(Value):
         stored: Where the archive keeps an input too large for history; AgentRunner resolves it.
         images: Images that came with the input.
         parent: Id of the task that it works for, as a call of an agent as a tool; else empty.
+        budget: Its limits, or None.
     """
 
     task_id: str
@@ -75,6 +77,7 @@ class Task(Value):
     stored: Blob | None = None
     images: tuple[ImagePart, ...] = ()
     parent: str = ""
+    budget: Budget | None = None
 
 
 class TaskStep(Written):

@@ -81,7 +81,8 @@ def departure(
         lasts = ()
     if text is not None:
         serial += 1
-        queue = (TaskStep(step_id=f"s{serial}", input=text, images=images),)
+        step = TaskStep(step_id=f"s{serial}", input=text, images=images, enters=True)
+        queue = (step.after(record.next[0] if record.next else record.step),)
     return Carried(
         created=record.ended,
         queue=queue,
@@ -94,6 +95,7 @@ def departure(
         notes=(user(feedback),) if feedback else (),
         serial=serial,
         lasts=lasts,
+        last_step=record.step if record.last and record.alone and record.step.agent else None,
         fork=fork,
         marks=record.marks[-1].number if record.marks else 0,
     )

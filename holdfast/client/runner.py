@@ -105,6 +105,7 @@ class AgentRunner(TaskStreaming, TaskReading, TaskControl, TimeTravel):
             session=head.session.name if head.session else "",
             extra_state=given.extra_state,
             images=parts,
+            budget=budget,
         )
 
     async def run_to_end(

@@ -12,7 +12,7 @@ from holdfast.errors import InvalidArgumentError, StepNotFoundError
 from holdfast.ledger import DONE_KEPT
 from holdfast.ledger_state import CREATED
 from holdfast.messages import ImagePart, system
-from holdfast.records import Entry, EventRecord, ForkOf, InputRef, StepRecord, TaskHead
+from holdfast.records import Entry, EventRecord, ForkOf, InputRef, SessionRef, StepRecord, TaskHead
 from holdfast.references import output_digest
 from holdfast.segments import write_segment
 from holdfast.state import Carried, TaskInput, UndoRequest
@@ -110,15 +110,17 @@ class TimeTravel(RunnerBase):
         """Start a new task from a step of this one, open or closed, on any branch.
 
         The new task has the steps up to and including that one in its ledger. Nothing of them is
-        run again, and the old task is not touched.
+        run again, and the old task is not touched. Its budget and what its run brought along
+        (guardrails, filters, error handlers, the class of the context) hold for the fork as well;
+        the budget counts what the fork itself spends.
 
         Args:
             task: The task to depart from.
             at: The last step that both share: its output (which knows its branch), the step or its
                 id on the present branch.
-            input: New user input, at most 16 KB; without it the fork goes on with the steps queued
-                there.
-            agent: Another agent, for the rest.
+            input: New user input, at most 16 KB, for the agent whose turn it was there; without it
+                the fork goes on with the steps queued there.
+            agent: Another agent, for the rest; it sees what the one whose turn it was would see.
             feedback: Said to the model before its next call.
             task_id: Id of the new task.
             session: Session of the new task. By default it commits to none, but its model goes on
@@ -140,16 +142,7 @@ class TimeTravel(RunnerBase):
         old = await self._read.task(id_of(task))
         entries = await self._read.entries(old.task_id)
         path = path_to(entries, _find_anywhere(entries, at))
-        known = await self._read.head(old.task_id)
-        head = TaskHead(
-            agent=agent or old.agent,
-            session=self._session_ref(session),
-            reads=known.session or known.reads if session is None else None,
-            history=known.history,
-            dialect=known.dialect,
-            model=known.model,
-            settings=known.settings,
-        )
+        head = _head_of_fork(await self._read.head(old.task_id), agent, self._session_ref(session))
         self._require_agent(head.agent)
         mark = EventRecord(
             kind="forked", at=time.time(), by=by, body={"from": old.task_id, "at": path[-1].n}
@@ -157,12 +150,15 @@ class TimeTravel(RunnerBase):
         carried = await self._departure(
             entries, path, mark, text=input, feedback=feedback, images=parts
         )
+        if agent is not None:
+            carried = _handed_to_first(carried)
         text, stored, _ = await self._input(old.input or None)
         given = TaskInput(
             head=head,
             input=text or "",
             stored=stored,
             images=old.images,
+            budget=old.budget,
             heartbeat=self._heartbeat,
             roll_events=self._roll_events,
             carried=carried,
@@ -178,6 +174,7 @@ class TimeTravel(RunnerBase):
             created=carried.created,
             steps=len(path),
             images=old.images,
+            budget=old.budget,
         )
 
     async def _departure(
@@ -254,6 +251,27 @@ def _check_input(text: str | None) -> None:
             " input and give it with run_step(fork, input=...)."
         )
         raise InvalidArgumentError(msg)
+
+
+def _head_of_fork(known: TaskHead, agent: str | None, session: SessionRef | None) -> TaskHead:
+    """Return the head of a fork: what the old task's run brought along holds for it as well."""
+    return TaskHead(
+        agent=agent or known.agent,
+        session=session,
+        reads=known.session or known.reads if session is None else None,
+        history=known.history,
+        dialect=known.dialect,
+        model=known.model,
+        settings=known.settings,
+        run=known.run.forked(),
+    )
+
+
+def _handed_to_first(carried: Carried) -> Carried:
+    """Give the steps that are to come to the first agent of the fork, whosever they were."""
+    first = {"agent": "", "enters": True}
+    queue = tuple(step.model_copy(update=first) for step in carried.queue)
+    return carried.model_copy(update={"queue": queue, "last_step": None})
 
 
 def _find(steps: list[StepRecord], wanted: StepLike) -> StepRecord:

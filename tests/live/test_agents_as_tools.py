@@ -8,9 +8,16 @@ from typing import Any
 import pytest
 
 from holdfast import AgentRunner, Task, tool
+from holdfast.activities import nesting
 from holdfast.cli.finding import find_task
+from holdfast.client.recorded import Recorded, read_recorded
 from holdfast.errors import (
+    ArchiveError,
+    ConnectError,
+    DigestMismatchError,
     MaxTurnsExceeded,
+    NoWorkerError,
+    QueryFailedError,
     StepFailedError,
     TaskNotFoundError,
     UndoFailedError,
@@ -708,3 +715,59 @@ async def test_a_child_that_is_ended_with_temporals_own_tools_does_not_hang_its_
     await runner.client.get_workflow_handle(f"{task.task_id}.0.1.0.0").terminate("by hand")
     assert str(await running) == "too bad"
     assert (await runner.get_completed_steps(task))[0].sources[0].is_error
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [NoWorkerError("queue"), ConnectError("away"), QueryFailedError("?"), ArchiveError("busy")],
+    ids=lambda error: type(error).__name__,
+)
+async def test_trouble_in_reading_a_child_does_not_cost_its_answer(
+    rig: Rig,
+    make_agent: MakeAgent,
+    model: FakeOpenAI,
+    monkeypatch: pytest.MonkeyPatch,
+    trouble: Exception,
+) -> None:
+    reads = 0
+
+    async def flaky(*given: Any) -> Recorded:
+        nonlocal reads
+        reads += 1
+        if reads == 1:
+            raise trouble
+        return await read_recorded(*given)
+
+    monkeypatch.setattr(nesting, "read_recorded", flaky)
+    helper = make_agent(name="helper")
+    await rig.serve(make_agent(helper.as_tool(), name="agent"))
+    runner = rig.runner()
+    model.call("helper", {"input": "alpha"})
+    model.reply("the answer")
+    model.reply("done")
+    task = await runner.create_task("q")
+    assert str(await runner.run_task(task)) == "done"
+    assert model.requests[-1].messages[-1].text == "the answer"
+    assert (len(model.requests), reads) == (3, 2)
+
+
+async def test_a_child_whose_record_is_damaged_is_no_failure_of_the_tool(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def damaged(*_given: Any) -> Recorded:
+        msg = "a segment was changed"
+        raise DigestMismatchError(msg)
+
+    helper = make_agent(name="helper")
+    await rig.serve(make_agent(helper.as_tool(), name="agent"))
+    runner = rig.runner()
+    model.call("helper", {"input": "alpha"})
+    model.reply("the answer")
+    model.reply("done")
+    task = await runner.create_task("q")
+    with monkeypatch.context() as broken:
+        broken.setattr(nesting, "read_recorded", damaged)
+        with pytest.raises(StepFailedError, match="a segment was changed"):
+            await runner.run_task(task)
+    assert str(await runner.run_task(task)) == "done"
+    assert model.requests[-1].messages[-1].text == "the answer"

@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from holdfast import AgentRunner, Task, TaskStep, TaskStepOutput, ToolContext, tool
+from holdfast import (
+    AgentRunner,
+    RunConfig,
+    Runner,
+    Task,
+    TaskStep,
+    TaskStepOutput,
+    ToolContext,
+    tool,
+)
 from holdfast.errors import (
     InvalidArgumentError,
     MaxTurnsExceeded,
+    OutputGuardrailTripwireTriggered,
+    StepFailedError,
     StepNotFoundError,
     TaskExistsError,
     TaskNotFoundError,
 )
+from holdfast.guardrails import GuardrailFunctionOutput, OutputGuardrail, output_guardrail
 from holdfast.messages import assistant
 from holdfast.settings import Budget
 from holdfast.testing import FakeOpenAI
@@ -412,3 +425,74 @@ async def test_what_cannot_be_forked_is_refused(
         await runner.fork(task, at="s1", input=" ")
     with pytest.raises(InvalidArgumentError):
         await runner.fork(task, at="s1", input="x" * 20_000)
+
+
+@dataclass
+class Account:
+    """A context object."""
+
+    owner: str = ""
+
+
+@output_guardrail
+async def no_swearing(_context: Any, _agent: Any, output: Any) -> GuardrailFunctionOutput:
+    return GuardrailFunctionOutput(None, tripwire_triggered="damn" in str(output))
+
+
+async def test_what_a_run_brought_along_holds_for_its_forks_too(
+    make_agent: MakeAgent, rig: Rig, model: FakeOpenAI
+) -> None:
+    owners: list[str] = []
+
+    @tool(effect="read")
+    async def look(ctx: ToolContext[Account]) -> str:
+        """Look."""
+        owners.append(ctx.context.owner)
+        return "looked"
+
+    agent = make_agent(look)
+    await rig.serve(agent)
+    runner = rig.runner()
+    model.call("look", {})
+    model.reply("fine")
+    run = await Runner.run(
+        agent,
+        "q",
+        runner=runner,
+        context=Account("ann"),
+        max_turns=2,
+        run_config=RunConfig(output_guardrails=[no_swearing], trace_id="trace_1", group_id="g"),
+    )
+    fork = await runner.fork(run.task_id, at="s1")
+    assert fork.budget == Budget(max_turns=2, on_exceeded="fail")
+    assert (await runner.get_task(fork)).budget == fork.budget
+    rules = (await runner.reader.head(fork.task_id)).run
+    assert (rules.trace_id, rules.group_id) == ("", "g")
+    model.call("look", {})
+    model.reply("damn")
+    with pytest.raises(OutputGuardrailTripwireTriggered):
+        await runner.run_task(fork)
+    assert owners == ["ann", "ann"]
+    other = await runner.fork(run.task_id, at="s1")
+    for _ in range(2):  # its own: what the shared step took is paid already
+        model.call("look", {})
+    with pytest.raises(MaxTurnsExceeded):
+        await runner.run_task(other)
+
+
+async def test_a_fork_that_lacks_the_code_of_its_run_waits_instead_of_going_on_without(
+    make_agent: MakeAgent, rig: Rig, model: FakeOpenAI
+) -> None:
+    async def local(_context: Any, _agent: Any, _output: Any) -> GuardrailFunctionOutput:
+        return GuardrailFunctionOutput(None, tripwire_triggered=False)
+
+    agent = make_agent()
+    await rig.serve(agent)
+    runner = rig.runner()
+    model.reply("fine")
+    config = RunConfig(output_guardrails=[OutputGuardrail(local)])
+    run = await Runner.run(agent, "q", runner=runner, run_config=config)
+    fork = await runner.fork(run.task_id, at="s1", input="and now?")
+    with pytest.raises(StepFailedError, match="exists only in the process that"):
+        await runner.run_task(fork)
+    assert (await runner.get_task(fork)).status == "needs_attention"

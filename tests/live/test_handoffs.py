@@ -17,6 +17,7 @@ from holdfast import (
     RunConfig,
     Runner,
     StepFailedError,
+    Task,
     ToolContext,
     UserError,
     tool,
@@ -650,3 +651,39 @@ async def test_a_mapper_makes_exactly_what_is_seen(team: Team, model: FakeOpenAI
     await team.run(run_config=config)
     assert team.seen() == [("user", "mapped")]
     assert events == ["user", "assistant", "function_call", "function_call_output"]
+
+
+async def test_a_fork_goes_on_with_the_agent_whose_turn_it_was_unless_it_names_another(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    bob = make_agent(name="bob", instructions="I am bob.")
+    handed = handoff(bob, input_filter=only_the_last)
+    ann = make_agent(name="agent", instructions="I am ann.", handoffs=[handed])
+    carl = make_agent(name="carl", instructions="I am carl.")
+    await rig.serve(ann, carl)
+    runner = rig.runner()
+    model.call("transfer_to_bob", {})
+    model.reply("bob answers")
+    task = await runner.create_task("q")
+    await runner.run_task(task)
+    first, last = await runner.get_completed_steps(task)
+
+    async def answers(fork: Task) -> tuple[str, list[str]]:
+        model.reply("so be it")
+        await runner.run_task(fork)
+        asked = model.requests[-1]
+        said = [m.text for m in asked.messages if m.role == "user"]
+        return asked.body["instructions"], said
+
+    fork = await runner.fork(task, at=last, input="and more?")
+    assert await answers(fork) == ("I am bob.", ["only this", "and more?"])
+    fork = await runner.fork(task, at=first, input="and more?")  # the handoff was made
+    assert await answers(fork) == ("I am bob.", ["only this", "and more?"])
+    fork = await runner.fork(task, at=last)
+    await runner.give_feedback(fork, "one thing more", when="queued")
+    assert await answers(fork) == ("I am bob.", ["only this", "one thing more"])
+    fork = await runner.fork(task, at=first, agent="carl")
+    assert [step.agent for step in await runner.get_upcoming_steps(fork)] == [""]
+    assert await answers(fork) == ("I am carl.", ["only this"])
+    fork = await runner.fork(task, at=last, agent="carl", input="and more?")
+    assert await answers(fork) == ("I am carl.", ["only this", "and more?"])
