@@ -17,7 +17,7 @@ from holdfast.client.results import ItemHelpers, ModelResponse, RunData, RunInpu
 from holdfast.client.run_config import RunConfig, as_run_config, run_rules
 from holdfast.client.run_state import RunState
 from holdfast.client.runner import AgentRunner
-from holdfast.client.running import RunOptions, begin, go_on
+from holdfast.client.running import RUNNER, RunOptions, begin, go_on
 from holdfast.client.sessions import Session
 from holdfast.client.streamed_run import RunResultStreaming, direct
 from holdfast.engine.loop import shared_loop
@@ -76,7 +76,7 @@ def made_options(agent: Agent, given: RunArguments, *, streams: bool = False) ->
         context=context,
         hooks=given.get("hooks"),
         task_id=given.get("task_id"),
-        by=given.get("by", "Runner"),
+        by=given.get("by", RUNNER),
         call=CallerLoop().call,
     )
     kept = ("previous_response_id", "conversation_id", "auto_previous_response_id")
@@ -101,7 +101,7 @@ class Runner:
         session: str | Session | None = None,
         runner: AgentRunner | None = None,
         task_id: str | None = None,
-        by: str = "Runner",
+        by: str = RUNNER,
         previous_response_id: str | None = None,
         conversation_id: str | None = None,
         auto_previous_response_id: bool = False,

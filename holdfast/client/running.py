@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Coroutine
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -11,6 +13,7 @@ from temporalio.exceptions import TemporalError
 from holdfast import context_object
 from holdfast.agent import Agent
 from holdfast.client.base import new_id
+from holdfast.client.control import AGAIN_SECONDS
 from holdfast.client.guard_results import with_known
 from holdfast.client.items import team_of
 from holdfast.client.recorded import Recorded, read_recorded
@@ -40,6 +43,10 @@ from holdfast.settings import Budget
 from holdfast.steps import CLOSED
 
 T = TypeVar("T")
+
+RUNNER = "Runner"
+CANCELLED = "cancelled after the turn"
+"""Why a streamed run that is to stop after its turn is paused: its state may go on with it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,10 +159,10 @@ async def go_on(
         )
         raise UserError(msg)
     run = _Run(engine, agent, state.task_id, None, options)
-    return await run.result_of(_decide_and_go(engine, state, options.by), before=before)
+    return await run.result_of(_decide_and_go(engine, state, options.by, before), before=before)
 
 
-async def _decide_and_go(engine: AgentRunner, state: RunState, by: str) -> None:
+async def _decide_and_go(engine: AgentRunner, state: RunState, by: str, before: Recorded) -> None:
     for decision in state.decisions:
         await _send(engine, state.task_id, decision, by)
     for request_id, text in state.added_input:
@@ -163,6 +170,9 @@ async def _decide_and_go(engine: AgentRunner, state: RunState, by: str) -> None:
             await engine.give_feedback(state.task_id, text, by=by, request_id=request_id)
         except TaskClosedError:  # it was resumed before: what it says now follows
             break
+    if before.task.paused == f"{RUNNER}: {CANCELLED}":
+        with suppress(CommandRefusedError, TaskClosedError):  # somebody was faster
+            await engine.resume(state.task_id, by=by)
     await engine.run_on(state.task_id)
 
 
@@ -214,7 +224,7 @@ class _Run:
             before: The task as it stood, for one that goes on.
         """
         try:
-            await self._told(work, before)
+            recorded = await self._told(work, before)
         except HookFailed as failed:
             raise (failed.__cause__ or failed) from None
         except (AgentsException, StepFailedError) as error:
@@ -222,19 +232,17 @@ class _Run:
             if before is not None or not isinstance(error, StepFailedError):
                 forget(self._options.rules.code)
             raise
-        recorded = await read_recorded(self._engine.reader, self._task_id)
         if before is not None or recorded.task.status in CLOSED:
             forget(self._options.rules.code)
         context = self._options.context
         config = self._options.config
         return run_result(recorded, self._agent, given=self._given, context=context, config=config)
 
-    async def _told(self, work: Coroutine[Any, Any, None], before: Recorded | None) -> None:
-        """Wait for the run; tell hooks of it meanwhile, when there are some."""
+    async def _told(self, work: Coroutine[Any, Any, None], before: Recorded | None) -> Recorded:
+        """Wait for the run and read it; tell hooks of it meanwhile, when there are some."""
         hooks = self._options.hooks
         if hooks is None:
-            await work
-            return
+            return await self._until_rest(work)
         given = self._given
         if given is None:
             given = [] if before is None else run_data(before, self._agent).input
@@ -249,14 +257,30 @@ class _Run:
         )
         if before is not None:
             await teller.look(tells=False)
-        await teller.beside(work, self._abandon)
+        return await teller.beside(self._until_rest(work), self._abandon)
+
+    async def _until_rest(self, work: Coroutine[Any, Any, None]) -> Recorded:
+        """Wait until the run is over or needs somebody, and read it.
+
+        Somebody may have decided after the run said that it waits: then it goes on.
+        """
+        await work
+        while True:
+            recorded = await read_recorded(self._engine.reader, self._task_id)
+            task = recorded.task
+            if task.status == "running" and not task.paused:
+                await self._engine.run_on(self._task_id)
+            elif task.status == "waiting" and not recorded.approvals and not task.error:
+                await asyncio.sleep(AGAIN_SECONDS)  # what was decided is being carried out
+            else:
+                return recorded
 
     async def _abandon(self, failed: HookFailed) -> bool:
         """End the task of a run whose hook has raised; return whether it is ended or was."""
         cause = failed.__cause__ or failed
         reason = f"hook {failed} raised {type(cause).__name__}: {cause}"
         try:
-            await self._engine.abandon(self._task_id, reason[:1000], by="Runner")
+            await self._engine.abandon(self._task_id, reason[:1000], by=RUNNER)
         except (CommandRefusedError, TaskClosedError):  # it has ended already
             return True
         except HoldfastError as trouble:
