@@ -103,7 +103,7 @@ class ClosingActivities:
             return
         before = await read_messages(source.archive, session.adds) if session.adds else []
         transcript = await source.transcript(given.at)
-        worker = self._registry.agent(head.agent).made_worker
+        worker = self._registry.of(head).agent(head.agent).made_worker
         blocked = _blocked(head, given, opens)
         if given.status == "finished" or transcript:
             said = [*worker.finalize_task(task, transcript), *blocked]

@@ -50,8 +50,9 @@ class GuardingActivities:
     async def _guard(self, given: GuardInput) -> GuardFound:
         head = await self._source.head()
         opened = await self._source.opened(given.step)
-        agent = self._registry.agent(opened.step.agent or head.agent)
-        guardrail = self._find(agent, given)
+        registry = self._registry.of(head)
+        agent = registry.agent(opened.step.agent or head.agent)
+        guardrail = _find(registry, agent, given)
         rule, step = given.rule, (given.step.branch, given.step.n)
         shown: Json = None
         with recorded(head, rule.name, rule.kind, step=step) as span:
@@ -76,32 +77,8 @@ class GuardingActivities:
             worker=worker_identity(),
         )
 
-    def _find(self, agent: Agent, given: GuardInput) -> InputGuardrail | OutputGuardrail:
-        """Return the guardrail that the task means.
-
-        Raises:
-            ApplicationError: This process has it no more; the task must not go on unchecked.
-        """
-        rule = given.rule
-        if rule.ref:
-            code: Any = self._registry.code(rule.ref)
-            return cast("InputGuardrail | OutputGuardrail", code)
-        own = agent.input_guardrails if rule.kind == "input" else agent.output_guardrails
-        if given.i < len(own) and own[given.i].get_name() == rule.name:
-            return own[given.i]
-        for each in own:
-            if each.get_name() == rule.name:
-                return each
-        names = ", ".join(each.get_name() for each in own) or "none"
-        msg = (
-            f"The task began with {rule.kind} guardrail {rule.name!r} of agent {agent.name!r}, but"
-            f" the agent of this worker process has: {names}. The task waits, nothing is lost. Give"
-            " it back to the agent, restart the worker process, and run the task again."
-        )
-        raise ApplicationError(msg, type="GuardrailMissingError", non_retryable=True)
-
     def _context(self, head: TaskHead, state: dict[str, Json]) -> RunContextWrapper[Any]:
-        return RunContextWrapper(self._registry.context(head, state), task_id=task_id())
+        return RunContextWrapper(self._registry.of(head).context(head, state), task_id=task_id())
 
     async def _input(self, head: TaskHead, opened: OpenStep) -> str | list[dict[str, Json]]:
         """Return what the run was given: a text, or items; with a session, after its history."""
@@ -139,3 +116,28 @@ async def info_of(source: Source, info: Any) -> tuple[Json, Blob | None]:
 
 def _is_small(output: Json) -> bool:
     return len(canonical(output)) <= MOST_SHOWN_BYTES
+
+
+def _find(registry: Registry, agent: Agent, given: GuardInput) -> InputGuardrail | OutputGuardrail:
+    """Return the guardrail that the task means.
+
+    Raises:
+        ApplicationError: This process has it no more; the task must not go on unchecked.
+    """
+    rule = given.rule
+    if rule.ref:
+        code: Any = registry.code(rule.ref)
+        return cast("InputGuardrail | OutputGuardrail", code)
+    own = agent.input_guardrails if rule.kind == "input" else agent.output_guardrails
+    if given.i < len(own) and own[given.i].get_name() == rule.name:
+        return own[given.i]
+    for each in own:
+        if each.get_name() == rule.name:
+            return each
+    names = ", ".join(each.get_name() for each in own) or "none"
+    msg = (
+        f"The task began with {rule.kind} guardrail {rule.name!r} of agent {agent.name!r}, but"
+        f" the agent of this worker process has: {names}. The task waits, nothing is lost. Give"
+        " it back to the agent, restart the worker process, and run the task again."
+    )
+    raise ApplicationError(msg, type="GuardrailMissingError", non_retryable=True)

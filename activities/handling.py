@@ -46,12 +46,11 @@ class HandlingActivities:
     async def _handle(self, given: HandleInput) -> Handled:
         head = await self._source.head()
         opened = await self._source.opened(given.step)
-        agent = self._registry.agent(opened.step.agent or head.agent)
-        snapshot = (await self._registry.snapshot(head.snapshot)).of(opened.step.agent)
-        code = RegisteredCode(
-            agent, snapshot, head=head, registry=self._registry, source=self._source
-        )
-        handler = self._registry.code(head.run.error_handlers[given.kind])
+        registry = self._registry.of(head)
+        agent = registry.agent(opened.step.agent or head.agent)
+        snapshot = (await registry.snapshot(head.snapshot)).of(opened.step.agent)
+        code = RegisteredCode(agent, snapshot, head=head, registry=registry, source=self._source)
+        handler = registry.code(head.run.error_handlers[given.kind])
         kind: type[AgentsException] = getattr(errors, given.error)
         data = await self._run_data(given, agent)
         context = await code.context(opened.state)
@@ -87,7 +86,7 @@ class HandlingActivities:
         asked = [message for message in own[:1] if message.role == "user"]
         before = to_response_items([*await history_before(source, head), *asked])
         is_text = not head.history and head.session is None and asked and not asked[0].images
-        items = conversation_items(own[len(asked) :], self._registry.agent(head.agent))
+        items = conversation_items(own[len(asked) :], self._registry.of(head).agent(head.agent))
         output = [item.to_input_item() for item in items]
         return RunErrorData(
             input=asked[0].text if is_text else before,

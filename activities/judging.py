@@ -19,7 +19,7 @@ from holdfast.activities.tool_watch import ToolWatch
 from holdfast.approvals import REJECTED
 from holdfast.errors import NotFoundError
 from holdfast.messages import ToolCall, clean, shown
-from holdfast.records import Outcome
+from holdfast.records import Outcome, TaskHead
 from holdfast.run_context import RunContextWrapper
 from holdfast.segments import read_segments
 from holdfast.tool_context import Effect, ToolContext
@@ -67,7 +67,8 @@ class JudgingActivities:
             async with heartbeats():
                 head = await self._source.head()
                 call, state = await self._source.call(given)
-                context = self._registry.context(head, state)
+                registry = self._registry.of(head)
+                context = registry.context(head, state)
                 args = ToolErrorFormatterArgs(
                     kind="approval_rejected",
                     tool_name=call.name,
@@ -75,7 +76,7 @@ class JudgingActivities:
                     default_message=REJECTED,
                     run_context=RunContextWrapper(context, task_id=task_id()),
                 )
-                formatter = self._registry.code(head.run.tool_error_formatter)
+                formatter = registry.code(head.run.tool_error_formatter)
                 return clean(await worded(formatter, args))
 
     @activity.defn(name="screen")
@@ -85,10 +86,11 @@ class JudgingActivities:
             async with heartbeats():
                 head = await self._source.head()
                 tool, call, state = await self._call(given)
-                agent = self._registry.agent(given.agent or head.agent)
+                registry = self._registry.of(head)
+                agent = registry.agent(given.agent or head.agent)
                 ctx = self._context(tool, call, given.n, given, merge_patch.plain(state))
                 ctx.agent_name = agent.name
-                ctx.context = self._registry.context(head, ctx.state)
+                ctx.context = registry.context(head, ctx.state)
                 watch = ToolWatch(agent, tool, ctx, self._source, head=head, given=given)
                 return await watch.screen() or Outcome()
 
@@ -114,7 +116,7 @@ class JudgingActivities:
             async with heartbeats():
                 head = await self._source.head()
                 call = given.effect.call
-                tool = self._tool(given.agent or head.agent, call, given.n)
+                tool = self._tool(head, given.agent, call, given.n)
                 key = ToolInput(
                     n=given.n,
                     i=given.effect.i,
@@ -142,14 +144,15 @@ class JudgingActivities:
     async def _call(self, given: ToolInput) -> tuple[Tool, ToolCall, dict[str, Json]]:
         head = await self._source.head()
         call, state = await self._source.call(given)
-        return self._tool(given.agent or head.agent, call, given.n), call, state
+        return self._tool(head, given.agent, call, given.n), call, state
 
-    def _tool(self, agent: str, call: ToolCall, n: int) -> Tool:
-        tool = self._registry.agent(agent).tool(call.name)
+    def _tool(self, head: TaskHead, agent: str, call: ToolCall, n: int) -> Tool:
+        name = agent or head.agent
+        tool = self._registry.of(head).agent(name).tool(call.name)
         if tool is None:
             msg = (
                 f"Step {n} calls tool {call.name!r}, which this worker process lacks. The task"
-                f" waits, nothing is lost. Give the tool back to agent {agent!r} and restart it."
+                f" waits, nothing is lost. Give the tool back to agent {name!r} and restart it."
             )
             raise NotFoundError(msg)
         return tool

@@ -13,6 +13,7 @@ from holdfast.activities.heartbeat import heartbeats
 from holdfast.activities.registry import Registry
 from holdfast.activities.source import Source, task_id
 from holdfast.activities.tool_watch import ToolWatch
+from holdfast.agent import Agent
 from holdfast.agent_tool import AgentTool
 from holdfast.client.failures import to_error
 from holdfast.client.reading import Reader
@@ -56,8 +57,9 @@ class NestingActivities:
 
         head = await self._source.head()
         call, state = await self._source.call(given)
-        agent = self._registry.agent(given.agent or head.agent)
-        tool = self._tool(agent.name, call, given.n)
+        registry = self._registry.of(head)
+        agent = registry.agent(given.agent or head.agent)
+        tool = _tool(agent, call, given.n)
         try:
             made = await tool.make_input(call.arguments)
         except ToolArgumentsError as error:
@@ -69,7 +71,7 @@ class NestingActivities:
             watch = ToolWatch(agent, tool, ctx, self._source, head=head, given=given)
             ready = Ready(tool, call, state, ctx, head, watch)
             return _refused(clean(await failure_text(ready, error)))
-        head = _head_of(tool, head)
+        head = _head_of(tool, head, registry)
         text, stored = "", None
         if isinstance(made, str):
             stored = await self._source.store(clean(made))
@@ -87,23 +89,24 @@ class NestingActivities:
             state={KEY: state[KEY]} if KEY in state else {},
         )
 
-    def _tool(self, agent: str, call: ToolCall, n: int) -> AgentTool:
-        tool = self._registry.agent(agent).tool(call.name)
-        if not isinstance(tool, AgentTool):
-            msg = (
-                f"Step {n} calls the agent tool {call.name!r}, which agent {agent!r} of this worker"
-                " process lacks. The task waits, nothing is lost. Give it back and restart the"
-                " worker process."
-            )
-            raise NotFoundError(msg)
-        return tool
+
+def _tool(agent: Agent, call: ToolCall, n: int) -> AgentTool:
+    tool = agent.tool(call.name)
+    if not isinstance(tool, AgentTool):
+        msg = (
+            f"Step {n} calls the agent tool {call.name!r}, which agent {agent.name!r} of this"
+            " worker process lacks. The task waits, nothing is lost. Give it back and restart the"
+            " worker process."
+        )
+        raise NotFoundError(msg)
+    return tool
 
 
 def _refused(text: str) -> Nesting:
     return Nesting(outcome=Outcome(content=text, is_error=True, status="failed"))
 
 
-def _head_of(tool: AgentTool, head: TaskHead) -> TaskHead:
+def _head_of(tool: AgentTool, head: TaskHead, registry: Registry) -> TaskHead:
     """Return the head of a call's task: its run's settings are those of the calling run."""
     model, settings = head.model, head.settings
     rules = head.run.model_copy(update={"error_handlers": {}, "streams": False})
@@ -111,9 +114,10 @@ def _head_of(tool: AgentTool, head: TaskHead) -> TaskHead:
     if config is not None:
         model = config.model if isinstance(config.model, str) else ""
         settings = config.model_settings
-        own = run_rules(config, context=None, error_handlers={})
+        own = run_rules(config, context=None, error_handlers={}, refer=registry.refer)
         traced = {name: getattr(rules, name) for name in _OF_THE_TRACE if not getattr(own, name)}
-        rules = own.model_copy(update={"context": rules.context, **traced})
+        shared = {"agent": rules.agent, "context": rules.context}
+        rules = own.model_copy(update={**shared, **traced})
     return TaskHead(
         agent=tool.agent.name, dialect=head.dialect, model=model, settings=settings, run=rules
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -10,7 +11,7 @@ from holdfast.agent import Agent
 from holdfast.agent_snapshot import AgentSnapshot
 from holdfast.agent_tool import AgentTool
 from holdfast.archive import Archive
-from holdfast.code_refs import give_name, look_up
+from holdfast.code_refs import LOCAL, known, look_up, refer
 from holdfast.errors import AgentNotFoundError, NotFoundError, UserError
 from holdfast.models import resolve_model
 from holdfast.models.base import Model
@@ -30,30 +31,59 @@ class Registry:
         """
         self._archive = archive
         self._agents: dict[str, Agent] = {}
+        self._lent: set[str] = set()
+        self._named: dict[str, Any] = {}
         self._snapshots: dict[str, AgentSnapshot] = {}
         for agent in agents:
-            self.add(agent)
+            self._add(agent, lent=False)
 
-    def add(self, agent: Agent) -> None:
-        """Register an agent; an equal one of the same name takes the earlier one's place.
+    def lend(self, agent: Agent) -> None:
+        """Serve the agent of a run, and its team; the newest one that was lent is served.
 
         Raises:
-            UserError: A different agent has this name.
+            UserError: A different agent of this name is always served here.
         """
-        known = self._agents.get(agent.name)
-        if known is not None and known is not agent and live(known) != live(agent):
-            msg = (
-                f"Two different agents are named {agent.name!r} in this process. A name is an"
-                " agent's identity for its tasks: rename one of them."
-            )
-            raise UserError(msg)
-        self._agents[agent.name] = agent
+        self._add(agent, lent=True)
+
+    def _add(self, agent: Agent, *, lent: bool) -> None:
+        name = agent.name
+        served = self._agents.get(name)
+        if served is not None and served is not agent and name not in self._lent:
+            if live(served) != live(agent):
+                msg = (
+                    f"Two different agents are named {name!r} in this process. A name is an"
+                    " agent's identity for its tasks: rename one of them."
+                )
+                raise UserError(msg)
+            if lent:
+                return
+        if lent:
+            self._lent.add(name)
+        self._agents[name] = agent
         for tool in agent.made_tools:
-            for name, thing in _code_of(tool).items():
-                give_name(thing, f"{agent.name}.{tool.name}:{name}")
+            for part, thing in _code_of(tool).items():
+                self._named[f"{LOCAL}:{name}.{tool.name}:{part}"] = thing
         for other in (*agent.team(), *agent.nested()):
             if self._agents.get(other.name) is not other:
-                self.add(other)
+                self._add(other, lent=lent)
+
+    def of(self, head: TaskHead) -> Registry:
+        """Return the registry for a task: one of the very objects that its run was started with.
+
+        Only the process that started the run has them, and only until the run is over; else the
+        agents of their names are served.
+        """
+        first = known(head.run.agent) if head.run.agent else None
+        if first is None:
+            return self
+        own = Registry([first], self._archive)
+        own._snapshots = self._snapshots
+        return own
+
+    def refer(self, thing: Any) -> str:
+        """Name a piece of code for a task that this process starts, so that others find it too."""
+        named = (ref for ref, other in self._named.items() if other is thing)
+        return next(named, None) or refer(thing)
 
     def code(self, ref: str) -> Any:
         """Return the code that a run brought along by reference.
@@ -61,6 +91,8 @@ class Registry:
         Raises:
             NotFoundError: It cannot be found in the modules of the agents that are served here.
         """
+        if ref in self._named:
+            return self._named[ref]
         modules: set[str] = set()
         for agent in self._agents.values():
             modules |= _modules_of(agent)
@@ -70,7 +102,8 @@ class Registry:
         """Return what makes the context object of a task's run of JSON data."""
 
         def load(data: Json) -> Any:
-            kind = self.code(head.run.context) if head.run.context else None
+            ref = head.run.context
+            kind = context_object.kind_of(self.code(ref)) if ref else None
             return context_object.load(data, kind)
 
         return load
@@ -180,7 +213,11 @@ def _modules_of(agent: Agent) -> set[str]:
     ]
     parts = [type(agent.worker), type(agent.hooks), *(thing for thing in code if callable(thing))]
     modules = {getattr(part, "__module__", None) for part in parts}
-    return {name for name in modules if name and not name.startswith(("holdfast.", "builtins"))}
+    return {name for name in modules if name and name.partition(".")[0] not in _NOBODYS}
+
+
+_NOBODYS = sys.stdlib_module_names | {"holdfast"}
+"""Packages that no agent's own code is of: a `functools.partial` is code of `functools`."""
 
 
 def _like(setting: str | None, name: str) -> str:

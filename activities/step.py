@@ -80,32 +80,34 @@ class StepActivities:
         # An attempt whose result is lost may have described the agent differently, so what this one
         # finds is not kept either: the task says which description it took, at the first step.
         self._source.cache.drop(task_id())
-        agent = self._registry.agent(head.agent)
-        snapshot = await self._registry.publish(head.agent)
+        registry = self._registry.of(head)
+        agent = registry.agent(head.agent)
+        snapshot = await registry.publish(head.agent)
+        team = {each.name: self._rules(registry, each, head) for each in snapshot.team}
         return Described(
-            **self._rules(snapshot, head),
+            **self._rules(registry, snapshot, head),
             snapshot=snapshot.digest,
-            team={each.name: AgentRules(**self._rules(each, head)) for each in snapshot.team},
-            run_guards=self._run_guards(head),
+            team={name: AgentRules(**rules) for name, rules in team.items()},
+            run_guards=self._run_guards(registry, head),
             step=await self._first_step(agent.made_worker),
             commits=await count_commits(head),
         )
 
-    def _rules(self, snapshot: AgentSnapshot, head: TaskHead) -> dict[str, Any]:
+    def _rules(self, registry: Registry, snapshot: AgentSnapshot, head: TaskHead) -> dict[str, Any]:
         """Say what the task must know of an agent."""
         settings = snapshot.settings.resolve(head.settings)
         return {
             "policies": snapshot.policies,
             "timeout": settings.timeout_seconds,
             "attempts": settings.max_attempts,
-            "parallel": self._registry.agent(snapshot.name).made_worker.max_parallel,
+            "parallel": registry.agent(snapshot.name).made_worker.max_parallel,
             "guards": snapshot.guards,
         }
 
-    def _run_guards(self, head: TaskHead) -> tuple[GuardRule, ...]:
+    def _run_guards(self, registry: Registry, head: TaskHead) -> tuple[GuardRule, ...]:
         """Say what the task must know of the guardrails that its run brought along."""
         refs = (*head.run.input_guardrails, *head.run.output_guardrails)
-        return tuple(guard_rule(self._registry.code(ref), ref) for ref in refs)
+        return tuple(guard_rule(registry.code(ref), ref) for ref in refs)
 
     async def _first_step(self, worker: AgentWorker) -> TaskStep:
         """Let a worker that has its own first step make it; the task makes the usual one itself."""
@@ -171,16 +173,17 @@ class StepActivities:
         source = self._source
         head = await source.head()
         recorded = await source.opened(given)
-        agent = self._registry.agent(recorded.step.agent or head.agent)
-        first = await self._registry.snapshot(head.snapshot)
+        registry = self._registry.of(head)
+        agent = registry.agent(recorded.step.agent or head.agent)
+        first = await registry.snapshot(head.snapshot)
         snapshot = first.of(recorded.step.agent)
         if not agent.made_worker.hands_over:
             snapshot = snapshot.model_copy(update={"handoffs": ()})
-        code = RegisteredCode(agent, snapshot, head=head, registry=self._registry, source=source)
+        code = RegisteredCode(agent, snapshot, head=head, registry=registry, source=source)
         journal = await source.journal(given)
         opened = await self._whole(recorded)
         history, transcript = await seen_before(source, head, opened.step, given.at)
-        hooks = StepHooks(agent, self._registry, source, head, opened)
+        hooks = StepHooks(agent, registry, source, head, opened)
         asking = Asking(
             code.model(),
             code,
@@ -222,12 +225,12 @@ class StepActivities:
         self, agent: Agent, code: RegisteredCode, head: TaskHead, given: AdvanceInput, before: int
     ) -> Handing:
         """Say what is known of an agent's handoffs; `before` messages came before the task's."""
-        step = (given.branch, given.n)
+        registry, step = self._registry.of(head), (given.branch, given.n)
         return Handing(
             agent=agent,
-            first=self._registry.agent(head.agent),
+            first=registry.agent(head.agent),
             rules=head.run,
-            code=self._registry.code,
+            code=registry.code,
             context=code.context,
             store=self._keep_messages,
             recorded=functools.partial(handoff, head, agent.name, step=step),

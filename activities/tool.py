@@ -109,7 +109,8 @@ class ToolActivities:
     async def _find(self, given: ToolInput) -> Ready:
         head = await self._source.head()
         call, state = await self._source.call(given)
-        agent = self._registry.agent(given.agent or head.agent)
+        registry = self._registry.of(head)
+        agent = registry.agent(given.agent or head.agent)
         tool = agent.tool(call.name)
         if tool is None:
             served = [t.name for t in agent.made_tools]
@@ -131,11 +132,11 @@ class ToolActivities:
             agent_name=agent.name,
             state=own,
             heartbeat=activity.heartbeat,
-            load_context=self._registry.context_loader(head),
-            nested=nested_result(self._registry, self._source, given, own),
+            load_context=registry.context_loader(head),
+            nested=nested_result(registry, self._source, given, own),
         )
         ref = head.run.tool_error_formatter
-        formatter = self._registry.code(ref) if ref else None
+        formatter = registry.code(ref) if ref else None
         watch = ToolWatch(agent, tool, ctx, self._source, head=head, given=given)
         return Ready(tool, call, state, ctx, head, watch, formatter)
 

@@ -39,10 +39,11 @@ def refer(thing: Any) -> str:
     """
     module = getattr(thing, "__module__", None)
     name = getattr(thing, "__qualname__", None)
+    known = _names.get(id(thing), "")
     if module and name and _found(module, name) is thing:
         ref = f"{module}:{name}"
-    elif id(thing) in _names:
-        ref = _names[id(thing)]
+    elif _known.get(known) is thing:  # and not another one, long gone, that had this id
+        ref = known
     else:
         ref = f"{LOCAL}:{_PROCESS}:{next(_numbers)}:{name or type(thing).__qualname__}"
         _names[id(thing)] = ref
@@ -51,12 +52,9 @@ def refer(thing: Any) -> str:
     return ref
 
 
-def give_name(thing: Any, name: str) -> None:
-    """Name a thing that importing may not find, as each process names it that serves its owner."""
-    ref = f"{LOCAL}:{name}"
-    _known[ref] = thing
-    _names[id(thing)] = ref
-    _uses[ref] += 1
+def known(ref: str) -> Any:
+    """Return what this process has named, or None when there is no such name, or none any more."""
+    return _known.get(ref)
 
 
 def forget(refs: Iterable[str]) -> None:
@@ -74,7 +72,8 @@ def look_up(ref: str, modules: Collection[str]) -> Any:
     Args:
         ref: The reference.
         modules: Names of the modules that this process serves: only their code is run, because a
-            reference comes with a task, and whoever may start tasks must not choose what runs.
+            reference comes with a task, and whoever may start tasks must not choose what runs. Nor
+            does it reach what a module has only imported.
 
     Raises:
         NotFoundError: It cannot be found here; the text says what to do.
@@ -107,10 +106,12 @@ def look_up(ref: str, modules: Collection[str]) -> Any:
 
 
 def _found(module: str, name: str) -> Any:
+    """Return what a module defines under a name, or None."""
     try:
         thing: Any = importlib.import_module(module)
     except ImportError:
         return None
     for part in name.split("."):
         thing = getattr(thing, part, None)
-    return thing
+    own = getattr(thing, "__module__", None), getattr(thing, "__qualname__", None)
+    return thing if own == (module, name) else None

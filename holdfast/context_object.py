@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -55,6 +56,20 @@ def type_ref(context: Any) -> str:
     return refer(type(context)) if is_typed(context) else ""
 
 
+def kind_of(named: Any) -> type[Any]:
+    """Check that what a task names is a class of contexts, before it is called.
+
+    Raises:
+        UserError: It is not.
+    """
+    if isinstance(named, type):
+        kind: type[Any] = named
+        if issubclass(kind, BaseModel) or dataclasses.is_dataclass(kind):
+            return kind
+    msg = f"The context's class must be a dataclass or a pydantic model; it was {named!r:.80}."
+    raise UserError(msg)
+
+
 def load(data: Json, kind: type[Any] | None) -> Any:
     """Make the context object of JSON data.
 
@@ -67,8 +82,12 @@ def load(data: Json, kind: type[Any] | None) -> Any:
     """
     if kind is None or data is None:
         return data
+    adapter = TypeAdapter(kind)
     try:
-        return TypeAdapter(kind).validate_python(data)
+        try:
+            return adapter.validate_python(data)
+        except ValidationError:  # a strict class takes a date, a tuple or an enum from JSON alone
+            return adapter.validate_json(json.dumps(data))
     except ValidationError as cause:
         msg = f"The recorded context does not fit {kind.__name__} any more: {cause}"
         raise UserError(msg) from cause

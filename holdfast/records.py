@@ -62,6 +62,8 @@ class RunRules(Value):
     Code that was given with the run is named by a reference, see `holdfast.code_refs`.
 
     Attributes:
+        agent: Reference to the Agent object that the run was started with, where the process that
+            started it serves it too; empty elsewhere.
         context: Reference to the class of the context object; empty for plain JSON data.
         model: Reference to a Model object that answers for every agent.
         model_provider: Reference to what makes models of names.
@@ -91,6 +93,7 @@ class RunRules(Value):
         streams: Whether the answers of models are streamed to whoever follows the task.
     """
 
+    agent: str = ""
     context: str = ""
     model: str = ""
     model_provider: str = ""
@@ -121,6 +124,7 @@ class RunRules(Value):
     def code(self) -> tuple[str, ...]:
         """All references to code."""
         single = (
+            self.agent,
             self.context,
             self.model,
             self.model_provider,

@@ -207,11 +207,16 @@ class RunnerBase:
     def _tasks(self) -> TaskClient:
         return TaskClient(self.client, self._read)
 
+    @property
+    def is_embedded(self) -> bool:
+        """Whether this process runs the server, and the agents that it is given."""
+        return self._engine is not None
+
     async def ensure_agent(self, agent: Agent) -> None:
-        """Serve one more agent, when the engine is embedded.
+        """Serve the agent of a run, when the engine is embedded.
 
         Raises:
-            UserError: A different agent of this name is served.
+            UserError: The engine was made with a different agent of this name.
         """
         if self._engine is not None:
             await self._engine.ensure(self.app, agent)

@@ -69,18 +69,16 @@ class LocalEngine:
             raise InvalidArgumentError(msg)
 
     async def ensure(self, app: str, agent: Agent) -> None:
-        """Serve one more agent while the engine runs.
+        """Serve the agent of a run while the engine runs.
 
         Raises:
-            UserError: A different agent of this name is served.
+            UserError: A different agent of this name was given to `add`.
         """
         async with self._lock:
-            if app in self._serving:
-                self._serving[app].registry.add(agent)
-                self.add(app, [agent])
-            else:
-                self.add(app, [agent])
+            if app not in self._serving:
                 await self._serve(app)
+            self._serving[app].registry.lend(agent)
+            self.add(app, [agent])
 
     async def __aenter__(self) -> tuple[Client, Archive]:
         """Start the server, then the workers; return a client for the caller's loop."""
@@ -109,7 +107,7 @@ class LocalEngine:
         if loop is None or server is None or archive is None:
             msg = "The engine is not started."
             raise InvalidArgumentError(msg)
-        activities = Activities(self._agents[app].values(), archive)
+        activities = Activities(self._agents.get(app, {}).values(), archive)
 
         async def start() -> Worker:
             client = await connect_embedded(server, plugins=[HoldfastPlugin(archive=archive)])

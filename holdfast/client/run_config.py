@@ -115,21 +115,36 @@ def as_run_config(given: RunConfig | Mapping[str, Any] | None) -> RunConfig:
 
 
 def run_rules(
-    config: RunConfig, *, context: Any, error_handlers: Mapping[ErrorKind, ErrorHandler]
+    config: RunConfig,
+    *,
+    context: Any,
+    error_handlers: Mapping[ErrorKind, ErrorHandler],
+    refer: Callable[[Any], str] = refer,
 ) -> RunRules:
-    """Say as data how a run differs from its agents."""
+    """Say as data how a run differs from its agents.
+
+    Args:
+        config: The run's settings.
+        context: Its context object.
+        error_handlers: What answers in the place of an error.
+        refer: Names code.
+    """
+
+    def ref(thing: Any) -> str:
+        return "" if thing is None else refer(thing)
+
     workflow = config.workflow_name
     return RunRules(
         context=type_ref(context),
         model="" if config.model is None or isinstance(config.model, str) else refer(config.model),
-        model_provider=_ref(config.model_provider),
-        model_input_filter=_ref(config.call_model_input_filter),
-        tool_error_formatter=_ref(config.tool_error_formatter),
+        model_provider=ref(config.model_provider),
+        model_input_filter=ref(config.call_model_input_filter),
+        tool_error_formatter=ref(config.tool_error_formatter),
         tool_not_found=config.tool_not_found_behavior,
         tool_concurrency=config.tool_execution.max_function_tool_concurrency or 0,
-        handoff_filter=_ref(config.handoff_input_filter),
+        handoff_filter=ref(config.handoff_input_filter),
         nests_history=config.nest_handoff_history,
-        history_mapper=_ref(config.handoff_history_mapper),
+        history_mapper=ref(config.handoff_history_mapper),
         input_guardrails=tuple(map(refer, config.input_guardrails)),
         output_guardrails=tuple(map(refer, config.output_guardrails)),
         guards_before_approval=config.tool_execution.pre_approval_tool_input_guardrails,
@@ -143,7 +158,3 @@ def run_rules(
         traced=not config.tracing_disabled,
         sensitive=config.trace_include_sensitive_data,
     )
-
-
-def _ref(thing: Any) -> str:
-    return "" if thing is None else refer(thing)

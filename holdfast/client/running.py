@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ from holdfast.client.run_reading import known_guardrails, listed, run_data, run_
 from holdfast.client.run_state import Decision, RunState
 from holdfast.client.runner import AgentRunner
 from holdfast.client.sessions import Session
-from holdfast.code_refs import forget
+from holdfast.code_refs import forget, refer
 from holdfast.errors import (
     AgentsException,
     CommandRefusedError,
@@ -114,6 +115,9 @@ async def begin(
         AgentsException: The run has ended with it; its `run_data` says what it had made.
         HoldfastError: The task waits, see `Runner.run`.
     """
+    if engine.is_embedded:
+        rules = options.rules.model_copy(update={"agent": refer(agent)})
+        options = dataclasses.replace(options, rules=rules)
     session = None if options.session is None else engine.session(options.session)
     read = await read_input(given, session, options.config, options.call)
     task_id = options.task_id or new_id(agent.name)
@@ -229,14 +233,19 @@ class _Run:
             raise (failed.__cause__ or failed) from None
         except (AgentsException, StepFailedError) as error:
             await self._explain(error)
-            if before is not None or not isinstance(error, StepFailedError):
-                forget(self._options.rules.code)
+            self._forget(before, is_over=not isinstance(error, StepFailedError))
             raise
-        if before is not None or recorded.task.status in CLOSED:
-            forget(self._options.rules.code)
+        self._forget(before, is_over=recorded.task.status in CLOSED)
         context = self._options.context
         config = self._options.config
         return run_result(recorded, self._agent, given=self._given, context=context, config=config)
+
+    def _forget(self, before: Recorded | None, *, is_over: bool) -> None:
+        """Let go of what was named for the run, here and by the call that began it."""
+        if is_over or before is not None:
+            forget(self._options.rules.code)
+        if is_over and before is not None:
+            forget(before.head.run.code)
 
     async def _told(self, work: Coroutine[Any, Any, None], before: Recorded | None) -> Recorded:
         """Wait for the run and read it; tell hooks of it meanwhile, when there are some."""

@@ -12,7 +12,6 @@ from holdfast.activities.registry import Registry
 from holdfast.agent_tool import described, summary_of
 from holdfast.archive import Archive
 from holdfast.client.run_config import RunConfig
-from holdfast.code_refs import look_up, refer
 from holdfast.errors import UserError
 from holdfast.ledger import Ledger
 from holdfast.messages import Message, ToolCall, Usage
@@ -131,14 +130,13 @@ def test_a_tool_beside_it_is_as_it_was() -> None:
 
 
 def test_code_of_a_tools_run_config_has_one_name_in_every_process(tmp_path: Path) -> None:
-    def name_of_filter() -> tuple[str, object]:
+    def named_filter() -> tuple[str, object]:
         def edit(data: object) -> object:
             return data
 
         nested = Agent(name="low").as_tool(run_config=RunConfig(call_model_input_filter=edit))
-        Registry([Agent(name="top", tools=[nested])], Archive(tmp_path))
-        return refer(edit), edit
+        registry = Registry([Agent(name="top", tools=[nested])], Archive(tmp_path))
+        ref = registry.refer(edit)
+        return ref, registry.code(ref) is edit
 
-    (first, _), (second, newest) = name_of_filter(), name_of_filter()
-    assert first == second
-    assert look_up(first, ()) is newest
+    assert named_filter() == named_filter() == ("local:top.low:call_model_input_filter", True)

@@ -1,0 +1,141 @@
+"""Agents that are made anew for each run, all of one name: each run has the very one it was given.
+
+They differ in what no description tells, as in whose data a function closes over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+import weakref
+from collections.abc import AsyncGenerator
+
+import pytest
+
+from holdfast import Agent, AgentRunner, RunContextWrapper, Runner, RunState, UserError, tool
+from holdfast.messages import ToolCall
+from holdfast.testing import ScriptedModel
+from holdfast.tools import Tool
+
+WAIT_SECONDS = 60
+ASKS = ToolCall(id="", name="whoami", arguments="{}")
+
+
+@pytest.fixture
+async def runner() -> AsyncGenerator[AgentRunner]:
+    async with AgentRunner.local(Agent(name="at home"), data_dir=None) as made:
+        yield made
+
+
+def whose(user: str, wait: threading.Event | None = None, *, needs_approval: bool = False) -> Tool:
+    @tool(needs_approval=needs_approval, effect="read")
+    def whoami() -> str:
+        """Say whose data these are."""
+        if wait is not None:
+            wait.wait(WAIT_SECONDS)
+        return f"data of {user}"
+
+    return whoami
+
+
+def assistant(user: str, *tools: Tool, script: tuple[ToolCall | str, ...] = ()) -> Agent:
+    def instructions(_ctx: RunContextWrapper[None], _agent: Agent) -> str:
+        return f"You serve {user}."
+
+    return Agent(
+        name="assistant",
+        instructions=instructions,
+        model=ScriptedModel(script or (ASKS, f"done for {user}")),
+        tools=list(tools) or [whose(user)],
+    )
+
+
+def seen(agent: Agent) -> list[str]:
+    """What the model of an agent was told last: its instructions and the result of its tool."""
+    assert isinstance(agent.model, ScriptedModel)
+    request = agent.model.requests[-1]
+    results = [message.text for message in request.messages if message.role == "tool"]
+    return [request.instructions, *results[-1:]]
+
+
+async def test_runs_at_once_have_their_own_tools_instructions_and_models(
+    runner: AgentRunner,
+) -> None:
+    others_are_done = threading.Event()
+    ann = assistant("ann", whose("ann", others_are_done))
+    running = asyncio.create_task(Runner.run(ann, "q", runner=runner))
+    while not (isinstance(ann.model, ScriptedModel) and ann.model.calls):
+        await asyncio.sleep(0.01)
+    for user in ("bob", "carl"):
+        agent = assistant(user)
+        assert (await Runner.run(agent, "q", runner=runner)).final_output == f"done for {user}"
+        assert seen(agent) == [f"You serve {user}.", f"data of {user}"]
+    others_are_done.set()
+    assert (await running).final_output == "done for ann"
+    assert seen(ann) == ["You serve ann.", "data of ann"]
+
+
+async def test_a_run_that_waits_for_a_person_goes_on_with_its_own_agent(
+    runner: AgentRunner,
+) -> None:
+    ann = assistant("ann", whose("ann", needs_approval=True))
+    stopped = await Runner.run(ann, "q", runner=runner)
+    bob = assistant("bob", whose("bob", needs_approval=True))
+    await Runner.run(bob, "q", runner=runner)
+    state = stopped.to_state()
+    state.approve(stopped.interruptions[0])
+    assert (await Runner.run(bob, state, runner=runner)).final_output == "done for ann"
+    assert seen(ann) == ["You serve ann.", "data of ann"]
+
+
+async def test_so_have_agents_that_are_handed_to_or_called(runner: AgentRunner) -> None:
+    def team(user: str) -> tuple[Agent, Agent]:
+        helper = assistant(user)
+        call = ToolCall(id="", name="transfer_to_assistant", arguments="{}")
+        boss = Agent(name="boss", model=ScriptedModel([call]), handoffs=[helper])
+        return boss, helper
+
+    def nest(user: str) -> tuple[Agent, Agent]:
+        helper = assistant(user)
+        call = ToolCall(id="", name="assistant", arguments='{"input": "q"}')
+        chief = Agent(
+            name="chief", model=ScriptedModel([call, "so"]), tools=[helper.as_tool("assistant")]
+        )
+        return chief, helper
+
+    teams = [team("ann"), nest("bob"), team("carl"), nest("dora")]
+    results = await asyncio.gather(*(Runner.run(boss, "q", runner=runner) for boss, _ in teams))
+    assert [each.final_output for each in results] == ["done for ann", "so", "done for carl", "so"]
+    users = ["ann", "bob", "carl", "dora"]
+    for user, (_, helper) in zip(users, teams, strict=True):
+        assert seen(helper) == [f"You serve {user}.", f"data of {user}"]
+
+
+async def test_a_copy_of_an_agent_runs_beside_it(runner: AgentRunner) -> None:
+    model = ScriptedModel(lambda request: request.instructions)
+    first = Agent(name="plain", instructions="One.", model=model)
+    second = first.clone(instructions="Two.")
+    found = [await Runner.run(each, "q", runner=runner) for each in (first, second, first)]
+    assert [each.final_output for each in found] == ["One.", "Two.", "One."]
+
+
+async def test_an_agent_that_the_engine_was_made_with_keeps_its_name(runner: AgentRunner) -> None:
+    other = Agent(name="at home", instructions="Be somebody else.", model=ScriptedModel(["no"]))
+    with pytest.raises(UserError, match="Two different agents are named 'at home'"):
+        await Runner.run(other, "q", runner=runner)
+
+
+async def test_an_agent_is_let_go_when_its_run_is_over(runner: AgentRunner) -> None:
+    async def run_one(user: str) -> weakref.ref[Agent]:
+        agent = assistant(user, whose(user, needs_approval=True))
+        stopped = await Runner.run(agent, "q", runner=runner)
+        state = RunState.of(stopped.task_id)
+        state.approve(stopped.interruptions[0])
+        await Runner.run(agent, state, runner=runner)
+        return weakref.ref(agent)
+
+    gone, newest = [await run_one(user) for user in ("ann", "bob")]
+    gc.collect()
+    assert gone() is None
+    assert newest() is not None  # it answers for tasks of its name

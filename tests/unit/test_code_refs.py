@@ -1,0 +1,88 @@
+"""Names of code: what they lead to, and what they must never lead to."""
+
+from __future__ import annotations
+
+import functools
+import subprocess
+from collections import OrderedDict
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from holdfast import Agent, UserError, tool
+from holdfast.activities.registry import Registry
+from holdfast.archive import Archive
+from holdfast.code_refs import forget, known, look_up, refer
+from holdfast.errors import NotFoundError
+from holdfast.records import RunRules, TaskHead
+
+USED = (subprocess, OrderedDict)
+"""Imported, as programs import things."""
+
+
+@dataclass
+class Caller:
+    name: str
+
+
+def greet(name: str) -> str:
+    return f"hello {name}"
+
+
+def greet_of(agent: object, ctx: object) -> str:
+    return f"{agent} {ctx}"
+
+
+@pytest.fixture
+def registry(tmp_path: Path) -> Registry:
+    agent = Agent(name="a", tools=[tool(effect="read")(greet)])
+    return Registry([agent], Archive(tmp_path))
+
+
+def test_what_a_module_defines_is_found_by_its_name() -> None:
+    ref = refer(greet)
+    forget([ref])
+    assert ref == f"{__name__}:greet"
+    assert look_up(ref, {__name__}) is greet
+
+
+@pytest.mark.parametrize("name", ["subprocess.getoutput", "subprocess", "OrderedDict", "greet.x"])
+def test_what_a_module_only_imports_is_not_found_through_it(name: str) -> None:
+    with pytest.raises(NotFoundError, match="lacks"):
+        look_up(f"{__name__}:{name}", {__name__})
+
+
+def test_a_module_that_nobody_serves_is_not_searched(registry: Registry) -> None:
+    with pytest.raises(NotFoundError, match="serves the modules"):
+        registry.code("subprocess:getoutput")
+
+
+def test_an_agent_whose_code_is_wrapped_by_the_standard_library_does_not_serve_that(
+    tmp_path: Path,
+) -> None:
+    agent = Agent(name="a", instructions=functools.partial(greet_of, "x"))
+    with pytest.raises(NotFoundError, match="serves the modules"):
+        Registry([agent], Archive(tmp_path)).code("functools:reduce")
+
+
+def test_a_context_is_made_by_its_class_and_by_nothing_else(registry: Registry) -> None:
+    def head(ref: str) -> TaskHead:
+        return TaskHead(agent="a", run=RunRules(context=ref))
+
+    state = {"context": {"name": "ann"}}
+    assert registry.context(head(f"{__name__}:Caller"), dict(state)) == Caller("ann")
+    with pytest.raises(UserError, match="must be a dataclass"):
+        registry.context(head(f"{__name__}:greet"), dict(state))
+
+
+def test_a_name_is_not_passed_on_to_what_takes_the_place_of_a_thing_in_memory() -> None:
+    refs: set[str] = set()
+    for _ in range(100):
+        thing = eval("lambda: None")
+        ref = refer(thing)
+        assert ref not in refs
+        refs.add(ref)
+        forget([ref])
+        assert known(ref) is None
+        del thing
