@@ -26,14 +26,16 @@ from holdfast.client.run_reading import known_guardrails, listed, run_data, run_
 from holdfast.client.run_state import Decision, RunState
 from holdfast.client.runner import AgentRunner
 from holdfast.client.sessions import Session
-from holdfast.code_refs import forget, refer
+from holdfast.code_refs import beginning, forget, refer
 from holdfast.errors import (
     AgentsException,
     CommandRefusedError,
     GuardrailTripwireTriggered,
     HoldfastError,
+    InvalidArgumentError,
     StepFailedError,
     TaskClosedError,
+    TaskExistsError,
     TaskNotFoundError,
     UserError,
 )
@@ -119,7 +121,8 @@ async def begin(
         rules = options.rules.model_copy(update={"agent": refer(agent)})
         options = dataclasses.replace(options, rules=rules)
     session = None if options.session is None else engine.session(options.session)
-    read = await read_input(given, session, options.config, options.call)
+    with beginning(options.rules.code):
+        read = await read_input(given, session, options.config, options.call)
     task_id = options.task_id or new_id(agent.name)
     model = options.config.model
     turns = options.max_turns
@@ -147,23 +150,43 @@ async def go_on(
     """Send what was decided on a run, take it on, and return its result.
 
     Raises:
-        UserError: Its task began with an agent that the given one does not know.
+        UserError: Its task began with an agent that the given one does not know, or in another
+            session.
         AgentsException: As for `begin`.
         HoldfastError: As for `begin`.
     """
-    if options.task_id not in (None, state.task_id) or options.session is not None:
-        msg = "A state has its task and its session; do not give others with it."
-        raise UserError(msg)
+    forget(options.rules.code)  # the task keeps those that it began with
     before = await read_recorded(engine.reader, state.task_id)
-    names = [each.name for each in (agent, *agent.team())]
-    if before.task.agent not in names:
+    _check_same(engine, agent, before, options)
+    run = _Run(engine, agent, state.task_id, None, options)
+    return await run.result_of(_decide_and_go(engine, state, options.by, before), before=before)
+
+
+def _check_same(engine: AgentRunner, agent: Agent, before: Recorded, options: RunOptions) -> None:
+    """Refuse to go on with another task, session or agent than those of the state.
+
+    Raises:
+        UserError: One of them is another.
+    """
+    task = before.task
+    if options.task_id not in (None, task.task_id):
+        msg = f"The state is of task {task.task_id!r}; it cannot be run as {options.task_id!r}."
+        raise UserError(msg)
+    ref, given = before.head.session, options.session
+    if given is not None and (ref is None or engine.session(given).id != ref.id):
+        own = "no session" if ref is None else f"session {ref.name!r}"
         msg = (
-            f"Task {state.task_id!r} began with agent {before.task.agent!r}; {agent.name!r} knows"
+            f"Task {task.task_id!r} has {own}, and keeps it: a state cannot be run in session"
+            f" {given if isinstance(given, str) else given.name!r}. Leave session= out."
+        )
+        raise UserError(msg)
+    names = [each.name for each in (agent, *agent.team())]
+    if task.agent not in names:
+        msg = (
+            f"Task {task.task_id!r} began with agent {task.agent!r}; {agent.name!r} knows"
             f" {', '.join(map(repr, names))} only. Run the state with the agent it began with."
         )
         raise UserError(msg)
-    run = _Run(engine, agent, state.task_id, None, options)
-    return await run.result_of(_decide_and_go(engine, state, options.by, before), before=before)
 
 
 async def _decide_and_go(engine: AgentRunner, state: RunState, by: str, before: Recorded) -> None:
@@ -217,6 +240,7 @@ class _Run:
         self._task_id = task_id
         self._given = given
         self._options = options
+        self._is_abandoned = False
 
     async def result_of(
         self, work: Coroutine[Any, Any, None], before: Recorded | None = None
@@ -230,10 +254,14 @@ class _Run:
         try:
             recorded = await self._told(work, before)
         except HookFailed as failed:
+            self._forget(before, is_over=self._is_abandoned)
             raise (failed.__cause__ or failed) from None
         except (AgentsException, StepFailedError) as error:
             await self._explain(error)
             self._forget(before, is_over=not isinstance(error, StepFailedError))
+            raise
+        except (TaskExistsError, InvalidArgumentError):
+            self._forget(before, is_over=before is None)  # it was not begun
             raise
         self._forget(before, is_over=recorded.task.status in CLOSED)
         context = self._options.context
@@ -241,10 +269,10 @@ class _Run:
         return run_result(recorded, self._agent, given=self._given, context=context, config=config)
 
     def _forget(self, before: Recorded | None, *, is_over: bool) -> None:
-        """Let go of what was named for the run, here and by the call that began it."""
-        if is_over or before is not None:
+        """Let go of what was named for the run by the call that began it, once it is over."""
+        if is_over and before is None:
             forget(self._options.rules.code)
-        if is_over and before is not None:
+        elif is_over and before is not None and before.task.status not in CLOSED:
             forget(before.head.run.code)
 
     async def _told(self, work: Coroutine[Any, Any, None], before: Recorded | None) -> Recorded:
@@ -291,11 +319,12 @@ class _Run:
         try:
             await self._engine.abandon(self._task_id, reason[:1000], by=RUNNER)
         except (CommandRefusedError, TaskClosedError):  # it has ended already
-            return True
+            self._is_abandoned = True
         except HoldfastError as trouble:
             cause.add_note(f"Task {self._task_id!r} could not be abandoned: {trouble}")
-            return False
-        return True
+        else:
+            self._is_abandoned = True
+        return self._is_abandoned
 
     async def _explain(self, error: AgentsException | StepFailedError) -> None:
         """Say with an error what the run had made, as far as it can be read: the error matters."""
