@@ -11,7 +11,8 @@ import importlib
 import itertools
 import uuid
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from holdfast.errors import NotFoundError
@@ -64,6 +65,16 @@ def forget(refs: Iterable[str]) -> None:
         if _uses[ref] <= 0:
             del _uses[ref]
             _names.pop(id(_known.pop(ref, None)), None)
+
+
+@contextmanager
+def beginning(refs: Iterable[str]) -> Iterator[None]:
+    """Let go of what was named for a run if it cannot be begun."""
+    try:
+        yield
+    except BaseException:
+        forget(refs)
+        raise
 
 
 def look_up(ref: str, modules: Collection[str]) -> Any:

@@ -80,6 +80,12 @@ class Session(_Twin):
     reset = _sync(_sessions.Session.reset)
 
     @property
+    def twin(self) -> _sessions.Session:
+        """The async session behind this one; use it on the shared loop only."""
+        twin: _sessions.Session = self._twin
+        return twin
+
+    @property
     def name(self) -> str:
         """The name that people use."""
         return str(self._twin.name)
@@ -148,6 +154,12 @@ class AgentRunner(_Twin):
     def __exit__(self, *_: object) -> None:
         """Close."""
         shared_loop().run(self._twin.close())
+
+    @property
+    def twin(self) -> _async.AgentRunner:
+        """The async handle behind this one; use it on the shared loop only."""
+        twin: _async.AgentRunner = self._twin
+        return twin
 
     @property
     def client(self) -> Client:

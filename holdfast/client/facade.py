@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, TypedDict
 
 from typing_extensions import Unpack
 
+from holdfast import sync
 from holdfast.agent import Agent
 from holdfast.client.base import new_id
 from holdfast.client.calling_back import CallerLoop
@@ -15,14 +17,18 @@ from holdfast.client.engines import configure, engines
 from holdfast.client.items import RunItem, ToolApprovalItem
 from holdfast.client.results import ItemHelpers, ModelResponse, RunData, RunInput, RunResult
 from holdfast.client.run_config import RunConfig, as_run_config, run_rules
+from holdfast.client.run_input import check_input
 from holdfast.client.run_state import RunState
 from holdfast.client.runner import AgentRunner
-from holdfast.client.running import RunOptions, begin, go_on
+from holdfast.client.running import RUNNER, RunOptions, begin, go_on
 from holdfast.client.sessions import Session
-from holdfast.client.streamed_run import RunResultStreaming, direct
+from holdfast.client.streamed import Wrap, direct
+from holdfast.client.streamed_run import RunResultStreaming
+from holdfast.code_refs import beginning
 from holdfast.engine.loop import shared_loop
 from holdfast.errors import UserError
 from holdfast.hooks import RunHooks
+from holdfast.records import RunRules
 from holdfast.run_error_handlers import ErrorHandler, ErrorKind, check_handlers
 
 __all__ = [
@@ -50,8 +56,8 @@ class RunArguments(TypedDict, total=False):
     hooks: RunHooks | None
     run_config: RunConfig | Mapping[str, Any] | None
     error_handlers: Mapping[ErrorKind, ErrorHandler] | None
-    session: str | Session | None
-    runner: AgentRunner | None
+    session: str | Session | sync.Session | None
+    runner: AgentRunner | sync.AgentRunner | None
     task_id: str | None
     by: str
     previous_response_id: str | None
@@ -64,26 +70,31 @@ def made_options(agent: Agent, given: RunArguments, *, streams: bool = False) ->
 
     Raises:
         UserError: It cannot be served so.
-        TypeError: The hooks, or the fields of the config, are none.
+        TypeError: The hooks, or the fields of the config, are none, or there is no such argument.
     """
+    unknown = [name for name in given if name not in RunArguments.__annotations__]
+    if unknown:
+        msg = f"A run takes no argument {unknown[0]!r}."
+        raise TypeError(msg)
     config = as_run_config(given.get("run_config"))
     context = given.get("context")
     handlers = check_handlers(given.get("error_handlers"))
-    rules = run_rules(config, context=context, error_handlers=handlers)
+    session = given.get("session")
     options = RunOptions(
         max_turns=given.get("max_turns", DEFAULT_MAX_TURNS),
-        session=given.get("session"),
+        session=session.twin if isinstance(session, sync.Session) else session,
         config=config,
-        rules=rules.model_copy(update={"streams": streams}),
+        rules=RunRules(),
         context=context,
         hooks=given.get("hooks"),
         task_id=given.get("task_id"),
-        by=given.get("by", "Runner"),
+        by=given.get("by", RUNNER),
         call=CallerLoop().call,
     )
     kept = ("previous_response_id", "conversation_id", "auto_previous_response_id")
     options.check(agent, keeps_elsewhere=any(given.get(name) for name in kept))
-    return options
+    rules = run_rules(config, context=context, error_handlers=handlers)
+    return replace(options, rules=rules.model_copy(update={"streams": streams}))
 
 
 class Runner:
@@ -100,10 +111,10 @@ class Runner:
         hooks: RunHooks | None = None,
         run_config: RunConfig | Mapping[str, Any] | None = None,
         error_handlers: Mapping[ErrorKind, ErrorHandler] | None = None,
-        session: str | Session | None = None,
-        runner: AgentRunner | None = None,
+        session: str | Session | sync.Session | None = None,
+        runner: AgentRunner | sync.AgentRunner | None = None,
         task_id: str | None = None,
-        by: str = "Runner",
+        by: str = RUNNER,
         previous_response_id: str | None = None,
         conversation_id: str | None = None,
         auto_previous_response_id: bool = False,
@@ -128,8 +139,8 @@ class Runner:
             run_config: Settings of the run: a RunConfig, or a dict of its fields.
             error_handlers: Kind of error to what answers in its place.
             session: Session whose history the model sees and that the run is committed to.
-            runner: The engine; else the one of `configure`, else the cluster of TEMPORAL_ADDRESS,
-                else the embedded one.
+            runner: The engine, also one of `holdfast.sync`; else the one of `configure`, else the
+                cluster of TEMPORAL_ADDRESS, else the embedded one.
             task_id: Id of the task; made up by default.
             by: Who decided what a state has decisions on.
             previous_response_id: Not supported, nor are the next two: a session is the memory of
@@ -147,6 +158,7 @@ class Runner:
             NoWorkerError: No worker process is up. The task waits, and is run by the next one; the
                 error names it.
         """
+        engine, wrap = _engine_given(runner)
         options = made_options(
             starting_agent,
             {
@@ -163,7 +175,7 @@ class Runner:
                 "auto_previous_response_id": auto_previous_response_id,
             },
         )
-        return await _run(starting_agent, input, options, runner)
+        return await wrap(_run(starting_agent, input, options, engine))
 
     @classmethod
     def run_streamed(
@@ -178,20 +190,22 @@ class Runner:
         Raises:
             RuntimeError: No event loop is running in this thread.
         """
-        runner = arguments.get("runner")
+        engine, wrap = _engine_given(arguments.get("runner"))
+        if not isinstance(input, RunState):
+            check_input(input)
+        options = made_options(starting_agent, arguments, streams=True)
         state = input if isinstance(input, RunState) else None
-        made = new_id(starting_agent.name)
-        named = state.task_id if state is not None else arguments.get("task_id") or made
-        options = made_options(starting_agent, {**arguments, "task_id": named}, streams=True)
+        named = options.task_id or (state.task_id if state else new_id(starting_agent.name))
+        options = replace(options, task_id=named)
 
         return RunResultStreaming(
             starting_agent,
             [] if isinstance(input, RunState) else input,
             named,
-            run=lambda: _run(starting_agent, input, options, runner),
-            find_engine=lambda: find_engine(starting_agent, runner),
+            run=lambda: wrap(_run(starting_agent, input, options, engine)),
+            find_engine=lambda: find_engine(starting_agent, engine),
             resumes=state is not None,
-            wrap=direct if runner is not None else shared_loop().wrap,
+            wrap=wrap,
         )
 
     @classmethod
@@ -203,23 +217,53 @@ class Runner:
         Raises:
             RuntimeError: An event loop is running in this thread; use `run` there.
         """
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            return shared_loop().run(cls.run(starting_agent, input, **arguments))
-        msg = "Runner.run_sync cannot be used inside a running event loop: await Runner.run there."
-        raise RuntimeError(msg)
+        if _is_in_loop():
+            msg = "Runner.run_sync cannot be used inside a running event loop: await Runner.run."
+            raise RuntimeError(msg)
+        engine, _ = _engine_given(arguments.get("runner"))
+
+        async def run() -> RunResult:
+            options = made_options(starting_agent, arguments)
+            return await shared_loop().wrap(_run(starting_agent, input, options, engine))
+
+        # The run lives on the shared loop, the caller's functions are called here: one that blocks
+        # must not stop heartbeats. A loop made so is not left set in the thread, as by asyncio.run.
+        with asyncio.Runner(loop_factory=asyncio.new_event_loop) as own:
+            return own.run(run())
+
+
+def _is_in_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _engine_given(runner: object) -> tuple[AgentRunner | None, Wrap]:
+    """Return the engine that a run was given, and how to reach the loop that it lives on.
+
+    Raises:
+        UserError: It is none.
+    """
+    if isinstance(runner, AgentRunner):
+        return runner, direct
+    if isinstance(runner, sync.AgentRunner):
+        return runner.twin, shared_loop().wrap
+    if runner is None:
+        return None, shared_loop().wrap
+    msg = f"runner must be an AgentRunner; it was {runner!r:.80} ({type(runner).__name__})."
+    raise UserError(msg)
 
 
 async def _run(
     agent: Agent, given: RunInput | RunState, options: RunOptions, runner: AgentRunner | None
 ) -> RunResult:
-    async def go(engine: AgentRunner) -> RunResult:
-        if isinstance(given, RunState):
-            return await go_on(engine, agent, given, options)
-        return await begin(engine, agent, given, options)
-
-    return await on_engine(agent, runner, go)
+    with beginning(options.rules.code):
+        engine = await find_engine(agent, runner)
+    if isinstance(given, RunState):
+        return await go_on(engine, agent, given, options)
+    return await begin(engine, agent, given, options)
 
 
 async def find_engine(agent: Agent, runner: AgentRunner | None) -> AgentRunner:
@@ -232,16 +276,3 @@ async def find_engine(agent: Agent, runner: AgentRunner | None) -> AgentRunner:
         return await engines.runner(agent)
     await runner.ensure_agent(agent)
     return runner
-
-
-async def on_engine(
-    agent: Agent,
-    runner: AgentRunner | None,
-    go: Callable[[AgentRunner], Awaitable[RunResult]],
-) -> RunResult:
-    """Do something with the engine of a run, in the loop that the engine lives on."""
-
-    async def find_and_go() -> RunResult:
-        return await go(await find_engine(agent, runner))
-
-    return await (find_and_go() if runner is not None else shared_loop().wrap(find_and_go()))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 
 from holdfast.client.reading import Reader
 from holdfast.client.resolving import resolved
 from holdfast.contents import read_json, resolve
+from holdfast.errors import NotFoundError, NoWorkerError, QueryFailedError
 from holdfast.messages import Message
 from holdfast.records import Approval, Entry, OpenState, SessionRef, StepRecord, TaskHead
 from holdfast.segments import read_messages, read_record, read_segments, turns
@@ -14,6 +16,8 @@ from holdfast.state import SessionState
 from holdfast.steps import Task, TaskStep
 from holdfast.undo import active_steps
 from holdfast.values import Json
+
+_log = logging.getLogger("holdfast")
 
 
 @dataclass(frozen=True)
@@ -29,7 +33,8 @@ class Recorded:
         approvals: What waits for a person.
         output: Output of the last step, JSON data.
         before: Messages that preceded the task, when it was given a list.
-        session: Messages before those: what the task sees of its session.
+        session: Messages before those: what the task sees of its session. A session that cannot be
+            read now is left out, with a warning in the log: it is no reason to give no result.
         last_step: The step that is in progress, else the last one.
         history: What the agent of the last step saw in place of the first messages, if it did.
     """
@@ -52,8 +57,7 @@ async def read_recorded(reader: Reader, task_id: str) -> Recorded:
 
     Raises:
         TaskNotFoundError: There is none of this id.
-        NoWorkerError: It is open, or has a session with a history, and no worker process is up to
-            answer.
+        NoWorkerError: It is open, and no worker process is up to answer.
     """
     record = await read_record(reader.archive, task_id)
     approvals: list[Approval] = []
@@ -91,7 +95,12 @@ async def _of_session(reader: Reader, session: SessionRef | None) -> list[Messag
     """Read the turns that a session had when the task began."""
     if session is None or not session.commits:
         return []
-    state = await reader.query(session.id, "state", SessionState, even_closed=True)
+    try:
+        state = await reader.query(session.id, "state", SessionState, even_closed=True)
+    except (NoWorkerError, NotFoundError, QueryFailedError) as trouble:
+        text = "The input of a result lacks the history of session %r, which cannot be read now: %s"
+        _log.warning(text, session.name, trouble)
+        return []
     seen = await turns(reader.archive, state, session.commits)
     return [message for turn in seen for message in await _messages(reader, turn.sha256)]
 

@@ -94,16 +94,25 @@ def limited(items: Sequence[Item], limit: int) -> list[Item]:
     ]
 
 
-def _messages(given: Any) -> tuple[Message, ...]:
-    if isinstance(given, str):
-        return ()
+def check_input(given: object) -> None:
+    """Refuse what is neither a text nor a list.
+
+    Raises:
+        UserError: It is something else.
+    """
     if isinstance(given, bytes) or not isinstance(given, Sequence):
         msg = (
             f"input={given!r:.80} ({type(given).__name__}) is no input of a run. Give a text, a"
             " list of items in the form of the Responses API, or a RunState."
         )
         raise UserError(msg)
-    messages = from_response_items(given)  # pyright: ignore[reportUnknownArgumentType]
+
+
+def _messages(given: Any) -> tuple[Message, ...]:
+    if isinstance(given, str):
+        return ()
+    check_input(given)
+    messages = from_response_items(given)
     if not messages:
         msg = "The input list is empty; give at least one item, or a text."
         raise UserError(msg)

@@ -105,6 +105,8 @@ def run_result(
     waiting = [point(approval) for approval in recorded.approvals]
     if task.paused and not waiting:
         waiting = [f"paused by {task.paused}; resume the task first"]
+    elif task.error and not waiting:
+        waiting = [task.error]
     output = recorded.output if task.status in ANSWERED else None
     return RunResult(
         **vars(data),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from collections.abc import Coroutine
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -12,6 +14,7 @@ from temporalio.exceptions import TemporalError
 from holdfast import context_object
 from holdfast.agent import Agent
 from holdfast.client.base import new_id
+from holdfast.client.control import AGAIN_SECONDS
 from holdfast.client.guard_results import with_known
 from holdfast.client.items import team_of
 from holdfast.client.recorded import Recorded, read_recorded
@@ -23,14 +26,16 @@ from holdfast.client.run_reading import known_guardrails, listed, run_data, run_
 from holdfast.client.run_state import Decision, RunState
 from holdfast.client.runner import AgentRunner
 from holdfast.client.sessions import Session
-from holdfast.code_refs import forget, refer
+from holdfast.code_refs import beginning, forget, refer
 from holdfast.errors import (
     AgentsException,
     CommandRefusedError,
     GuardrailTripwireTriggered,
     HoldfastError,
+    InvalidArgumentError,
     StepFailedError,
     TaskClosedError,
+    TaskExistsError,
     TaskNotFoundError,
     UserError,
 )
@@ -41,6 +46,10 @@ from holdfast.settings import Budget
 from holdfast.steps import CLOSED
 
 T = TypeVar("T")
+
+RUNNER = "Runner"
+CANCELLED = "cancelled after the turn"
+"""Why a streamed run that is to stop after its turn is paused: its state may go on with it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +127,8 @@ async def begin(
         rules = options.rules.model_copy(update={"agent": refer(agent)})
         options = dataclasses.replace(options, rules=rules)
     session = None if options.session is None else engine.session(options.session)
-    read = await read_input(given, session, options.config, options.call)
+    with beginning(options.rules.code):
+        read = await read_input(given, session, options.config, options.call)
     task_id = options.task_id or new_id(agent.name)
     model = options.config.model
     turns = options.max_turns
@@ -146,26 +156,46 @@ async def go_on(
     """Send what was decided on a run, take it on, and return its result.
 
     Raises:
-        UserError: Its task began with an agent that the given one does not know.
+        UserError: Its task began with an agent that the given one does not know, or in another
+            session.
         AgentsException: As for `begin`.
         HoldfastError: As for `begin`.
     """
-    if options.task_id not in (None, state.task_id) or options.session is not None:
-        msg = "A state has its task and its session; do not give others with it."
-        raise UserError(msg)
+    forget(options.rules.code)  # the task keeps those that it began with
     before = await read_recorded(engine.reader, state.task_id)
-    names = [each.name for each in (agent, *agent.team())]
-    if before.task.agent not in names:
+    _check_same(engine, agent, before, options)
+    run = _Run(engine, agent, state.task_id, None, options)
+    return await run.result_of(_decide_and_go(engine, state, options.by, before), before=before)
+
+
+def _check_same(engine: AgentRunner, agent: Agent, before: Recorded, options: RunOptions) -> None:
+    """Refuse to go on with another task, session or agent than those of the state.
+
+    Raises:
+        UserError: One of them is another.
+    """
+    task = before.task
+    if options.task_id not in (None, task.task_id):
+        msg = f"The state is of task {task.task_id!r}; it cannot be run as {options.task_id!r}."
+        raise UserError(msg)
+    ref, given = before.head.session, options.session
+    if given is not None and (ref is None or engine.session(given).id != ref.id):
+        own = "no session" if ref is None else f"session {ref.name!r}"
         msg = (
-            f"Task {state.task_id!r} began with agent {before.task.agent!r}; {agent.name!r} knows"
+            f"Task {task.task_id!r} has {own}, and keeps it: a state cannot be run in session"
+            f" {given if isinstance(given, str) else given.name!r}. Leave session= out."
+        )
+        raise UserError(msg)
+    names = [each.name for each in (agent, *agent.team())]
+    if task.agent not in names:
+        msg = (
+            f"Task {task.task_id!r} began with agent {task.agent!r}; {agent.name!r} knows"
             f" {', '.join(map(repr, names))} only. Run the state with the agent it began with."
         )
         raise UserError(msg)
-    run = _Run(engine, agent, state.task_id, None, options)
-    return await run.result_of(_decide_and_go(engine, state, options.by), before=before)
 
 
-async def _decide_and_go(engine: AgentRunner, state: RunState, by: str) -> None:
+async def _decide_and_go(engine: AgentRunner, state: RunState, by: str, before: Recorded) -> None:
     for decision in state.decisions:
         await _send(engine, state.task_id, decision, by)
     for request_id, text in state.added_input:
@@ -173,6 +203,9 @@ async def _decide_and_go(engine: AgentRunner, state: RunState, by: str) -> None:
             await engine.give_feedback(state.task_id, text, by=by, request_id=request_id)
         except TaskClosedError:  # it was resumed before: what it says now follows
             break
+    if before.task.paused == f"{RUNNER}: {CANCELLED}":
+        with suppress(CommandRefusedError, TaskClosedError):  # somebody was faster
+            await engine.resume(state.task_id, by=by)
     await engine.run_on(state.task_id)
 
 
@@ -213,6 +246,7 @@ class _Run:
         self._task_id = task_id
         self._given = given
         self._options = options
+        self._is_abandoned = False
 
     async def result_of(
         self, work: Coroutine[Any, Any, None], before: Recorded | None = None
@@ -224,32 +258,34 @@ class _Run:
             before: The task as it stood, for one that goes on.
         """
         try:
-            await self._told(work, before)
+            recorded = await self._told(work, before)
         except HookFailed as failed:
+            self._forget(before, is_over=self._is_abandoned)
             raise (failed.__cause__ or failed) from None
         except (AgentsException, StepFailedError) as error:
             await self._explain(error)
             self._forget(before, is_over=not isinstance(error, StepFailedError))
             raise
-        recorded = await read_recorded(self._engine.reader, self._task_id)
+        except (TaskExistsError, InvalidArgumentError):
+            self._forget(before, is_over=before is None)  # it was not begun
+            raise
         self._forget(before, is_over=recorded.task.status in CLOSED)
         context = self._options.context
         config = self._options.config
         return run_result(recorded, self._agent, given=self._given, context=context, config=config)
 
     def _forget(self, before: Recorded | None, *, is_over: bool) -> None:
-        """Let go of what was named for the run, here and by the call that began it."""
-        if is_over or before is not None:
+        """Let go of what was named for the run by the call that began it, once it is over."""
+        if is_over and before is None:
             forget(self._options.rules.code)
-        if is_over and before is not None:
+        elif is_over and before is not None and before.task.status not in CLOSED:
             forget(before.head.run.code)
 
-    async def _told(self, work: Coroutine[Any, Any, None], before: Recorded | None) -> None:
-        """Wait for the run; tell hooks of it meanwhile, when there are some."""
+    async def _told(self, work: Coroutine[Any, Any, None], before: Recorded | None) -> Recorded:
+        """Wait for the run and read it; tell hooks of it meanwhile, when there are some."""
         hooks = self._options.hooks
         if hooks is None:
-            await work
-            return
+            return await self._until_rest(work)
         given = self._given
         if given is None:
             given = [] if before is None else run_data(before, self._agent).input
@@ -264,20 +300,37 @@ class _Run:
         )
         if before is not None:
             await teller.look(tells=False)
-        await teller.beside(work, self._abandon)
+        return await teller.beside(self._until_rest(work), self._abandon)
+
+    async def _until_rest(self, work: Coroutine[Any, Any, None]) -> Recorded:
+        """Wait until the run is over or needs somebody, and read it.
+
+        Somebody may have decided after the run said that it waits: then it goes on.
+        """
+        await work
+        while True:
+            recorded = await read_recorded(self._engine.reader, self._task_id)
+            task = recorded.task
+            if task.status == "running" and not task.paused:
+                await self._engine.run_on(self._task_id)
+            elif task.status == "waiting" and not recorded.approvals and not task.error:
+                await asyncio.sleep(AGAIN_SECONDS)  # what was decided is being carried out
+            else:
+                return recorded
 
     async def _abandon(self, failed: HookFailed) -> bool:
         """End the task of a run whose hook has raised; return whether it is ended or was."""
         cause = failed.__cause__ or failed
         reason = f"hook {failed} raised {type(cause).__name__}: {cause}"
         try:
-            await self._engine.abandon(self._task_id, reason[:1000], by="Runner")
+            await self._engine.abandon(self._task_id, reason[:1000], by=RUNNER)
         except (CommandRefusedError, TaskClosedError):  # it has ended already
-            return True
+            self._is_abandoned = True
         except HoldfastError as trouble:
             cause.add_note(f"Task {self._task_id!r} could not be abandoned: {trouble}")
-            return False
-        return True
+        else:
+            self._is_abandoned = True
+        return self._is_abandoned
 
     async def _explain(self, error: AgentsException | StepFailedError) -> None:
         """Say with an error what the run had made, as far as it can be read: the error matters."""

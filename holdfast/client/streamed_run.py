@@ -11,6 +11,7 @@ from holdfast.agent import Agent
 from holdfast.client.items import RunItem, team_of
 from holdfast.client.reading import Reader
 from holdfast.client.results import RunResult
+from holdfast.client.running import CANCELLED, RUNNER
 from holdfast.client.streamed import Open, Streamed, Wrap, direct
 from holdfast.client.streaming import StreamReader
 from holdfast.errors import CommandRefusedError, HoldfastError, TaskClosedError, TaskNotFoundError
@@ -135,8 +136,8 @@ class RunResultStreaming(Streamed[RunResult]):
 
         Args:
             mode: "immediate": the task is abandoned, and reading ends. "after_turn": the turn in
-                progress and its tools are finished; then the task is paused, and `resume` goes on
-                with it.
+                progress and its tools are finished; then the task is paused, and running its
+                state, or `resume`, goes on with it.
         """
         if self.is_complete:
             return
@@ -151,8 +152,8 @@ class RunResultStreaming(Streamed[RunResult]):
                 if mode == "immediate":
                     reason = "the streamed run was cancelled"
                     await self._wrap(engine.abandon(self.task_id, reason))
-                else:
-                    await self._wrap(engine.pause(self.task_id, reason="cancelled after the turn"))
+                elif not (await self._wrap(engine.get_task(self.task_id))).paused:
+                    await self._wrap(engine.pause(self.task_id, CANCELLED, by=RUNNER))
             except TaskNotFoundError:
                 await asyncio.sleep(_RETRY_SECONDS)
             except (TaskClosedError, CommandRefusedError):  # it has ended meanwhile

@@ -122,17 +122,30 @@ class TaskClient:
             memo=memo(given, now=time.time()),
         )
         asked = RunRequest(all=True)
-        sending: Coroutine[Any, Any, RunReply] = self._client.execute_update_with_start_workflow(  # pyright: ignore[reportUnknownMemberType]  temporalio's types
-            "run", asked, start_workflow_operation=start, id=request_id, result_type=RunReply
-        )
         try:
             with server_errors():
+                sending = self._start_and_ask(start, asked, request_id)
                 reply = await self._patiently(task_id, sending, request_id)
         except WorkflowAlreadyStartedError as error:
             presence.forget(task_id)
             raise TaskExistsError(task_id) from error
         if reply is None or reply.status == "moved":
             return await self._run(task_id, asked, request_id, again=True)
+        return reply
+
+    async def _start_and_ask(
+        self, start: WithStartWorkflowOperation[object, object], asked: RunRequest, request_id: str
+    ) -> RunReply:
+        """Send the start of a task together with its `run` update."""
+        try:
+            reply: RunReply = await self._client.execute_update_with_start_workflow(  # pyright: ignore[reportUnknownMemberType]  temporalio's types
+                "run", asked, start_workflow_operation=start, id=request_id, result_type=RunReply
+            )
+        except (RPCError, WorkflowAlreadyStartedError, WorkflowUpdateRPCTimeoutOrCancelledError):
+            # The error is in the operation, too: asyncio reports one that nobody has looked at.
+            with suppress(RPCError, WorkflowAlreadyStartedError, asyncio.CancelledError):
+                await start.workflow_handle()
+            raise
         return reply
 
     async def run(self, task_id: str, asked: RunRequest, request_id: str | None = None) -> RunReply:

@@ -149,3 +149,17 @@ async def test_an_abandoned_run_leaves_nothing(run: Runs, model: FakeOpenAI) -> 
     result = await run("q", pay, session="s")
     await run.runner.abandon(result.task_id, "no", by="ann")
     assert await kept(run) == []
+
+
+async def test_a_finished_run_has_its_result_also_when_nobody_can_tell_of_its_session(
+    run: Runs, model: FakeOpenAI, caplog: pytest.LogCaptureFixture
+) -> None:
+    await run.runner.session("s").append([user("before"), assistant("yes")])
+    model.reply("done")
+    result = await run("q", look, session="s")
+    assert [item["content"] for item in result.input] == ["before", "yes", "q"]
+    await run.rig.stop()
+    again = await run(result.to_state())
+    assert again.final_output == "done"
+    assert [item["content"] for item in again.input] == ["q"]
+    assert "lacks the history of session 's'" in caplog.text

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
-from holdfast import MaxTurnsExceeded, Runner, UserError, tool
+from holdfast import MaxTurnsExceeded, RunHooks, Runner, UserError, tool
+from holdfast.client import running
 from holdfast.client.facade import RunState
+from holdfast.client.recorded import read_recorded
 from holdfast.errors import StepFailedError
-from holdfast.testing import FakeOpenAI
-from tests.support.rig import MakeAgent, Rig
+from holdfast.testing import FakeOpenAI, call, paced
+from tests.support.rig import MakeAgent, Rig, until_status
 from tests.support.runs import Runs, look
 
 
@@ -252,3 +255,100 @@ async def test_a_decision_is_for_the_arguments_that_were_seen(run: Runs, model: 
     with pytest.raises(CommandRefusedError, match="other arguments"):
         await run(state)
     assert ran == []
+
+
+async def test_a_decision_made_while_the_result_is_read_is_carried_out_before_it_is_given(
+    run: Runs, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run has said that it waits; what is read after that may be a run that goes on."""
+    begun, may_end = asyncio.Event(), asyncio.Event()
+    heard: list[str] = []
+
+    @tool(needs_approval=True)
+    async def pay(to: str) -> str:
+        """Pay somebody."""
+        begun.set()
+        await may_end.wait()
+        return f"paid {to}"
+
+    class Hooks(RunHooks):
+        async def on_agent_end(self, context: Any, agent: Any, output: Any) -> None:
+            heard.append(output)
+
+    async def read_late(reader: Any, task_id: str) -> Any:
+        monkeypatch.undo()
+        [approval] = await run.runner.pending_approvals(task_id)
+        await run.runner.approve(approval, by="eve")
+        await begun.wait()
+        recorded = await read_recorded(reader, task_id)
+        may_end.set()
+        return recorded
+
+    model.call("pay", {"to": "ann"})
+    model.reply("done")
+    monkeypatch.setattr(running, "read_recorded", read_late)
+    result = await run("q", pay, hooks=Hooks())
+    assert (result.final_output, result.waiting_for, heard) == ("done", (), ["done"])
+
+
+async def test_a_step_that_fails_while_the_result_is_read_is_what_the_run_waits_for(
+    run: Runs, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def read_late(reader: Any, task_id: str) -> Any:
+        monkeypatch.undo()
+        [approval] = await run.runner.pending_approvals(task_id)
+        await run.runner.approve(approval, by="eve")
+        await until_status(run.runner, task_id, "needs_attention")
+        return await read_recorded(reader, task_id)
+
+    _, pay = tools()
+    model.call("pay", {"to": "ann"})
+    model.fail(401)
+    monkeypatch.setattr(running, "read_recorded", read_late)
+    result = await run("q", pay)
+    assert result.final_output is None
+    [cause] = result.waiting_for
+    assert "401" in cause
+    model.reply("done")
+    assert (await run(result.to_state())).final_output == "done"
+
+
+async def test_a_run_stopped_after_a_turn_goes_on_with_its_state(
+    run: Runs, model: FakeOpenAI
+) -> None:
+    model.add(paced(call("look"), hold_after=1))
+    stream = Runner.run_streamed(await run.serve(look), "q", runner=run.runner)
+    await model.until_held()
+    stream.cancel(mode="after_turn")
+    await until_status(run.runner, stream.task_id, "paused")
+    model.release()
+    assert [event async for event in stream.stream_events()]
+    assert stream.waiting_for == (
+        "paused by Runner: cancelled after the turn; resume the task first",
+    )
+    model.reply("done")
+    result = await run(stream.to_state(), by="ann")
+    assert (result.final_output, outputs(result)) == ("done", ["seen here"])
+    events = await run.runner.audit(stream.task_id)
+    assert [e.actor for e in events if e.kind == "command"] == ["Runner", "ann"]
+
+
+@pytest.mark.parametrize("first", ["ann", "Runner"])
+async def test_a_state_does_not_undo_the_pause_of_a_person(
+    run: Runs, model: FakeOpenAI, first: str
+) -> None:
+    model.add(paced(call("look"), hold_after=1))
+    stream = Runner.run_streamed(await run.serve(look), "q", runner=run.runner)
+    await model.until_held()
+    if first == "ann":
+        await run.runner.pause(stream.task_id, "lunch", by="ann")
+    stream.cancel(mode="after_turn")
+    await until_status(run.runner, stream.task_id, "paused")
+    if first == "Runner":
+        await run.runner.pause(stream.task_id, "lunch", by="ann")
+    model.release()
+    assert [event async for event in stream.stream_events()]
+    result = await run(stream.to_state())
+    assert result.final_output is None
+    assert result.waiting_for == ("paused by ann: lunch; resume the task first",)
+    await run.runner.abandon(stream.task_id, "enough")
