@@ -17,7 +17,7 @@ from holdfast.client.results import ItemHelpers, ModelResponse, RunData, RunInpu
 from holdfast.client.run_config import RunConfig, as_run_config, run_rules
 from holdfast.client.run_state import RunState
 from holdfast.client.runner import AgentRunner
-from holdfast.client.running import RunOptions, begin, go_on
+from holdfast.client.running import RunOptions, Started, begin, go_on
 from holdfast.client.sessions import Session
 from holdfast.client.streamed_run import RunResultStreaming, direct
 from holdfast.engine.loop import shared_loop
@@ -186,8 +186,10 @@ class Runner:
             starting_agent,
             [] if isinstance(input, RunState) else input,
             named,
-            run=lambda: _run(starting_agent, input, options, runner),
+            run=lambda started: _run(starting_agent, input, options, runner, started),
             find_engine=lambda: find_engine(starting_agent, runner),
+            context=options.context,
+            by=options.by,
             resumes=state is not None,
             wrap=direct if runner is not None else shared_loop().wrap,
         )
@@ -210,12 +212,16 @@ class Runner:
 
 
 async def _run(
-    agent: Agent, given: RunInput | RunState, options: RunOptions, runner: AgentRunner | None
+    agent: Agent,
+    given: RunInput | RunState,
+    options: RunOptions,
+    runner: AgentRunner | None,
+    started: Started | None = None,
 ) -> RunResult:
     async def go(engine: AgentRunner) -> RunResult:
         if isinstance(given, RunState):
-            return await go_on(engine, agent, given, options)
-        return await begin(engine, agent, given, options)
+            return await go_on(engine, agent, given, options, started)
+        return await begin(engine, agent, given, options, started)
 
     return await on_engine(agent, runner, go)
 

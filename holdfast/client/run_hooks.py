@@ -108,13 +108,17 @@ class HookTeller:
             await self._step(of, tells=tells)
 
     async def beside(
-        self, work: Coroutine[Any, Any, T], abandon: Callable[[HookFailed], Awaitable[bool]]
+        self,
+        work: Coroutine[Any, Any, T],
+        abandon: Callable[[HookFailed], Awaitable[bool]],
+        started: asyncio.Event,
     ) -> T:
         """Tell hooks while a run is waited for, and the rest before its outcome is given.
 
         Args:
             work: Waits for the run.
             abandon: Ends the run's task when a hook has raised; returns whether it did.
+            started: Set once the task is known to be the run's own: nothing is told before.
 
         Raises:
             HookFailed: A hook has raised.
@@ -122,10 +126,12 @@ class HookTeller:
         """
         running = asyncio.ensure_future(work)
         try:
+            await _begun(started, running)
             while not running.done():
                 await self.look()
                 await asyncio.wait({running}, timeout=POLL_SECONDS)
-            await self.look()
+            if started.is_set():
+                await self.look()
         except BaseException as error:
             if not (isinstance(error, HookFailed) and await abandon(error)):
                 running.cancel()
@@ -267,6 +273,15 @@ def _call(
     if outcome is not None:
         args = (agent, shown, results.outputs.get(call.id, ""))
         yield done, Told(("tool", *place, "end"), "on_tool_end", args)
+
+
+async def _begun(started: asyncio.Event, running: asyncio.Future[Any]) -> None:
+    """Wait until a run has started, or failed to."""
+    starting = asyncio.ensure_future(started.wait())
+    try:
+        await asyncio.wait({starting, running}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        starting.cancel()
 
 
 async def _no_response(task_id: str) -> AgentResponse:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+import asyncio
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -40,6 +41,9 @@ from holdfast.settings import Budget
 from holdfast.steps import CLOSED
 
 T = TypeVar("T")
+
+Started = Callable[[], None]
+"""Called once a run's task is known to be its own, and not one that was there before."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +103,11 @@ class RunOptions:
 
 
 async def begin(
-    engine: AgentRunner, agent: Agent, given: RunInput, options: RunOptions
+    engine: AgentRunner,
+    agent: Agent,
+    given: RunInput,
+    options: RunOptions,
+    started: Started | None = None,
 ) -> RunResult:
     """Run a new task in the Agents SDK's dialect and return its result.
 
@@ -112,6 +120,7 @@ async def begin(
     task_id = options.task_id or new_id(agent.name)
     model = options.config.model
     turns = options.max_turns
+    run = _Run(engine, agent, task_id, given, options, started=started)
     work = engine.run_to_end(
         read.text,
         task_id=task_id,
@@ -125,13 +134,17 @@ async def begin(
         settings=options.config.model_settings,
         run=options.rules,
         extra_state=context_object.initial_state(options.context),
+        started=run.started if started is not None or options.hooks is not None else None,
     )
-    run = _Run(engine, agent, task_id, given, options)
     return await run.result_of(work)
 
 
 async def go_on(
-    engine: AgentRunner, agent: Agent, state: RunState, options: RunOptions
+    engine: AgentRunner,
+    agent: Agent,
+    state: RunState,
+    options: RunOptions,
+    started: Started | None = None,
 ) -> RunResult:
     """Send what was decided on a run, take it on, and return its result.
 
@@ -151,7 +164,8 @@ async def go_on(
             f" {', '.join(map(repr, names))} only. Run the state with the agent it began with."
         )
         raise UserError(msg)
-    run = _Run(engine, agent, state.task_id, None, options)
+    run = _Run(engine, agent, state.task_id, None, options, started=started)
+    run.started()
     return await run.result_of(_decide_and_go(engine, state, options.by), before=before)
 
 
@@ -197,12 +211,22 @@ class _Run:
         task_id: str,
         given: RunInput | None,
         options: RunOptions,
+        *,
+        started: Started | None,
     ) -> None:
         self._engine = engine
         self._agent = agent
         self._task_id = task_id
         self._given = given
         self._options = options
+        self._on_start = started
+        self._is_started = asyncio.Event()
+
+    def started(self) -> None:
+        """Note that the task is this run's own: until then nothing of it is read or stopped."""
+        self._is_started.set()
+        if self._on_start is not None:
+            self._on_start()
 
     async def result_of(
         self, work: Coroutine[Any, Any, None], before: Recorded | None = None
@@ -249,7 +273,7 @@ class _Run:
         )
         if before is not None:
             await teller.look(tells=False)
-        await teller.beside(work, self._abandon)
+        await teller.beside(work, self._abandon, self._is_started)
 
     async def _abandon(self, failed: HookFailed) -> bool:
         """End the task of a run whose hook has raised; return whether it is ended or was."""

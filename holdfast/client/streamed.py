@@ -50,7 +50,8 @@ class Streamed(Generic[T]):
 
         Args:
             task_id: The task.
-            work: Does it; told a function to call once the task can be read.
+            work: Does it; told a function to call, from any thread, once the task is there and
+                known to be its own: only then it is read.
             wrap: How to reach the engine's loop.
 
         Raises:
@@ -61,9 +62,12 @@ class Streamed(Generic[T]):
         self._tasks: set[asyncio.Task[Any]] = set()
         self._over: list[Callable[[], None]] = []
         self._opened: asyncio.Future[Open] = asyncio.get_running_loop().create_future()
-        self._work: asyncio.Task[T] = asyncio.get_running_loop().create_task(
-            work(self._opened.set_result)
-        )
+        loop = asyncio.get_running_loop()
+
+        def opened(made: Open) -> None:
+            loop.call_soon_threadsafe(self._open, made)
+
+        self._work: asyncio.Task[T] = loop.create_task(work(opened))
         self._work.add_done_callback(self._ended)
 
     @property
@@ -92,9 +96,7 @@ class Streamed(Generic[T]):
         Raises:
             Exception: What went wrong in the work, after all events.
         """
-        begins: list[asyncio.Future[Any]] = [self._work, self._opened]
-        await asyncio.wait(begins, return_when=asyncio.FIRST_COMPLETED)
-        if self._opened.done() and not self._opened.cancelled():
+        if await self._is_begun():
             async with aclosing(self._batches(self._opened.result()(offset))) as batches:
                 async for batch in batches:
                     for event in batch:
@@ -117,7 +119,7 @@ class Streamed(Generic[T]):
             telling = asyncio.get_running_loop().create_task(self._wrap(end()))
             self._keep(telling)
 
-        batches = reader.batches(over, waits=True)
+        batches = reader.batches(over)
 
         async def following() -> list[StreamEvent] | None:
             return await anext(batches, None)
@@ -132,6 +134,12 @@ class Streamed(Generic[T]):
             self._over.remove(tell)
             await self._wrap(batches.aclose())
 
+    async def _is_begun(self) -> bool:
+        """Wait until the task is known to be the work's own; return False if it never was."""
+        begins: list[asyncio.Future[Any]] = [self._work, self._opened]
+        await asyncio.wait(begins, return_when=asyncio.FIRST_COMPLETED)
+        return self._opened.done() and not self._opened.cancelled()
+
     async def _settle(self) -> None:
         """Raise what went wrong."""
         await self.result()
@@ -143,6 +151,10 @@ class Streamed(Generic[T]):
         """Hold on to a task until it is done: a loop itself does not."""
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    def _open(self, made: Open) -> None:
+        if not self._opened.done():
+            self._opened.set_result(made)
 
     def _ended(self, work: asyncio.Task[T]) -> None:
         if not work.cancelled():

@@ -148,14 +148,12 @@ class StreamReader:
         over: asyncio.Event | None = None,
         *,
         ends: Collection[TaskStatus] = (),
-        waits: bool = False,
     ) -> AsyncGenerator[list[StreamEvent]]:
         """Yield the events that are new, as soon as there are some, until the task is closed.
 
         Args:
             over: Once it is set, what has happened until then is read and nothing more.
             ends: Statuses in which an open task is read no longer.
-            waits: Whether to wait for a task that is not there yet, until it is over.
 
         Raises:
             TaskNotFoundError: There is no such task.
@@ -167,13 +165,7 @@ class StreamReader:
         with self._hub.listening(self._task_id) as news:
             while True:
                 last = over.is_set()
-                try:
-                    yield await self._recorded()
-                except TaskNotFoundError:
-                    if last or not waits:
-                        raise
-                    await _first_of(over, seconds=FIRST_PAUSE_SECONDS)
-                    continue
+                yield await self._recorded()
                 if last or self.ended or self.status in ends:
                     return
                 async for events in self._meanwhile(news, over):

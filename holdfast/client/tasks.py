@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -17,7 +17,9 @@ from temporalio.client import (
     WorkflowExecutionDescription,
     WorkflowExecutionStatus,
     WorkflowUpdateFailedError,
+    WorkflowUpdateHandle,
     WorkflowUpdateRPCTimeoutOrCancelledError,
+    WorkflowUpdateStage,
 )
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import TemporalError, WorkflowAlreadyStartedError
@@ -55,6 +57,8 @@ LONGEST_PAUSE_SECONDS = 2.0
 CLOSING_SECONDS = 120.0
 RECEIPT_SECONDS = 1.0
 """How long a command that is recorded waits for a worker process to be seen, for its receipt."""
+
+ACCEPTED, COMPLETED = WorkflowUpdateStage.ACCEPTED, WorkflowUpdateStage.COMPLETED
 
 MOVING = frozenset({"Draining", "AcceptedUpdateCompletedWorkflow"})
 """Failures which say that the task is just continuing as new."""
@@ -94,8 +98,21 @@ class TaskClient:
             raise TaskExistsError(task_id) from error
         self._reader.presence.started(task_id, queue)
 
-    async def start_and_run(self, task_id: str, given: TaskInput, queue: str) -> RunReply:
+    async def start_and_run(
+        self,
+        task_id: str,
+        given: TaskInput,
+        queue: str,
+        started: Callable[[], None] | None = None,
+    ) -> RunReply:
         """Start a task and wait until it is closed or needs somebody, in one request.
+
+        Args:
+            task_id: Id of the task.
+            given: The task.
+            queue: Its queue.
+            started: Called once the task of this id is known to be this one; asking for that is a
+                request more.
 
         Raises:
             TaskExistsError: There is a task of this id, open or closed.
@@ -107,6 +124,8 @@ class TaskClient:
             await presence.expect(queue, task_id=task_id, request_id=request_id)
         except NoWorkerError:
             await self.start(task_id, given, queue)
+            if started is not None:
+                started()
             raise
         await self._refuse_archived(task_id)
         presence.started(task_id, queue)
@@ -122,14 +141,28 @@ class TaskClient:
             memo=memo(given, now=time.time()),
         )
         asked = RunRequest(all=True)
-        sending: Coroutine[Any, Any, RunReply] = self._client.execute_update_with_start_workflow(  # pyright: ignore[reportUnknownMemberType]  temporalio's types
-            "run", asked, start_workflow_operation=start, id=request_id, result_type=RunReply
-        )
+
+        async def sending() -> RunReply:
+            handle: WorkflowUpdateHandle[RunReply]
+            handle = await self._client.start_update_with_start_workflow(  # pyright: ignore[reportUnknownMemberType]  temporalio's types
+                "run",
+                asked,
+                start_workflow_operation=start,
+                wait_for_stage=COMPLETED if started is None else ACCEPTED,
+                id=request_id,
+                result_type=RunReply,
+            )
+            if started is not None:
+                started()
+            return await handle.result()
+
         try:
             with server_errors():
-                reply = await self._patiently(task_id, sending, request_id)
+                reply = await self._patiently(task_id, sending(), request_id)
         except WorkflowAlreadyStartedError as error:
             presence.forget(task_id)
+            with suppress(WorkflowAlreadyStartedError):
+                await start.workflow_handle()  # looked at, or asyncio reports it
             raise TaskExistsError(task_id) from error
         if reply is None or reply.status == "moved":
             return await self._run(task_id, asked, request_id, again=True)
