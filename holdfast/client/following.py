@@ -187,9 +187,9 @@ class Follower:
             )
             found = sum(segment.entries for segment in page.segments)
             if found != self._base:  # the task has rolled over meanwhile: this skipped too many
-                self._base = found
                 if seen < found:
                     entries += await self._archived(page.segments, seen)
+                self._base = found  # once they are read: else a second attempt would miss them
                 continue
             entries += page.entries
             if not page.more:

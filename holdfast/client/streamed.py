@@ -8,7 +8,13 @@ from contextlib import aclosing
 from typing import Any, Generic, Protocol, TypeVar
 
 from holdfast.client.streaming import StreamReader
+from holdfast.errors import ConnectError, EngineError, NoWorkerError, QueryFailedError
 from holdfast.stream_events import StreamEvent
+
+FIRST_PAUSE_SECONDS = 0.05
+LONGEST_PAUSE_SECONDS = 2.0
+TRIES = 5
+"""How often a record that cannot be read is tried again once the work is over."""
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -97,7 +103,7 @@ class Streamed(Generic[T]):
             Exception: What went wrong in the work, after all events.
         """
         if await self._is_begun():
-            async with aclosing(self._batches(self._opened.result()(offset))) as batches:
+            async with aclosing(self._batches(offset)) as batches:
                 async for batch in batches:
                     for event in batch:
                         self._note(event)
@@ -108,7 +114,33 @@ class Streamed(Generic[T]):
         """Read all events."""
         return self.stream_events()
 
-    async def _batches(self, reader: StreamReader) -> AsyncGenerator[list[StreamEvent]]:
+    async def _batches(self, offset: int | None) -> AsyncGenerator[list[StreamEvent]]:
+        """Read until the work is over; trouble in reading is none of the work, and may pass.
+
+        Raises:
+            EngineError: The record still cannot be read when the work is over.
+        """
+        make, told, left, pause = self._opened.result(), -1, TRIES, FIRST_PAUSE_SECONDS
+        while True:
+            try:
+                async with aclosing(self._read(make(offset))) as batches:
+                    async for batch in batches:
+                        yield [event for event in batch if event.offset > told]
+                        if batch:
+                            offset = told = batch[-1].offset
+                            pause = FIRST_PAUSE_SECONDS
+            except (ConnectError, QueryFailedError, NoWorkerError):
+                left -= self._work.done()
+                if left < 0 or isinstance(self.run_loop_exception, EngineError):
+                    raise
+            else:
+                return
+            await asyncio.wait([self._work], timeout=pause)
+            if self._work.done():
+                await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+
+    async def _read(self, reader: StreamReader) -> AsyncGenerator[list[StreamEvent]]:
         """Read in the engine's loop until the work is over."""
         over = asyncio.Event()
 

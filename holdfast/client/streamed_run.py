@@ -12,7 +12,14 @@ from holdfast.agent import Agent
 from holdfast.client.items import RunItem, team_of
 from holdfast.client.reading import Reader
 from holdfast.client.results import RunData, RunResult
-from holdfast.client.streamed import Open, Streamed, Wrap, direct
+from holdfast.client.streamed import (
+    FIRST_PAUSE_SECONDS,
+    LONGEST_PAUSE_SECONDS,
+    Open,
+    Streamed,
+    Wrap,
+    direct,
+)
 from holdfast.client.streaming import StreamReader
 from holdfast.errors import (
     CommandRefusedError,
@@ -39,8 +46,6 @@ __all__ = ["RunResultStreaming", "direct"]
 
 log = logging.getLogger("holdfast")
 
-FIRST_PAUSE_SECONDS = 0.05
-LONGEST_PAUSE_SECONDS = 2.0
 CANCEL_SECONDS = 60.0
 """How long a cancel is tried again while the server cannot be reached."""
 

@@ -9,10 +9,17 @@ from typing import Any
 import pytest
 
 from holdfast import Agent, AgentRunner, Runner, tool
-from holdfast.client import streamed_run
-from holdfast.errors import ConnectError, MaxTurnsExceeded, TaskExistsError, UserError
+from holdfast.client import run_hooks, streamed_run
+from holdfast.client.following import Follower, Look
+from holdfast.errors import (
+    ConnectError,
+    MaxTurnsExceeded,
+    QueryFailedError,
+    TaskExistsError,
+    UserError,
+)
 from holdfast.hooks import RunHooks
-from holdfast.stream_events import StreamEvent
+from holdfast.stream_events import RunItemStreamEvent, StreamEvent
 from holdfast.testing import FakeOpenAI, ScriptedModel
 from tests.support.rig import MakeAgent, Rig, until, until_status
 from tests.support.runs import Runs, look
@@ -279,3 +286,72 @@ async def test_a_cancel_that_never_reaches_the_server_says_so(
     with pytest.raises(ConnectError):
         await stream.result()
     assert stream.final_output == "one two three"
+
+
+async def test_a_stream_goes_on_after_trouble_in_reading(
+    run: Runs, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each look at the record is answered at the second attempt only."""
+    looks, look_at = 0, Follower.look
+
+    async def hiccups(follower: Follower) -> Look:
+        nonlocal looks
+        looks += 1
+        if looks % 2:
+            raise ConnectError("the server is away")
+        found = await look_at(follower)
+        if looks % 4 == 0:  # read, and lost on the way
+            raise QueryFailedError("busy")
+        return found
+
+    model.call("look", text="Looking")
+    model.paced("one two three", piece=4, hold_after=2)
+    agent = await run.serve(look)
+    stream = Runner.run_streamed(agent, "q", runner=run.runner)
+    await model.until_held()
+    monkeypatch.setattr(Follower, "look", hiccups)
+    got: list[StreamEvent] = []
+    reading = asyncio.create_task(take(stream.stream_events(), got))
+    await asyncio.sleep(1)
+    model.release()
+    await reading
+    assert stream.final_output == "one two three"
+    offsets = [event.offset for event in got]
+    assert offsets == sorted(set(offsets))
+    items = [event.item.type for event in got if isinstance(event, RunItemStreamEvent)]
+    assert items == [item.type for item in stream.new_items]
+
+
+@pytest.mark.parametrize("passes", [True, False])
+async def test_hooks_hear_the_end_of_a_run_or_it_is_said_that_they_do_not(
+    run: Runs,
+    model: FakeOpenAI,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    *,
+    passes: bool,
+) -> None:
+    told: list[str] = []
+    looks, look_at = 0, Follower.look
+
+    class Ends(RunHooks):
+        async def on_agent_end(self, context: Any, agent: Any, output: Any) -> None:
+            del context, agent
+            told.append(output)
+
+    async def busy_at_the_end(follower: Follower) -> Look:
+        nonlocal looks
+        looks += 1
+        if looks == 2 or (looks > 2 and not passes):
+            raise QueryFailedError("busy")
+        return await look_at(follower)
+
+    monkeypatch.setattr(Follower, "look", busy_at_the_end)
+    monkeypatch.setattr(run_hooks, "POLL_SECONDS", 30.0)  # one look at its beginning
+    monkeypatch.setattr(run_hooks, "AGAIN_SECONDS", 0.01)
+    model.reply("done")
+    agent = await run.serve()
+    result = await Runner.run(agent, "q", runner=run.runner, hooks=Ends())
+    assert result.final_output == "done"
+    assert told == (["done"] if passes else [])
+    assert (result.task_id in caplog.text) is not passes
