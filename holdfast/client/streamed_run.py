@@ -35,6 +35,7 @@ from holdfast.stream_events import (
     AgentUpdatedStreamEvent,
     RawResponsesStreamEvent,
     RunItemStreamEvent,
+    StepUndoneStreamEvent,
     StreamEvent,
 )
 from holdfast.values import Json
@@ -264,6 +265,9 @@ class RunResultStreaming(Streamed[RunResult]):
                 self.current_agent = event.new_agent
             case RunItemStreamEvent():
                 self._items[event.offset] = event.item
+            case StepUndoneStreamEvent():
+                kept = {at: item for at, item in self._items.items() if not event.is_void(at)}
+                self._items = kept
             case RawResponsesStreamEvent() if event.data.type == "response.created":
                 self._turns.add(event.data.response.id)
                 self.current_turn = len(self._turns)

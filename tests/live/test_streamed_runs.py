@@ -13,13 +13,14 @@ from holdfast.client import run_hooks, streamed_run
 from holdfast.client.following import Follower, Look
 from holdfast.errors import (
     ConnectError,
+    HoldfastError,
     MaxTurnsExceeded,
     QueryFailedError,
     TaskExistsError,
     UserError,
 )
 from holdfast.hooks import RunHooks
-from holdfast.stream_events import RunItemStreamEvent, StreamEvent
+from holdfast.stream_events import RunItemStreamEvent, StepUndoneStreamEvent, StreamEvent
 from holdfast.testing import FakeOpenAI, ScriptedModel
 from tests.support.rig import MakeAgent, Rig, until, until_status
 from tests.support.runs import Runs, look
@@ -355,3 +356,88 @@ async def test_hooks_hear_the_end_of_a_run_or_it_is_said_that_they_do_not(
     assert result.final_output == "done"
     assert told == (["done"] if passes else [])
     assert (result.task_id in caplog.text) is not passes
+
+
+def standing(events: list[StreamEvent]) -> list[str]:
+    """List the calls and outputs that were told and count."""
+    told: dict[int, str] = {}
+    for event in events:
+        if isinstance(event, StepUndoneStreamEvent):
+            told = {at: word for at, word in told.items() if not event.is_void(at)}
+        elif isinstance(event, RunItemStreamEvent):
+            told[event.offset] = f"{event.item.type} {event.item.raw_item['call_id']}"
+    return list(told.values())
+
+
+async def test_what_was_undone_is_told_to_be_void_to_readers_of_then_and_of_later(
+    run: Runs, model: FakeOpenAI
+) -> None:
+    @tool(needs_approval=True)
+    def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    model.call("look", id="c1")
+    model.call("pay", id="c2")
+    result = await run("q", look, pay)
+    state, task_id, runner = result.to_state(), result.task_id, run.runner
+    live: list[StreamEvent] = []
+
+    async def catch_up() -> list[StreamEvent]:
+        """Read on, and all anew."""
+        offset = live[-1].offset if live else 0
+        await take(runner.stream_events(task_id, offset=offset, until="waiting"), live)
+        anew: list[StreamEvent] = []
+        await take(runner.stream_events(task_id, until="waiting"), anew)
+        return anew
+
+    await catch_up()
+    calls = ["tool_call_item c1", "tool_call_output_item c1", "tool_call_item c2"]
+    assert standing(live) == calls
+    await runner.undo_step(task_id, by="ann", reason="not so much")
+    model.call("pay", id="c3")
+    await run(state)
+    anew = await catch_up()
+    assert standing(anew) == standing(live) == [*calls[:2], "tool_call_item c3"]
+    [undone] = [event for event in live if isinstance(event, StepUndoneStreamEvent)]
+    assert undone in anew
+    assert (undone.steps, undone.by, undone.reason) == (("s2",), "ann", "not so much")
+    await runner.undo_step(task_id)
+    await runner.undo_step(task_id)
+    model.call("look", id="c4")
+    model.call("pay", id="c5")
+    again = await run(state)
+    anew = await catch_up()
+    items = [item for item in again.new_items if item.type.startswith("tool_call")]
+    made = [f"{item.type} {item.raw_item['call_id']}" for item in items]
+    assert made[0] == "tool_call_item c4"
+    assert standing(anew) == standing(live) == made
+    await runner.abandon(task_id, "enough")
+    events = [e async for e in runner.step_events(task_id)]
+    numbers = [event.number for event in events]
+    assert numbers == sorted(set(numbers))
+    assert [e.steps for e in events if e.kind == "step_undone"] == [("s2",), ("s2",), ("s1",)]
+
+
+async def test_items_of_a_stream_that_was_undone_meanwhile_are_those_of_the_record(
+    run: Runs, model: FakeOpenAI
+) -> None:
+    @tool(effect="read")
+    async def hold() -> None:
+        """Wait for ever."""
+        await asyncio.Event().wait()
+
+    model.call("look", id="c1")
+    model.call("hold", id="c2")
+    agent = await run.serve(look, hold)
+    stream = Runner.run_streamed(agent, "q", runner=run.runner)
+    reading = asyncio.create_task(take(stream.stream_events(), []))
+
+    async def was_read() -> bool:
+        return len(stream.new_items) == 3
+
+    await until(was_read)
+    await run.runner.undo_step(stream.task_id)
+    with pytest.raises(HoldfastError, match="undone"):
+        await reading
+    assert [item.raw_item["call_id"] for item in stream.new_items] == ["c1", "c1"]
