@@ -30,12 +30,12 @@ def telling(hub: StreamHub, pulse: Pulse, key: StreamKey, attempt: int) -> Gener
 
     def tell(delta: Delta) -> None:
         draft.add(delta)
-        hub.publish(key, delta)
+        hub.publish(key, shared, delta)
         pulse.tell(say)
 
-    hub.begin(key, attempt)
+    shared = hub.begin(key, attempt)
     pulse.tell(say)
     try:
         yield tell
     finally:
-        hub.end(key)
+        hub.end(key, shared)

@@ -59,6 +59,7 @@ from holdfast.stream_events import (
     AgentUpdatedStreamEvent,
     RawResponsesStreamEvent,
     RunItemStreamEvent,
+    StepUndoneStreamEvent,
     StreamEvent,
 )
 from holdfast.tool_context import ToolContext
@@ -187,6 +188,7 @@ __all__ = [
     "SessionSettings",
     "SourceNode",
     "StepFailedError",
+    "StepUndoneStreamEvent",
     "StopAtTools",
     "StreamEvent",
     "Task",

@@ -100,6 +100,21 @@ class StepEnd(TaskEvent):
         return self.output.task_step.step_id
 
 
+class StepUndone(TaskEvent):
+    """Steps were undone: what was told of them is void, and they may be run anew.
+
+    Attributes:
+        steps: Ids of the steps, oldest first, also of those that were in progress.
+        by: Who asked for it.
+        reason: Why.
+    """
+
+    kind: Literal["step_undone"] = "step_undone"
+    steps: tuple[str, ...]
+    by: str = ""
+    reason: str = ""
+
+
 class ChatEnd(TaskEvent):
     """The task is closed; nothing follows.
 
@@ -115,7 +130,7 @@ class ChatEnd(TaskEvent):
     error: str = ""
 
 
-StepEvent = ChatStart | StepStart | ToolCalled | ToolDone | StepEnd | ChatEnd
+StepEvent = ChatStart | StepStart | ToolCalled | ToolDone | StepEnd | StepUndone | ChatEnd
 """What `AgentRunner.step_events` yields."""
 
 EventHandler = Callable[[StepEvent], Awaitable[object] | object]
@@ -138,6 +153,10 @@ def event_text(event: StepEvent) -> str:
             return f"> Step {event.step_id} has the answer: {_short(str(event.output))}"
         case StepEnd():
             return ""
+        case StepUndone():
+            by = f" by {event.by}" if event.by else ""
+            reason = f": {_short(event.reason)}" if event.reason else ""
+            return f"> Undone{by}: {', '.join(event.steps)}{reason}"
         case ChatEnd():
             return f"> Task {event.status}{f': {_short(event.error)}' if event.error else ''}"
         case _:

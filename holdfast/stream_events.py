@@ -99,5 +99,32 @@ class RunItemStreamEvent:
     type: Literal["run_item_stream_event"] = "run_item_stream_event"
 
 
-StreamEvent = AgentUpdatedStreamEvent | RawResponsesStreamEvent | RunItemStreamEvent
+@dataclass(frozen=True, kw_only=True)
+class StepUndoneStreamEvent:
+    """Steps were undone, as a person or program asked: what was told of them is void.
+
+    Attributes:
+        steps: Ids of the steps, also of those that were in progress.
+        void: Pairs of offsets: what was told from the first one on, and before the second one, does
+            not count any more, here and after earlier undos. Mostly it is one pair.
+        by: Who asked for it.
+        reason: Why.
+        offset: Its place.
+    """
+
+    steps: tuple[str, ...]
+    void: tuple[tuple[int, int], ...] = ()
+    by: str = ""
+    reason: str = ""
+    offset: int = 0
+    type: Literal["step_undone_stream_event"] = "step_undone_stream_event"
+
+    def is_void(self, offset: int) -> bool:
+        """Return whether the event of this offset does not count any more."""
+        return any(first <= offset < end for first, end in self.void)
+
+
+StreamEvent = (
+    AgentUpdatedStreamEvent | RawResponsesStreamEvent | RunItemStreamEvent | StepUndoneStreamEvent
+)
 """What a streamed run yields."""

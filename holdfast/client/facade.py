@@ -20,7 +20,7 @@ from holdfast.client.run_config import RunConfig, as_run_config, run_rules
 from holdfast.client.run_input import check_input
 from holdfast.client.run_state import RunState
 from holdfast.client.runner import AgentRunner
-from holdfast.client.running import RUNNER, RunOptions, begin, go_on
+from holdfast.client.running import RUNNER, RunOptions, Started, begin, go_on
 from holdfast.client.sessions import Session
 from holdfast.client.streamed import Wrap, direct
 from holdfast.client.streamed_run import RunResultStreaming
@@ -202,8 +202,10 @@ class Runner:
             starting_agent,
             [] if isinstance(input, RunState) else input,
             named,
-            run=lambda: wrap(_run(starting_agent, input, options, engine)),
+            run=lambda started: wrap(_run(starting_agent, input, options, engine, started)),
             find_engine=lambda: find_engine(starting_agent, engine),
+            context=options.context,
+            by=options.by,
             resumes=state is not None,
             wrap=wrap,
         )
@@ -257,13 +259,17 @@ def _engine_given(runner: object) -> tuple[AgentRunner | None, Wrap]:
 
 
 async def _run(
-    agent: Agent, given: RunInput | RunState, options: RunOptions, runner: AgentRunner | None
+    agent: Agent,
+    given: RunInput | RunState,
+    options: RunOptions,
+    runner: AgentRunner | None,
+    started: Started | None = None,
 ) -> RunResult:
     with beginning(options.rules.code):
         engine = await find_engine(agent, runner)
     if isinstance(given, RunState):
-        return await go_on(engine, agent, given, options)
-    return await begin(engine, agent, given, options)
+        return await go_on(engine, agent, given, options, started)
+    return await begin(engine, agent, given, options, started)
 
 
 async def find_engine(agent: Agent, runner: AgentRunner | None) -> AgentRunner:

@@ -27,6 +27,7 @@ from holdfast.events import (
     StepEnd,
     StepEvent,
     StepStart,
+    StepUndone,
     ToolCalled,
     ToolDone,
 )
@@ -34,6 +35,7 @@ from holdfast.messages import Message, ToolCall
 from holdfast.records import Entry, EventRecord, Mark, OpenState, Outcome, SegmentRef, StepRecord
 from holdfast.segments import read_record, read_segment
 from holdfast.steps import CLOSED, AgentResponse, Task, TaskStatus
+from holdfast.streams.timeline import number_of, undos
 from holdfast.views import EntriesPage, EntriesRequest
 
 log = logging.getLogger("holdfast")
@@ -106,6 +108,8 @@ class Follower:
         for mark, of in sorted(marked, key=lambda each: each.mark.number):
             if mark.number > self._after:
                 events.append(await self._event(mark, of))
+        events += self._undone(entries)
+        events.sort(key=lambda event: event.number)
         closed = [e.event for e in entries if e.event is not None and e.event.kind == "closed"]
         self._closing = closed[-1] if closed else self._closing
         self._after = max([self._after, *(event.number for event in events)])
@@ -114,6 +118,19 @@ class Follower:
             self.ended = True
             events += await self._end(task)
         return events
+
+    def _undone(self, entries: Sequence[Entry]) -> list[StepUndone]:
+        return [
+            StepUndone(
+                number=number_of(event),
+                task_id=self._task_id,
+                steps=event.body.get("steps", ()),
+                by=event.by,
+                reason=event.text,
+            )
+            for event in undos(entries)
+            if number_of(event) > self._after
+        ]
 
     async def look(self) -> Look:
         """Read what is new in the task; what led to its status is read then.
@@ -139,7 +156,8 @@ class Follower:
         entries, opened = await self._ask(even_closed=False)
         marks = [mark for entry in entries if entry.step is not None for mark in entry.step.marks]
         marks += [mark for current in opened for mark in current.marks]
-        self._after = max([0, self._after, *(mark.number for mark in marks)])
+        numbers = [*(mark.number for mark in marks), *map(number_of, undos(entries))]
+        self._after = max([0, self._after, *numbers])
 
     @property
     def after(self) -> int:
@@ -187,9 +205,9 @@ class Follower:
             )
             found = sum(segment.entries for segment in page.segments)
             if found != self._base:  # the task has rolled over meanwhile: this skipped too many
-                self._base = found
                 if seen < found:
                     entries += await self._archived(page.segments, seen)
+                self._base = found  # once they are read: else a second attempt would miss them
                 continue
             entries += page.entries
             if not page.more:

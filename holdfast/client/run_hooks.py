@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 
 from holdfast.client.following import Follower
@@ -32,7 +34,12 @@ from holdfast.values import Json
 
 T = TypeVar("T")
 
+log = logging.getLogger("holdfast")
+
 POLL_SECONDS = 0.2
+AGAIN_SECONDS = 0.2
+LAST_LOOKS = 5
+"""How often the end of a run is read before it is given up."""
 
 
 class HookFailed(Exception):  # noqa: N818  it never leaves this package
@@ -91,30 +98,34 @@ class HookTeller:
         self._told: dict[tuple[float, int], set[tuple[Any, ...]]] = {}
         self._agent = ""
         self._usage = Usage()
+        self._due: list[StepRecord | OpenState] = []
 
     async def look(self, *, tells: bool = True) -> None:
         """Read what is new and tell of it, or only note that it was before.
 
         Raises:
             HookFailed: A hook has raised.
+            EngineError: The record cannot be read now; what was not told is told by the next look.
         """
-        try:
-            _, entries, opens = await self._follower.look()
-        except (NotFoundError, EngineError):  # not begun yet, or no worker: the run itself says so
-            return
-        done = [entry.step for entry in entries if entry.step is not None]
-        steps: list[StepRecord | OpenState] = [*done, *opens]
-        for of in steps:
-            await self._step(of, tells=tells)
+        _, entries, opens = await self._follower.look()
+        self._due += [entry.step for entry in entries if entry.step is not None]
+        self._due += opens
+        while self._due:
+            await self._step(self._due[0], tells=tells)
+            del self._due[0]
 
     async def beside(
-        self, work: Coroutine[Any, Any, T], abandon: Callable[[HookFailed], Awaitable[bool]]
+        self,
+        work: Coroutine[Any, Any, T],
+        abandon: Callable[[HookFailed], Awaitable[bool]],
+        started: asyncio.Event,
     ) -> T:
         """Tell hooks while a run is waited for, and the rest before its outcome is given.
 
         Args:
             work: Waits for the run.
             abandon: Ends the run's task when a hook has raised; returns whether it did.
+            started: Set once the task is known to be the run's own: nothing is told before.
 
         Raises:
             HookFailed: A hook has raised.
@@ -122,16 +133,35 @@ class HookTeller:
         """
         running = asyncio.ensure_future(work)
         try:
+            await _begun(started, running)
             while not running.done():
-                await self.look()
+                with suppress(NotFoundError, EngineError):  # the run itself says so
+                    await self.look()
                 await asyncio.wait({running}, timeout=POLL_SECONDS)
-            await self.look()
+            if started.is_set():
+                await self._last_look(running)
         except BaseException as error:
             if not (isinstance(error, HookFailed) and await abandon(error)):
                 running.cancel()
             await asyncio.gather(running, return_exceptions=True)
             raise
         return running.result()
+
+    async def _last_look(self, ended: asyncio.Future[Any]) -> None:
+        """Tell the rest of a run that has ended, or say that it could not be read."""
+        pause = AGAIN_SECONDS
+        for left in reversed(range(LAST_LOOKS)):
+            try:
+                await self.look()
+            except (NotFoundError, EngineError):
+                if isinstance(ended.exception(), EngineError):  # it has not ended, and says so
+                    return
+                if not left:
+                    log.exception("Hooks were not told all of task %r", self._task_id)
+            else:
+                return
+            await asyncio.sleep(pause if left else 0)
+            pause *= 2
 
     async def _step(self, of: StepRecord | OpenState, *, tells: bool) -> None:
         key = (of.started, of.key if isinstance(of, StepRecord) else of.n)
@@ -268,6 +298,15 @@ def _call(
     if outcome is not None:
         args = (agent, shown, results.outputs.get(call.id, ""))
         yield done, Told(("tool", *place, "end"), "on_tool_end", args)
+
+
+async def _begun(started: asyncio.Event, running: asyncio.Future[Any]) -> None:
+    """Wait until a run has started, or failed to."""
+    starting = asyncio.ensure_future(started.wait())
+    try:
+        await asyncio.wait({starting, running}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        starting.cancel()
 
 
 async def _no_response(task_id: str) -> AgentResponse:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, cast
 
 from holdfast import merge_patch
@@ -123,6 +123,7 @@ class AgentRunner(TaskStreaming, TaskReading, TaskControl, TimeTravel):
         settings: ModelSettings | None = None,
         run: RunRules | None = None,
         extra_state: Mapping[str, Json] | None = None,
+        started: Callable[[], None] | None = None,
     ) -> None:
         """Create a task in the Agents SDK's dialect, run it to its end and finalize it.
 
@@ -142,6 +143,7 @@ class AgentRunner(TaskStreaming, TaskReading, TaskControl, TimeTravel):
             settings: Model settings laid over the agent's.
             run: What the run brought along.
             extra_state: Shared state of the task, JSON data.
+            started: Called once the task of this id is known to be this one, and no earlier one.
 
         Raises:
             InvalidArgumentError: The `data:` URL of an image cannot be decoded, or holds more than
@@ -177,7 +179,7 @@ class AgentRunner(TaskStreaming, TaskReading, TaskControl, TimeTravel):
             roll_events=self._roll_events,
         )
         self._require_agent(agent)
-        await self._tasks.start_and_run(task_id, given, self._queue)
+        await self._tasks.start_and_run(task_id, given, self._queue, started)
 
     async def _stored(self, messages: Sequence[Message]) -> str:
         """Store a list of messages, images by reference; return its digest, empty for none."""
@@ -370,6 +372,7 @@ class AgentRunner(TaskStreaming, TaskReading, TaskControl, TimeTravel):
         images: Images = (),
         on_event: EventHandler | None = None,
         streams: bool = False,
+        started: Callable[[], None] | None = None,
     ) -> AgentResponse:
         """Create a task, run it to its end and finalize it.
 
@@ -386,6 +389,7 @@ class AgentRunner(TaskStreaming, TaskReading, TaskControl, TimeTravel):
             on_event: Told of each event of the task meanwhile, see `step_events`; async or not.
                 What it raises is logged, and the task goes on.
             streams: As for create_task.
+            started: Called once the task is there.
 
         Raises:
             InvalidArgumentError: chat_history is given without a session.
@@ -409,6 +413,8 @@ class AgentRunner(TaskStreaming, TaskReading, TaskControl, TimeTravel):
             images=images,
             streams=streams,
         )
+        if started is not None:
+            started()
         # Not automatic: a task that has failed before run_task comes would be tried once more.
         async with self._telling(task.task_id, on_event, afresh=False):
             output = await self._run_task(task.task_id)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -46,6 +46,9 @@ from holdfast.settings import Budget
 from holdfast.steps import CLOSED
 
 T = TypeVar("T")
+
+Started = Callable[[], None]
+"""Called once a run's task is known to be its own, and not one that was there before."""
 
 RUNNER = "Runner"
 CANCELLED = "cancelled after the turn"
@@ -115,7 +118,11 @@ class RunOptions:
 
 
 async def begin(
-    engine: AgentRunner, agent: Agent, given: RunInput, options: RunOptions
+    engine: AgentRunner,
+    agent: Agent,
+    given: RunInput,
+    options: RunOptions,
+    started: Started | None = None,
 ) -> RunResult:
     """Run a new task in the Agents SDK's dialect and return its result.
 
@@ -132,6 +139,7 @@ async def begin(
     task_id = options.task_id or new_id(agent.name)
     model = options.config.model
     turns = options.max_turns
+    run = _Run(engine, agent, task_id, given, options, started=started)
     work = engine.run_to_end(
         read.text,
         task_id=task_id,
@@ -145,13 +153,17 @@ async def begin(
         settings=options.config.model_settings,
         run=options.rules,
         extra_state=context_object.initial_state(options.context),
+        started=run.started if started is not None or options.hooks is not None else None,
     )
-    run = _Run(engine, agent, task_id, given, options)
     return await run.result_of(work)
 
 
 async def go_on(
-    engine: AgentRunner, agent: Agent, state: RunState, options: RunOptions
+    engine: AgentRunner,
+    agent: Agent,
+    state: RunState,
+    options: RunOptions,
+    started: Started | None = None,
 ) -> RunResult:
     """Send what was decided on a run, take it on, and return its result.
 
@@ -164,7 +176,8 @@ async def go_on(
     forget(options.rules.code)  # the task keeps those that it began with
     before = await read_recorded(engine.reader, state.task_id)
     _check_same(engine, agent, before, options)
-    run = _Run(engine, agent, state.task_id, None, options)
+    run = _Run(engine, agent, state.task_id, None, options, started=started)
+    run.started()
     return await run.result_of(_decide_and_go(engine, state, options.by, before), before=before)
 
 
@@ -203,7 +216,7 @@ async def _decide_and_go(engine: AgentRunner, state: RunState, by: str, before: 
             await engine.give_feedback(state.task_id, text, by=by, request_id=request_id)
         except TaskClosedError:  # it was resumed before: what it says now follows
             break
-    if before.task.paused == f"{RUNNER}: {CANCELLED}":
+    if before.task.paused.endswith(f": {CANCELLED}"):
         with suppress(CommandRefusedError, TaskClosedError):  # somebody was faster
             await engine.resume(state.task_id, by=by)
     await engine.run_on(state.task_id)
@@ -240,6 +253,8 @@ class _Run:
         task_id: str,
         given: RunInput | None,
         options: RunOptions,
+        *,
+        started: Started | None,
     ) -> None:
         self._engine = engine
         self._agent = agent
@@ -247,6 +262,14 @@ class _Run:
         self._given = given
         self._options = options
         self._is_abandoned = False
+        self._on_start = started
+        self._is_started = asyncio.Event()
+
+    def started(self) -> None:
+        """Note that the task is this run's own: until then nothing of it is read or stopped."""
+        self._is_started.set()
+        if self._on_start is not None:
+            self._on_start()
 
     async def result_of(
         self, work: Coroutine[Any, Any, None], before: Recorded | None = None
@@ -300,7 +323,8 @@ class _Run:
         )
         if before is not None:
             await teller.look(tells=False)
-        return await teller.beside(self._until_rest(work), self._abandon)
+        running = self._until_rest(work)
+        return await teller.beside(running, self._abandon, self._is_started)
 
     async def _until_rest(self, work: Coroutine[Any, Any, None]) -> Recorded:
         """Wait until the run is over or needs somebody, and read it.

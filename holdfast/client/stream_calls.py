@@ -77,8 +77,11 @@ class TaskStreaming(RunnerBase):
         named = task_id or new_id(options.get("agent") or self.agent)
 
         async def work(opened: Callable[[Open], None]) -> AgentResponse:
-            opened(lambda at: _reader(self, named, offset=at or 0))
-            return await runner.chat(message, *args, task_id=named, streams=True, **options)
+            def started() -> None:
+                opened(lambda at: _reader(self, named, offset=at or 0))
+
+            options.update(task_id=named, streams=True, started=started)
+            return await runner.chat(message, *args, **options)
 
         return Streamed(named, work)
 

@@ -8,7 +8,13 @@ from contextlib import aclosing
 from typing import Any, Generic, Protocol, TypeVar
 
 from holdfast.client.streaming import StreamReader
+from holdfast.errors import ConnectError, EngineError, NoWorkerError, QueryFailedError
 from holdfast.stream_events import StreamEvent
+
+FIRST_PAUSE_SECONDS = 0.05
+LONGEST_PAUSE_SECONDS = 2.0
+TRIES = 5
+"""How often a record that cannot be read is tried again once the work is over."""
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -50,7 +56,8 @@ class Streamed(Generic[T]):
 
         Args:
             task_id: The task.
-            work: Does it; told a function to call once the task can be read.
+            work: Does it; told a function to call, from any thread, once the task is there and
+                known to be its own: only then it is read.
             wrap: How to reach the engine's loop.
 
         Raises:
@@ -61,9 +68,12 @@ class Streamed(Generic[T]):
         self._tasks: set[asyncio.Task[Any]] = set()
         self._over: list[Callable[[], None]] = []
         self._opened: asyncio.Future[Open] = asyncio.get_running_loop().create_future()
-        self._work: asyncio.Task[T] = asyncio.get_running_loop().create_task(
-            work(self._opened.set_result)
-        )
+        loop = asyncio.get_running_loop()
+
+        def opened(made: Open) -> None:
+            loop.call_soon_threadsafe(self._open, made)
+
+        self._work: asyncio.Task[T] = loop.create_task(work(opened))
         self._work.add_done_callback(self._ended)
 
     @property
@@ -92,10 +102,8 @@ class Streamed(Generic[T]):
         Raises:
             Exception: What went wrong in the work, after all events.
         """
-        begins: list[asyncio.Future[Any]] = [self._work, self._opened]
-        await asyncio.wait(begins, return_when=asyncio.FIRST_COMPLETED)
-        if self._opened.done() and not self._opened.cancelled():
-            async with aclosing(self._batches(self._opened.result()(offset))) as batches:
+        if await self._is_begun():
+            async with aclosing(self._batches(offset)) as batches:
                 async for batch in batches:
                     for event in batch:
                         self._note(event)
@@ -106,7 +114,33 @@ class Streamed(Generic[T]):
         """Read all events."""
         return self.stream_events()
 
-    async def _batches(self, reader: StreamReader) -> AsyncGenerator[list[StreamEvent]]:
+    async def _batches(self, offset: int | None) -> AsyncGenerator[list[StreamEvent]]:
+        """Read until the work is over; trouble in reading is none of the work, and may pass.
+
+        Raises:
+            EngineError: The record still cannot be read when the work is over.
+        """
+        make, told, left, pause = self._opened.result(), -1, TRIES, FIRST_PAUSE_SECONDS
+        while True:
+            try:
+                async with aclosing(self._read(make(offset))) as batches:
+                    async for batch in batches:
+                        yield [event for event in batch if event.offset > told]
+                        if batch:
+                            offset = told = batch[-1].offset
+                            pause = FIRST_PAUSE_SECONDS
+            except (ConnectError, QueryFailedError, NoWorkerError):
+                left -= self._work.done()
+                if left < 0 or isinstance(self.run_loop_exception, EngineError):
+                    raise
+            else:
+                return
+            await asyncio.wait([self._work], timeout=pause)
+            if self._work.done():
+                await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+
+    async def _read(self, reader: StreamReader) -> AsyncGenerator[list[StreamEvent]]:
         """Read in the engine's loop until the work is over."""
         over = asyncio.Event()
 
@@ -117,7 +151,7 @@ class Streamed(Generic[T]):
             telling = asyncio.get_running_loop().create_task(self._wrap(end()))
             self._keep(telling)
 
-        batches = reader.batches(over, waits=True)
+        batches = reader.batches(over)
 
         async def following() -> list[StreamEvent] | None:
             return await anext(batches, None)
@@ -132,6 +166,12 @@ class Streamed(Generic[T]):
             self._over.remove(tell)
             await self._wrap(batches.aclose())
 
+    async def _is_begun(self) -> bool:
+        """Wait until the task is known to be the work's own; return False if it never was."""
+        begins: list[asyncio.Future[Any]] = [self._work, self._opened]
+        await asyncio.wait(begins, return_when=asyncio.FIRST_COMPLETED)
+        return self._opened.done() and not self._opened.cancelled()
+
     async def _settle(self) -> None:
         """Raise what went wrong."""
         await self.result()
@@ -143,6 +183,10 @@ class Streamed(Generic[T]):
         """Hold on to a task until it is done: a loop itself does not."""
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    def _open(self, made: Open) -> None:
+        if not self._opened.done():
+            self._opened.set_result(made)
 
     def _ended(self, work: asyncio.Task[T]) -> None:
         if not work.cancelled():

@@ -3,22 +3,40 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
 from collections.abc import Callable, Coroutine, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from holdfast.agent import Agent
 from holdfast.client.items import RunItem, team_of
 from holdfast.client.reading import Reader
-from holdfast.client.results import RunResult
-from holdfast.client.running import CANCELLED, RUNNER
-from holdfast.client.streamed import Open, Streamed, Wrap, direct
+from holdfast.client.results import RunData, RunResult
+from holdfast.client.running import CANCELLED
+from holdfast.client.streamed import (
+    FIRST_PAUSE_SECONDS,
+    LONGEST_PAUSE_SECONDS,
+    Open,
+    Streamed,
+    Wrap,
+    direct,
+)
 from holdfast.client.streaming import StreamReader
-from holdfast.errors import CommandRefusedError, HoldfastError, TaskClosedError, TaskNotFoundError
+from holdfast.errors import (
+    CommandRefusedError,
+    EngineError,
+    HoldfastError,
+    TaskAbandonedError,
+    TaskClosedError,
+    TaskNotFoundError,
+    UserError,
+)
+from holdfast.run_context import RunContextWrapper
 from holdfast.stream_events import (
     AgentUpdatedStreamEvent,
     RawResponsesStreamEvent,
     RunItemStreamEvent,
+    StepUndoneStreamEvent,
     StreamEvent,
 )
 from holdfast.values import Json
@@ -28,13 +46,19 @@ if TYPE_CHECKING:
 
 __all__ = ["RunResultStreaming", "direct"]
 
-_RETRY_SECONDS = 0.02
+log = logging.getLogger("holdfast")
+
+CANCEL_SECONDS = 60.0
+"""How long a cancel is tried again while the server cannot be reached."""
 
 CancelMode = Literal["immediate", "after_turn"]
 
 
 class RunResultStreaming(Streamed[RunResult]):
-    """A run in progress. What a RunResult has, this has as well, once the run is complete.
+    """A run in progress. What a RunResult has, this has as well: all once the run is complete.
+
+    Before that it has what was read, and of the rest nothing: no answer, empty lists. Of a run that
+    has failed or was cancelled it has what the run had made by then.
 
     Attributes:
         task_id: The run's task: any process can read its events, see `AgentRunner.stream_events`.
@@ -49,8 +73,10 @@ class RunResultStreaming(Streamed[RunResult]):
         given: str | Sequence[dict[str, Json]],
         task_id: str,
         *,
-        run: Callable[[], Coroutine[Any, Any, RunResult]],
+        run: Callable[[Callable[[], None]], Coroutine[Any, Any, RunResult]],
         find_engine: Callable[[], Coroutine[Any, Any, AgentRunner]],
+        context: Any = None,
+        by: str = "",
         resumes: bool = False,
         wrap: Wrap = direct,
     ) -> None:
@@ -60,18 +86,23 @@ class RunResultStreaming(Streamed[RunResult]):
             agent: The agent that it starts with.
             given: Its input.
             task_id: Its task.
-            run: Runs it.
+            run: Runs it; told a function to call, from any thread, once the task is its own.
             find_engine: Finds, or starts, the engine.
+            context: The caller's context object.
+            by: Who cancels, if somebody does.
             resumes: Whether the task is there already: what it had done is not told again.
             wrap: How to reach the engine's loop.
         """
         self.input = given if isinstance(given, str) else list(given)
         self.current_agent: Any = agent
         self.current_turn = 0
+        self._context = context
+        self._by = by
         self._find_engine = find_engine
-        self._items: list[RunItem] = []
+        self._items: dict[int, RunItem] = {}  # by offset: they may be read again
         self._turns: set[str] = set()
         self._cancelled = False
+        self._cancelling: asyncio.Task[None] | None = None
 
         async def work(opened: Callable[[Open], None]) -> RunResult:
             engine = await wrap(find_engine())
@@ -83,8 +114,7 @@ class RunResultStreaming(Streamed[RunResult]):
                 at = begun if offset is None else offset
                 return StreamReader(reader, task_id, offset=at, team=team, resumes=resumes)
 
-            opened(open_reader)
-            return await run()
+            return await run(lambda: opened(open_reader))
 
         super().__init__(task_id, work, wrap=wrap)
 
@@ -101,20 +131,17 @@ class RunResultStreaming(Streamed[RunResult]):
     @property
     def final_output(self) -> Any:
         """The answer; None while the run is in progress or waits for a person."""
-        found = self._found
-        return found.final_output if found is not None else None
+        return self._so_far.final_output
 
     @property
     def new_items(self) -> list[RunItem]:
         """What the run has made: all of it once it is complete, else what was read of it."""
-        found = self._found
-        return found.new_items if found is not None else list(self._items)
+        return self._so_far.new_items
 
     @property
     def last_agent(self) -> Any:
         """The agent that ran last."""
-        found = self._found
-        return found.last_agent if found is not None else self.current_agent
+        return self._so_far.last_agent
 
     def to_input_list(
         self, *, mode: Literal["preserve_all", "normalized"] = "preserve_all"
@@ -124,42 +151,78 @@ class RunResultStreaming(Streamed[RunResult]):
         Args:
             mode: As for a RunResult; the difference shows once the run is complete.
         """
-        found = self._found
-        if found is not None:
-            return found.to_input_list(mode=mode)
-        given = self.input
-        start = [{"role": "user", "content": given}] if isinstance(given, str) else list(given)
-        return [*start, *(item.to_input_item() for item in self._items)]
+        return self._so_far.to_input_list(mode=mode)
+
+    async def result(self) -> RunResult:
+        """Wait for the run and return its result; raise what went wrong.
+
+        Raises:
+            EngineError: The run was to be cancelled and could not be told; it has gone on.
+        """
+        await asyncio.wait([self._work])
+        if self._cancelling is not None:
+            await asyncio.wait([self._cancelling])
+            self._cancelling.result()
+        return self._work.result()
 
     def cancel(self, mode: CancelMode = "immediate") -> None:
         """End the run.
+
+        It goes on while the server cannot be reached. Whoever reads to the end or waits for the
+        result is told if it could not be cancelled.
 
         Args:
             mode: "immediate": the task is abandoned, and reading ends. "after_turn": the turn in
                 progress and its tools are finished; then the task is paused, and running its
                 state, or `resume`, goes on with it.
+
+        Raises:
+            UserError: There is no such mode.
         """
+        if mode not in get_args(CancelMode):
+            msg = f"mode must be one of {get_args(CancelMode)}; it was {mode!r}."
+            raise UserError(msg)
         if self.is_complete:
             return
         self._cancelled = mode == "immediate"
-        self._keep(asyncio.get_running_loop().create_task(self._cancel(mode)))
+        self._cancelling = asyncio.get_running_loop().create_task(self._cancel(mode))
+        self._keep(self._cancelling)
 
     async def _cancel(self, mode: CancelMode) -> None:
-        """Tell the task, which may be about to be created."""
+        """Tell the task, once it is known to be this run's; if that fails, nothing is cancelled.
+
+        Raises:
+            EngineError: The server or its worker cannot be reached.
+        """
+        is_told = False
+        try:
+            is_told = await self._is_begun() and await self._stop(mode)
+        finally:
+            self._cancelled = self._cancelled and is_told
+
+    async def _stop(self, mode: CancelMode) -> bool:
+        """Stop the task; return whether this did, and not the run's own end."""
         engine = await self._wrap(self._find_engine())
+        give_up = asyncio.get_running_loop().time() + CANCEL_SECONDS
+        pause = FIRST_PAUSE_SECONDS
         while not self._work.done():
             try:
                 if mode == "immediate":
                     reason = "the streamed run was cancelled"
-                    await self._wrap(engine.abandon(self.task_id, reason))
+                    await self._wrap(engine.abandon(self.task_id, reason, self._by))
                 elif not (await self._wrap(engine.get_task(self.task_id))).paused:
-                    await self._wrap(engine.pause(self.task_id, CANCELLED, by=RUNNER))
-            except TaskNotFoundError:
-                await asyncio.sleep(_RETRY_SECONDS)
-            except (TaskClosedError, CommandRefusedError):  # it has ended meanwhile
-                return
+                    await self._wrap(engine.pause(self.task_id, CANCELLED, self._by))
+            except (TaskClosedError, TaskNotFoundError, CommandRefusedError):  # it is ending
+                await asyncio.wait([self._work])
+            except EngineError:
+                if asyncio.get_running_loop().time() >= give_up:
+                    log.exception("The run %s could not be cancelled: it goes on", self.task_id)
+                    raise
+                await asyncio.wait([self._work], timeout=pause)
+                pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
             else:
-                return
+                return True
+        return isinstance(super().run_loop_exception, TaskAbandonedError)
 
     async def _settle(self) -> None:
         try:
@@ -169,29 +232,42 @@ class RunResultStreaming(Streamed[RunResult]):
                 raise
 
     @property
-    def _found(self) -> RunResult | None:
-        if not self._work.done() or self._work.cancelled() or self._work.exception() is not None:
-            return None
-        return self._work.result()
+    def _so_far(self) -> RunResult:
+        """What is known of the run: all of it once it is over, else what was read."""
+        if self._work.done() and not self._work.cancelled():
+            error = self._work.exception()
+            if error is None:
+                return self._work.result()
+            data: RunData | None = getattr(error, "run_data", None)
+            if data is not None:
+                return RunResult(**vars(data))
+        return RunResult(
+            input=self.input,
+            new_items=list(self._items.values()),
+            last_agent=self.current_agent,
+            context_wrapper=RunContextWrapper(self._context, task_id=self.task_id),
+            task_id=self.task_id,
+        )
 
     def __getattr__(self, name: str) -> Any:
-        """Return what the finished run's result has under this name.
+        """Return what a RunResult has under this name, as far as it is known.
 
         Raises:
-            AttributeError: A RunResult has no such attribute, or there is none yet.
+            AttributeError: A RunResult has no such attribute.
         """
-        found = None if name.startswith("_") else self._found
-        if found is None:
-            msg = f"{name!r} is not known before the run is complete: read stream_events() first."
-            raise AttributeError(msg)
-        return getattr(found, name)
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._so_far, name)
 
     def _note(self, event: StreamEvent) -> None:
         match event:
             case AgentUpdatedStreamEvent():
                 self.current_agent = event.new_agent
             case RunItemStreamEvent():
-                self._items.append(event.item)
+                self._items[event.offset] = event.item
+            case StepUndoneStreamEvent():
+                kept = {at: item for at, item in self._items.items() if not event.is_void(at)}
+                self._items = kept
             case RawResponsesStreamEvent() if event.data.type == "response.created":
                 self._turns.add(event.data.response.id)
                 self.current_turn = len(self._turns)

@@ -22,6 +22,7 @@ from holdfast.stream_events import (
     Offset,
     RawResponsesStreamEvent,
     RunItemStreamEvent,
+    StepUndoneStreamEvent,
     StreamEvent,
 )
 from holdfast.streams.draft import Frame, deltas_of, goes_on, units_of
@@ -33,8 +34,11 @@ from holdfast.streams.timeline import (
     Began,
     Moment,
     Said,
+    Undone,
     asking,
     moments,
+    undone,
+    undos,
 )
 
 FIRST_PAUSE_SECONDS = 0.02
@@ -148,14 +152,12 @@ class StreamReader:
         over: asyncio.Event | None = None,
         *,
         ends: Collection[TaskStatus] = (),
-        waits: bool = False,
     ) -> AsyncGenerator[list[StreamEvent]]:
         """Yield the events that are new, as soon as there are some, until the task is closed.
 
         Args:
             over: Once it is set, what has happened until then is read and nothing more.
             ends: Statuses in which an open task is read no longer.
-            waits: Whether to wait for a task that is not there yet, until it is over.
 
         Raises:
             TaskNotFoundError: There is no such task.
@@ -167,13 +169,7 @@ class StreamReader:
         with self._hub.listening(self._task_id) as news:
             while True:
                 last = over.is_set()
-                try:
-                    yield await self._recorded()
-                except TaskNotFoundError:
-                    if last or not waits:
-                        raise
-                    await _first_of(over, seconds=FIRST_PAUSE_SECONDS)
-                    continue
+                yield await self._recorded()
                 if last or self.ended or self.status in ends:
                     return
                 async for events in self._meanwhile(news, over):
@@ -224,6 +220,9 @@ class StreamReader:
         steps: list[StepRecord | OpenState] = [*records, *look.opens]
         over = look.task.status in CLOSED
         found = [m for step in steps for m in moments(step, self._first_agent, over=over)]
+        if news := undos(look.entries):
+            entries, _ = await self._reader.ledger(self._task_id)
+            found += [undone(entries, each, self._first_agent) for each in news]
         for moment in sorted(found, key=lambda each: each.at):
             events += await self._tell(moment)
         alone = look.opens[0] if len(look.opens) == 1 else None
@@ -242,10 +241,24 @@ class StreamReader:
                 return await self._tell_answer(moment)
             case Said():
                 return await self._tell_items(moment)
+            case Undone():
+                self._agent, self._live = moment.agent, None
+                return list(self._tell_undo(moment))
 
     def _tell_agent(self, at: Offset, agent: str) -> Iterator[StreamEvent]:
         if self._advance(at):
             yield AgentUpdatedStreamEvent(new_agent=self._team.of(agent), offset=self.offset)
+
+    def _tell_undo(self, told: Undone) -> Iterator[StreamEvent]:
+        if self._advance(told.at):
+            steps: tuple[str, ...] = tuple(told.event.body.get("steps", ()))
+            yield StepUndoneStreamEvent(
+                steps=steps,
+                void=told.void,
+                by=told.event.by,
+                reason=told.event.text,
+                offset=self.offset,
+            )
 
     async def _tell_items(self, said: Said) -> list[StreamEvent]:
         last = said.at._replace(place=said.at.place + 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -17,7 +17,9 @@ from temporalio.client import (
     WorkflowExecutionDescription,
     WorkflowExecutionStatus,
     WorkflowUpdateFailedError,
+    WorkflowUpdateHandle,
     WorkflowUpdateRPCTimeoutOrCancelledError,
+    WorkflowUpdateStage,
 )
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import TemporalError, WorkflowAlreadyStartedError
@@ -55,6 +57,8 @@ LONGEST_PAUSE_SECONDS = 2.0
 CLOSING_SECONDS = 120.0
 RECEIPT_SECONDS = 1.0
 """How long a command that is recorded waits for a worker process to be seen, for its receipt."""
+
+ACCEPTED, COMPLETED = WorkflowUpdateStage.ACCEPTED, WorkflowUpdateStage.COMPLETED
 
 MOVING = frozenset({"Draining", "AcceptedUpdateCompletedWorkflow"})
 """Failures which say that the task is just continuing as new."""
@@ -94,8 +98,21 @@ class TaskClient:
             raise TaskExistsError(task_id) from error
         self._reader.presence.started(task_id, queue)
 
-    async def start_and_run(self, task_id: str, given: TaskInput, queue: str) -> RunReply:
+    async def start_and_run(
+        self,
+        task_id: str,
+        given: TaskInput,
+        queue: str,
+        started: Callable[[], None] | None = None,
+    ) -> RunReply:
         """Start a task and wait until it is closed or needs somebody, in one request.
+
+        Args:
+            task_id: Id of the task.
+            given: The task.
+            queue: Its queue.
+            started: Called once the task of this id is known to be this one; asking for that is a
+                request more.
 
         Raises:
             TaskExistsError: There is a task of this id, open or closed.
@@ -107,6 +124,8 @@ class TaskClient:
             await presence.expect(queue, task_id=task_id, request_id=request_id)
         except NoWorkerError:
             await self.start(task_id, given, queue)
+            if started is not None:
+                started()
             raise
         await self._refuse_archived(task_id)
         presence.started(task_id, queue)
@@ -124,7 +143,7 @@ class TaskClient:
         asked = RunRequest(all=True)
         try:
             with server_errors():
-                sending = self._start_and_ask(start, asked, request_id)
+                sending = self._start_and_ask(start, asked, request_id, started)
                 reply = await self._patiently(task_id, sending, request_id)
         except WorkflowAlreadyStartedError as error:
             presence.forget(task_id)
@@ -134,19 +153,31 @@ class TaskClient:
         return reply
 
     async def _start_and_ask(
-        self, start: WithStartWorkflowOperation[object, object], asked: RunRequest, request_id: str
+        self,
+        start: WithStartWorkflowOperation[object, object],
+        asked: RunRequest,
+        request_id: str,
+        started: Callable[[], None] | None,
     ) -> RunReply:
         """Send the start of a task together with its `run` update."""
+        handle: WorkflowUpdateHandle[RunReply]
         try:
-            reply: RunReply = await self._client.execute_update_with_start_workflow(  # pyright: ignore[reportUnknownMemberType]  temporalio's types
-                "run", asked, start_workflow_operation=start, id=request_id, result_type=RunReply
+            handle = await self._client.start_update_with_start_workflow(  # pyright: ignore[reportUnknownMemberType]  temporalio's types
+                "run",
+                asked,
+                start_workflow_operation=start,
+                wait_for_stage=COMPLETED if started is None else ACCEPTED,
+                id=request_id,
+                result_type=RunReply,
             )
         except (RPCError, WorkflowAlreadyStartedError, WorkflowUpdateRPCTimeoutOrCancelledError):
             # The error is in the operation, too: asyncio reports one that nobody has looked at.
             with suppress(RPCError, WorkflowAlreadyStartedError, asyncio.CancelledError):
                 await start.workflow_handle()
             raise
-        return reply
+        if started is not None:
+            started()
+        return await handle.result()
 
     async def run(self, task_id: str, asked: RunRequest, request_id: str | None = None) -> RunReply:
         """Send a `run` update and wait for its reply, over rollovers of the task.

@@ -29,16 +29,16 @@ class StreamKey(NamedTuple):
 class StreamHub(Protocol):
     """Carries pieces of answers; losing some is no harm, the recorded answer holds them all."""
 
-    def begin(self, key: StreamKey, attempt: int) -> None:
-        """Begin an attempt; what earlier ones told is void."""
+    def begin(self, key: StreamKey, attempt: int) -> Draft:
+        """Begin an attempt, and return what names it; what earlier ones told is void."""
         ...
 
-    def publish(self, key: StreamKey, delta: Delta) -> None:
-        """Carry one piece of the attempt that was begun last; returns at once."""
+    def publish(self, key: StreamKey, draft: Draft, delta: Delta) -> None:
+        """Carry one piece of an attempt, unless a later one has begun; returns at once."""
         ...
 
-    def end(self, key: StreamKey) -> None:
-        """Forget a call: its answer is known, or the attempt has failed."""
+    def end(self, key: StreamKey, draft: Draft) -> None:
+        """Forget a call, unless a later attempt has begun: the answer is known, or this failed."""
         ...
 
     def read(self, key: StreamKey, since: int = 0) -> Frame | None:
@@ -55,25 +55,26 @@ class LocalHub:
         self._drafts: dict[StreamKey, Draft] = {}
         self._waiting: dict[str, list[tuple[asyncio.AbstractEventLoop, asyncio.Event]]] = {}
 
-    def begin(self, key: StreamKey, attempt: int) -> None:
+    def begin(self, key: StreamKey, attempt: int) -> Draft:
         """Begin an attempt; what earlier ones told is void."""
         with self._lock:
-            self._drafts[key] = Draft(attempt)
+            draft = self._drafts[key] = Draft(attempt)
             self._wake(key.task_id)
+        return draft
 
-    def publish(self, key: StreamKey, delta: Delta) -> None:
-        """Carry one piece."""
+    def publish(self, key: StreamKey, draft: Draft, delta: Delta) -> None:
+        """Carry one piece of the newest attempt."""
         with self._lock:
-            draft = self._drafts.get(key)
-            if draft is not None:
+            if self._drafts.get(key) is draft:
                 draft.add(delta)
                 self._wake(key.task_id)
 
-    def end(self, key: StreamKey) -> None:
-        """Forget a call."""
+    def end(self, key: StreamKey, draft: Draft) -> None:
+        """Forget a call whose newest attempt this is."""
         with self._lock:
-            self._drafts.pop(key, None)
-            self._wake(key.task_id)
+            if self._drafts.get(key) is draft:
+                del self._drafts[key]
+                self._wake(key.task_id)
 
     def read(self, key: StreamKey, since: int = 0) -> Frame | None:
         """Return what is known of a call's newest attempt from a place on, or None."""

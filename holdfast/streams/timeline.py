@@ -10,14 +10,23 @@ Steps that ran beside others tell their answers at their end: their marks are in
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from holdfast.messages import Message, ToolCall
 from holdfast.models.base import ModelAnswer
-from holdfast.records import JournalEntry, Mark, OpenState, Outcome, StepRecord
+from holdfast.records import (
+    Entry,
+    EventRecord,
+    JournalEntry,
+    Mark,
+    OpenState,
+    Outcome,
+    StepRecord,
+)
 from holdfast.references import SAID_IN_ADDS, resolve_adds
 from holdfast.stream_events import LAST_ATTEMPT, Offset
+from holdfast.undo import UNDONE, active_steps
 
 ITEMS = 256
 """Places for the items of one message."""
@@ -60,7 +69,23 @@ class Said(NamedTuple):
     agent: str
 
 
-Moment = Began | Answered | Said
+class Undone(NamedTuple):
+    """Steps were undone.
+
+    Attributes:
+        at: Where it is told.
+        event: What the ledger says of it.
+        void: Pairs of offsets: what is told from the first on and before the second does not count.
+        agent: The agent that the task is back at.
+    """
+
+    at: Offset
+    event: EventRecord
+    void: tuple[tuple[int, int], ...]
+    agent: str
+
+
+Moment = Began | Answered | Said | Undone
 
 
 class Asking(NamedTuple):
@@ -82,6 +107,48 @@ def moments(of: StepRecord | OpenState, agent: str, *, over: bool = False) -> li
         over: Whether the task has ended: the answer that an open step has is its last word then.
     """
     return list(_Step(of, agent).moments(over=over))
+
+
+def undone(entries: Iterable[Entry], event: EventRecord, agent: str) -> Undone:
+    """Say what an undo has made void: all that is not of the steps that it left standing.
+
+    So it is the same for whoever has seen a step in progress, which has left no record, and for
+    whoever has not.
+
+    Args:
+        entries: The whole ledger.
+        event: The undo.
+        agent: The agent that the task began with.
+    """
+    before: list[Entry] = []
+    for entry in entries:
+        before.append(entry)
+        if entry.event == event:
+            break
+    number = number_of(event)
+    standing = active_steps(before)
+    kept = {mark.number for step in standing for mark in step.marks}
+    void: list[tuple[int, int]] = []
+    for mark in range(1, number):
+        first, end = int(Offset(mark)), int(Offset(mark + 1))
+        if mark in kept:
+            continue
+        if void and void[-1][1] == first:
+            first, _ = void.pop()
+        void.append((first, end))
+    last = standing[-1].step.agent if standing else ""
+    return Undone(Offset(number), event, tuple(void), last or agent)
+
+
+def number_of(event: EventRecord) -> int:
+    """Return the place of an undo in the life of its task."""
+    return int(event.body.get("number", 0))
+
+
+def undos(entries: Iterable[Entry]) -> list[EventRecord]:
+    """List the undos among entries of a ledger."""
+    events = (entry.event for entry in entries)
+    return [event for event in events if event is not None and event.kind == UNDONE]
 
 
 def asking(of: OpenState) -> Asking | None:

@@ -17,6 +17,7 @@ from holdfast.events import (
     StepEnd,
     StepEvent,
     StepStart,
+    StepUndone,
     ToolCalled,
     ToolDone,
     event_text,
@@ -60,6 +61,8 @@ def _told(event: StepEvent) -> tuple[str, ...]:
             return ("done", event.step_id, event.output.content)
         case StepEnd():
             return ("end", event.step_id, str(event.output))
+        case StepUndone():
+            return ("undone", *event.steps)
         case ChatEnd():
             return ("closed", event.status)
 

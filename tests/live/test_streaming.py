@@ -22,6 +22,7 @@ from holdfast.stream_events import (
     AgentUpdatedStreamEvent,
     RawResponsesStreamEvent,
     RunItemStreamEvent,
+    StepUndoneStreamEvent,
     StreamEvent,
 )
 from holdfast.streams.hub import LocalHub
@@ -60,6 +61,8 @@ def word_of(event: StreamEvent) -> str:
             return kind.removeprefix("response.")
         case RunItemStreamEvent():
             return event.name
+        case StepUndoneStreamEvent():
+            return "step_undone"
 
 
 def words(events: Iterable[StreamEvent]) -> list[str]:

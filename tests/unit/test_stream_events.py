@@ -138,18 +138,18 @@ def test_other_heartbeats_say_nothing(details: Any) -> None:
 async def test_a_hub_wakes_its_readers_from_another_thread() -> None:
     hub = LocalHub()
     with hub.listening("task") as news:
-        hub.begin(KEY, 1)
-        await asyncio.to_thread(hub.publish, KEY, Delta("text", "hello"))
+        first = hub.begin(KEY, 1)
+        await asyncio.to_thread(hub.publish, KEY, first, Delta("text", "hello"))
         async with asyncio.timeout(10):
             await news.wait()
         frame = hub.read(KEY, 2)
         assert frame is not None
         assert list(frame.after(2)) == [Delta("text", "llo")]
-        hub.begin(KEY, 2)
+        second = hub.begin(KEY, 2)
         again = hub.read(KEY, 5)
         assert again is not None
         assert (again.attempt, again.at, again.deltas) == (2, 0, ())
-        hub.end(KEY)
+        hub.end(KEY, second)
         assert hub.read(KEY) is None
 
 
@@ -171,3 +171,19 @@ async def test_signs_of_life_say_the_newest_and_end_with_their_block() -> None:
     async with asyncio.timeout(20):
         await environment.run(work)
     assert beats[0] == ("first",)
+
+
+async def test_an_attempt_that_was_given_up_neither_adds_to_the_next_one_nor_ends_it() -> None:
+    hub = LocalHub()
+    lost = hub.begin(KEY, 1)
+    hub.publish(KEY, lost, Delta("text", "Hello "))
+    newest = hub.begin(KEY, 1)  # the step was undone and is run anew: a first attempt again
+    hub.publish(KEY, newest, Delta("text", "Good "))
+    hub.publish(KEY, lost, Delta("text", "world"))
+    hub.end(KEY, lost)
+    hub.publish(KEY, newest, Delta("text", "day"))
+    frame = hub.read(KEY)
+    assert frame is not None
+    assert "".join(delta.text for delta in frame.deltas) == "Good day"
+    hub.end(KEY, newest)
+    assert hub.read(KEY) is None

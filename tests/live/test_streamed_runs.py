@@ -1,0 +1,443 @@
+"""Streamed runs in trouble: ids that are taken, cancels, errors, lost connections."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterable
+from typing import Any
+
+import pytest
+
+from holdfast import Agent, AgentRunner, Runner, tool
+from holdfast.client import run_hooks, streamed_run
+from holdfast.client.following import Follower, Look
+from holdfast.errors import (
+    ConnectError,
+    HoldfastError,
+    MaxTurnsExceeded,
+    QueryFailedError,
+    TaskExistsError,
+    UserError,
+)
+from holdfast.hooks import RunHooks
+from holdfast.stream_events import RunItemStreamEvent, StepUndoneStreamEvent, StreamEvent
+from holdfast.testing import FakeOpenAI, ScriptedModel
+from tests.support.rig import MakeAgent, Rig, until, until_status
+from tests.support.runs import Runs, look
+
+
+@pytest.fixture
+def run(rig: Rig, make_agent: MakeAgent) -> Runs:
+    return Runs(rig, make_agent)
+
+
+async def take(stream: AsyncIterable[StreamEvent], got: list[StreamEvent]) -> None:
+    """Read a stream to its end; what was read stays when it raises."""
+    async with asyncio.timeout(60):
+        async for event in stream:
+            got.append(event)  # noqa: PERF401  as said
+
+
+class Held:
+    """A run whose tool is held.
+
+    Attributes:
+        task_id: Its task.
+        agent: Its agent.
+        running: The call of `Runner.run`.
+    """
+
+    def __init__(self, runs: Runs, model: FakeOpenAI) -> None:
+        self.runs = runs
+        self.model = model
+        self.task_id = f"{runs.rig.app}-order"
+        self.go = asyncio.Event()
+        self.agent: Any = None
+        self.running: Any = None
+
+    async def begin(self) -> None:
+        called = asyncio.Event()
+
+        @tool(effect="read")
+        async def hold() -> str:
+            """Wait until told to go on."""
+            called.set()
+            await self.go.wait()
+            return "held"
+
+        self.model.call("hold")
+        self.agent = await self.runs.serve(hold)
+        self.running = asyncio.create_task(self.run())
+        async with asyncio.timeout(30):
+            await called.wait()
+
+    async def run(self, **options: Any) -> Any:
+        return await self.runs("q", task_id=self.task_id, **options)
+
+    def stream(self) -> Any:
+        options: dict[str, Any] = {"runner": self.runs.runner, "task_id": self.task_id}
+        return Runner.run_streamed(self.agent, "q", **options)
+
+    async def ends_well(self) -> None:
+        self.model.reply("done")
+        self.go.set()
+        async with asyncio.timeout(30):
+            assert (await self.running).final_output == "done"
+
+
+@pytest.fixture
+async def held(run: Runs, model: FakeOpenAI) -> Held:
+    made = Held(run, model)
+    await made.begin()
+    return made
+
+
+async def test_a_run_with_a_taken_id_tells_its_hooks_nothing_and_stops_nobody(held: Held) -> None:
+    told: list[str] = []
+
+    class Broken(RunHooks):
+        async def on_agent_start(self, context: Any, agent: Any) -> None:
+            del context
+            told.append(agent.name)
+            raise RuntimeError("the hook is broken")
+
+    with pytest.raises(TaskExistsError):
+        await held.run(hooks=Broken())
+    assert told == []
+    await held.ends_well()
+
+
+async def test_a_stream_with_a_taken_id_tells_nothing_of_the_other_run(held: Held) -> None:
+    got: list[StreamEvent] = []
+    with pytest.raises(TaskExistsError):
+        await take(held.stream(), got)
+    chat = held.runs.runner.stream_chat("q", task_id=held.task_id)
+    with pytest.raises(TaskExistsError):
+        await take(chat, got)
+    assert got == []
+    await held.ends_well()
+
+
+@pytest.mark.parametrize("mode", ["immediate", "after_turn"])
+async def test_cancelling_a_stream_with_a_taken_id_stops_nobody(held: Held, mode: Any) -> None:
+    stream = held.stream()
+    stream.cancel(mode)
+    with pytest.raises(TaskExistsError):
+        [event async for event in stream]
+    assert isinstance(stream.run_loop_exception, TaskExistsError)
+    await held.ends_well()
+
+
+async def test_cancelling_before_the_task_is_there_abandons_it(
+    run: Runs,
+) -> None:
+    agent = Agent(name="agent", model=ScriptedModel(["done"]))
+    await run.rig.serve(agent)
+    stream = Runner.run_streamed(agent, "q", runner=run.runner, by="ann")
+    stream.cancel()
+    async with asyncio.timeout(30):
+        [event async for event in stream]
+    assert stream.is_complete
+    task = await run.runner.get_task(stream.task_id)
+    if stream.final_output is None:  # else the run was quicker than the news that it has begun
+        assert stream.run_loop_exception is None
+        assert (task.status, "by ann" in task.error) == ("abandoned", True)
+    else:
+        assert task.status == "finished"
+
+
+MEMBERS: dict[str, Any] = {
+    "raw_responses": [],
+    "interruptions": [],
+    "input_guardrail_results": [],
+    "output_guardrail_results": [],
+    "tool_input_guardrail_results": [],
+    "tool_output_guardrail_results": [],
+    "last_response_id": None,
+    "final_output": None,
+}
+"""What a run has that has made nothing, as the Agents SDK has it."""
+
+
+async def test_what_a_run_has_before_it_is_complete_and_after_it_failed(
+    run: Runs, model: FakeOpenAI
+) -> None:
+    model.call("look")
+    agent = await run.serve(look)
+    context = {"a": 1}
+    stream = Runner.run_streamed(agent, "q", runner=run.runner, max_turns=1, context=context)
+    assert {name: getattr(stream, name) for name in MEMBERS} == MEMBERS
+    assert stream.context_wrapper.context is context
+    assert stream.usage.requests == 0
+    assert stream.to_state().task_id == stream.task_id
+    assert stream.final_output_as(str) is None
+    with pytest.raises(MaxTurnsExceeded):
+        await stream.result()
+    assert [item.type for item in stream.new_items] == ["tool_call_item", "tool_call_output_item"]
+    assert len(stream.raw_responses) == stream.usage.requests == 1
+    assert stream.last_response_id
+    assert stream.input_guardrail_results == []
+    assert len(stream.to_input_list()) == 3
+    with pytest.raises(AttributeError):
+        _ = stream.no_such_thing
+
+
+async def test_a_cancelled_run_has_what_it_had_made(run: Runs, model: FakeOpenAI) -> None:
+    model.call("look")
+    model.paced("one two three", hold_after=1)
+    agent = await run.serve(look)
+    stream = Runner.run_streamed(agent, "q", runner=run.runner)
+    async with asyncio.timeout(30):
+        async for event in stream.stream_events():
+            if event.type == "raw_response_event" and event.data.type.endswith("text.delta"):
+                stream.cancel()
+    model.release()
+    assert [item.type for item in stream.new_items] == ["tool_call_item", "tool_call_output_item"]
+    assert len(stream.raw_responses) == 1
+    assert stream.final_output is None
+
+
+async def test_readers_that_come_together_or_again_add_no_items(
+    run: Runs, model: FakeOpenAI
+) -> None:
+    model.call("look")
+    model.paced("one two three", hold_after=1)
+    agent = await run.serve(look)
+    stream = Runner.run_streamed(agent, "q", runner=run.runner)
+    readers = [asyncio.create_task(take(stream.stream_events(), [])) for _ in range(2)]
+    await model.until_held()
+
+    async def read_twice() -> bool:
+        return len(stream.new_items) >= 2
+
+    await until(read_twice)
+    await asyncio.sleep(0.5)
+    assert [item.type for item in stream.new_items] == ["tool_call_item", "tool_call_output_item"]
+    model.release()
+    await asyncio.gather(*readers)
+    await take(stream.stream_events(), [])
+    assert len(stream.new_items) == 3
+
+
+async def test_a_mode_that_cancel_does_not_know_is_refused(run: Runs, model: FakeOpenAI) -> None:
+    stream = await streams_held(run, model)
+    mode: Any = "afterturn"
+    with pytest.raises(UserError, match="after_turn"):
+        stream.cancel(mode)
+    assert not stream.is_complete
+    model.release()
+    assert (await stream.result()).final_output == "one two three"
+
+
+class Unreachable:
+    """Stands for `AgentRunner.abandon` while the server cannot be reached.
+
+    Attributes:
+        left: How often it still cannot.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, left: int) -> None:
+        self.left = left
+        abandon = AgentRunner.abandon
+
+        async def unreachable(runner: AgentRunner, *args: Any) -> Any:
+            self.left -= 1
+            if self.left >= 0:
+                raise ConnectError("the server is away")
+            return await abandon(runner, *args)
+
+        monkeypatch.setattr(AgentRunner, "abandon", unreachable)
+
+
+async def streams_held(run: Runs, model: FakeOpenAI) -> Any:
+    """Return a streamed run whose model is held."""
+    model.paced("one two three", hold_after=1)
+    stream = Runner.run_streamed(await run.serve(), "q", runner=run.runner)
+    await model.until_held()
+    return stream
+
+
+async def test_a_cancel_that_cannot_reach_the_server_is_tried_again(
+    run: Runs, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Unreachable(monkeypatch, left=3)
+    stream = await streams_held(run, model)
+    stream.cancel()
+    await take(stream.stream_events(), [])
+    assert stream.run_loop_exception is None
+    await until_status(run.runner, stream.task_id, "abandoned")
+    model.release()
+
+
+async def test_a_cancel_that_never_reaches_the_server_says_so(
+    run: Runs, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Unreachable(monkeypatch, left=1000)
+    monkeypatch.setattr(streamed_run, "CANCEL_SECONDS", 0.1)
+    stream = await streams_held(run, model)
+    stream.cancel()
+
+    async def says_so() -> bool:
+        return not stream.is_complete
+
+    await until(says_so)
+    model.release()
+    with pytest.raises(ConnectError):
+        await take(stream.stream_events(), [])
+    with pytest.raises(ConnectError):
+        await stream.result()
+    assert stream.final_output == "one two three"
+
+
+async def test_a_stream_goes_on_after_trouble_in_reading(
+    run: Runs, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each look at the record is answered at the second attempt only."""
+    looks, look_at = 0, Follower.look
+
+    async def hiccups(follower: Follower) -> Look:
+        nonlocal looks
+        looks += 1
+        if looks % 2:
+            raise ConnectError("the server is away")
+        found = await look_at(follower)
+        if looks % 4 == 0:  # read, and lost on the way
+            raise QueryFailedError("busy")
+        return found
+
+    model.call("look", text="Looking")
+    model.paced("one two three", piece=4, hold_after=2)
+    agent = await run.serve(look)
+    stream = Runner.run_streamed(agent, "q", runner=run.runner)
+    await model.until_held()
+    monkeypatch.setattr(Follower, "look", hiccups)
+    got: list[StreamEvent] = []
+    reading = asyncio.create_task(take(stream.stream_events(), got))
+    await asyncio.sleep(1)
+    model.release()
+    await reading
+    assert stream.final_output == "one two three"
+    offsets = [event.offset for event in got]
+    assert offsets == sorted(set(offsets))
+    items = [event.item.type for event in got if isinstance(event, RunItemStreamEvent)]
+    assert items == [item.type for item in stream.new_items]
+
+
+@pytest.mark.parametrize("passes", [True, False])
+async def test_hooks_hear_the_end_of_a_run_or_it_is_said_that_they_do_not(
+    run: Runs,
+    model: FakeOpenAI,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    *,
+    passes: bool,
+) -> None:
+    told: list[str] = []
+    looks, look_at = 0, Follower.look
+
+    class Ends(RunHooks):
+        async def on_agent_end(self, context: Any, agent: Any, output: Any) -> None:
+            del context, agent
+            told.append(output)
+
+    async def busy_at_the_end(follower: Follower) -> Look:
+        nonlocal looks
+        looks += 1
+        if looks == 2 or (looks > 2 and not passes):
+            raise QueryFailedError("busy")
+        return await look_at(follower)
+
+    monkeypatch.setattr(Follower, "look", busy_at_the_end)
+    monkeypatch.setattr(run_hooks, "POLL_SECONDS", 30.0)  # one look at its beginning
+    monkeypatch.setattr(run_hooks, "AGAIN_SECONDS", 0.01)
+    model.reply("done")
+    agent = await run.serve()
+    result = await Runner.run(agent, "q", runner=run.runner, hooks=Ends())
+    assert result.final_output == "done"
+    assert told == (["done"] if passes else [])
+    assert (result.task_id in caplog.text) is not passes
+
+
+def standing(events: list[StreamEvent]) -> list[str]:
+    """List the calls and outputs that were told and count."""
+    told: dict[int, str] = {}
+    for event in events:
+        if isinstance(event, StepUndoneStreamEvent):
+            told = {at: word for at, word in told.items() if not event.is_void(at)}
+        elif isinstance(event, RunItemStreamEvent):
+            told[event.offset] = f"{event.item.type} {event.item.raw_item['call_id']}"
+    return list(told.values())
+
+
+async def test_what_was_undone_is_told_to_be_void_to_readers_of_then_and_of_later(
+    run: Runs, model: FakeOpenAI
+) -> None:
+    @tool(needs_approval=True)
+    def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    model.call("look", id="c1")
+    model.call("pay", id="c2")
+    result = await run("q", look, pay)
+    state, task_id, runner = result.to_state(), result.task_id, run.runner
+    live: list[StreamEvent] = []
+
+    async def catch_up() -> list[StreamEvent]:
+        """Read on, and all anew."""
+        offset = live[-1].offset if live else 0
+        await take(runner.stream_events(task_id, offset=offset, until="waiting"), live)
+        anew: list[StreamEvent] = []
+        await take(runner.stream_events(task_id, until="waiting"), anew)
+        return anew
+
+    await catch_up()
+    calls = ["tool_call_item c1", "tool_call_output_item c1", "tool_call_item c2"]
+    assert standing(live) == calls
+    await runner.undo_step(task_id, by="ann", reason="not so much")
+    model.call("pay", id="c3")
+    await run(state)
+    anew = await catch_up()
+    assert standing(anew) == standing(live) == [*calls[:2], "tool_call_item c3"]
+    [undone] = [event for event in live if isinstance(event, StepUndoneStreamEvent)]
+    assert undone in anew
+    assert (undone.steps, undone.by, undone.reason) == (("s2",), "ann", "not so much")
+    await runner.undo_step(task_id)
+    await runner.undo_step(task_id)
+    model.call("look", id="c4")
+    model.call("pay", id="c5")
+    again = await run(state)
+    anew = await catch_up()
+    items = [item for item in again.new_items if item.type.startswith("tool_call")]
+    made = [f"{item.type} {item.raw_item['call_id']}" for item in items]
+    assert made[0] == "tool_call_item c4"
+    assert standing(anew) == standing(live) == made
+    await runner.abandon(task_id, "enough")
+    events = [e async for e in runner.step_events(task_id)]
+    numbers = [event.number for event in events]
+    assert numbers == sorted(set(numbers))
+    assert [e.steps for e in events if e.kind == "step_undone"] == [("s2",), ("s2",), ("s1",)]
+
+
+async def test_items_of_a_stream_that_was_undone_meanwhile_are_those_of_the_record(
+    run: Runs, model: FakeOpenAI
+) -> None:
+    @tool(effect="read")
+    async def hold() -> None:
+        """Wait for ever."""
+        await asyncio.Event().wait()
+
+    model.call("look", id="c1")
+    model.call("hold", id="c2")
+    agent = await run.serve(look, hold)
+    stream = Runner.run_streamed(agent, "q", runner=run.runner)
+    reading = asyncio.create_task(take(stream.stream_events(), []))
+
+    async def was_read() -> bool:
+        return len(stream.new_items) == 3
+
+    await until(was_read)
+    await run.runner.undo_step(stream.task_id)
+    with pytest.raises(HoldfastError, match="undone"):
+        await reading
+    assert [item.raw_item["call_id"] for item in stream.new_items] == ["c1", "c1"]
