@@ -36,7 +36,7 @@ from holdfast.errors import (
 )
 from holdfast.handoffs import HandoffFailedError
 from holdfast.images import Image
-from holdfast.messages import Blob, ToolCall, clean
+from holdfast.messages import Blob, ToolCall, Usage, clean
 from holdfast.records import Outcome, TaskHead
 from holdfast.redact import redact
 from holdfast.run_context import RunContextWrapper
@@ -120,6 +120,7 @@ class ToolActivities:
             )
             raise ApplicationError(msg, type="ToolMissingError", non_retryable=True)
         own = merge_patch.plain(state)
+        usage = (await self._source.task()).usage if tool.takes_context else Usage()
         ctx = ToolContext[dict[str, Json]](
             task_id=task_id(),
             step_id=given.step or f"s{given.n}",
@@ -129,6 +130,7 @@ class ToolActivities:
             attempt=activity.info().attempt,
             idempotency_key=idempotency_key(task_id(), given, call),
             agent_name=agent.name,
+            usage=usage,
             state=own,
             heartbeat=activity.heartbeat,
             load_context=self._registry.context_loader(head),
