@@ -7,6 +7,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import timedelta
 
+from temporalio import activity
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -15,6 +16,7 @@ from holdfast.errors import (
     BlobMissingError,
     ConnectError,
     DigestMismatchError,
+    HoldfastError,
     ModelUnavailableError,
     NoWorkerError,
     QueryFailedError,
@@ -38,14 +40,29 @@ LASTING = frozenset(
 """Refusals of the Temporal server that the next attempt would get as well."""
 
 
+class ToldError(ApplicationError):
+    """A failure that is in the log already: Temporal need not log it again, with its traceback."""
+
+
+def is_news(record: logging.LogRecord) -> bool:
+    """Whether a record of Temporal's tells of something else than a ToldError."""
+    return record.exc_info is None or not isinstance(record.exc_info[1], ToldError)
+
+
+def log_failures_once() -> None:
+    """Keep Temporal from logging again, in this process, what the activities have logged."""
+    activity.logger.base_logger.addFilter(is_news)
+
+
 @contextmanager
 def typed_failures() -> Generator[None]:
     """Turn every exception into one that the task understands.
 
     What time can heal is retried, with the provider's Retry-After obeyed. An archive or a server
     that cannot be reached is retried too; damage is not. Everything else waits for a person. The
-    original goes to the log and is no cause: causes are stored in the history, and nobody has cut
-    the secrets out of their texts.
+    original goes to the log, with its traceback if it is none of our own errors, which say what to
+    do. It is no cause: causes are stored in the history, and nobody has cut the secrets out of
+    their texts.
     """
     try:
         yield
@@ -60,8 +77,9 @@ def typed_failures() -> Generator[None]:
             category=ApplicationErrorCategory.BENIGN,
         ) from None
     except Exception as error:
-        log.warning("An activity failed", exc_info=True)
-        raise ApplicationError(
+        is_ours = isinstance(error, HoldfastError)
+        log.warning("An activity failed: %s", text_of(error), exc_info=not is_ours)
+        raise ToldError(
             text_of(error), type=type(error).__name__, non_retryable=not heals_by_time(error)
         ) from None
 

@@ -36,7 +36,7 @@ from holdfast.errors import (
 )
 from holdfast.handoffs import HandoffFailedError
 from holdfast.images import Image
-from holdfast.messages import Blob, ToolCall, clean
+from holdfast.messages import Blob, ToolCall, Usage, clean
 from holdfast.records import Outcome, TaskHead
 from holdfast.redact import redact
 from holdfast.run_context import RunContextWrapper
@@ -224,6 +224,7 @@ async def find(registry: Registry, source: Source, given: ToolInput) -> Ready:
         )
         raise ApplicationError(msg, type="ToolMissingError", non_retryable=True)
     own = merge_patch.plain(merge_patch.apply(state, given.patch))
+    usage = (await source.task()).usage if tool.takes_context else Usage()
     ctx = ToolContext[dict[str, Json]](
         task_id=task_id(),
         step_id=given.step or f"s{given.n}",
@@ -233,6 +234,7 @@ async def find(registry: Registry, source: Source, given: ToolInput) -> Ready:
         attempt=activity.info().attempt,
         idempotency_key=idempotency_key(task_id(), given, call),
         agent_name=agent.name,
+        usage=usage,
         state=own,
         heartbeat=activity.heartbeat,
         load_context=registry.context_loader(head),

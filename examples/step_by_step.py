@@ -2,7 +2,7 @@
 
 The first run creates the task and does one step; the next ones go on where it stopped.
 
-python examples/step_by_step.py
+python -m examples.step_by_step
 """
 
 from __future__ import annotations

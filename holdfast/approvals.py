@@ -61,10 +61,12 @@ def ask(
     current = ledger.find(n)
     if call is None and current is not None and 0 <= i < len(current.calls):
         call = current.calls[i]
+    agent = current.open.step.agent if current is not None else ""
     serial = ledger.s.approval_serial + 1
     approval = Approval(
         id=f"{ledger.task_id}:{serial}",
         kind=kind,
+        agent=agent or ledger.given.head.agent,
         tool=call.name if call else "",
         call_id=call.id if call else "",
         arguments=call.arguments if call else "",

@@ -180,6 +180,7 @@ class Approval(Value):
         id: `<task id>:<serial>`: enough to decide it from any process.
         kind: A call that needs approval, a call that may have happened, a budget that is used up,
             or an undo that needs approval.
+        agent: The agent that asks; of a nested task, its own.
         tool: Tool name.
         call_id: The model's id of the call.
         arguments: The proposed arguments, JSON text.
@@ -200,6 +201,7 @@ class Approval(Value):
 
     id: str
     kind: ApprovalKind = "tool"
+    agent: str = ""
     tool: str = ""
     call_id: str = ""
     arguments: str = ""

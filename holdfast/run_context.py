@@ -12,7 +12,7 @@ from holdfast.messages import Usage
 ContextT = TypeVar("ContextT", default=Any)
 
 
-@dataclass
+@dataclass(eq=False)
 class RunContextWrapper(Generic[ContextT]):
     """The run's context with what the run has cost.
 
@@ -29,7 +29,7 @@ class RunContextWrapper(Generic[ContextT]):
     task_id: str = ""
 
 
-@dataclass
+@dataclass(eq=False)
 class AgentHookContext(RunContextWrapper[ContextT]):
     """A run's context, as hooks of agents get it.
 

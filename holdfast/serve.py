@@ -18,6 +18,7 @@ from typing import Any, cast
 from temporalio.client import Client
 from temporalio.worker import Worker
 
+from holdfast.activities.failures import log_failures_once
 from holdfast.agent import Agent
 from holdfast.archive import Archive
 from holdfast.client.names import check_archive, queue_of
@@ -69,6 +70,7 @@ def build_worker(
 
 def serving_worker(client: Client, activities: Activities, *, app: str, **options: Any) -> Worker:
     """Build a worker around activities whose agents may still grow."""
+    log_failures_once()
     settings: dict[str, Any] = {
         "task_queue": queue_of(app),
         "workflows": [AgentTask, Session],

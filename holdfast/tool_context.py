@@ -11,6 +11,8 @@ from typing_extensions import TypeVar
 
 from holdfast.context_object import KEY as CONTEXT_KEY
 from holdfast.context_object import dump
+from holdfast.messages import Usage
+from holdfast.run_context import RunContextWrapper
 from holdfast.values import Json, Value
 
 if TYPE_CHECKING:
@@ -25,8 +27,8 @@ def _ignore(*_details: Any) -> None:
     """Take a heartbeat that nobody listens to."""
 
 
-class ToolContext(Generic[StateT]):
-    """The optional first argument of a tool.
+class ToolContext(RunContextWrapper[Any], Generic[StateT]):
+    """The optional first argument of a tool; `RunContextWrapper[...]` as its type gets one, too.
 
     Every field has a default, so a unit test makes one with only what it needs. A tool may name a
     TypedDict for its state, as in `ToolContext[TripState]`; at run time it is a plain dict.
@@ -40,6 +42,7 @@ class ToolContext(Generic[StateT]):
         attempt: Number of this attempt, from 1.
         idempotency_key: Names the action, not the attempt: give it to services that accept one.
         agent_name: The agent that called.
+        usage: Cost of the run so far.
         state: This call's own copy of the task's extra_state. Change it in place or assign it;
             what differs at the end goes back to the task as a merge patch.
         context: The run's context object, made of `state["context"]`: see `Runner.run`. Change it
@@ -58,6 +61,7 @@ class ToolContext(Generic[StateT]):
         attempt: int = 1,
         idempotency_key: str = "",
         agent_name: str = "",
+        usage: Usage | None = None,
         state: StateT | None = None,
         heartbeat: Callable[..., None] = _ignore,
         load_context: Callable[[Json], Any] | None = None,
@@ -74,6 +78,7 @@ class ToolContext(Generic[StateT]):
             attempt: See above.
             idempotency_key: See above.
             agent_name: See above.
+            usage: See above.
             state: See above.
             heartbeat: Must be safe to call from any thread.
             load_context: Makes the context object of JSON data.
@@ -87,6 +92,7 @@ class ToolContext(Generic[StateT]):
         self.attempt = attempt
         self.idempotency_key = idempotency_key
         self.agent_name = agent_name
+        self.usage = Usage() if usage is None else usage
         self.nested = nested
         self.state: StateT = cast("StateT", {}) if state is None else state
         self._heartbeat = heartbeat
@@ -94,6 +100,10 @@ class ToolContext(Generic[StateT]):
         self._context: Any = None
         self._has_context = False
         self._cancelled = threading.Event()
+
+    def __repr__(self) -> str:
+        """Name the call; the context object is not made for it."""
+        return f"<ToolContext of call {self.call_id!r} of tool {self.tool_name!r}>"
 
     @property
     def tool_call_id(self) -> str:

@@ -97,6 +97,7 @@ def read_function(
     Raises:
         InvalidArgumentError: The function cannot be called with a JSON object; the text names the
             parameter and what to write instead.
+        UserError: It takes a context of another library.
     """
     source = source_of(function)
     name = name_of(function, source) if name is None else name
@@ -110,7 +111,7 @@ def read_function(
         annotation = annotation_of(parameter, source, name)
         if parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
             positional.append(parameter.name)
-        if is_context(annotation):
+        if is_context(annotation, name):
             if index:
                 msg = (
                     f"Tool {name!r} takes its ToolContext as {parameter.name!r}, which is not the"

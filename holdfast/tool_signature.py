@@ -10,12 +10,17 @@ import typing
 from collections.abc import Callable
 from typing import Annotated, Any, Union, cast
 
-from holdfast.errors import InvalidArgumentError
+from holdfast.errors import InvalidArgumentError, UserError
+from holdfast.run_context import RunContextWrapper
 from holdfast.tool_context import ToolContext
 
 EMPTY = inspect.Parameter.empty
 
-_CONTEXT_BY_NAME = re.compile(r"(\w+\.)*ToolContext(\[.*\])?( *\| *None)?")
+_CONTEXTS = ("RunContextWrapper", "ToolContext")
+_CONTEXT_BY_NAME = re.compile(
+    r"(?:(?:\w+\.)*(?:Annotated|Optional|Union)\[\s*)?(?:None\s*[|,]\s*)?"
+    rf"(?P<name>(?:\w+\.)*(?:{'|'.join(_CONTEXTS)}))\b(?!\.)"
+)
 _STYLES: Any = {name: {"warnings": False} for name in ("google", "numpy", "sphinx")}
 
 
@@ -85,13 +90,13 @@ def annotation_of(parameter: inspect.Parameter, source: Any, tool: str) -> Any:
     raw = parameter.annotation
     if raw is EMPTY:
         return Any
-    if isinstance(raw, str) and _CONTEXT_BY_NAME.fullmatch(raw.strip(" '\"")):
-        return ToolContext  # often imported for type checkers only
-    holder = types.SimpleNamespace(__annotations__={parameter.name: raw})
+    names = getattr(source, "__globals__", {})
     try:
-        names = getattr(source, "__globals__", {})
-        return typing.get_type_hints(holder, names, include_extras=True)[parameter.name]
+        return _resolved(raw, names)
     except Exception as error:  # an annotation is an expression: evaluating it can raise anything
+        context = _context_by_name(raw, names)
+        if context is not None:
+            return context
         msg = (
             f"Tool {tool!r}: the type of parameter {parameter.name!r}, {raw!r}, cannot be resolved:"
             f" {error}. Define or import it at the top level of the module."
@@ -99,15 +104,48 @@ def annotation_of(parameter: inspect.Parameter, source: Any, tool: str) -> Any:
         raise InvalidArgumentError(msg) from error
 
 
-def is_context(annotation: Any) -> bool:
-    """Whether a parameter of this type takes the ToolContext."""
+def is_context(annotation: Any, tool: str) -> bool:
+    """Whether a parameter of this type takes the ToolContext, which is a RunContextWrapper, too.
+
+    Raises:
+        UserError: It is of a class that only has the name of one. A model would have to fill it in.
+    """
     origin = typing.get_origin(annotation)
     if origin is Annotated:
-        return is_context(typing.get_args(annotation)[0])
+        return is_context(typing.get_args(annotation)[0], tool)
     if origin in {Union, types.UnionType}:
-        return any(map(is_context, typing.get_args(annotation)))
-    kind = origin or annotation
-    return inspect.isclass(kind) and issubclass(kind, ToolContext)
+        return any(is_context(each, tool) for each in typing.get_args(annotation))
+    kind: Any = origin or annotation
+    if not inspect.isclass(kind):
+        return False
+    if issubclass(kind, RunContextWrapper):
+        return True
+    for each in kind.__mro__:
+        if each.__name__ in _CONTEXTS:
+            msg = (
+                f"Tool {tool!r} takes a {each.__module__}.{each.__name__}, which Holdfast does not"
+                f" make. Write `from holdfast import {each.__name__}` instead."
+            )
+            raise UserError(msg)
+    return False
+
+
+def _resolved(raw: Any, names: dict[str, Any]) -> Any:
+    holder = types.SimpleNamespace(__annotations__={"it": raw})
+    return typing.get_type_hints(holder, names, include_extras=True)["it"]
+
+
+def _context_by_name(raw: Any, names: dict[str, Any]) -> Any:
+    """Return the context that a type is of which some name is known to type checkers only."""
+    parts = [raw, *(getattr(each, "__forward_arg__", None) for each in typing.get_args(raw))]
+    texts = [part.strip(" '\"") for part in parts if isinstance(part, str)]
+    found = next(filter(None, map(_CONTEXT_BY_NAME.match, texts)), None)
+    if found is None:
+        return None
+    try:
+        return _resolved(found["name"], names)
+    except Exception:  # noqa: BLE001  as above
+        return ToolContext
 
 
 def read_docstring(text: str) -> tuple[str, dict[str, str]]:

@@ -161,6 +161,11 @@ class Tool(Generic[P, R]):
         """Name the tool and what it does to the world."""
         return f"<Tool {self.name!r} effect={self.effect!r}>"
 
+    @property
+    def takes_context(self) -> bool:
+        """Whether the function is given the ToolContext."""
+        return self.signature is None or self.signature.context is not None
+
     def spec(self) -> ToolSpec:
         """Return what a model is told."""
         return ToolSpec(

@@ -44,13 +44,15 @@ def tool(
     """Make a tool of a function: `@tool`, `@tool(...)` or `tool(function, ...)`.
 
     The schema comes from the signature, the texts from the docstring. A first parameter of type
-    ToolContext gets the context of the call and stays hidden from the model. The meaning of each
+    ToolContext or RunContextWrapper gets the ToolContext of the call and stays hidden from the
+    model. The meaning of each
     option is at the attributes of Tool; `name_override` and `description_override` are other names
     of `name` and `description`.
 
     Raises:
         InvalidArgumentError: A model cannot be told how to call the function, or options
             contradict each other; the text says what to write instead.
+        UserError: It takes a context of another library.
     """
 
     def decorate(function: Callable[..., Any]) -> Tool:

@@ -104,6 +104,7 @@ async def approvals_command(common: Common, typed: str | None) -> ExitCode:
     rows = [
         (
             a.id,
+            a.agent,
             a.kind,
             output.shortened(f"{a.tool} {a.arguments}".strip() or a.text, 80),
             output.span(now - a.asked),
@@ -111,7 +112,8 @@ async def approvals_command(common: Common, typed: str | None) -> ExitCode:
         )
         for a in found
     ]
-    output.table(output.out(), ("approval", "kind", "what", "waits for", "expires in"), rows)
+    columns = ("approval", "agent", "kind", "what", "waits for", "expires in")
+    output.table(output.out(), columns, rows)
     output.say(f"Decide: holdfast inbox{common.arguments()}")
     return ExitCode.OK
 

@@ -87,7 +87,7 @@ async def waiting_in(
         except (EngineError, TimeoutError):  # a worker that was killed still counts as one
             silent.add(found.task_queue)
     task = await listed(found)
-    return [Waiting(each, agent=task.agent, input=task.input) for each in approvals]
+    return [Waiting(each, agent=each.agent or task.agent, input=task.input) for each in approvals]
 
 
 async def find_approval(engine: Engine, typed: str) -> tuple[str, Approval | None]:

@@ -134,6 +134,6 @@ def _step_failed(failure: Failure, *, task_id: str, step_id: str) -> StepFailedE
         f"{f'Step {step_id!r}' if step_id else 'A step'} of task {task_id!r} failed:"
         f" {failure.type}: {failure.message}\n"
         "The step stays first in the queue and nothing it had done is lost. Heal the cause, then"
-        " run the step again."
+        f" run the step again: run_step(task), or Runner.run(agent, RunState.of({task_id!r}))."
     )
     return StepFailedError(text, task_id=task_id, step_id=step_id, cause_type=failure.type)

@@ -204,8 +204,18 @@ class Team:
 
 
 def team_of(agent: Agent, *, first: str = "") -> Team:
-    """Return an agent's team, for a task that began with the agent or with another of the team."""
-    return Team(first or agent.name, (agent, *agent.team()))
+    """Return an agent's team, for a task that began with the agent or with another of the team.
+
+    Those that they call as tools are known, too: their calls may wait for a person.
+    """
+    known = {each.name: each for each in (agent, *agent.team())}
+    agents = list(known.values())
+    for each in agents:  # grows while it is walked
+        for child in each.nested():
+            new = [a for a in (child, *child.team()) if a.name not in known]
+            known |= {a.name: a for a in new}
+            agents += new
+    return Team(first or agent.name, agents)
 
 
 def step_items(of: StepRecord | OpenState, team: Team) -> list[RunItem]:

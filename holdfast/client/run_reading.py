@@ -117,11 +117,8 @@ def run_result(
 
 def interruptions(recorded: Recorded, team: Team) -> list[ToolApprovalItem]:
     """List the tool calls that wait for a person."""
-    agents = {current.n: current.open.step.agent for current in recorded.opens}
     return [
-        ToolApprovalItem(
-            team.of(agents.get(approval.n, "")), _call(approval), approval.id, approval.digest
-        )
+        ToolApprovalItem(team.of(approval.agent), _call(approval), approval.id, approval.digest)
         for approval in recorded.approvals
         if approval.kind in DECIDABLE
     ]

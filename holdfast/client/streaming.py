@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Collection, Iterator
+from collections.abc import AsyncGenerator, Collection, Iterator, Sequence
 from typing import Any, Literal
 
 from holdfast.client.following import Follower
@@ -133,6 +133,8 @@ class StreamReader:
     async def skip(self, to: Literal["step", "now"] = "step") -> None:
         """Go on with the step that is open, else with the next one; or with what happens from now.
 
+        An answer that is being made is told from its beginning: what was told of it may be void.
+
         Raises:
             TaskClosedError: The task is closed.
             TaskNotFoundError: There is no such task.
@@ -143,7 +145,10 @@ class StreamReader:
         self._first_agent = look.task.agent
         steps = [current for current in look.opens if current.marks]
         first = min((step.marks[0].number for step in steps if to == "step"), default=None)
+        place = _asking(look.opens)
         newest = Offset(self._follower.after, LAST_ATTEMPT, MOST_PLACES)
+        if place is not None:
+            newest = Offset(place.mark, place.attempts, MOST_PLACES)
         self.offset = int(newest if first is None else Offset(first))
         self._agent = (steps[0].open.step.agent if steps else "") or look.task.agent
 
@@ -225,8 +230,7 @@ class StreamReader:
             found += [undone(entries, each, self._first_agent) for each in news]
         for moment in sorted(found, key=lambda each: each.at):
             events += await self._tell(moment)
-        alone = look.opens[0] if len(look.opens) == 1 else None
-        self._asking = asking(alone) if alone is not None else None
+        self._asking = _asking(look.opens)
         self.status = look.task.status
         self.ended = over
         return events
@@ -333,6 +337,11 @@ class StreamReader:
         if live.attempt == frame.attempt:
             at = Offset(place.mark, place.attempts + frame.attempt)
             yield from self._tell_raws(live.take(frame), at, frame.attempt)
+
+
+def _asking(opens: Sequence[OpenState]) -> Asking | None:
+    """Say where the next answer is told; None when none is, or steps run side by side."""
+    return asking(opens[0]) if len(opens) == 1 else None
 
 
 async def _first_of(*events: asyncio.Event, seconds: float) -> None:

@@ -340,7 +340,7 @@ class TaskClient:
             failure = failure_in(error) or Failure(type="UpdateFailed", message=str(error))
             if failure.type in MOVING:
                 return None
-            raise to_error(failure, task_id=task_id, parked=is_parked(error)) from error
+            raise to_error(failure, task_id=task_id, parked=is_parked(error)) from None
         except WorkflowUpdateRPCTimeoutOrCancelledError:
             return None
         finally:

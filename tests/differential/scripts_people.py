@@ -28,6 +28,7 @@ async def approved(lib: Lib, agent: Any, result: Any, **options: Any) -> Any:
     """Approve everything that is open, and go on."""
     state = result.to_state()
     for item in result.interruptions:
+        lib.note(item.agent.name, item.name)
         state.approve(item, **options)
     return await lib.run(agent, state)
 

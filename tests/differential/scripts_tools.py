@@ -122,6 +122,66 @@ async def the_context_of_a_call(lib: Lib) -> Any:
     return await lib.run(agent, "q", context={"who": "ann"})
 
 
+@TOOLS.script(call("count", {"by": 2}), call("count", {"by": 3}), reply("done"))
+async def the_wrapper_of_the_run(lib: Lib) -> Any:
+    def count(ctx: Any, by: int) -> str:
+        """Count."""
+        ctx.context["n"] += by
+        lib.note(isinstance(ctx, lib.RunContextWrapper), ctx.usage.requests)
+        return str(ctx.context["n"])
+
+    count.__annotations__["ctx"] = lib.RunContextWrapper[dict[str, int]]
+    context = {"n": 0}
+    result = await lib.run(lib.agent(tools=[lib.function_tool(count)]), "q", context=context)
+    lib.note(context["n"])
+    return result
+
+
+@TOOLS.script(reply("done"))
+async def the_wrapper_wherever_code_is_asked(lib: Lib) -> Any:
+    seen: set[str] = set()  # how often, and in which order, is nobody's promise
+
+    def asked(what: str, ctx: Any) -> None:
+        seen.add(f"{what} {isinstance(ctx, lib.RunContextWrapper)} {ctx.context}")
+
+    def instructions(ctx: Any, _agent: Any) -> str:
+        asked("instructions", ctx)
+        return "do"
+
+    def is_enabled(ctx: Any, _agent: Any) -> bool:
+        asked("is_enabled", ctx)
+        return True
+
+    def check(ctx: Any, _agent: Any, _checked: Any) -> Any:
+        asked("guardrail", ctx)
+        return lib.GuardrailFunctionOutput(output_info=None, tripwire_triggered=False)
+
+    agent = lib.agent(
+        instructions=instructions,
+        tools=[lib.tool(is_enabled=is_enabled)],
+        input_guardrails=[lib.InputGuardrail(check, run_in_parallel=False)],
+        output_guardrails=[lib.OutputGuardrail(check)],
+    )
+    result = await lib.run(agent, "q", context={"who": "ann"})
+    lib.note(*sorted(seen))
+    return result
+
+
+@TOOLS.script(call("look", {"where": "a"}), call("go"), reply("done"))
+async def the_wrapper_where_calls_are_judged(lib: Lib) -> Any:
+    def needs(ctx: Any, _arguments: dict[str, Any], _call_id: str) -> bool:
+        lib.note("needs_approval", isinstance(ctx, lib.RunContextWrapper), ctx.context)
+        return False
+
+    def handed(ctx: Any) -> None:
+        lib.note("on_handoff", isinstance(ctx, lib.RunContextWrapper), ctx.context)
+
+    other = lib.agent("second")
+    go = lib.handoff(other, tool_name_override="go", on_handoff=handed)
+    agent = lib.agent(tools=[lib.tool(needs_approval=needs)], handoffs=[go])
+    return await lib.run(agent, "q", context={"who": "ann"})
+
+
 @TOOLS.script(call("count"), call("count"), reply("done"))
 async def a_tool_changes_the_context(lib: Lib) -> Any:
     def count(ctx: Any) -> str:

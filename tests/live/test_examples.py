@@ -1,23 +1,43 @@
-"""The examples about people in the loop, run as a reader would run them; all are offline."""
+"""The examples, run by the commands in their own docstrings; all are offline."""
 
 from __future__ import annotations
 
+import ast
 import os
+import re
+import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent.parent.parent
+EXAMPLES = sorted(path.name for path in (ROOT / "examples").glob("[!_]*.py"))
+
+
+def command_of(example: str) -> list[str]:
+    """Return the first command that the docstring names, without the name of Python."""
+    text = (ROOT / "examples" / example).read_text(encoding="utf-8")
+    found = re.search(r"^python (.+?)(?:   .*)?$", ast.get_docstring(ast.parse(text)) or "", re.M)
+    assert found is not None, f"{example} does not say how to run it"
+    return shlex.split(found[1])
 
 
 def printed_by(example: str, directory: Path) -> str:
-    """Run an example with a directory of its own; return what it printed."""
+    """Run an example in a checkout of its own, `holdfast` installed; return what it printed."""
     hidden = ("TEMPORAL_", "HOLDFAST_", "OPENAI_")
     kept = {name: text for name, text in os.environ.items() if not name.startswith(hidden)}
+    checkout, installed = directory / "checkout", directory / "installed"
+    if not checkout.exists():
+        shutil.copytree(ROOT / "examples", checkout / "examples")
+        installed.mkdir()
+        (installed / "holdfast").symlink_to(ROOT / "holdfast")
     done = subprocess.run(
-        [sys.executable, str(ROOT / "examples" / example)],
-        cwd=directory,
-        env={**kept, "PYTHONPATH": str(ROOT)},
+        [sys.executable, *command_of(example)],
+        cwd=checkout,
+        env={**kept, "PYTHONPATH": str(installed)},
         capture_output=True,
         text=True,
         timeout=100,
@@ -25,6 +45,23 @@ def printed_by(example: str, directory: Path) -> str:
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_an_example_names_itself_in_its_command(example: str) -> None:
+    name = example.removesuffix(".py")
+    command = command_of(example)
+    assert command[:1] == [f"examples/{example}"] or command[:2] == ["-m", f"examples.{name}"]
+
+
+def test_arithmetic_is_done(tmp_path: Path) -> None:
+    assert "405" in printed_by("arithmetic.py", tmp_path)
+
+
+def test_a_task_is_gone_on_with_by_one_process_after_the_other(tmp_path: Path) -> None:
+    printed = [printed_by("step_by_step.py", tmp_path) for _ in range(4)]
+    seen = zip(("multiply", "add", "405", "Done before"), printed, strict=True)
+    assert [word for word, text in seen if word not in text] == []
 
 
 def test_an_expense_is_paid_as_it_was_edited_and_the_model_is_told(tmp_path: Path) -> None:

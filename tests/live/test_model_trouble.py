@@ -8,7 +8,8 @@ import time
 import pytest
 
 from holdfast import Agent, ModelSettings, tool
-from holdfast.errors import StepFailedError
+from holdfast.errors import ModelRequestError, StepFailedError
+from holdfast.models.base import ModelAnswer, ModelRequest
 from holdfast.models.responses import ResponsesModel
 from holdfast.testing import FakeOpenAI
 from tests.support.rig import MakeAgent, MakeRunner, Rig
@@ -181,3 +182,43 @@ async def test_a_worker_stopped_in_a_model_call_hands_it_to_the_next_one(
     model.reply("from the next worker")
     await rig.serve(make_agent())
     assert str(await waiting) == "from the next worker"
+
+
+class Raising:
+    """A model that cannot be asked."""
+
+    name = "raising"
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    async def respond(self, _request: ModelRequest) -> ModelAnswer:
+        raise self.error
+
+
+async def logged(rig: Rig, error: Exception, caplog: pytest.LogCaptureFixture) -> tuple[str, int]:
+    """Fail a step; return the error of the client, and count the tracebacks that are logged."""
+    await rig.serve(Agent(name="agent", model=Raising(error)))
+    task = await rig.runner().create_task("q")
+    with pytest.raises(StepFailedError) as caught:
+        await rig.runner().run_step(task)
+    assert caught.value.__cause__ is None
+    assert caught.value.__suppress_context__
+    assert f"Runner.run(agent, RunState.of('{task.task_id}'))" in str(caught.value)
+    assert "An activity failed: no key" in caplog.text
+    return str(caught.value), sum(record.exc_info is not None for record in caplog.records)
+
+
+async def test_what_a_person_must_heal_is_said_without_tracebacks(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    text, tracebacks = await logged(rig, ModelRequestError("no key"), caplog)
+    assert "ModelRequestError: no key" in text
+    assert tracebacks == 0
+
+
+async def test_an_unknown_error_is_logged_with_its_traceback_once(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    _, tracebacks = await logged(rig, RuntimeError("no key"), caplog)
+    assert tracebacks == 1

@@ -1,4 +1,4 @@
-"""What the README and the docs show in Python, and the examples, run as a reader would run them."""
+"""What the README and the docs show in Python, run as a reader would run them."""
 
 from __future__ import annotations
 
@@ -77,15 +77,3 @@ def test_the_lookups_of_the_readme_run_side_by_side(tmp_path: Path) -> None:
     printed = run(["-c", readme_block("LLMCompilerAgentWorker")], tmp_path).splitlines()
     assert printed[0] == "['p1.1', 'p1.2', 'p1.join']"
     assert printed[-1] == "Rome has more."
-
-
-def test_the_arithmetic_example_answers(tmp_path: Path) -> None:
-    assert "405" in run([str(ROOT / "examples" / "arithmetic.py")], tmp_path)
-
-
-def test_the_step_by_step_example_goes_on_where_it_stopped(tmp_path: Path) -> None:
-    example = [str(ROOT / "examples" / "step_by_step.py")]
-    assert "multiply" in run(example, tmp_path)
-    assert "add" in run(example, tmp_path)
-    assert "405" in run(example, tmp_path)
-    assert "Done before" in run(example, tmp_path)

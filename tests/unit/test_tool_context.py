@@ -8,6 +8,8 @@ from typing import Any
 import pydantic
 import pytest
 
+from holdfast.messages import Usage
+from holdfast.run_context import RunContextWrapper
 from holdfast.tool_context import Effect, ToolContext
 
 
@@ -20,6 +22,22 @@ def test_a_unit_test_needs_no_arguments() -> None:
 def test_the_agents_sdk_s_names_are_read_too() -> None:
     ctx = ToolContext[dict[str, Any]](call_id="c1", arguments='{"a": 1}')
     assert (ctx.tool_call_id, ctx.tool_arguments) == ("c1", '{"a": 1}')
+
+
+def test_it_is_a_run_context() -> None:
+    ctx = ToolContext[dict[str, Any]](state={"context": {"a": 1}}, call_id="c1", tool_name="pay")
+    assert isinstance(ctx, RunContextWrapper)
+    assert (ctx.context, ctx.usage) == ({"a": 1}, Usage())
+    assert {ctx: "hashable"}[ctx] == "hashable"
+
+
+def test_looking_at_it_does_not_make_the_context_object() -> None:
+    def load(_data: Any) -> Any:
+        pytest.fail("it was made")
+
+    assert repr(ToolContext(call_id="c1", tool_name="pay", load_context=load)) == (
+        "<ToolContext of call 'c1' of tool 'pay'>"
+    )
 
 
 def test_two_contexts_do_not_share_their_state() -> None:

@@ -12,12 +12,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, Optional
 
+import agents
+import agents.tool_context
 import pydantic
 import pytest
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
-from holdfast.errors import InvalidArgumentError
+from holdfast.errors import InvalidArgumentError, UserError
+from holdfast.run_context import AgentHookContext, RunContextWrapper
 from holdfast.tool_context import ToolContext
 from holdfast.tool_schema import FunctionSchema, read_function
 
@@ -305,6 +308,17 @@ def test_name_and_description_can_be_given() -> None:
         ToolContext,
         ToolContext[Any],
         Optional[ToolContext],  # noqa: UP045
+        "RunContextWrapper",
+        "RunContextWrapper[Place]",
+        "RunContextWrapper[OnlyForCheckers]",
+        "None | RunContextWrapper[OnlyForCheckers]",
+        "Optional[RunContextWrapper[OnlyForCheckers]]",
+        "Annotated[RunContextWrapper[OnlyForCheckers], 'why not']",
+        Optional["RunContextWrapper[OnlyForCheckers]"],
+        Annotated["RunContextWrapper[OnlyForCheckers]", "why not"],
+        RunContextWrapper,
+        RunContextWrapper[Place],
+        AgentHookContext,
     ],
 )
 def test_the_context_is_hidden_however_it_is_annotated(annotation: Any) -> None:
@@ -317,10 +331,29 @@ def test_the_context_is_hidden_however_it_is_annotated(annotation: Any) -> None:
     assert schema.bind("CTX", {"x": 1}) == ([], {"c": "CTX", "x": 1})
 
 
-def test_a_context_imported_for_type_checkers_only_is_recognised() -> None:
+@pytest.mark.parametrize("name", ["ToolContext", "RunContextWrapper", "holdfast.ToolContext"])
+def test_a_context_imported_for_type_checkers_only_is_recognised(name: str) -> None:
     made: dict[str, Any] = {}
-    exec("def f(ctx: 'ToolContext', x: int): return x", made)
+    exec(f"def f(ctx: '{name}', x: int): return x", made)
     assert read_function(made["f"]).context == "ctx"
+
+
+@pytest.mark.parametrize(
+    "annotation",
+    [
+        agents.RunContextWrapper,
+        agents.RunContextWrapper[Any],
+        agents.tool_context.ToolContext[Any] | None,
+        "agents.RunContextWrapper[OnlyForCheckers]",
+    ],
+)
+@pytest.mark.parametrize("parameter", ["a", "b"])
+def test_a_context_of_another_library_is_refused(annotation: Any, parameter: str) -> None:
+    def f(a: int, b: int) -> None: ...
+
+    f.__annotations__[parameter] = annotation
+    with pytest.raises(UserError, match=r"from holdfast import (RunContextWrapper|ToolContext)"):
+        read_function(f)
 
 
 def test_a_subclass_of_the_context_is_a_context() -> None:
