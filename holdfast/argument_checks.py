@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Hashable
+from collections.abc import Collection
 from typing import Any, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
@@ -24,7 +24,7 @@ def check_fields(kind: type[Any], given: object, names: Collection[str]) -> None
         UserError: One of them does not fit.
     """
     try:
-        known: Hashable = kind
+        known: Any = kind  # a type is hashable, which mypy does not see
         _model_of(known, tuple(names)).model_validate(vars(given))
     except ValidationError as error:
         raise UserError(misfit(kind.__name__, error)) from None
