@@ -15,7 +15,9 @@ from holdfast.engine.serverinfo import ServerInfo
 from holdfast.messages import clean
 from holdfast.models.responses import ResponsesModel
 from holdfast.testing import FakeOpenAI
+from holdfast.tracing import instrument
 from tests.support.rig import Engine, MakeAgent, MakeRunner, Rig, make_engine
+from tests.support.spans import Spans
 
 # A busy machine is slow, which is no defect: times are for benchmarks/.
 settings.register_profile("holdfast", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -71,6 +73,15 @@ async def make_agent(model: FakeOpenAI) -> AsyncGenerator[MakeAgent]:
     yield make
     for made in models:
         await made.close()
+
+
+@pytest.fixture
+def spans() -> Iterator[Spans]:
+    """Trace what the test does in its own process."""
+    made = Spans()
+    instrument(made.provider)
+    yield made
+    instrument(None)
 
 
 @pytest.fixture

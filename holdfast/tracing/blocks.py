@@ -11,6 +11,7 @@ from contextvars import ContextVar, Token
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
+from holdfast.errors import HoldfastError
 from holdfast.redact import redact
 from holdfast.tracing import switch
 from holdfast.tracing.ids import trace_digits
@@ -121,12 +122,16 @@ class Trace:
         error: BaseException | None,
         stack: TracebackType | None,
     ) -> None:
-        """End; an error that leaves the block is told, and goes on."""
+        """End; an error that leaves the block is told, and goes on.
+
+        The text of one of Holdfast's own may be a model's words, and the block does not know what
+        its run allows: the run's own spans tell it.
+        """
         if self._span is not None and error is not None:
             from holdfast.tracing import otel
 
-            text = redact(str(error)) if includes_sensitive_data() else ""
-            otel.fail(self._span, type(error).__name__, text)
+            tells = includes_sensitive_data() and not isinstance(error, HoldfastError)
+            otel.fail(self._span, type(error).__name__, redact(str(error)) if tells else "")
         self.finish(reset_current=True)
 
 

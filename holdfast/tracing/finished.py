@@ -50,7 +50,7 @@ def step_span(rules: TraceRules, record: StepRecord) -> Finished:
     return Finished(
         span=rules.trace.step(record.branch, record.key),
         parent=rules.trace.root,
-        name=f"step {record.step.step_id}",
+        name=_step_name(rules, record.step, record.key),
         start=record.started,
         end=record.ended,
         attributes=facts,
@@ -73,7 +73,7 @@ def open_step_span(
     return Finished(
         span=rules.trace.step(branch, current.n),
         parent=rules.trace.root,
-        name=f"step {current.open.step.step_id}",
+        name=_step_name(rules, current.open.step, current.n),
         start=current.started,
         end=at,
         attributes=facts | {"holdfast.step.status": status},
@@ -193,10 +193,15 @@ def _of_step(rules: TraceRules, step: TaskStep, n: int, branch: int) -> dict[str
     facts: dict[str, Any] = {
         **rules.common,
         "gen_ai.agent.name": step.agent or rules.head.agent,
-        "holdfast.step.id": step.step_id,
         "holdfast.step.n": n,
         "holdfast.step.branch": branch or None,
     }
     if rules.sensitive:
+        facts["holdfast.step.id"] = step.step_id
         facts["holdfast.step.input"] = step.input
     return facts
+
+
+def _step_name(rules: TraceRules, step: TaskStep, n: int) -> str:
+    """Name a step's span: by its number where its id, which may be a model's words, is not told."""
+    return f"step {step.step_id if rules.sensitive else n}"

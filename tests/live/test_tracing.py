@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +29,7 @@ from holdfast.tool_guardrails import (
     ToolInputGuardrail,
     ToolOutputGuardrail,
 )
-from holdfast.tracing import instrument, trace
+from holdfast.tracing import trace
 from holdfast.tracing.ids import TaskTrace, trace_digits
 from tests.support.cli import make_cli
 from tests.support.people import ask
@@ -52,14 +51,6 @@ provider = TracerProvider()
 provider.add_span_processor(BatchSpanProcessor(exporter, schedule_delay_millis=600_000))
 trace.set_tracer_provider(provider)
 """
-
-
-@pytest.fixture
-def spans() -> Iterator[Spans]:
-    made = Spans()
-    instrument(made.provider)
-    yield made
-    instrument(None)
 
 
 @tool(effect="read")

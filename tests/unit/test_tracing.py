@@ -9,7 +9,7 @@ import logging
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 from opentelemetry import trace as api
@@ -42,14 +42,6 @@ from holdfast.tracing.sending import send
 from tests.support.spans import Spans, assert_joined, tree
 
 DIGITS = "0123456789abcdef0123456789abcdef"
-
-
-@pytest.fixture
-def spans() -> Iterator[Spans]:
-    made = Spans()
-    instrument(made.provider)
-    yield made
-    instrument(None)
 
 
 # Ids

@@ -1,0 +1,245 @@
+"""What spans and logs tell of a run's contents: with the switch off, nothing at all."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import pytest
+from pydantic import BaseModel
+
+from holdfast import ModelBehaviorError, RunConfig, Runner, StepFailedError, tool
+from holdfast.errors import InputGuardrailTripwireTriggered
+from holdfast.guardrails import GuardrailFunctionOutput, InputGuardrail
+from holdfast.handoffs import handoff
+from holdfast.testing import FakeOpenAI
+from holdfast.tool_guardrails import ToolGuardrailFunctionOutput, ToolInputGuardrail
+from holdfast.tracing import trace
+from holdfast.tracing.blocks import SENSITIVE
+from holdfast.workers import PlanAndSolveAgentWorker
+from tests.support.people import ask
+from tests.support.rig import MakeAgent, Rig, until_status
+from tests.support.spans import Seen, Spans, assert_joined
+
+MARK = "qzmark"
+"""Is in everything that users, models, tools, guardrails and people say."""
+
+
+class Reason(BaseModel):
+    """Why a handoff is made."""
+
+    why: str
+
+
+def marked(spans: list[Seen]) -> set[str]:
+    """List the spans that hold the mark, and where."""
+    return {
+        f"{span.name.replace(MARK, '...')}: {place}"
+        for span in spans
+        for place, told in {
+            "name": span.name,
+            "status": span.text,
+            "events": json.dumps(span.events),
+            **{key: f"{key} {value}" for key, value in span.attributes.items()},
+        }.items()
+        if MARK in told
+    }
+
+
+class Switch(NamedTuple):
+    """Whether contents are told, and the settings of the run by which they are not."""
+
+    tells: bool
+    config: RunConfig
+
+
+@pytest.fixture(params=["told", "run", "environment"])
+def switch(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Switch:
+    """Who says that contents are not to be told, if somebody does."""
+    if request.param == "environment":
+        monkeypatch.setenv(SENSITIVE, "false")
+    wanted = False if request.param == "run" else None
+    return Switch(request.param == "told", RunConfig(trace_include_sensitive_data=wanted))
+
+
+async def test_a_run_with_everything_in_it(  # noqa: PLR0917  fixtures
+    rig: Rig,
+    make_agent: MakeAgent,
+    model: FakeOpenAI,
+    spans: Spans,
+    switch: Switch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    @tool(effect="read")
+    def stumble(where: str) -> str:
+        """Fail."""
+        raise LookupError(f"nothing {where}")
+
+    @tool(needs_approval=True)
+    def pay(amount: str) -> str:
+        """Pay."""
+        return f"paid {amount}"
+
+    def passes(*_: Any) -> GuardrailFunctionOutput:
+        return GuardrailFunctionOutput(MARK, tripwire_triggered=False)
+
+    def rejects(_data: Any) -> ToolGuardrailFunctionOutput:
+        return ToolGuardrailFunctionOutput.reject_content(MARK, MARK)
+
+    async def on_handoff(_ctx: Any, reason: Reason) -> None:
+        assert reason.why == MARK
+
+    caplog.set_level(logging.INFO)
+    helper = make_agent(stumble, name="helper").as_tool()
+    refusing = replace(
+        make_agent(name="refusing").as_tool(), tool_input_guardrails=[ToolInputGuardrail(rejects)]
+    )
+    agent = make_agent(
+        stumble,
+        pay,
+        helper,
+        refusing,
+        name="agent",
+        handoffs=[handoff(make_agent(name="bob"), on_handoff=on_handoff, input_type=Reason)],
+        input_guardrails=[InputGuardrail(passes)],
+        instructions=MARK,
+    )
+    await rig.serve(agent)
+    runner = rig.runner()
+    model.call("stumble", {"where": MARK})
+    model.call("helper", {"input": MARK})
+    model.call("stumble", {"where": MARK})
+    model.fail(503, message=MARK)
+    model.reply(MARK)
+    model.call("helper", {"question": MARK})
+    model.call("refusing", {"input": MARK})
+    model.call("pay", {"amount": MARK})
+    with trace("block"):
+        result = await Runner.run(agent, MARK, runner=runner, run_config=switch.config)
+    state = result.to_state()
+    state.reject(result.interruptions[0], rejection_message=MARK)
+    await runner.give_feedback(result.task_id, MARK, by="ann")
+    model.call("transfer_to_bob", {"why": MARK})
+    model.call(MARK)
+    with pytest.raises(ModelBehaviorError, match=MARK), trace("last"):
+        await Runner.run(agent, state, runner=runner)
+    await spans.until("invoke_agent agent")
+    await spans.until("invoke_agent helper")
+    found = marked(spans.all)
+    assert spans.one("invoke_workflow last")["error.type"] == "ModelBehaviorError"
+    assert spans.one("invoke_agent agent")["error.type"] == "ModelBehaviorError"
+    assert not [each for each in caplog.records if MARK in each.getMessage()]
+    assert not [each for each in found if "invoke_workflow" in each]
+    if not switch.tells:
+        assert found == set()
+        return
+    assert found >= {
+        "invoke_agent agent: gen_ai.input.messages",
+        "invoke_agent agent: status",
+        "invoke_agent agent: events",
+        "invoke_agent helper: gen_ai.input.messages",
+        "step s1: holdfast.step.input",
+        "chat gpt-5-mini: gen_ai.system_instructions",
+        "chat gpt-5-mini: gen_ai.output.messages",
+        "chat gpt-5-mini: status",
+        "execute_tool stumble: gen_ai.tool.call.arguments",
+        "execute_tool stumble: status",
+        "execute_tool stumble: events",
+        "execute_tool helper: gen_ai.tool.call.arguments",
+        "execute_tool helper: gen_ai.tool.call.result",
+        "handoff agent to bob: gen_ai.tool.call.arguments",
+    }
+
+
+async def test_plans_are_words_of_the_model(
+    rig: Rig,
+    make_agent: MakeAgent,
+    model: FakeOpenAI,
+    spans: Spans,
+    switch: Switch,
+) -> None:
+    names = [f"ask {MARK}", f"tell {MARK}"]
+    tasks = [
+        {"name": name, "input": MARK, "expected_output": MARK, "dependencies": names[:k]}
+        for k, name in enumerate(names)
+    ]
+    model.reply(json.dumps({"sub_tasks": tasks}))
+    model.reply(MARK)
+    model.reply(MARK)
+    agent = make_agent(worker=PlanAndSolveAgentWorker(refine=False))
+    await rig.serve(agent)
+    await Runner.run(agent, MARK, runner=rig.runner(), run_config=switch.config)
+    assert_joined(spans.all)
+    found = marked(spans.all)
+    steps = sorted(span.name for span in spans.all if span.name.startswith("step"))
+    if switch.tells:
+        assert steps == [f"step p1:ask-{MARK}", f"step p1:tell-{MARK}", "step s1"]
+        assert "step p1:ask-...: holdfast.step.id" in found
+        return
+    assert found == set()
+    assert steps == ["step 1", "step 2", "step 3"]
+    assert [span["holdfast.step.n"] for span in spans.all if span.name == "step 2"] == [2]
+
+
+async def test_what_people_say_to_end_or_undo_a_task(
+    rig: Rig,
+    make_agent: MakeAgent,
+    model: FakeOpenAI,
+    spans: Spans,
+    switch: Switch,
+) -> None:
+    def cancel(_ctx: Any, _effect: Any) -> str:
+        return MARK
+
+    @tool(effect="reversible", undo=cancel)
+    def book(where: str) -> str:
+        """Book."""
+        return f"booked {where}"
+
+    @tool(needs_approval=True)
+    def pay(amount: str) -> str:
+        """Pay."""
+        return f"paid {amount}"
+
+    agent = make_agent(book, pay)
+    await rig.serve(agent)
+    runner = rig.runner()
+    model.call("book", {"where": MARK})
+    model.call("pay", {"amount": MARK})
+    result = await Runner.run(agent, MARK, runner=runner, run_config=switch.config)
+    approval = await ask(runner, result.task_id)
+    await runner.reject(approval, by="ann", reason=MARK)
+    model.fail(401, message=MARK)
+    with pytest.raises(StepFailedError, match=MARK):
+        await runner.run_task(result.task_id)
+    for _ in range(3):
+        await runner.undo_step(result.task_id, by="ann", reason=MARK)
+    await runner.abandon(result.task_id, MARK, by="ann")
+    await until_status(runner, result.task_id, "abandoned")
+    await spans.until("invoke_agent agent")
+    assert {"undo book"} < {span.name for span in spans.all}
+    found = marked(spans.all)
+    assert ("invoke_agent agent: holdfast.task.reason" in found) is switch.tells
+    assert switch.tells or found == set()
+
+
+async def test_a_block_tells_what_its_own_code_raises(
+    rig: Rig, make_agent: MakeAgent, spans: Spans, switch: Switch
+) -> None:
+    def trips(*_: Any) -> GuardrailFunctionOutput:
+        return GuardrailFunctionOutput(MARK, tripwire_triggered=True)
+
+    agent = make_agent(input_guardrails=[InputGuardrail(trips, run_in_parallel=False)])
+    await rig.serve(agent)
+    with pytest.raises(InputGuardrailTripwireTriggered), trace("a run's"):
+        await Runner.run(agent, MARK, runner=rig.runner(), run_config=switch.config)
+    with pytest.raises(LookupError, match=MARK), trace("its own"):
+        raise LookupError(MARK)
+    of_a_run, own = (spans.one(f"invoke_workflow {name}") for name in ("a run's", "its own"))
+    assert of_a_run["error.type"] == "InputGuardrailTripwireTriggered"
+    assert (of_a_run.failed, of_a_run.text, of_a_run.events) == (True, "", [])
+    assert own["error.type"] == "LookupError"
+    assert own.text == ("" if os.environ.get(SENSITIVE) else MARK)
