@@ -185,6 +185,26 @@ def system(text: str) -> Message:
     return Message(role="system", content=text)
 
 
+class InputTokensDetails(Value):
+    """What is known of input tokens, in the form of the Responses API.
+
+    Attributes:
+        cached_tokens: Those that the provider served from its cache.
+    """
+
+    cached_tokens: int = 0
+
+
+class OutputTokensDetails(Value):
+    """What is known of output tokens, in the form of the Responses API.
+
+    Attributes:
+        reasoning_tokens: Those spent on reasoning.
+    """
+
+    reasoning_tokens: int = 0
+
+
 class Usage(Value):
     """What model calls cost.
 
@@ -206,6 +226,16 @@ class Usage(Value):
     def total_tokens(self) -> int:
         """Input and output together."""
         return self.input_tokens + self.output_tokens
+
+    @property
+    def input_tokens_details(self) -> InputTokensDetails:
+        """The cached tokens, where the Agents SDK has them."""
+        return InputTokensDetails(cached_tokens=self.cached_tokens)
+
+    @property
+    def output_tokens_details(self) -> OutputTokensDetails:
+        """The reasoning tokens, where the Agents SDK has them."""
+        return OutputTokensDetails(reasoning_tokens=self.reasoning_tokens)
 
     def __add__(self, other: Usage) -> Usage:
         """Sum field by field."""

@@ -78,6 +78,9 @@ class Session(_Twin):
     chat_history = _sync(_sessions.Session.chat_history)
     append = _sync(_sessions.Session.append)
     reset = _sync(_sessions.Session.reset)
+    get_items = _sync(_sessions.Session.get_items)
+    add_items = _sync(_sessions.Session.add_items)
+    clear_session = _sync(_sessions.Session.clear_session)
 
     @property
     def twin(self) -> _sessions.Session:

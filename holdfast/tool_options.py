@@ -33,6 +33,7 @@ class ToolOptions(TypedDict, total=False):
     probe: EffectHook | None
     needs_approval: bool | ApprovalPredicate
     timeout_seconds: float | None
+    timeout: float | None
     timeout_behavior: TimeoutBehavior
     max_attempts: int
     retry_on: tuple[type[Exception], ...]
@@ -40,6 +41,7 @@ class ToolOptions(TypedDict, total=False):
     failure_error_function: FailureFormatter | Literal["default"] | None
     is_enabled: bool | EnabledPredicate
     strict: bool
+    strict_mode: bool
     max_output_bytes: int
     approval_seconds: float | None
     undo_needs_approval: bool

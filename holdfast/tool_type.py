@@ -138,6 +138,9 @@ class Tool(Generic[P, R]):
         given = cast("dict[str, Any]", dict(options))
         names = [given.pop("name", None), given.pop("name_override", None)]
         texts = [given.pop("description", None), given.pop("description_override", None)]
+        for other, own in (("strict_mode", "strict"), ("timeout", "timeout_seconds")):
+            if other in given:
+                given.setdefault(own, given.pop(other))
         signature = read_function(
             function,
             name=next((name for name in names if name is not None), None),

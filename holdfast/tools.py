@@ -44,10 +44,10 @@ def tool(
     """Make a tool of a function: `@tool`, `@tool(...)` or `tool(function, ...)`.
 
     The schema comes from the signature, the texts from the docstring. A first parameter of type
-    ToolContext or RunContextWrapper gets the ToolContext of the call and stays hidden from the
-    model. The meaning of each
-    option is at the attributes of Tool; `name_override` and `description_override` are other names
-    of `name` and `description`.
+        ToolContext or RunContextWrapper gets the ToolContext of the call and stays hidden from the
+    model. The meaning of each option is at the attributes of Tool; `name_override`,
+    `description_override`, `strict_mode` and `timeout` are other names of `name`, `description`,
+    `strict` and `timeout_seconds`.
 
     Raises:
         InvalidArgumentError: A model cannot be told how to call the function, or options

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
@@ -146,6 +146,37 @@ class ItemHelpers:
     """Reads items, and makes them."""
 
     @classmethod
+    def extract_last_content(cls, message: RawItem) -> str:
+        """Return the text or the refusal of a message's last part; empty when there is none."""
+        last = RawItem({**message, "content": _parts(message)[-1:]})
+        return cls.extract_text(last) or cls.extract_refusal(last) or ""
+
+    @classmethod
+    def extract_text(cls, message: RawItem) -> str | None:
+        """Return the text of a message, without refusals; None when there is none."""
+        texts = [p["text"] for p in _parts(message) if p.get("type") == "output_text"]
+        return "".join(texts) or None
+
+    @classmethod
+    def extract_refusal(cls, message: RawItem) -> str | None:
+        """Return what a message says of why it refuses; None when it does not."""
+        texts = [p["refusal"] for p in _parts(message) if p.get("type") == "refusal"]
+        return "".join(texts) or None
+
+    @classmethod
+    def tool_call_output_item(
+        cls, tool_call: Mapping[str, Json], output: str | list[dict[str, Json]]
+    ) -> dict[str, Json]:
+        """Make the item that answers a call.
+
+        Args:
+            tool_call: The call, as `raw_item` of its item has it.
+            output: What the model is to read: a text, or parts in the form of the Responses API.
+        """
+        call_id = tool_call["call_id"]
+        return {"type": "function_call_output", "call_id": call_id, "output": output}
+
+    @classmethod
     def extract_last_text(cls, message: RawItem) -> str | None:
         """Return the text of a message's last part; None when that is no text."""
         parts = [part for part in _parts(message)[-1:] if part.get("type") == "output_text"]
@@ -154,8 +185,7 @@ class ItemHelpers:
     @classmethod
     def text_message_output(cls, message: MessageOutputItem) -> str:
         """Return the text of a message of a model, without refusals."""
-        texts = [p["text"] for p in _parts(message.raw_item) if p.get("type") == "output_text"]
-        return "".join(texts)
+        return cls.extract_text(message.raw_item) or ""
 
     @classmethod
     def text_message_outputs(cls, items: Sequence[RunItem]) -> str:
@@ -170,5 +200,8 @@ class ItemHelpers:
 
 
 def _parts(message: RawItem) -> list[dict[str, Any]]:
-    parts: list[dict[str, Any]] = message.get("content") or []
+    content: Any = message.get("content") if message.get("role") == "assistant" else None
+    if isinstance(content, str):
+        return [{"type": "output_text", "text": content}]
+    parts: list[dict[str, Any]] = content or []
     return parts

@@ -141,6 +141,16 @@ class RunState:
         self._input += texts
 
     @property
+    def pending_input(self) -> list[dict[str, Json]]:
+        """What was added for the model here, as user messages, sent already or not."""
+        return [{"role": "user", "content": text} for text in self._input]
+
+    def clear_pending_input(self) -> None:
+        """Add nothing after all. What `Runner.run` has sent of it stays sent."""
+        self._id = uuid.uuid4().hex[:12]
+        self._input = []
+
+    @property
     def decisions(self) -> list[Decision]:
         """What was decided here, in the order in which it was."""
         return list(self._decisions.values())

@@ -14,9 +14,11 @@ from holdfast.client.reading import Reader
 from holdfast.contents import refer_all, resolve
 from holdfast.errors import TaskNotFoundError
 from holdfast.messages import Message
+from holdfast.models.items import from_response_items, to_response_items
 from holdfast.segments import read_messages, turns, write_messages
 from holdfast.sessions import commit_turn
 from holdfast.state import CommitRef, SessionState
+from holdfast.values import Json
 
 
 class Session:
@@ -73,6 +75,38 @@ class Session:
             ConnectError: As for append.
         """
         await self._commit(CommitRef(task=_unique()))
+
+    async def get_items(self, limit: int | None = None) -> list[dict[str, Json]]:
+        """Read what `chat_history` gives as items of the Responses API.
+
+        Args:
+            limit: Number of the newest items to give; None for all.
+
+        Raises:
+            NoWorkerError: As for chat_history.
+            ConnectError: As for chat_history.
+        """
+        items = to_response_items(await self.chat_history())
+        return items if limit is None else items[max(len(items) - limit, 0) :]
+
+    async def add_items(self, items: Sequence[dict[str, Json]]) -> None:
+        """Do what `append` does with items of the Responses API.
+
+        Raises:
+            InvalidArgumentError: An item cannot be read, or as for append.
+            SessionClosedError: As for append.
+            ConnectError: As for append.
+        """
+        await self.append(from_response_items(items))
+
+    async def clear_session(self) -> None:
+        """Do what `reset` does.
+
+        Raises:
+            SessionClosedError: As for append.
+            ConnectError: As for append.
+        """
+        await self.reset()
 
     async def _resolve(self, message: Message) -> Message:
         content = await resolve(message.content, self._reader.text)

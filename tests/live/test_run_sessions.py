@@ -163,3 +163,18 @@ async def test_a_finished_run_has_its_result_also_when_nobody_can_tell_of_its_se
     assert again.final_output == "done"
     assert [item["content"] for item in again.input] == ["q"]
     assert "lacks the history of session 's'" in caplog.text
+
+
+async def test_a_session_speaks_the_items_of_the_responses_api(
+    run: Runs, model: FakeOpenAI
+) -> None:
+    await run.serve(look)
+    session = run.runner.session("s")
+    given: Items = [{"role": "user", "content": "one"}, {"role": "assistant", "content": "two"}]
+    await session.add_items(given)
+    await session.add_items([{"role": "user", "content": "three"}])
+    assert [item["content"] for item in await session.get_items()] == ["one", "two", "three"]
+    assert [item["content"] for item in await session.get_items(2)] == ["two", "three"]
+    assert await session.get_items(0) == []
+    await session.clear_session()
+    assert await session.get_items() == []
