@@ -231,7 +231,9 @@ async def test_an_undone_step_keeps_its_events_and_numbers_are_never_given_twice
     events = await read(runner, task)
     assert [words[:2] for words in told(events)] == [
         ("chat", "q"),
-        *[("start", "s1"), ("end", "s1")] * 2,
+        *[("start", "s1"), ("end", "s1")],
+        ("undone", "s1"),
+        *[("start", "s1"), ("end", "s1")],
         *[("start", "s2"), ("end", "s2")],
         ("closed", "finished"),
     ]

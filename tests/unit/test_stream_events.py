@@ -13,11 +13,14 @@ from temporalio.testing import ActivityEnvironment
 from holdfast.activities.heartbeat import heartbeats
 from holdfast.messages import Message, ToolCall
 from holdfast.models.base import Delta, ModelAnswer
-from holdfast.stream_events import Offset
+from holdfast.records import Entry, EventRecord, Mark, StepRecord
+from holdfast.steps import TaskStep
+from holdfast.stream_events import Offset, StepUndoneStreamEvent
 from holdfast.streams.draft import Draft, deltas_of
 from holdfast.streams.hub import LocalHub, StreamKey
 from holdfast.streams.progress import read_progress, write_progress
 from holdfast.streams.raw import AnswerEvents, Raw, to_openai
+from holdfast.streams.timeline import undone
 
 KEY = StreamKey("task", 3, 0)
 CALLS = (ToolCall(id="c1", name="look", arguments='{"a": 1}'), ToolCall(id="c2", name="go"))
@@ -187,3 +190,22 @@ async def test_an_attempt_that_was_given_up_neither_adds_to_the_next_one_nor_end
     assert "".join(delta.text for delta in frame.deltas) == "Good day"
     hub.end(KEY, newest)
     assert hub.read(KEY) is None
+
+
+def test_an_undo_leaves_what_ran_beside_the_undone_step_standing() -> None:
+    def entry(n: int, *numbers: int) -> Entry:
+        marks = tuple(Mark(number, "call") for number in numbers)
+        return Entry(
+            step=StepRecord(n=n, step=TaskStep(), started=0, ended=0, digest="", marks=marks)
+        )
+
+    event = EventRecord(kind="undone", at=0, body={"n": 2, "number": 8})
+    told = undone([entry(1, 1, 3), entry(2, 2, 4), Entry(event=event), entry(2, 9)], event, "a")
+    assert int(told.at) == int(Offset(8))
+    pairs = [(first >> 34, end >> 34) for first, end in told.void]
+    assert pairs == [(2, 3), (4, 8)]
+    assert told.agent == "a"
+    shown = StepUndoneStreamEvent(steps=("s2",), void=told.void)
+    assert [shown.is_void(int(Offset(mark, 1, 5))) for mark in range(1, 9)] == [
+        mark in (2, 4, 5, 6, 7) for mark in range(1, 9)
+    ]
