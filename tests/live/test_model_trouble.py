@@ -187,12 +187,14 @@ async def test_a_worker_stopped_in_a_model_call_hands_it_to_the_next_one(
 class Raising:
     """A model that cannot be asked."""
 
-    name = "raising"
-
     def __init__(self, error: Exception) -> None:
         self.error = error
 
-    async def respond(self, _request: ModelRequest) -> ModelAnswer:
+    @property
+    def name(self) -> str:
+        return "raising"
+
+    async def respond(self, request: ModelRequest) -> ModelAnswer:
         raise self.error
 
 
