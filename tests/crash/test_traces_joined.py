@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 from opentelemetry import trace as api
-from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
 
 from tests.crash import programs
@@ -15,21 +15,23 @@ from tests.crash.programs import Job
 from tests.support.spans import Lines, Seen, assert_joined, read_lines, tree
 
 
-def traced(job: Job) -> None:
-    """Serve the agent of a job; each span is written as it ends."""
+def serve_with(job: Job, processor: SpanProcessor) -> None:
+    """Serve the agent of a job; its spans go to this processor."""
     provider = TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(Lines(job.home / "spans.jsonl")))
+    provider.add_span_processor(processor)
     api.set_tracer_provider(provider)
     programs.work(job)
+
+
+def traced(job: Job) -> None:
+    """Serve; each span is written as it ends."""
+    serve_with(job, SimpleSpanProcessor(Lines(job.home / "spans.jsonl")))
 
 
 def batched(job: Job) -> None:
-    """Serve the agent of a job; spans are held back, and lost when the process is killed."""
-    provider = TracerProvider()
+    """Serve; spans are held back, and lost when the process is killed."""
     lines = Lines(job.home / "spans.jsonl")
-    provider.add_span_processor(BatchSpanProcessor(lines, schedule_delay_millis=600_000))
-    api.set_tracer_provider(provider)
-    programs.work(job)
+    serve_with(job, BatchSpanProcessor(lines, schedule_delay_millis=600_000))
 
 
 async def spans_of(lab: Lab, count: int) -> list[Seen]:

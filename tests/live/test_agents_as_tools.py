@@ -28,6 +28,7 @@ from holdfast.tool_context import Effect
 from holdfast.tools import Tool
 from tests.support.people import World, ask
 from tests.support.rig import MakeAgent, Rig, activities_of, histories, until, until_status
+from tests.support.runs import serve_nested
 
 
 @pytest.fixture
@@ -77,9 +78,7 @@ async def test_a_childs_question_is_asked_in_the_parent_and_answered_once(
         world.done.append(f"pay {amount}")
         return "paid"
 
-    helper = make_agent(pay, name="helper")
-    await rig.serve(make_agent(helper.as_tool(), name="agent"))
-    runner = rig.runner()
+    runner = await serve_nested(rig, make_agent, pay)
     model.call("helper", {"input": "pay it"})
     model.call("pay", {"amount": 3})
     task = await runner.create_task("q")
@@ -117,9 +116,7 @@ async def test_a_parent_goes_on_by_itself_after_the_decision(
         world.done.append("pay")
         return "paid"
 
-    helper = make_agent(pay, name="helper")
-    await rig.serve(make_agent(helper.as_tool(), name="agent"))
-    runner = rig.runner()
+    runner = await serve_nested(rig, make_agent, pay)
     model.call("helper", {"input": "pay"})
     model.call("pay", {})
     model.reply("not paid")
@@ -221,9 +218,7 @@ async def test_parents_and_children_roll_over_while_they_wait(
         world.done.append(f"pay {amount}")
         return "paid"
 
-    helper = make_agent(pay, name="helper")
-    await rig.serve(make_agent(helper.as_tool(), name="agent"))
-    runner = rig.runner(roll_events=50)
+    runner = await serve_nested(rig, make_agent, pay, roll_events=50)
     model.call("helper", {"input": "pay"})
     for k in range(6):
         model.call("pay", {"amount": k})
@@ -260,9 +255,7 @@ async def until_decided(runner: AgentRunner, task: Task, approval: str) -> None:
 async def test_a_child_that_needs_attention_stops_its_parent_and_both_go_on_when_healed(
     rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
 ) -> None:
-    helper = make_agent(name="helper")
-    await rig.serve(make_agent(helper.as_tool(), name="agent"))
-    runner = rig.runner()
+    runner = await serve_nested(rig, make_agent)
     model.call("helper", {"input": "a"})
     model.fail(401, message="no key")
     task = await runner.create_task("q")
@@ -283,9 +276,7 @@ async def test_a_child_that_needs_attention_stops_its_parent_and_both_go_on_when
 async def test_a_step_made_anew_leaves_its_child_and_starts_another(
     rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
 ) -> None:
-    helper = make_agent(name="helper")
-    await rig.serve(make_agent(helper.as_tool(), name="agent"))
-    runner = rig.runner()
+    runner = await serve_nested(rig, make_agent)
     model.call("helper", {"input": "a"})
     model.fail(401)
     task = await runner.create_task("q")
@@ -308,9 +299,7 @@ async def test_a_paused_child_keeps_nobody_waiting(
         """Look."""
         return "seen"
 
-    helper = make_agent(look, name="helper")
-    await rig.serve(make_agent(helper.as_tool(), name="agent"))
-    runner = rig.runner()
+    runner = await serve_nested(rig, make_agent, look)
     model.call("helper", {"input": "a"})
     model.hang(call("look", {}))
     task = await runner.create_task("q")
@@ -330,9 +319,7 @@ async def test_a_paused_child_keeps_nobody_waiting(
 async def test_deleting_a_task_deletes_those_that_worked_for_it(
     rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
 ) -> None:
-    helper = make_agent(name="helper")
-    await rig.serve(make_agent(helper.as_tool(), name="agent"))
-    runner = rig.runner()
+    runner = await serve_nested(rig, make_agent)
     model.call("helper", {"input": "a"})
     model.reply("helped")
     model.reply("done")
@@ -393,9 +380,7 @@ async def test_an_error_of_the_child_can_end_the_parent(
 async def test_arguments_that_do_not_fit_start_no_task(
     rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
 ) -> None:
-    helper = make_agent(name="helper")
-    await rig.serve(make_agent(helper.as_tool(), name="agent"))
-    runner = rig.runner()
+    runner = await serve_nested(rig, make_agent)
     model.call("helper", {"question": "a"})
     model.reply("sorry")
     task = await runner.create_task("q")
@@ -445,9 +430,7 @@ async def test_a_child_that_somebody_abandons_is_told_to_the_model(
         """Pay."""
         return "paid"
 
-    helper = make_agent(pay, name="helper")
-    await rig.serve(make_agent(helper.as_tool(), name="agent"))
-    runner = rig.runner()
+    runner = await serve_nested(rig, make_agent, pay)
     model.call("helper", {"input": "a"})
     model.call("pay", {})
     model.reply("too bad")
@@ -558,9 +541,7 @@ async def test_what_a_child_cannot_take_back_refuses_the_undo_before_anything_is
 async def test_a_running_child_is_stopped_and_undone(
     rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, world: World, book: Tool
 ) -> None:
-    helper = make_agent(book, name="helper")
-    await rig.serve(make_agent(helper.as_tool(), name="agent"))
-    runner = rig.runner()
+    runner = await serve_nested(rig, make_agent, book)
     model.call("helper", {"input": "alpha"})
     model.call("book", {"city": "rome"})
     model.hang()
@@ -583,9 +564,7 @@ async def test_a_refused_undo_lets_the_running_child_go_on(
         world.done.append("pay")
         return "paid"
 
-    helper = make_agent(send, pay, name="helper")
-    await rig.serve(make_agent(helper.as_tool(), name="agent"))
-    runner = rig.runner()
+    runner = await serve_nested(rig, make_agent, send, pay)
     model.call("helper", {"input": "alpha"})
     model.call("send", {"text": "hi"})
     model.call("pay", {})
@@ -609,9 +588,7 @@ async def test_the_undo_of_a_childs_call_may_need_a_person(
         world.done.append("book")
         return "booked"
 
-    helper = make_agent(book, name="helper")
-    await rig.serve(make_agent(helper.as_tool(), name="agent"))
-    runner = rig.runner()
+    runner = await serve_nested(rig, make_agent, book)
     model.call("helper", {"input": "alpha"})
     model.call("book", {})
     model.reply("helped")
@@ -635,9 +612,7 @@ async def test_the_undo_of_a_childs_call_may_need_a_person(
 async def test_a_fork_does_not_own_what_its_steps_called(
     rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, world: World, book: Tool
 ) -> None:
-    helper = make_agent(book, name="helper")
-    await rig.serve(make_agent(helper.as_tool(), name="agent"))
-    runner = rig.runner()
+    runner = await serve_nested(rig, make_agent, book)
     model.call("helper", {"input": "alpha"})
     model.call("book", {"city": "rome"})
     model.reply("helped")
@@ -681,9 +656,7 @@ async def test_an_undo_that_fails_in_a_child_names_it_and_can_be_asked_again(
         """Book."""
         return "booked"
 
-    helper = make_agent(book, name="helper")
-    await rig.serve(make_agent(helper.as_tool(), name="agent"))
-    runner = rig.runner()
+    runner = await serve_nested(rig, make_agent, book)
     model.call("helper", {"input": "alpha"})
     model.call("book", {})
     model.reply("helped")
@@ -703,9 +676,7 @@ async def test_an_undo_that_fails_in_a_child_names_it_and_can_be_asked_again(
 async def test_a_child_that_is_ended_with_temporals_own_tools_does_not_hang_its_parent(
     rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
 ) -> None:
-    helper = make_agent(name="helper")
-    await rig.serve(make_agent(helper.as_tool(), name="agent"))
-    runner = rig.runner()
+    runner = await serve_nested(rig, make_agent)
     model.call("helper", {"input": "alpha"})
     model.hang()
     model.reply("too bad")

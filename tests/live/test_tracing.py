@@ -34,6 +34,7 @@ from holdfast.tracing.ids import TaskTrace, trace_digits
 from tests.support.cli import make_cli
 from tests.support.people import ask
 from tests.support.rig import MakeAgent, MakeRunner, Rig, event_types, until_status
+from tests.support.runs import serve_nested
 from tests.support.spans import Spans, assert_joined, tree
 
 SECRET = "a word that no trace may hold"
@@ -644,9 +645,7 @@ async def test_an_on_handoff_is_the_handoff_and_no_tool(
 async def test_a_call_of_an_agent_that_is_left_has_its_span(
     rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, spans: Spans
 ) -> None:
-    helper = make_agent(look, name="helper")
-    await rig.serve(make_agent(helper.as_tool(), name="agent"))
-    runner = rig.runner()
+    runner = await serve_nested(rig, make_agent, look)
     task = await runner.create_task("q")
     model.call("helper", {"input": "a"})
     model.fail(401)
@@ -677,14 +676,12 @@ async def test_a_call_of_an_agent_that_is_left_has_its_span(
 async def test_a_child_that_was_undone_with_its_step_keeps_its_place(
     rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, spans: Spans
 ) -> None:
-    helper = make_agent(name="helper")
-    await rig.serve(make_agent(helper.as_tool(), name="agent"))
-    runner = rig.runner()
+    runner = await serve_nested(rig, make_agent)
     task = await runner.create_task("q")
     model.call("helper", {"input": "a"})
     model.reply("helped")
     await runner.run_step(task)
-    await rig.serve(make_agent(helper.as_tool(), name="agent"))  # replays, and tells it once more
+    await serve_nested(rig, make_agent)  # replays, and tells it once more
     await runner.undo_step(task)
     model.reply("done")
     await runner.run_task(task)

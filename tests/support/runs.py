@@ -14,6 +14,13 @@ def look(where: str = "here") -> str:
     return f"seen {where}"
 
 
+async def serve_nested(rig: Rig, make_agent: MakeAgent, *tools: Any, **options: Any) -> AgentRunner:
+    """Serve an agent whose one tool is an agent with these tools, and return its runner."""
+    helper = make_agent(*tools, name="helper")
+    await rig.serve(make_agent(helper.as_tool(), name="agent"))
+    return rig.runner(**options)
+
+
 class Served:
     """An agent on the test's own worker.
 
