@@ -43,6 +43,7 @@ class LedgerState:
             extra_state=given.extra_state,
             automatic=given.automatic,
             serial=1,
+            held=given.held,
         )
         self.entries: list[Entry] = []
         self.messages: list[Message] = []
@@ -64,7 +65,7 @@ class LedgerState:
             return "waiting"
         if self.failure is not None:
             return "needs_attention"
-        if self.s.paused:
+        if self.paused:
             return "paused"
         return "answered" if self.s.answered else "running"
 
@@ -134,6 +135,11 @@ class LedgerState:
         return batch == batches_of(current) and i not in current.outcomes
 
     @property
+    def paused(self) -> str:
+        """Who has paused the task, or one that it works for, and why; else empty."""
+        return self.s.paused or self.s.held
+
+    @property
     def child_paused(self) -> str:
         """Id of a task that works for this one and that somebody has paused, or empty."""
         children = self.s.children.items()
@@ -167,7 +173,7 @@ class LedgerState:
             images=self.given.images,
             parent=self.given.parent.task if self.given.parent else "",
             budget=self.given.budget,
-            paused=self.s.paused or (child and f"somebody in task {child!r}"),
+            paused=self.paused or (child and f"somebody in task {child!r}"),
             error=self._error(),
         )
 

@@ -64,6 +64,7 @@ class ParentSays(Value):
         undo: "check": stop, say what stands in the way of an undo, and wait; "do": undo
             everything, and end; "release": go on.
         keep: Whether effects that cannot be undone stay knowingly.
+        paused: Who paused it and why; empty: it goes on; None: neither was asked for.
         end: "finish": close, the answer is no longer needed; "abandon": end without an answer.
         by: Who wants it.
         reason: Why.
@@ -73,6 +74,7 @@ class ParentSays(Value):
     run: bool = False
     undo: Literal["", "check", "do", "release"] = ""
     keep: bool = False
+    paused: str | None = None
     end: Literal["", "finish", "abandon"] = ""
     by: str = ""
     reason: str = ""

@@ -445,7 +445,7 @@ async def test_what_a_run_brought_along_holds_for_its_forks_too(
     owners: list[str] = []
 
     @tool(effect="read")
-    async def look(ctx: ToolContext[Account]) -> str:
+    async def look(ctx: ToolContext[Any]) -> str:
         """Look."""
         owners.append(ctx.context.owner)
         return "looked"
