@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+
 from holdfast.links import ready_steps
 from holdfast.messages import Message, Usage
-from holdfast.nesting import ChildState
+from holdfast.nesting import ChildState, child_ids
 from holdfast.records import Before, Entry, EventRecord, Failure, OpenState, SegmentRef
 from holdfast.references import batches_of, turns_of, usage_of
 from holdfast.state import Carried, Receipt, RunReply, TaskInput
@@ -114,7 +116,7 @@ class LedgerState:
         if not self.s.children:
             return ""
         place = (self.s.branch, n, batches_of(self.at(n)), i)
-        found = (id for id, child in self.s.children.items() if child.place == place)
+        found = itertools.takewhile(self.s.children.__contains__, child_ids(self.task_id, place))
         return next((id for id in found if not self.s.children[id].left), "")
 
     @property
@@ -146,8 +148,8 @@ class LedgerState:
         return next((id for id, c in children if c.status == "paused" and not c.left), "")
 
     def put_child(self, id: str, child: ChildState) -> None:
-        """Keep what is known of a child."""
-        self.change(children={**self.s.children, id: child})
+        """Keep what is known of a child: in place, because there may be thousands."""
+        self.s.children[id] = child
 
     def ready(self) -> tuple[TaskStep, ...]:
         """List the queued steps that wait for no other."""

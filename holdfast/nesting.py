@@ -6,6 +6,8 @@ child reports whenever something changes that its parent must know.
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from typing import Literal
 
 from pydantic import Field
@@ -189,7 +191,12 @@ class Nesting(Value):
 
 def child_id(task: str, place: tuple[int, int, int, int], taken: dict[str, ChildState]) -> str:
     """Name the child of a call: the task and the call's place; a call made anew gets a number."""
+    return next(name for name in child_ids(task, place) if name not in taken)
+
+
+def child_ids(task: str, place: tuple[int, int, int, int]) -> Iterator[str]:
+    """Name the children of a call in the order in which they were begun."""
     name = ".".join((task, *map(str, place)))
-    if name not in taken:
-        return name
-    return next(f"{name}.{k}" for k in range(2, len(taken) + 3) if f"{name}.{k}" not in taken)
+    yield name
+    for k in itertools.count(2):
+        yield f"{name}.{k}"
