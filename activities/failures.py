@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -21,11 +20,10 @@ from holdfast.errors import (
     NoWorkerError,
     QueryFailedError,
 )
+from holdfast.logs import log
 from holdfast.messages import clean
 from holdfast.records import Failure
 from holdfast.redact import redact
-
-log = logging.getLogger("holdfast")
 
 LONGEST_TEXT = 2000
 LASTING = frozenset(

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from holdfast.activities.failures import log
 from holdfast.handoffs import HandoffFailedError, HandoffTool
+from holdfast.logs import log
 from holdfast.messages import ToolCall, shown
 from holdfast.models.base import Model, ModelAnswer, ModelRequest
 from holdfast.records import Outcome, TaskHead
@@ -97,7 +97,7 @@ def harmless() -> Generator[None]:
     """Keep what goes wrong with a span from what it tells of, which may have been paid for."""
     try:
         yield
-    except Exception:  # noqa: BLE001  exporters and processors are anybody's code
+    except Exception:
         log.warning("A span could not be recorded", exc_info=True)
 
 

@@ -11,7 +11,7 @@ from temporalio import activity
 
 from holdfast.activities.agent_code import RegisteredCode
 from holdfast.activities.asking import Asking
-from holdfast.activities.failures import failure_by, heals_by_time, log, typed_failures
+from holdfast.activities.failures import failure_by, heals_by_time, typed_failures
 from holdfast.activities.heartbeat import Pulse, heartbeats
 from holdfast.activities.history import count_commits, seen_before
 from holdfast.activities.hooking import StepHooks
@@ -23,6 +23,7 @@ from holdfast.agent_snapshot import AgentSnapshot
 from holdfast.chain import ChainRef
 from holdfast.contents import read_json
 from holdfast.guard_rules import GuardRule
+from holdfast.logs import log
 from holdfast.messages import Message
 from holdfast.records import Handed, JournalEntry, OpenState, OpenStep, TaskHead
 from holdfast.references import new_entries, resolve_adds, resolve_calls

@@ -13,13 +13,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 
 from holdfast import merge_patch
-from holdfast.activities.failures import (
-    LONGEST_TEXT,
-    heals_by_time,
-    log,
-    text_of,
-    typed_failures,
-)
+from holdfast.activities.failures import LONGEST_TEXT, heals_by_time, text_of, typed_failures
 from holdfast.activities.heartbeat import heartbeats
 from holdfast.activities.nested import ChildUnreadError, nested_result
 from holdfast.activities.registry import Registry
@@ -36,6 +30,7 @@ from holdfast.errors import (
 )
 from holdfast.handoffs import HandoffFailedError
 from holdfast.images import Image
+from holdfast.logs import log
 from holdfast.messages import Blob, ToolCall, Usage, clean
 from holdfast.records import Outcome, TaskHead
 from holdfast.redact import redact
@@ -136,7 +131,7 @@ class ToolActivities:
             raise
         except (ApplicationError, ToolTimeoutError):
             raise
-        except Exception as error:  # noqa: BLE001  raised anew as what it means
+        except Exception as error:
             log.warning("The outcome of tool %r is lost", ready.tool.name, exc_info=True)
             msg = f"Tool {ready.tool.name!r} was run, but what came of it is lost: {text_of(error)}"
             raise ApplicationError(
@@ -354,7 +349,7 @@ async def failure_text(ready: Ready, error: BaseException) -> str:
         try:
             text = formatter(ready.ctx, error)
             return str(await text if inspect.isawaitable(text) else text)
-        except Exception:  # noqa: BLE001  see above
+        except Exception:
             log.exception("The failure_error_function of tool %r failed", tool.name)
     default = FIXED_ERROR if fixed else f"Encountered error: {said(error)}"
     return await _worded(ready, default, error)

@@ -6,13 +6,14 @@ from typing import Any
 
 from temporalio.exceptions import ApplicationError
 
-from holdfast.activities.failures import log, text_of, users_code
+from holdfast.activities.failures import text_of, users_code
 from holdfast.activities.guarding import info_of
 from holdfast.activities.source import Source
 from holdfast.activities.spans import Block, GuardrailKind, Recording, checked, guardrail
 from holdfast.agent import Agent
 from holdfast.guard_rules import ToolGuarded
 from holdfast.guarding import TOOL_INPUT_TRIPPED, TOOL_OUTPUT_TRIPPED
+from holdfast.logs import log
 from holdfast.messages import clean, shown
 from holdfast.records import Failure, Outcome, TaskHead
 from holdfast.tool_context import ToolContext
@@ -107,7 +108,7 @@ class ToolWatch:
         if outcome.failure is None and self._agent.hooks is not None:
             try:
                 await self._agent.hooks.on_tool_end(self._ctx, self._agent, self._tool, self.value)
-            except Exception as error:  # noqa: BLE001  recorded with the outcome
+            except Exception as error:
                 log.warning("A hook of agent %r failed", self._agent.name, exc_info=True)
                 kind, text = type(error).__name__, text_of(error)
                 failed = Failure(type=kind, message=text, parks=True)

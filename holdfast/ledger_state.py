@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+
 from holdfast.links import ready_steps
 from holdfast.messages import Message, Usage
-from holdfast.nesting import ChildState
+from holdfast.nesting import ChildState, child_ids
 from holdfast.records import Before, Entry, EventRecord, Failure, OpenState, SegmentRef
 from holdfast.references import batches_of, turns_of, usage_of
 from holdfast.state import Carried, Receipt, RunReply, TaskInput
@@ -43,6 +45,7 @@ class LedgerState:
             extra_state=given.extra_state,
             automatic=given.automatic,
             serial=1,
+            held=given.held,
         )
         self.entries: list[Entry] = []
         self.messages: list[Message] = []
@@ -64,7 +67,7 @@ class LedgerState:
             return "waiting"
         if self.failure is not None:
             return "needs_attention"
-        if self.s.paused:
+        if self.paused:
             return "paused"
         return "answered" if self.s.answered else "running"
 
@@ -113,7 +116,7 @@ class LedgerState:
         if not self.s.children:
             return ""
         place = (self.s.branch, n, batches_of(self.at(n)), i)
-        found = (id for id, child in self.s.children.items() if child.place == place)
+        found = itertools.takewhile(self.s.children.__contains__, child_ids(self.task_id, place))
         return next((id for id in found if not self.s.children[id].left), "")
 
     @property
@@ -134,14 +137,19 @@ class LedgerState:
         return batch == batches_of(current) and i not in current.outcomes
 
     @property
+    def paused(self) -> str:
+        """Who has paused the task, or one that it works for, and why; else empty."""
+        return self.s.paused or self.s.held
+
+    @property
     def child_paused(self) -> str:
         """Id of a task that works for this one and that somebody has paused, or empty."""
         children = self.s.children.items()
         return next((id for id, c in children if c.status == "paused" and not c.left), "")
 
     def put_child(self, id: str, child: ChildState) -> None:
-        """Keep what is known of a child."""
-        self.change(children={**self.s.children, id: child})
+        """Keep what is known of a child: in place, because there may be thousands."""
+        self.s.children[id] = child
 
     def ready(self) -> tuple[TaskStep, ...]:
         """List the queued steps that wait for no other."""
@@ -167,7 +175,7 @@ class LedgerState:
             images=self.given.images,
             parent=self.given.parent.task if self.given.parent else "",
             budget=self.given.budget,
-            paused=self.s.paused or (child and f"somebody in task {child!r}"),
+            paused=self.paused or (child and f"somebody in task {child!r}"),
             error=self._error(),
         )
 

@@ -6,6 +6,8 @@ child reports whenever something changes that its parent must know.
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from typing import Literal
 
 from pydantic import Field
@@ -64,6 +66,7 @@ class ParentSays(Value):
         undo: "check": stop, say what stands in the way of an undo, and wait; "do": undo
             everything, and end; "release": go on.
         keep: Whether effects that cannot be undone stay knowingly.
+        paused: Who paused it and why; empty: it goes on; None: neither was asked for.
         end: "finish": close, the answer is no longer needed; "abandon": end without an answer.
         by: Who wants it.
         reason: Why.
@@ -73,6 +76,7 @@ class ParentSays(Value):
     run: bool = False
     undo: Literal["", "check", "do", "release"] = ""
     keep: bool = False
+    paused: str | None = None
     end: Literal["", "finish", "abandon"] = ""
     by: str = ""
     reason: str = ""
@@ -189,7 +193,12 @@ class Nesting(Value):
 
 def child_id(task: str, place: tuple[int, int, int, int], taken: dict[str, ChildState]) -> str:
     """Name the child of a call: the task and the call's place; a call made anew gets a number."""
+    return next(name for name in child_ids(task, place) if name not in taken)
+
+
+def child_ids(task: str, place: tuple[int, int, int, int]) -> Iterator[str]:
+    """Name the children of a call in the order in which they were begun."""
     name = ".".join((task, *map(str, place)))
-    if name not in taken:
-        return name
-    return next(f"{name}.{k}" for k in range(2, len(taken) + 3) if f"{name}.{k}" not in taken)
+    yield name
+    for k in itertools.count(2):
+        yield f"{name}.{k}"

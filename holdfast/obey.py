@@ -28,7 +28,8 @@ def obey(ledger: Ledger, command: Command, *, now: float) -> str:
             return ""
         case "resume":
             if not ledger.s.paused:
-                return "The task is not paused."
+                held = ledger.s.held and "The task that it works for is paused: resume that one."
+                return held or "The task is not paused."
             ledger.change(paused="")
             return ""
         case "approve" | "reject" | "respond":

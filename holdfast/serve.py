@@ -25,6 +25,7 @@ from holdfast.client.names import check_archive, queue_of
 from holdfast.engine.cluster import ensure_search_attributes
 from holdfast.engine.connect import connect_client, connect_embedded
 from holdfast.errors import InvalidArgumentError
+from holdfast.logs import log
 from holdfast.models import close_models
 from holdfast.plugin import Activities, HoldfastPlugin
 from holdfast.workflows.agent_task import AgentTask
@@ -33,8 +34,6 @@ from holdfast.workflows.session import Session
 GRACE = timedelta(seconds=30)
 BUILD_ID = "1"
 """Short, because history repeats it in every event; compatibility is kept by replay tests."""
-
-log = logging.getLogger("holdfast")
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -21,10 +20,9 @@ from typing import Any, cast
 from pydantic import Field
 from pydantic_core import to_jsonable_python
 
+from holdfast.logs import log
 from holdfast.messages import clean
 from holdfast.values import Json, Value
-
-log = logging.getLogger("holdfast")
 
 ID_DIGITS = 16
 """Digits of the digest that names a node without an id of its own."""

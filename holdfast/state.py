@@ -55,6 +55,7 @@ class TaskInput(Value):
         roll_events: History length at which the task continues as new.
         carried: State of the run before, after continue-as-new.
         parent: The task that this one works for, as a call of an agent as a tool.
+        held: Who has paused that one and why, else empty.
     """
 
     head: TaskHead
@@ -69,6 +70,7 @@ class TaskInput(Value):
     roll_events: int = 2000
     carried: Carried | None = None
     parent: ParentRef | None = None
+    held: str = ""
 
 
 class AgentRules(Value):
@@ -189,6 +191,7 @@ class Carried(Value):
         rounds: Request of `run_steps_in_queue` to its steps and their ordinals, 0 until done.
         standing: Tool name to the decision that holds for all its calls.
         children: Id to what is known of each task that a call of an agent as a tool began.
+        held: Who paused the task that this one works for, and why, else empty.
         heard: Number of the newest thing that this task's own parent said.
         undo_answer: Newest answer to an undo that it wanted.
         verdict: What the task is to end with, once closing it works.
@@ -236,6 +239,7 @@ class Carried(Value):
     rounds: dict[str, dict[str, int]] = Field(default_factory=dict[str, dict[str, int]])
     standing: dict[str, StandingRule] = Field(default_factory=dict[str, StandingRule])
     children: dict[str, ChildState] = Field(default_factory=dict[str, ChildState])
+    held: str = ""
     heard: int = 0
     undo_answer: UndoAnswer | None = None
     verdict: Failure | None = None

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from holdfast.logs import log
 from holdfast.run_context import RunContextWrapper
 from holdfast.tool_hooks import invoke
-
-log = logging.getLogger("holdfast")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from functools import partial
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
@@ -32,6 +33,13 @@ CANCELLED = Command(
     id="temporal", verb="abandon", by="temporal", body={"reason": "cancelled through Temporal"}
 )
 
+ORPHANED = Command(
+    id="parent",
+    verb="abandon",
+    by="temporal",
+    body={"reason": "the task that it works for has ended"},
+)
+
 
 @workflow.defn(name="AgentTask", sandboxed=False)
 class AgentTask(StepLanes):
@@ -48,7 +56,8 @@ class AgentTask(StepLanes):
         telling = asyncio.create_task(self.spans.tell())
         if given.carried is not None:
             publish(self.ledger, self.ledger.status)
-        reporter = Reporter(self.ledger, self._to_be_reported)
+        orphaned = partial(self._abandon, ORPHANED)
+        reporter = Reporter(self.ledger, self._to_be_reported, orphaned)
         reporting = asyncio.create_task(reporter.run()) if given.parent is not None else None
         while not self.closed:
             try:

@@ -33,6 +33,10 @@ from holdfast.workflows.telling import StepSpans
 HEAR_SECONDS = 10.0
 """How long a request waits for children to say how they are; then what is known has to do."""
 
+MOST_AT_ONCE = 500
+"""Most things that are being said to children at the same time: the server refuses a workflow that
+has more than 2,000 signals on the way. Tasks in flight depend on the number."""
+
 GONE = Failure(
     type="TaskClosedError", message="It was ended with Temporal's own tools, or deleted."
 )
@@ -47,6 +51,7 @@ class Children:
         self._spans = spans
         self._starting: dict[str, asyncio.Task[None]] = {}
         self._saying: set[asyncio.Task[None]] = set()
+        self._room = asyncio.Semaphore(MOST_AT_ONCE)
 
     @property
     def are_told(self) -> bool:
@@ -104,6 +109,7 @@ class Children:
             heartbeat=given.heartbeat,
             roll_events=given.roll_events,
             parent=parent,
+            held=ledger.paused,
         )
         ledger.put_child(name, ChildState(place=place, started=now()))
         ledger.begin_child(n, i, plan.begun)
@@ -189,10 +195,21 @@ class Children:
         starting = self._starting.get(name)
         if starting is not None:
             await asyncio.shield(starting)
-        try:
-            await workflow.get_external_workflow_handle(name).signal(SAYS, said)
-        except FailureError:  # it is not there any more
-            self._lose(name)
+        async with self._room:
+            try:
+                await workflow.get_external_workflow_handle(name).signal(SAYS, said)
+            except FailureError:  # it is not there any more
+                self._lose(name)
+
+    def pause(self, paused: str) -> None:
+        """Have those go no further whose calls are not over, or on.
+
+        Args:
+            paused: Who paused this task and why; empty to let them go on.
+        """
+        for name, child in self._known().items():
+            if not (child.closed or child.left or child.is_over):
+                self._say(name, paused=paused)
 
     async def ask(self) -> None:
         """Have those that are not done say how they are: somebody may just have decided."""

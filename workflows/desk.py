@@ -84,14 +84,14 @@ class TaskDesk:
 
     def _retries(self) -> bool:
         """Whether somebody wants what has failed to be tried again."""
-        if self.ledger.failure is None or self.ledger.s.paused:
+        if self.ledger.failure is None or self.ledger.paused:
             return False
         return self.ledger.s.tries_again or self.requests.ask_anew(self.ledger.owners)
 
     def _begins(self) -> bool:
         """Whether a queued step is to be begun now."""
-        s = self.ledger.s
-        if s.paused or not s.queue or self.ledger.failure is not None or (s.lasts and s.opens):
+        s, ledger = self.ledger.s, self.ledger
+        if ledger.paused or not s.queue or ledger.failure is not None or (s.lasts and s.opens):
             return False
         if len(s.opens) >= self._room():
             return False
@@ -337,6 +337,11 @@ class TaskDesk:
             return
         if said.end:
             self._end_for_parent(said)
+        elif said.paused is not None:
+            was = self.ledger.paused
+            self.ledger.change(held=said.paused)
+            self._hold_children(was)
+            self._after_news()
         elif said.undo:
             self.undone_requests = self.requests.ids
             undo_for_parent(self.ledger, said)
@@ -363,7 +368,15 @@ class TaskDesk:
         if command.verb == "abandon":
             self._abandon(command)
             return ""
-        return obey(self.ledger, command, now=now())
+        was = self.ledger.paused
+        reason = obey(self.ledger, command, now=now())
+        self._hold_children(was)
+        return reason
+
+    def _hold_children(self, was: str) -> None:
+        """Pause those that work for this task, or let them go on, if it has come to that."""
+        if self.ledger.paused != was:
+            self.children.pause(self.ledger.paused)
 
     def _abandon(self, command: Command) -> None:
         if self.closing is not None:

@@ -22,14 +22,15 @@ try again."""
 class Reporter:
     """Reports to the parent of a task."""
 
-    def __init__(self, ledger: Ledger, status: Asked) -> None:
-        """Report what this ledger holds.
+    def __init__(self, ledger: Ledger, status: Asked, orphaned: Callable[[], None]) -> None:
+        """Report what this ledger holds, or say that the parent is not there any more.
 
         The parent of a task that begins knows how it is; a run that goes on from another does not
         know what that one still had to say.
         """
         self._ledger = ledger
         self._status = status
+        self._orphaned = orphaned
         self._told = None if ledger.given.carried is not None else self._news()
 
     async def run(self) -> None:
@@ -46,6 +47,7 @@ class Reporter:
                 await handle.signal(REPORTS, report)
             except FailureError:  # it has ended, and nobody wants to know any more
                 workflow.logger.info("The parent of %s has ended", self._ledger.task_id)
+                self._orphaned()
             self._told = news
 
     async def finish(self) -> None:

@@ -129,7 +129,7 @@ class Requests:
             self._settle_rounds(ledger, RunReply(status="waiting"))
             ledger.disown()
             self.answer_all(RunReply(n=n, status="waiting"))
-        elif ledger.child_paused or (s.paused and (not s.opens or ledger.failure is not None)):
+        elif ledger.child_paused or (ledger.paused and (not s.opens or ledger.failure is not None)):
             n = s.opens[0].n if s.opens else s.steps
             self._settle_rounds(ledger, RunReply(n=n, status="paused"))
             self.answer_all(RunReply(n=n, status="paused"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import logging
 import sys
 from collections.abc import (
     AsyncGenerator,
@@ -31,14 +30,13 @@ from holdfast.events import (
     ToolCalled,
     ToolDone,
 )
+from holdfast.logs import log
 from holdfast.messages import Message, ToolCall
 from holdfast.records import Entry, EventRecord, Mark, OpenState, Outcome, SegmentRef, StepRecord
 from holdfast.segments import read_record, read_segment
 from holdfast.steps import CLOSED, AgentResponse, Task, TaskStatus
 from holdfast.streams.timeline import number_of, undos
 from holdfast.views import EntriesPage, EntriesRequest
-
-log = logging.getLogger("holdfast")
 
 Respond = Callable[[str], Awaitable[AgentResponse]]
 Batch = tuple[Sequence[ToolCall], Mapping[int, Outcome]]

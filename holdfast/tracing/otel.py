@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -23,12 +22,12 @@ from opentelemetry.trace import (
 )
 
 from holdfast import __version__
+from holdfast.logs import log
 from holdfast.messages import clean
 
 SCOPE = "holdfast"
 NANOSECONDS = 1_000_000_000
 
-log = logging.getLogger("holdfast")
 
 _chosen: ContextVar[tuple[int, int] | None] = ContextVar("holdfast_span_ids", default=None)
 

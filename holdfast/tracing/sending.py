@@ -6,13 +6,13 @@ A workflow may not wait for an exporter: one that takes two seconds would count 
 from __future__ import annotations
 
 import atexit
-import logging
 import os
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any
 
+from holdfast.logs import log
 from holdfast.redact import redact
 from holdfast.tracing.finished import Finished
 from holdfast.tracing.rules import TraceRules
@@ -21,7 +21,6 @@ from holdfast.tracing.switch import provider_in_use, spans
 LAST_SECONDS = 5.0
 """How long a process that ends waits for its last spans."""
 
-log = logging.getLogger("holdfast")
 
 Made = Callable[[TraceRules], Finished]
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Sequence
 from typing import Any, cast
 
 from holdfast import merge_patch
 from holdfast.errors import AgentsException, InvalidArgumentError, StalledTaskError
+from holdfast.logs import log
 from holdfast.messages import Message, ToolCall, assistant, clean, user
 from holdfast.models.base import ModelAnswer
 from holdfast.records import OVER_BUDGET, Failure, JournalEntry, OpenStep, StepResult
@@ -23,8 +23,6 @@ from holdfast.workers.handing_over import told_of
 LONGEST_TEXT = 2000
 STOP_SECONDS = 5.0
 """How long a cancelled step may take for its `finally` blocks."""
-
-log = logging.getLogger("holdfast")
 
 
 async def advance(worker: AgentWorker, ctx: StepContext, opened: OpenStep) -> Advanced:

@@ -13,6 +13,7 @@ from holdfast.cli.finding import find_task
 from holdfast.client.recorded import Recorded, read_recorded
 from holdfast.errors import (
     ArchiveError,
+    CommandRefusedError,
     ConnectError,
     DigestMismatchError,
     MaxTurnsExceeded,
@@ -26,8 +27,17 @@ from holdfast.errors import (
 from holdfast.testing import FakeOpenAI, call
 from holdfast.tool_context import Effect
 from holdfast.tools import Tool
-from tests.support.people import World, ask
-from tests.support.rig import MakeAgent, Rig, activities_of, histories, until, until_status
+from holdfast.workflows import children
+from tests.support.people import World, ask, asked
+from tests.support.rig import (
+    MakeAgent,
+    Rig,
+    activities_of,
+    event_types,
+    histories,
+    until,
+    until_status,
+)
 from tests.support.runs import serve_nested
 
 
@@ -742,3 +752,146 @@ async def test_a_child_whose_record_is_damaged_is_no_failure_of_the_tool(
             await runner.run_task(task)
     assert str(await runner.run_task(task)) == "done"
     assert model.requests[-1].messages[-1].text == "the answer"
+
+
+async def test_many_children_are_told_a_few_at_a_time(
+    monkeypatch: pytest.MonkeyPatch, rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    @tool(needs_approval=True)
+    async def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    monkeypatch.setattr(children, "MOST_AT_ONCE", 2)
+    helper = make_agent(pay, name="helper")
+    await rig.serve(make_agent(helper.as_tool(), name="agent"))
+    runner = rig.runner()
+    model.calls([("helper", {"input": "a"})] * 5)
+    for _ in range(5):
+        model.call("pay", {})
+    task = await runner.create_task("q", step_mode="automatic")
+    await asked(runner, task, 5)
+    await runner.abandon(task, "enough", by="ann")
+    for i in range(5):
+        await until_status(runner, f"{task.task_id}.0.1.0.{i}", "abandoned")
+    await runner.client.get_workflow_handle(task.task_id).result()
+    told = ("EXTERNAL_WORKFLOW_EXECUTION_SIGNALED", "SIGNAL_EXTERNAL_WORKFLOW_EXECUTION_FAILED")
+    pending, most = 0, 0
+    for name in await event_types(runner.client, task.task_id):
+        pending += name == "SIGNAL_EXTERNAL_WORKFLOW_EXECUTION_INITIATED"
+        pending -= name in told
+        most = max(most, pending)
+    assert (pending, most) == (0, 2)
+
+
+async def test_a_child_of_a_task_that_was_ended_with_temporals_own_tools_is_abandoned(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    helper = make_agent(name="helper")
+    await rig.serve(make_agent(helper.as_tool(), name="agent"))
+    runner = rig.runner()
+    model.call("helper", {"input": "a"})
+    model.hang("helped")
+    task = await runner.create_task("q", step_mode="automatic")
+    await asyncio.to_thread(model.wait_held)
+    await runner.client.get_workflow_handle(task.task_id).terminate("by hand")
+    model.release()
+    found = await until_status(runner, f"{task.task_id}.0.1.0.0", "abandoned")
+    assert "the task that it works for has ended" in found.error
+
+
+async def test_pausing_a_task_holds_those_that_work_for_it(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    @tool
+    async def look() -> str:
+        """Look."""
+        return "seen"
+
+    low = make_agent(look, name="low")
+    helper = make_agent(low.as_tool(), name="helper")
+    await rig.serve(make_agent(helper.as_tool(), name="agent"))
+    runner = rig.runner()
+    model.call("helper", {"input": "a"})
+    model.call("low", {"input": "b"})
+    model.hang(call("look", {}))
+    task = await runner.create_task("q")
+    running = asyncio.create_task(runner.run_task(task))
+    await asyncio.to_thread(model.wait_held)
+    child = f"{task.task_id}.0.1.0.0"
+    lowest = f"{child}.0.1.0.0"
+    await runner.pause(task, reason="stop", by="ann")
+    await until_status(runner, lowest, "paused")
+    model.release()
+    output = await running
+    assert output.waiting_for == ("paused by ann: stop; resume the task first",)
+    found = await runner.get_task(lowest)
+    assert (found.status, found.paused) == ("paused", "ann: stop")
+    with pytest.raises(CommandRefusedError, match="resume that one"):
+        await runner.resume(lowest)
+    for _ in range(3):
+        model.reply("done")
+    await runner.resume(task, by="ann")
+    assert str(await runner.run_task(task)) == "done"
+
+
+async def test_a_call_that_somebody_paused_stays_paused_when_the_calling_task_goes_on(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    @tool
+    async def look() -> str:
+        """Look."""
+        return "seen"
+
+    helper = make_agent(look, name="helper")
+    await rig.serve(make_agent(helper.as_tool(), name="agent"))
+    runner = rig.runner()
+    model.call("helper", {"input": "a"})
+    model.hang(call("look", {}))
+    task = await runner.create_task("q", step_mode="automatic")
+    await asyncio.to_thread(model.wait_held)
+    child = f"{task.task_id}.0.1.0.0"
+    await runner.pause(child, by="bob")
+    await runner.pause(task, by="ann")
+    model.release()
+
+    async def is_held() -> bool:
+        return (await runner.get_task(child)).steps == 1
+
+    await until(is_held)
+    await runner.resume(task, by="ann")
+
+    async def goes_on() -> bool:
+        return (await runner.get_task(task)).paused != "ann"
+
+    await until(goes_on)
+    assert (await runner.get_task(child)).paused == "bob"
+    model.reply("helped")
+    model.reply("done")
+    await runner.resume(child, by="bob")
+    await until_status(runner, task, "answered")
+
+
+async def test_a_call_that_begins_while_its_task_pauses_is_paused(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    helper = make_agent(name="helper")
+    await rig.serve(make_agent(helper.as_tool(), name="agent"))
+    runner = rig.runner()
+    model.hang(call("helper", {"input": "a"}))
+    task = await runner.create_task("q", step_mode="automatic")
+    await asyncio.to_thread(model.wait_held)
+    await runner.pause(task, by="ann")
+    model.release()
+    child = f"{task.task_id}.0.1.0.0"
+
+    async def has_begun() -> bool:
+        return any(each.task_id == child for each in await runner.list_tasks(parent=task.task_id))
+
+    await until(has_begun)
+    assert (await until_status(runner, child, "paused")).paused == "ann"
+    assert len(model.requests) == 1
+    model.reply("helped")
+    model.reply("done")
+    await runner.resume(task)
+    await until_status(runner, task, "answered")

@@ -1,0 +1,71 @@
+"""Logs of a worker process: secrets in what users' code and models raise are not in them."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, NoReturn
+
+import pytest
+
+from holdfast import Agent, StepFailedError, tool
+from holdfast.logs import log
+from holdfast.redact import REDACTED
+from holdfast.testing import FakeOpenAI
+from tests.support.rig import MakeAgent, Rig
+
+KEY = "sk-abcdefghijklmnop"
+
+
+def everything(caplog: pytest.LogCaptureFixture) -> str:
+    """Return all that any handler could write of what was logged."""
+    assert not any(record.exc_info for record in caplog.records if record.name == "holdfast")
+    return caplog.text + "".join(str(vars(record)) for record in caplog.records)
+
+
+async def test_a_secret_that_a_tool_or_its_formatter_raises_is_in_no_log(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, caplog: pytest.LogCaptureFixture
+) -> None:
+    def worded(_ctx: Any, _error: Exception) -> NoReturn:
+        raise ValueError(KEY)
+
+    @tool(failure_error_function=worded)
+    def look() -> str:
+        """Look."""
+        raise RuntimeError(KEY)
+
+    @tool(failure_error_function=None)
+    def break_off() -> str:
+        """Break off."""
+        raise RuntimeError(KEY)
+
+    await rig.serve(make_agent(look, break_off))
+    runner = rig.runner()
+    model.call("look", {})
+    model.call("break_off", {})
+    with caplog.at_level(logging.DEBUG), pytest.raises(Exception, match="break_off"):
+        await runner.run_task(await runner.create_task("q"))
+    assert KEY not in everything(caplog)
+    assert REDACTED in caplog.text
+    assert "failure_error_function of tool 'look' failed" in caplog.text
+
+
+async def test_a_secret_in_the_error_of_a_model_call_is_in_no_log(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Broken:
+        name = "broken"
+
+        async def respond(self, *_given: Any, **_options: Any) -> NoReturn:
+            raise ValueError(KEY)
+
+    await rig.serve(Agent(name="agent", model=Broken()))
+    runner = rig.runner()
+    with caplog.at_level(logging.DEBUG), pytest.raises(StepFailedError, match="redacted"):
+        await runner.run_task(await runner.create_task("q"))
+    assert KEY not in everything(caplog)
+    assert "Traceback" in caplog.text
+
+
+def test_a_message_is_redacted_like_a_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    log.warning("The key is %s", KEY)
+    assert caplog.messages == [f"The key is {REDACTED}"]
