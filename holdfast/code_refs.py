@@ -11,7 +11,7 @@ import importlib
 import itertools
 import uuid
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Generator, Iterable
 from contextlib import contextmanager
 from typing import Any
 
@@ -68,7 +68,7 @@ def forget(refs: Iterable[str]) -> None:
 
 
 @contextmanager
-def beginning(refs: Iterable[str]) -> Iterator[None]:
+def beginning(refs: Iterable[str]) -> Generator[None]:
     """Let go of what was named for a run if it cannot be begun."""
     try:
         yield
