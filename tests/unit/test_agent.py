@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
-from holdfast import Agent, TaskStep, TaskStepOutput, UserError
+from holdfast import Agent, RunContextWrapper, TaskStep, TaskStepOutput, UserError
+from holdfast.guardrails import InputGuardrail, OutputGuardrail
+from holdfast.handoffs import Handoff
+from holdfast.hooks import AgentHooks, RunHooks
 from holdfast.workers import AgentWorker, ReActAgentWorker, StepContext
 
 
@@ -59,3 +62,10 @@ def test_an_object_with_run_step_is_completed_and_keeps_its_name() -> None:
     assert type(agent.made_worker).__qualname__ == "Duck"
     assert agent.snapshot("m").worker == f"{__name__}.Duck"
     assert agent.clone(instructions="x").worker is duck
+
+
+def test_types_name_the_context_as_in_the_agents_sdk() -> None:
+    assert isinstance(Agent[dict[str, int]](name="typed"), Agent)
+    for kind in (AgentHooks, RunHooks, InputGuardrail, OutputGuardrail, RunContextWrapper):
+        assert kind[Any].__origin__ is kind
+    assert Handoff[Any, Agent[Any]].__origin__ is Handoff
