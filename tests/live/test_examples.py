@@ -20,7 +20,9 @@ EXAMPLES = sorted(path.name for path in (ROOT / "examples").glob("[!_]*.py"))
 def command_of(example: str) -> list[str]:
     """Return the first command that the docstring names, without the name of Python."""
     text = (ROOT / "examples" / example).read_text(encoding="utf-8")
-    found = re.search(r"^python (.+?)(?:   .*)?$", ast.get_docstring(ast.parse(text)) or "", re.M)
+    found = re.search(
+        r"^python (.+?)(?:   .*)?$", ast.get_docstring(ast.parse(text)) or "", re.MULTILINE
+    )
     assert found is not None, f"{example} does not say how to run it"
     return shlex.split(found[1])
 

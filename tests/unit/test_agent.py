@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_origin
 
 import pytest
 
@@ -67,5 +67,5 @@ def test_an_object_with_run_step_is_completed_and_keeps_its_name() -> None:
 def test_types_name_the_context_as_in_the_agents_sdk() -> None:
     assert isinstance(Agent[dict[str, int]](name="typed"), Agent)
     for kind in (AgentHooks, RunHooks, InputGuardrail, OutputGuardrail, RunContextWrapper):
-        assert kind[Any].__origin__ is kind
-    assert Handoff[Any, Agent[Any]].__origin__ is Handoff
+        assert get_origin(kind[Any]) is kind
+    assert get_origin(Handoff[Any, Agent[Any]]) is Handoff
