@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Generic, Literal
 
 from holdfast.agent_snapshot import AgentSnapshot
 from holdfast.agent_tool import DEFAULT_MAX_TURNS, AgentTool, Extractor, InputBuilder, as_tool
@@ -16,6 +16,7 @@ from holdfast.handoffs import Handoff, made_handoffs
 from holdfast.hooks import AgentHooks, check_agent_hooks
 from holdfast.models.base import Model, check_model
 from holdfast.output_type import AgentOutputSchema, output_schema
+from holdfast.run_context import ContextT
 from holdfast.settings import ModelSettings, as_model_settings
 from holdfast.tool_hooks import ApprovalPredicate, EnabledPredicate, FailureFormatter
 from holdfast.tool_retriever import ToolRetriever
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Agent:
-    """Who does the work.
+class Agent(Generic[ContextT]):
+    """Who does the work. `Agent[Context]` tells type checkers of the run's context object.
 
     Args:
         name: Identity of the agent within a worker process.
@@ -69,14 +70,14 @@ class Agent:
     model_settings: ModelSettings = field(default_factory=ModelSettings)
     worker: AgentWorker | RunsSteps = field(default_factory=FunctionCallingAgentWorker)
     tool_retriever: ToolRetriever | None = None
-    handoffs: Sequence[Agent | Handoff] = field(
+    handoffs: Sequence[Agent[Any] | Handoff[Any]] = field(
         default_factory=list[Any], repr=False, compare=False
     )
     handoff_description: str | None = None
-    input_guardrails: Sequence[InputGuardrail] = ()
-    output_guardrails: Sequence[OutputGuardrail] = ()
+    input_guardrails: Sequence[InputGuardrail[Any]] = ()
+    output_guardrails: Sequence[OutputGuardrail[Any]] = ()
     output_type: Any = None
-    hooks: AgentHooks | None = None
+    hooks: AgentHooks[ContextT] | None = None
     tool_use_behavior: ToolUseBehavior = "run_llm_again"
     reset_tool_choice: bool = True
     _tools: list[Any] = field(init=False, repr=False, compare=False)
@@ -121,7 +122,7 @@ class Agent:
             object.__setattr__(self, "tools", given)
         made_handoffs(self)  # those that are known by now, beside the tools
 
-    def clone(self, **changes: Any) -> Agent:
+    def clone(self, **changes: Any) -> Agent[ContextT]:
         """Return a copy with some fields changed."""
         return replace(self, **changes)
 

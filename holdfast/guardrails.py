@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, overload
+from typing import Any, Generic, overload
 
 from holdfast.errors import UserError
-from holdfast.run_context import RunContextWrapper
+from holdfast.run_context import ContextT, RunContextWrapper
 from holdfast.tool_hooks import invoke
 
 
@@ -60,7 +60,7 @@ class Check:
 
 
 @dataclass(frozen=True)
-class InputGuardrail(Check):
+class InputGuardrail(Check, Generic[ContextT]):
     """A check of a run's input.
 
     Attributes:
@@ -91,7 +91,7 @@ class InputGuardrail(Check):
 
 
 @dataclass(frozen=True)
-class OutputGuardrail(Check):
+class OutputGuardrail(Check, Generic[ContextT]):
     """A check of a run's final output.
 
     Attributes:

@@ -8,14 +8,16 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Generic, cast
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
+from typing_extensions import TypeVar
 
 from holdfast.errors import InvalidArgumentError, UserError
 from holdfast.messages import Message, ToolCall
 from holdfast.models.base import ToolSpec
+from holdfast.run_context import ContextT
 from holdfast.tool_arguments import ToolArgumentsError
 from holdfast.tool_context import ToolContext
 from holdfast.tool_hooks import invoke
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
 else:
     HandoffInputFilter = Callable[[Any], Any]
 
+AgentT = TypeVar("AgentT", default=Any)
+
 IGNORED = "Multiple handoffs detected, ignoring this one."
 """Result of every handoff of a response but the first, as the Agents SDK words it."""
 
@@ -48,7 +52,7 @@ NO_INPUT: dict[str, Json] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Handoff:
+class Handoff(Generic[ContextT, AgentT]):
     """How one agent hands the task to another. Made by `handoff(...)`.
 
     Attributes:

@@ -80,7 +80,7 @@ async def dev(common: Common, target: TargetArgument, app: AppOption = None) -> 
 @app.command(epilog=EPILOG)
 @shared
 async def worker(common: Common, target: TargetArgument, app: AppOption = None) -> ExitCode | None:
-    """Run a worker process; SIGTERM or Ctrl-C lets running calls end."""
+    """Run a worker process; SIGTERM or Ctrl-C lets running calls end, and it exits with 0."""
     from holdfast.cli.serving import worker_command
 
     return await worker_command(common, target, app=app)

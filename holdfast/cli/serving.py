@@ -43,8 +43,11 @@ async def worker_command(common: Common, target: str, *, app: str | None) -> Exi
     here = load_agents(target, app)
 
     def ready(worker: Worker) -> None:
+        facts = _facts(here, worker.task_queue)
+        facts |= {"address": worker.client.service_client.config.target_host}
         if common.json:
-            output.emit(_facts(here, worker.task_queue))
+            output.emit(facts)
+        output.say(f"Serving {', '.join(facts['agents'])} at {facts['address']}.")
 
     directory = common.embedded
     if directory is not None:
@@ -125,3 +128,5 @@ def _tell(facts: dict[str, Json], common: Common, app: App) -> None:
 def _log() -> None:
     """Log on stderr, as a process that runs for long should."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
+    for name in ("httpx", "temporalio"):  # a line for each request, and for each poller
+        logging.getLogger(name).setLevel(logging.WARNING)

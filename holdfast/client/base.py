@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -12,7 +13,7 @@ from temporalio.client import Client
 
 from holdfast.agent import Agent
 from holdfast.archive import Archive
-from holdfast.client.local import LocalEngine
+from holdfast.client.local import LocalEngine, running_server
 from holdfast.client.names import check_archive, queue_of, session_id
 from holdfast.client.reading import Reader
 from holdfast.client.sessions import Session
@@ -105,11 +106,9 @@ class RunnerBase:
             options: As for `AgentRunner`.
 
         Raises:
-            InvalidArgumentError: No agent was given.
+            InvalidArgumentError: No agent was given, or something else.
         """
-        if not agents:
-            msg = "AgentRunner.local needs at least one agent."
-            raise InvalidArgumentError(msg)
+        _check_agents(agents)
         name = app or agents[0].name
         engine = LocalEngine(None if data_dir is None else Path(data_dir))
         engine.add(name, agents)
@@ -121,6 +120,7 @@ class RunnerBase:
         address: str | None = None,
         *,
         agent: str,
+        data_dir: str | Path | None = None,
         namespace: str | None = None,
         archive: str | None = None,
         app: str | None = None,
@@ -128,11 +128,14 @@ class RunnerBase:
         api_key: str | None = None,
         **options: Any,
     ) -> Self:
-        """Use a cluster whose worker processes run elsewhere.
+        """Use a cluster, or a running embedded server, whose worker processes run elsewhere.
 
         Args:
             address: host:port; Temporal's environment variables by default, as for the rest.
             agent: Agent of new tasks.
+            data_dir: Directory of an embedded server that another process has started, as
+                `AgentRunner.local` and `holdfast worker` do; in place of an address. Nothing is
+                started, and the server stops when those that started it have ended.
             namespace: Temporal namespace.
             archive: URL of the archive; `HOLDFAST_ARCHIVE` by default.
             app: Name of the app; the agent's name by default.
@@ -141,9 +144,18 @@ class RunnerBase:
             options: As for `AgentRunner`.
 
         Raises:
-            ConnectError: The cluster cannot be used.
+            InvalidArgumentError: Both an address and a data_dir are given.
+            ConnectError: The cluster cannot be used, or no server runs in the data_dir.
             ArchiveError: The archive cannot be used, or is not the namespace's.
         """
+        if data_dir is not None:
+            if any((address, namespace, archive, tls, api_key)):
+                msg = (
+                    "Give a data_dir alone, or the address of a cluster: each has its own archive."
+                )
+                raise InvalidArgumentError(msg)
+            client, store = await running_server(Path(data_dir))
+            return cls(agent=agent, app=app, client=client, archive=store, **options)
         store = Archive(archive or default_archive())
         client = await connect_client(
             address,
@@ -261,11 +273,21 @@ class RunnerBase:
         return SessionRef(id=session_id(self.app, name), name=name)
 
 
+def _check_agents(agents: tuple[object, ...]) -> None:
+    odd = next((each for each in agents if not isinstance(each, Agent)), None)
+    if agents and odd is None:
+        return
+    was = "none was given" if odd is None else f"it was given {odd!r:.80}"
+    msg = f"AgentRunner.local takes agents one by one, as local(first, second, *others); {was}."
+    raise InvalidArgumentError(msg)
+
+
 def id_of(task: TaskLike) -> str:
     """Return the id of a task given as a Task or as an id."""
     return task if isinstance(task, str) else task.task_id
 
 
 def new_id(agent: str) -> str:
-    """Make up a task id."""
-    return f"{agent}-{uuid.uuid4().hex[:12]}"
+    """Make up a task id, which a shell takes without quotes."""
+    slug = re.sub(r"[^\w.-]+", "-", agent).strip("-") or "task"
+    return f"{slug}-{uuid.uuid4().hex[:12]}"

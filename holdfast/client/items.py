@@ -193,7 +193,7 @@ class Team:
             agents: The agents that this process has.
         """
         self._first = first
-        self._agents = {agent.name: agent for agent in reversed(agents)}
+        self._agents: dict[str, Agent] = {agent.name: agent for agent in reversed(agents)}
 
     def of(self, name: str) -> Agent:
         """Return an agent; without a name, the first one."""

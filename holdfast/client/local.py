@@ -19,13 +19,33 @@ from holdfast.engine.connect import connect_embedded
 from holdfast.engine.ephemeral import ephemeral_server
 from holdfast.engine.leases import leased_server
 from holdfast.engine.loop import LoopThread
+from holdfast.engine.server import find_server
 from holdfast.engine.serverinfo import ServerInfo
-from holdfast.errors import InvalidArgumentError
+from holdfast.errors import ConnectError, InvalidArgumentError
 from holdfast.models import close_models
 from holdfast.plugin import Activities, HoldfastPlugin
 from holdfast.serve import serving_worker
 
 GRACE = timedelta(seconds=10)
+
+
+async def running_server(data_dir: Path) -> tuple[Client, Archive]:
+    """Reach the server that runs in a data directory, for a process that serves no agents.
+
+    Raises:
+        ConnectError: None does.
+    """
+    server = find_server(data_dir)
+    if server is None:
+        msg = (
+            f"No server is running in {str(data_dir)!r}. AgentRunner.local(..., data_dir=...) and"
+            " `holdfast worker my_module:agents --data-dir ...` start one."
+        )
+        raise ConnectError(msg)
+    archive = Archive(data_dir / "archive")
+    client = await connect_embedded(server, plugins=[HoldfastPlugin(archive=archive)])
+    await check_archive(client, archive)
+    return client, archive
 
 
 class LocalEngine:

@@ -100,8 +100,9 @@ class TaskStreaming(RunnerBase):
         Args:
             task: The task, running or closed.
             offset: Go on after the event of this offset; 0 begins at the task's beginning.
-            until: Whether to end when the task is closed, or also when it has its answer or waits
-                for somebody.
+            until: "closed": to end when the task is closed; one that has its answer is open until
+                it is finalized. "waiting": to end, too, when it has its answer or waits for
+                somebody.
 
         Raises:
             TaskNotFoundError: There is none of this id.

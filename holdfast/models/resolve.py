@@ -9,6 +9,9 @@ from holdfast.errors import InvalidArgumentError
 from holdfast.models.base import Model
 
 DEFAULT_MODEL = "gpt-5-mini"
+_ADAPTERS = ("litellm", "any-llm")
+"""The Agents SDK's; their names would be sent to OpenAI as they are."""
+
 _MADE: dict[tuple[str, str], Model] = {}
 
 
@@ -21,7 +24,8 @@ def resolve_model(model: str | Model | None) -> Model:
     the same object.
 
     Raises:
-        InvalidArgumentError: The name is empty, or HOLDFAST_MODEL_API names no API.
+        InvalidArgumentError: The name is empty or has the prefix of an adapter that there is none
+            of, or HOLDFAST_MODEL_API names no API.
     """
     if model is None:
         model = os.environ.get("HOLDFAST_MODEL") or DEFAULT_MODEL
@@ -37,6 +41,13 @@ def resolve_model(model: str | Model | None) -> Model:
             raise InvalidArgumentError(
                 f"HOLDFAST_MODEL_API is {api!r}; it must be 'responses' or 'chat'."
             )
+    adapter = name.partition("/")[0]
+    if adapter in _ADAPTERS:  # a slash is also part of names: "meta-llama/Llama-3-8B"
+        raise InvalidArgumentError(
+            f"Model name {model!r} asks for the adapter {adapter!r}, which Holdfast does not have."
+            ' Pass "chat:NAME" with OPENAI_BASE_URL for a server with the Chat Completions API, or'
+            " a Model object of your own: `name` and `async def respond(request)`."
+        )
     if not name.strip():
         raise InvalidArgumentError(
             f"Model name {model!r} is empty. Pass the provider's name of a model, or 'offline'."

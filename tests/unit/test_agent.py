@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_origin
 
 import pytest
 
-from holdfast import Agent, TaskStep, TaskStepOutput, UserError
+from holdfast import Agent, RunContextWrapper, TaskStep, TaskStepOutput, UserError
+from holdfast.guardrails import InputGuardrail, OutputGuardrail
+from holdfast.handoffs import Handoff
+from holdfast.hooks import AgentHooks, RunHooks
 from holdfast.workers import AgentWorker, ReActAgentWorker, StepContext
 
 
@@ -84,3 +87,10 @@ def test_an_object_with_run_step_is_completed_and_keeps_its_name() -> None:
     assert type(agent.made_worker).__qualname__ == "Duck"
     assert agent.snapshot("m").worker == f"{__name__}.Duck"
     assert agent.clone(instructions="x").worker is duck
+
+
+def test_types_name_the_context_as_in_the_agents_sdk() -> None:
+    assert isinstance(Agent[dict[str, int]](name="typed"), Agent)
+    for kind in (AgentHooks, RunHooks, InputGuardrail, OutputGuardrail, RunContextWrapper):
+        assert get_origin(kind[Any]) is kind
+    assert get_origin(Handoff[Any, Agent[Any]]) is Handoff
