@@ -43,7 +43,7 @@ class ToldError(ApplicationError):
 
 def is_news(record: logging.LogRecord) -> bool:
     """Whether a record of Temporal's tells of something else than a ToldError."""
-    return record.exc_info is None or not isinstance(record.exc_info[1], ToldError)
+    return not record.exc_info or not isinstance(record.exc_info[1], ToldError)
 
 
 def log_failures_once() -> None:
