@@ -13,7 +13,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeGuard, cast
 
 from temporalio.client import Client
 from temporalio.worker import Worker
@@ -120,14 +120,16 @@ def load_app(target: str, name: str | None = None) -> App:
 
 
 def _agents(found: object) -> tuple[Agent, ...]:
-    if isinstance(found, Agent):
-        return (found,)
-    values: Iterable[object] = ()
+    values: Iterable[object] = (found,)
     if isinstance(found, dict):
         values = cast("dict[str, object]", found).values()
     elif isinstance(found, list | tuple):
         values = cast("Iterable[object]", found)
-    return tuple(each for each in values if isinstance(each, Agent))
+    return tuple(each for each in values if _is_agent(each))
+
+
+def _is_agent(found: object) -> TypeGuard[Agent]:
+    return isinstance(found, Agent)
 
 
 async def serve(

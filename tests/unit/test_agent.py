@@ -91,6 +91,13 @@ def test_an_object_with_run_step_is_completed_and_keeps_its_name() -> None:
 
 def test_types_name_the_context_as_in_the_agents_sdk() -> None:
     assert isinstance(Agent[dict[str, int]](name="typed"), Agent)
-    for kind in (AgentHooks, RunHooks, InputGuardrail, OutputGuardrail, RunContextWrapper):
-        assert get_origin(kind[Any]) is kind
-    assert get_origin(Handoff[Any, Agent[Any]]) is Handoff
+    typed = {
+        AgentHooks[int]: AgentHooks,
+        RunHooks[int]: RunHooks,
+        InputGuardrail[int]: InputGuardrail,
+        OutputGuardrail[int]: OutputGuardrail,
+        RunContextWrapper[int]: RunContextWrapper,
+        Handoff[int, Agent[int]]: Handoff,
+    }
+    for kind, origin in typed.items():
+        assert get_origin(kind) is origin
