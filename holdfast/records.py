@@ -100,7 +100,7 @@ class RunRules(Value):
     model_input_filter: str = ""
     tool_error_formatter: str = ""
     tool_not_found: Literal["raise_error", "return_error_to_model"] = "raise_error"
-    tool_concurrency: int = 0
+    tool_concurrency: int = Field(default=0, ge=0)
     handoff_filter: str = ""
     nests_history: bool = False
     history_mapper: str = ""
