@@ -14,9 +14,9 @@ from holdfast.errors import InvalidArgumentError, ModelBehaviorError, UserError
 from holdfast.messages import Blob, ToolCall, Usage, clean
 from holdfast.model_input import filtered, without_reasoning_ids
 from holdfast.models.base import Model, ModelRequest, ToolSpec
-from holdfast.records import TaskHead
 from holdfast.run_context import RunContextWrapper
 from holdfast.steps import ToolOutput
+from holdfast.task_head import TaskHead
 from holdfast.tool_errors import ToolErrorFormatterArgs, worded
 from holdfast.tool_hooks import invoke, invoke_hook, is_offered
 from holdfast.tool_use import FunctionToolResult, ToolsToFinalOutputResult

@@ -9,8 +9,8 @@ from holdfast.activities.source import Source
 from holdfast.activities.spans import answered, model_call
 from holdfast.activities.telling import telling
 from holdfast.models.base import Model, ModelAnswer, ModelRequest, StreamingModel
-from holdfast.records import TaskHead
 from holdfast.streams.hub import StreamKey, local_hub
+from holdfast.task_head import TaskHead
 from holdfast.values import Json
 from holdfast.wire import AdvanceInput
 

@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 from holdfast.activities.recent import Recent
 from holdfast.chain import ChainRef, extend
 from holdfast.messages import Blob, Message, Part, TextPart, ToolCall
-from holdfast.records import InputRef, JournalEntry, TaskHead
+from holdfast.records import InputRef, JournalEntry
+from holdfast.task_head import TaskHead
 from holdfast.values import Json, canonical
 
 LIMIT_BYTES = 64 * 1024 * 1024

@@ -14,7 +14,14 @@ from holdfast.activities.spans import tell_of_closed
 from holdfast.blocked_output import after_block
 from holdfast.guarding import OUTPUT_TRIPPED
 from holdfast.messages import Message
-from holdfast.records import Entry, Failure, OpenState, OpenStep, SegmentRef, StepRecord, TaskHead
+from holdfast.records import (
+    Entry,
+    Failure,
+    OpenState,
+    OpenStep,
+    SegmentRef,
+    StepRecord,
+)
 from holdfast.references import input_message
 from holdfast.segments import (
     read_messages,
@@ -26,6 +33,7 @@ from holdfast.segments import (
 from holdfast.sessions import commit_turn
 from holdfast.state import CommitRef, TaskRecord
 from holdfast.steps import Task, TaskStep
+from holdfast.task_head import TaskHead
 from holdfast.undo import UNDONE, active_steps
 from holdfast.values import canonical
 from holdfast.wire import CloseInput

@@ -23,8 +23,9 @@ from holdfast.guardrails import InputGuardrail, OutputGuardrail
 from holdfast.messages import Blob, user
 from holdfast.models.items import to_response_items
 from holdfast.output_type import typed_output
-from holdfast.records import OpenStep, TaskHead
+from holdfast.records import OpenStep
 from holdfast.run_context import RunContextWrapper
+from holdfast.task_head import TaskHead
 from holdfast.values import Json, canonical
 from holdfast.wire import GuardInput, View
 

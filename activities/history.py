@@ -8,10 +8,10 @@ from temporalio.service import RPCError, RPCStatusCode
 from holdfast.activities.source import Source
 from holdfast.chain import ChainRef
 from holdfast.messages import Message
-from holdfast.records import SessionRef, TaskHead
 from holdfast.segments import read_messages, turns
 from holdfast.state import SessionState
 from holdfast.steps import TaskStep
+from holdfast.task_head import SessionRef, TaskHead
 
 
 async def history_before(source: Source, head: TaskHead) -> tuple[Message, ...]:

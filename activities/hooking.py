@@ -15,8 +15,9 @@ from holdfast.messages import Message
 from holdfast.models.base import ModelRequest
 from holdfast.models.items import to_response_items
 from holdfast.output_type import typed_output
-from holdfast.records import OpenStep, StepResult, TaskHead
+from holdfast.records import OpenStep, StepResult
 from holdfast.run_context import AgentHookContext
+from holdfast.task_head import TaskHead
 from holdfast.values import Json
 from holdfast.wire import AdvanceInput
 from holdfast.workers.context import StepContext

@@ -19,9 +19,10 @@ from holdfast.activities.tool_watch import ToolWatch
 from holdfast.approvals import REJECTED
 from holdfast.errors import NotFoundError
 from holdfast.messages import ToolCall, clean, shown
-from holdfast.records import Outcome, TaskHead
+from holdfast.records import Outcome
 from holdfast.run_context import RunContextWrapper
 from holdfast.segments import read_segments
+from holdfast.task_head import TaskHead
 from holdfast.tool_context import Effect, ToolContext
 from holdfast.tool_errors import ToolErrorFormatterArgs, worded
 from holdfast.tool_result import read_result

@@ -18,9 +18,10 @@ from holdfast.errors import NotFoundError
 from holdfast.messages import clean
 from holdfast.models.items import from_response_items
 from holdfast.nesting import Nesting
-from holdfast.records import Begun, Outcome, RunRules, TaskHead
+from holdfast.records import Begun, Outcome
 from holdfast.segments import write_messages
 from holdfast.settings import Budget
+from holdfast.task_head import RunRules, TaskHead
 from holdfast.values import Json
 from holdfast.wire import ToolInput
 

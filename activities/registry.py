@@ -15,7 +15,7 @@ from holdfast.code_refs import LOCAL, known, look_up, refer
 from holdfast.errors import AgentNotFoundError, NotFoundError, UserError
 from holdfast.models import resolve_model
 from holdfast.models.base import Model
-from holdfast.records import TaskHead
+from holdfast.task_head import TaskHead
 from holdfast.tools import Tool
 from holdfast.values import Json
 

@@ -35,7 +35,6 @@ from holdfast.records import (
     JournalEntry,
     OpenStep,
     Outcome,
-    TaskHead,
     call_digest,
     usual_step,
 )
@@ -43,6 +42,7 @@ from holdfast.references import output_digest
 from holdfast.segments import read_messages, read_segments
 from holdfast.sources import SourceNode, read_nodes
 from holdfast.steps import Task
+from holdfast.task_head import TaskHead
 from holdfast.undo import active_messages, active_steps
 from holdfast.values import Json, canonical, digest
 from holdfast.views import EntriesPage, EntriesRequest, StepView

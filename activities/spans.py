@@ -17,10 +17,11 @@ from holdfast.handoffs import HandoffFailedError, HandoffTool
 from holdfast.logs import log
 from holdfast.messages import ToolCall, shown
 from holdfast.models.base import Model, ModelAnswer, ModelRequest
-from holdfast.records import Outcome, TaskHead
+from holdfast.records import Outcome
 from holdfast.redact import redact
 from holdfast.state import TaskRecord
 from holdfast.steps import Task
+from holdfast.task_head import TaskHead
 from holdfast.tools import Tool
 from holdfast.tracing import contents, switch
 from holdfast.tracing.finished import open_step_span, task_span, usage_attributes

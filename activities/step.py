@@ -25,12 +25,18 @@ from holdfast.contents import read_json
 from holdfast.guard_rules import GuardRule
 from holdfast.logs import log
 from holdfast.messages import Message
-from holdfast.records import Handed, JournalEntry, OpenState, OpenStep, TaskHead
+from holdfast.records import (
+    Handed,
+    JournalEntry,
+    OpenState,
+    OpenStep,
+)
 from holdfast.references import new_entries, resolve_adds, resolve_calls
 from holdfast.segments import write_messages
 from holdfast.state import AgentRules, Described
 from holdfast.steps import TaskStep
 from holdfast.streams.hub import StreamKey
+from holdfast.task_head import TaskHead
 from holdfast.tool_retriever import ask_retriever
 from holdfast.values import Json
 from holdfast.wire import Advanced, AdvanceInput

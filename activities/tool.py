@@ -32,10 +32,11 @@ from holdfast.handoffs import HandoffFailedError
 from holdfast.images import Image
 from holdfast.logs import log
 from holdfast.messages import Blob, ToolCall, Usage, clean
-from holdfast.records import Outcome, TaskHead
+from holdfast.records import Outcome
 from holdfast.redact import redact
 from holdfast.run_context import RunContextWrapper
 from holdfast.sources import SourceNode, nodes_of
+from holdfast.task_head import TaskHead
 from holdfast.tool_context import ToolContext
 from holdfast.tool_errors import ToolErrorFormatter, ToolErrorFormatterArgs, worded
 from holdfast.tool_result import read_result

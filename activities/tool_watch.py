@@ -15,7 +15,8 @@ from holdfast.guard_rules import ToolGuarded
 from holdfast.guarding import TOOL_INPUT_TRIPPED, TOOL_OUTPUT_TRIPPED
 from holdfast.logs import log
 from holdfast.messages import clean, shown
-from holdfast.records import Failure, Outcome, TaskHead
+from holdfast.records import Failure, Outcome
+from holdfast.task_head import TaskHead
 from holdfast.tool_context import ToolContext
 from holdfast.tool_guardrails import (
     ToolGuardrailFunctionOutput,

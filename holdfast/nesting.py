@@ -13,9 +13,15 @@ from typing import Literal
 from pydantic import Field
 
 from holdfast.messages import Blob, Usage
-from holdfast.records import Approval, Begun, Failure, Outcome, TaskHead
+from holdfast.records import (
+    Approval,
+    Begun,
+    Failure,
+    Outcome,
+)
 from holdfast.settings import Budget
 from holdfast.steps import CLOSED, TaskStatus
+from holdfast.task_head import TaskHead
 from holdfast.values import Json, Value
 
 SAYS = "parent"

@@ -18,10 +18,10 @@ from holdfast.records import (
     OpenState,
     SegmentRef,
     StandingRule,
-    TaskHead,
 )
 from holdfast.settings import Budget
 from holdfast.steps import TaskStep
+from holdfast.task_head import TaskHead
 from holdfast.tool_policy import ToolPolicy
 from holdfast.values import Json, Value
 

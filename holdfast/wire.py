@@ -22,9 +22,9 @@ from holdfast.records import (
     Outcome,
     SegmentRef,
     StepResult,
-    TaskHead,
 )
 from holdfast.steps import TaskStatus, TaskStep
+from holdfast.task_head import TaskHead
 from holdfast.values import Json, Value
 
 INLINE_BYTES = 16 * 1024

@@ -13,7 +13,8 @@ from temporalio import workflow
 
 from holdfast.ledger import Ledger
 from holdfast.messages import ToolCall
-from holdfast.records import OpenState, Outcome, RunRules, StepRecord
+from holdfast.records import OpenState, Outcome, StepRecord
+from holdfast.task_head import RunRules
 from holdfast.tracing import switch
 from holdfast.tracing.finished import Finished, call_span, open_step_span, step_span
 from holdfast.tracing.rules import TraceRules, below_call

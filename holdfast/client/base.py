@@ -25,9 +25,9 @@ from holdfast.errors import InvalidArgumentError
 from holdfast.images import Image
 from holdfast.messages import Blob, ImagePart
 from holdfast.plugin import HoldfastPlugin
-from holdfast.records import SessionRef
 from holdfast.serve import default_archive
 from holdfast.steps import Task
+from holdfast.task_head import SessionRef
 from holdfast.values import Json
 from holdfast.wire import INLINE_BYTES
 

@@ -28,8 +28,8 @@ from holdfast.code_refs import beginning
 from holdfast.engine.loop import shared_loop
 from holdfast.errors import UserError
 from holdfast.hooks import RunHooks
-from holdfast.records import RunRules
 from holdfast.run_error_handlers import ErrorHandler, ErrorKind, check_handlers
+from holdfast.task_head import RunRules
 
 __all__ = [
     "ItemHelpers",

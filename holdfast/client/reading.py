@@ -31,12 +31,20 @@ from holdfast.errors import (
     TaskNotFoundError,
 )
 from holdfast.messages import Blob, Message, ToolCall, Usage, shown
-from holdfast.records import Approval, Entry, OpenState, Outcome, SegmentRef, StepRecord, TaskHead
+from holdfast.records import (
+    Approval,
+    Entry,
+    OpenState,
+    Outcome,
+    SegmentRef,
+    StepRecord,
+)
 from holdfast.references import input_message, resolve_adds
 from holdfast.segments import read_record, read_segment, read_segments
 from holdfast.sources import read_nodes
 from holdfast.state import TaskRecord
 from holdfast.steps import Task, TaskStep, TaskStepOutput, ToolOutput
+from holdfast.task_head import TaskHead
 from holdfast.undo import active_messages, active_steps
 from holdfast.views import EntriesPage, EntriesRequest, StepView, point
 from holdfast.wire import View, ViewRequest

@@ -10,10 +10,16 @@ from holdfast.client.resolving import resolved
 from holdfast.contents import read_json, resolve
 from holdfast.errors import NotFoundError, NoWorkerError, QueryFailedError
 from holdfast.messages import Message
-from holdfast.records import Approval, Entry, OpenState, SessionRef, StepRecord, TaskHead
+from holdfast.records import (
+    Approval,
+    Entry,
+    OpenState,
+    StepRecord,
+)
 from holdfast.segments import read_messages, read_record, read_segments, turns
 from holdfast.state import SessionState
 from holdfast.steps import Task, TaskStep
+from holdfast.task_head import SessionRef, TaskHead
 from holdfast.undo import active_steps
 from holdfast.values import Json
 

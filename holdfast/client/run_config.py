@@ -15,9 +15,9 @@ from holdfast.errors import UserError
 from holdfast.guardrails import InputGuardrail, OutputGuardrail, check_guardrails
 from holdfast.handoffs import HandoffInputFilter
 from holdfast.models.base import Model, check_model
-from holdfast.records import RunRules
 from holdfast.run_error_handlers import ErrorHandler, ErrorKind
 from holdfast.settings import ModelSettings, as_model_settings
+from holdfast.task_head import RunRules
 from holdfast.tracing.blocks import DEFAULT_WORKFLOW_NAME
 from holdfast.values import Json
 

@@ -16,11 +16,11 @@ from holdfast.contents import refer_all
 from holdfast.errors import InvalidArgumentError, TaskClosedError
 from holdfast.events import EventHandler
 from holdfast.messages import Message
-from holdfast.records import AGENTS_SDK, RunRules, TaskHead
 from holdfast.segments import read_record, write_messages
 from holdfast.settings import Budget, ModelSettings
 from holdfast.state import TaskInput
 from holdfast.steps import AgentResponse, Task, TaskStep, TaskStepOutput
+from holdfast.task_head import AGENTS_SDK, RunRules, TaskHead
 from holdfast.values import Json, canonical
 from holdfast.wire import RunRequest
 

@@ -40,10 +40,10 @@ from holdfast.errors import (
     UserError,
 )
 from holdfast.hooks import RunHooks, check_run_hooks
-from holdfast.records import RunRules
 from holdfast.run_context import RunContextWrapper
 from holdfast.settings import Budget
 from holdfast.steps import CLOSED
+from holdfast.task_head import RunRules
 
 T = TypeVar("T")
 

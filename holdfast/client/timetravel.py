@@ -12,11 +12,18 @@ from holdfast.errors import InvalidArgumentError, StepNotFoundError
 from holdfast.ledger import DONE_KEPT
 from holdfast.ledger_state import CREATED
 from holdfast.messages import ImagePart, system
-from holdfast.records import Entry, EventRecord, ForkOf, InputRef, SessionRef, StepRecord, TaskHead
+from holdfast.records import (
+    Entry,
+    EventRecord,
+    ForkOf,
+    InputRef,
+    StepRecord,
+)
 from holdfast.references import output_digest
 from holdfast.segments import write_segment
 from holdfast.state import Carried, TaskInput, UndoRequest
 from holdfast.steps import Task, TaskStep, TaskStepOutput, UndoReceipt
+from holdfast.task_head import SessionRef, TaskHead
 from holdfast.undo import UNDONE, active_steps, departure, path_to
 from holdfast.values import Json
 from holdfast.wire import INLINE_BYTES

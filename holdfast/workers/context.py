@@ -15,16 +15,14 @@ from holdfast.errors import InvalidArgumentError, StepCodeChangedError
 from holdfast.messages import Message, ToolCall, shown, system
 from holdfast.models.base import ModelAnswer, ModelRequest, OutputSpec, ToolSpec
 from holdfast.records import (
-    Dialect,
     Handed,
     JournalEntry,
     OpenStep,
     Outcome,
-    RunRules,
-    TaskHead,
 )
 from holdfast.settings import ModelSettings
 from holdfast.steps import Task, ToolOutput
+from holdfast.task_head import Dialect, RunRules, TaskHead
 from holdfast.values import Json, Value, canonical, digest
 from holdfast.workers.agent_code import AgentCode
 from holdfast.workers.given import check_calls, check_message, check_messages

@@ -23,9 +23,10 @@ from holdfast.handoffs import (
 )
 from holdfast.messages import Message, ToolCall
 from holdfast.models.items import from_response_items, to_response_items
-from holdfast.records import Outcome, RunRules
+from holdfast.records import Outcome
 from holdfast.run_context import RunContextWrapper
 from holdfast.steps import AFTER, HistoryRef, TaskStep, TaskStepOutput
+from holdfast.task_head import RunRules
 from holdfast.tool_hooks import invoke
 from holdfast.values import Json
 

@@ -10,7 +10,8 @@ from holdfast.agent_snapshot import AgentSnapshot
 from holdfast.errors import ModelBehaviorError
 from holdfast.messages import ToolCall
 from holdfast.models.base import ToolSpec
-from holdfast.records import Outcome, TaskHead
+from holdfast.records import Outcome
+from holdfast.task_head import TaskHead
 from holdfast.tool_retriever import select
 from holdfast.values import Json
 

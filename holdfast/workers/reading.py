@@ -10,7 +10,7 @@ from holdfast.errors import HoldfastError, ModelBehaviorError, StalledTaskError
 from holdfast.messages import ToolCall
 from holdfast.models.base import ModelAnswer
 from holdfast.models.item_checks import kind_of
-from holdfast.records import Dialect
+from holdfast.task_head import Dialect
 from holdfast.values import canonical
 
 UNANSWERED = frozenset(

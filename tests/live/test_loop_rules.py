@@ -26,10 +26,10 @@ from holdfast.client.run_config import ToolExecutionConfig, run_rules
 from holdfast.errors import ModelRefusalError, ModelUnavailableError
 from holdfast.messages import ToolCall
 from holdfast.model_input import CallModelData, ModelInputData
-from holdfast.records import AGENTS_SDK, RunRules, TaskHead
 from holdfast.run_error_handlers import RunErrorHandlerInput, RunErrorHandlerResult
 from holdfast.settings import Budget
 from holdfast.state import TaskInput
+from holdfast.task_head import AGENTS_SDK, RunRules, TaskHead
 from holdfast.testing import FakeOpenAI, ScriptedModel
 from holdfast.tool_errors import ToolErrorFormatterArgs
 from holdfast.workflows.agent_task import AgentTask

@@ -23,8 +23,9 @@ from holdfast.events import (
     event_text,
 )
 from holdfast.ledger import Ledger
-from holdfast.records import Outcome, StepResult, TaskHead
+from holdfast.records import Outcome, StepResult
 from holdfast.state import TaskInput
+from holdfast.task_head import TaskHead
 from holdfast.testing import FakeOpenAI
 from holdfast.wire import Advanced, RunRequest
 from holdfast.workers import StepContext

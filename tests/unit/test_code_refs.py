@@ -15,7 +15,7 @@ from holdfast.activities.registry import Registry
 from holdfast.archive import Archive
 from holdfast.code_refs import forget, known, look_up, refer
 from holdfast.errors import NotFoundError
-from holdfast.records import RunRules, TaskHead
+from holdfast.task_head import RunRules, TaskHead
 
 USED = (subprocess, OrderedDict)
 """Imported, as programs import things."""

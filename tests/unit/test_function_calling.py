@@ -12,7 +12,8 @@ from holdfast.agent_snapshot import AgentSnapshot
 from holdfast.errors import InvalidArgumentError, ModelUnavailableError, StepCodeChangedError
 from holdfast.messages import Message, ToolCall, assistant, user
 from holdfast.models.base import ModelAnswer, ModelRequest
-from holdfast.records import JournalEntry, OpenStep, Outcome, TaskHead
+from holdfast.records import JournalEntry, OpenStep, Outcome
+from holdfast.task_head import TaskHead
 from holdfast.testing import ScriptedModel
 from holdfast.wire import Advanced
 from holdfast.workers import AgentWorker, FunctionCallingAgentWorker, StepContext

@@ -19,8 +19,9 @@ from holdfast.errors import InvalidArgumentError
 from holdfast.images import address, data_url, part_at, read_data_url, sniff
 from holdfast.messages import Blob, ImagePart, ImageRef, Message, TextPart, assistant, shown, user
 from holdfast.models import from_response_items, to_response_items
-from holdfast.records import OpenState, OpenStep, TaskHead
+from holdfast.records import OpenState, OpenStep
 from holdfast.references import resolve_add
+from holdfast.task_head import TaskHead
 from holdfast.testing.image_validation import image_problem
 from holdfast.tool_result import ToolResultError, read_result
 from holdfast.values import digest

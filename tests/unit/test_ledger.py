@@ -15,9 +15,16 @@ from holdfast.chain import extend
 from holdfast.ledger import Ledger
 from holdfast.messages import Message, ToolCall, Usage, assistant, user
 from holdfast.models.base import ModelAnswer
-from holdfast.records import Entry, Failure, Outcome, SegmentRef, StepResult, TaskHead
+from holdfast.records import (
+    Entry,
+    Failure,
+    Outcome,
+    SegmentRef,
+    StepResult,
+)
 from holdfast.state import Carried, Described, TaskInput
 from holdfast.steps import TaskStep
+from holdfast.task_head import TaskHead
 from holdfast.views import EntriesRequest, entries_page, view
 from holdfast.wire import Advanced, RunRequest, ViewRequest
 

@@ -17,8 +17,9 @@ from holdfast.ledger import Ledger
 from holdfast.messages import Message, ToolCall, Usage
 from holdfast.models.base import ModelAnswer
 from holdfast.nesting import ChildReport, ChildState, child_id
-from holdfast.records import Approval, Outcome, TaskHead
+from holdfast.records import Approval, Outcome
 from holdfast.state import Carried, TaskInput
+from holdfast.task_head import TaskHead
 from holdfast.wire import Advanced, RunRequest, ToolInput
 
 PLACE = (0, 2, 1, 3)

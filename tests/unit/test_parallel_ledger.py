@@ -13,9 +13,10 @@ from holdfast.ledger import Ledger
 from holdfast.links import problem, ready_steps
 from holdfast.messages import Usage, assistant
 from holdfast.models.base import ModelAnswer
-from holdfast.records import ForkOf, SegmentRef, StepResult, TaskHead
+from holdfast.records import ForkOf, SegmentRef, StepResult
 from holdfast.state import Carried, TaskInput, UndoRequest, UndoState
 from holdfast.steps import TaskStep
+from holdfast.task_head import TaskHead
 from holdfast.undo import (
     active_steps,
     departure,

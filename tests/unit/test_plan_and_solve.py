@@ -14,7 +14,8 @@ from holdfast import Agent, Message, Task, TaskStep, ToolCall, tool
 from holdfast.errors import InvalidArgumentError, StepCodeChangedError
 from holdfast.messages import ImagePart, TextPart, assistant, system, user
 from holdfast.models.base import ModelAnswer, ModelRequest
-from holdfast.records import JournalEntry, OpenStep, Outcome, TaskHead
+from holdfast.records import JournalEntry, OpenStep, Outcome
+from holdfast.task_head import TaskHead
 from holdfast.testing import ScriptedModel
 from holdfast.values import Json
 from holdfast.workers import PlanAndSolveAgentWorker, StepContext

@@ -14,7 +14,8 @@ from holdfast.agent_snapshot import AgentSnapshot
 from holdfast.errors import InvalidArgumentError, ModelUnavailableError, StalledTaskError
 from holdfast.messages import Message, assistant, user
 from holdfast.models.base import ModelAnswer, ModelRequest
-from holdfast.records import JournalEntry, OpenStep, TaskHead
+from holdfast.records import JournalEntry, OpenStep
+from holdfast.task_head import TaskHead
 from holdfast.wire import Advanced
 from holdfast.workers import StepContext, driver
 from holdfast.workers.context import LAST_CALL

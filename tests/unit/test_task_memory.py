@@ -29,7 +29,8 @@ from holdfast.errors import ArchiveError, BlobMissingError, NotFoundError
 from holdfast.messages import Blob, ImagePart, Message, ToolCall, assistant, user
 from holdfast.models import resolve_model
 from holdfast.models.base import ModelAnswer
-from holdfast.records import JournalEntry, TaskHead, call_digest
+from holdfast.records import JournalEntry, call_digest
+from holdfast.task_head import TaskHead
 from holdfast.testing import ScriptedModel
 from holdfast.tool_hooks import invoke
 from holdfast.wire import AdvanceInput, ToolInput, View, ViewRequest

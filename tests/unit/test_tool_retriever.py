@@ -16,8 +16,9 @@ from holdfast.agent_snapshot import AgentSnapshot
 from holdfast.errors import InvalidArgumentError, ModelBehaviorError
 from holdfast.messages import ToolCall, assistant, user
 from holdfast.models.base import ModelAnswer, ModelRequest
-from holdfast.records import AGENTS_SDK, JournalEntry, OpenStep, Outcome, TaskHead
+from holdfast.records import JournalEntry, OpenStep, Outcome
 from holdfast.steps import Task, TaskStepOutput
+from holdfast.task_head import AGENTS_SDK, TaskHead
 from holdfast.tool_retriever import ask_retriever, select, words_in
 from holdfast.wire import Advanced
 from holdfast.workers import StepContext

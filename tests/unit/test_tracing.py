@@ -21,8 +21,9 @@ from temporalio.testing import ActivityEnvironment
 from holdfast.activities.spans import checked, guardrail, handoff
 from holdfast.messages import ImagePart, ImageRef, Message, ToolCall, assistant, user
 from holdfast.models.base import ModelAnswer
-from holdfast.records import Failure, Outcome, RunRules, TaskHead
+from holdfast.records import Failure, Outcome
 from holdfast.steps import Task
+from holdfast.task_head import RunRules, TaskHead
 from holdfast.tracing import (
     ChosenIds,
     Trace,

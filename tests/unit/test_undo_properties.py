@@ -32,11 +32,11 @@ from holdfast.records import (
     SegmentRef,
     StepRecord,
     StepResult,
-    TaskHead,
 )
 from holdfast.settings import Budget
 from holdfast.state import Carried, Described, TaskInput, UndoRequest, UndoState
 from holdfast.steps import TaskStep
+from holdfast.task_head import TaskHead
 from holdfast.tool_policy import ToolPolicy
 from holdfast.undo import (
     active_messages,
