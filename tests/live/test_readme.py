@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -29,16 +31,18 @@ def block_with(text: str, page: str = "README.md") -> str:
     return str(next(block for block, _ in blocks if text in block))
 
 
+def environment() -> dict[str, str]:
+    """Return the environment of a program with its own data directory."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("TEMPORAL_", "HOLDFAST_"))}
+    return {**kept, "PYTHONPATH": str(ROOT)}
+
+
 def run(arguments: list[str], directory: Path) -> str:
     """Run a Python program with its own data directory; return what it printed."""
-    environment = {
-        **{k: v for k, v in os.environ.items() if not k.startswith(("TEMPORAL_", "HOLDFAST_"))},
-        "PYTHONPATH": str(ROOT),
-    }
     done = subprocess.run(
         [sys.executable, *arguments],
         cwd=directory,
-        env=environment,
+        env=environment(),
         capture_output=True,
         text=True,
         timeout=100,
@@ -83,3 +87,25 @@ def test_the_lookups_of_the_readme_run_side_by_side(tmp_path: Path) -> None:
     printed = run(["-c", block_with("LLMCompilerAgentWorker")], tmp_path).splitlines()
     assert printed[0] == "['p1.1', 'p1.2', 'p1.join']"
     assert printed[-1] == "Rome has more."
+
+
+def test_the_killed_program_of_the_streaming_page_goes_on_where_it_was(tmp_path: Path) -> None:
+    block = block_with("RunState", "docs/streaming.md")
+    block = block.replace('data_dir=".holdfast"', 'data_dir=".holdfast", heartbeat=2')
+    command = [sys.executable, "-c", block]
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, text=True
+    ) as killed:
+        assert killed.stdout is not None
+        shown = [killed.stdout.readline().strip()]
+        while json.loads((tmp_path / "run.json").read_text())[1] == 0:
+            time.sleep(0.01)
+        killed.kill()
+    shown += run(["-c", block], tmp_path).splitlines()
+    assert shown == [
+        "tool_called",
+        "tool_output",
+        "message_output_created",
+        "The result of 121 + 42 is 163.",
+    ]
+    assert not (tmp_path / "run.json").exists()
