@@ -1,6 +1,6 @@
 """Traces on the console: two runs as one trace, drawn as a tree; offline.
 
-pip install "holdfast[local,otel]"
+pip install ".[local,otel]"
 python examples/traced_run.py
 """
 

@@ -65,7 +65,8 @@ class InputGuardrail(Check, Generic[ContextT]):
 
     Attributes:
         guardrail_function: Called with (context, agent, input); sync or async. The input is what
-            the run was given: a text, or a list of items of the Responses API.
+            the run was given: a text, or a list of items of the Responses API. With a session it is
+            a list: the session's history, then what was given.
         name: Its name in results; the function's by default.
         run_in_parallel: Whether the first turn runs meanwhile, or waits for it.
 

@@ -125,7 +125,7 @@ class Children:
                 parent_close_policy=ParentClosePolicy.ABANDON,
                 id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
                 search_attributes=attributes(begun),
-                memo=memo(begun, now=now()),
+                memo=memo(begun.input, now=now()),
             )
         except WorkflowAlreadyStartedError:
             self._say(name)

@@ -97,7 +97,7 @@ class AgentRunner(TaskStreaming, TaskReading, TaskControl, TimeTravel):
             roll_events=self._roll_events,
         )
         task_id = task_id or new_id(head.agent)
-        await self._tasks.start(task_id, given, self._queue)
+        await self._tasks.start(task_id, given, self._queue, input)
         return Task(
             task_id=task_id,
             input=input,
@@ -179,7 +179,9 @@ class AgentRunner(TaskStreaming, TaskReading, TaskControl, TimeTravel):
             roll_events=self._roll_events,
         )
         self._require_agent(agent)
-        await self._tasks.start_and_run(task_id, given, self._queue, started)
+        said = (message.text for message in reversed(before) if message.role == "user")
+        asked = input or next(filter(None, said), "")
+        await self._tasks.start_and_run(task_id, given, self._queue, asked, started)
 
     async def _stored(self, messages: Sequence[Message]) -> str:
         """Store a list of messages, images by reference; return its digest, empty for none."""

@@ -74,8 +74,14 @@ class TaskClient:
         self._client = client
         self._reader = reader
 
-    async def start(self, task_id: str, given: TaskInput, queue: str) -> None:
+    async def start(self, task_id: str, given: TaskInput, queue: str, asked: str) -> None:
         """Start a task.
+
+        Args:
+            task_id: Id of the task.
+            given: The task.
+            queue: Its queue.
+            asked: What it was asked, of which a list of tasks shows the beginning.
 
         Raises:
             TaskExistsError: There is a task of this id, open or closed.
@@ -92,7 +98,7 @@ class TaskClient:
                     task_queue=queue,
                     id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
                     search_attributes=attributes(given),
-                    memo=memo(given, now=time.time()),
+                    memo=memo(asked, now=time.time()),
                 )
         except WorkflowAlreadyStartedError as error:
             raise TaskExistsError(task_id) from error
@@ -103,6 +109,7 @@ class TaskClient:
         task_id: str,
         given: TaskInput,
         queue: str,
+        asked: str,
         started: Callable[[], None] | None = None,
     ) -> RunReply:
         """Start a task and wait until it is closed or needs somebody, in one request.
@@ -111,6 +118,7 @@ class TaskClient:
             task_id: Id of the task.
             given: The task.
             queue: Its queue.
+            asked: As for `start`.
             started: Called once the task of this id is known to be this one; asking for that is a
                 request more.
 
@@ -123,7 +131,7 @@ class TaskClient:
         try:
             await presence.expect(queue, task_id=task_id, request_id=request_id)
         except NoWorkerError:
-            await self.start(task_id, given, queue)
+            await self.start(task_id, given, queue, asked)
             if started is not None:
                 started()
             raise
@@ -138,18 +146,18 @@ class TaskClient:
             id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
             id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
             search_attributes=attributes(given),
-            memo=memo(given, now=time.time()),
+            memo=memo(asked, now=time.time()),
         )
-        asked = RunRequest(all=True)
+        wanted = RunRequest(all=True)
         try:
             with server_errors():
-                sending = self._start_and_ask(start, asked, request_id, started)
+                sending = self._start_and_ask(start, wanted, request_id, started)
                 reply = await self._patiently(task_id, sending, request_id)
         except WorkflowAlreadyStartedError as error:
             presence.forget(task_id)
             raise TaskExistsError(task_id) from error
         if reply is None or reply.status == "moved":
-            return await self._run(task_id, asked, request_id, again=True)
+            return await self._run(task_id, wanted, request_id, again=True)
         return reply
 
     async def _start_and_ask(

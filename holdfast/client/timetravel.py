@@ -171,7 +171,7 @@ class TimeTravel(RunnerBase):
             carried=carried,
         )
         new = task_id or new_id(head.agent)
-        await self._tasks.start(new, given, self._queue)
+        await self._tasks.start(new, given, self._queue, old.input)
         return Task(
             task_id=new,
             input=old.input,

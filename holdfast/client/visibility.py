@@ -32,9 +32,9 @@ def attributes(given: TaskInput) -> TypedSearchAttributes:
     )
 
 
-def memo(given: TaskInput, *, now: float) -> dict[str, Json]:
-    """Return the memo of a new task; every run of it keeps it."""
-    preview = {"input": given.input[:PREVIEW_CHARACTERS]} if given.input else {}
+def memo(asked: str, *, now: float) -> dict[str, Json]:
+    """Return the memo of a new task, of what it was asked; every run of it keeps it."""
+    preview = {"input": asked[:PREVIEW_CHARACTERS]} if asked else {}
     return {"created": now, **preview}
 
 

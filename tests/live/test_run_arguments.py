@@ -11,7 +11,7 @@ import pytest
 from holdfast import RunHooks, Runner, UserError, code_refs, sync, tool
 from holdfast.errors import TaskExistsError
 from holdfast.testing import FakeOpenAI
-from tests.support.rig import MakeAgent, Rig
+from tests.support.rig import MakeAgent, Rig, until
 from tests.support.runs import Runs, look
 
 
@@ -170,3 +170,28 @@ async def test_a_handle_of_the_blocking_twin_serves_a_run_too(run: Runs, model: 
     stream = Runner.run_streamed(agent, "q", runner=twin, session=twin.session("s"))
     assert [event async for event in stream.stream_events()]
     assert stream.final_output == "two"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        [
+            {"role": "user", "content": "Hello"},
+            {"role": "assistant", "content": "Good day"},
+            {"role": "user", "content": [{"type": "input_text", "text": "Which city?"}]},
+        ],
+        "Which city?" + 20_000 * " ",
+    ],
+    ids=["items", "a large text"],
+)
+async def test_a_list_of_tasks_shows_what_was_asked_last(
+    run: Runs, model: FakeOpenAI, given: Any
+) -> None:
+    model.reply("Rome.")
+    result = await Runner.run(await run.serve(), given, runner=run.runner)
+
+    async def shown() -> list[str]:
+        listed = await run.runner.list_tasks()
+        return [each.input.strip() for each in listed if each.task_id == result.task_id]
+
+    assert await until(shown) == ["Which city?"]
