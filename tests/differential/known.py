@@ -268,12 +268,12 @@ KNOWN: tuple[Known, ...] = (
     ),
     Known(
         "As above.",
-        ("notes.11", "notes.12", "notes.13", "notes.14"),
+        ("notes.12", "notes.13", "notes.14", "notes.15"),
         ("agents_as_tools/a_guarded_child_that_needs_approval",),
     ),
     Known(
         "As above.",
-        ("notes.8", "notes.9", "notes.10", "notes.11"),
+        ("notes.9", "notes.10", "notes.11", "notes.12"),
         ("agents_as_tools/an_approval_in_a_guarded_child",),
     ),
     Known(

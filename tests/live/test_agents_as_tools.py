@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast import AgentRunner, Task, tool
-from holdfast.activities import nesting
+from holdfast.activities import nested as collecting
 from holdfast.cli.finding import find_task
 from holdfast.client.recorded import Recorded, read_recorded
 from holdfast.errors import (
@@ -719,7 +719,7 @@ async def test_trouble_in_reading_a_child_does_not_cost_its_answer(
             raise trouble
         return await read_recorded(*given)
 
-    monkeypatch.setattr(nesting, "read_recorded", flaky)
+    monkeypatch.setattr(collecting, "read_recorded", flaky)
     helper = make_agent(name="helper")
     await rig.serve(make_agent(helper.as_tool(), name="agent"))
     runner = rig.runner()
@@ -747,7 +747,7 @@ async def test_a_child_whose_record_is_damaged_is_no_failure_of_the_tool(
     model.reply("done")
     task = await runner.create_task("q")
     with monkeypatch.context() as broken:
-        broken.setattr(nesting, "read_recorded", damaged)
+        broken.setattr(collecting, "read_recorded", damaged)
         with pytest.raises(StepFailedError, match="a segment was changed"):
             await runner.run_task(task)
     assert str(await runner.run_task(task)) == "done"

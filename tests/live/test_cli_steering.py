@@ -131,9 +131,9 @@ def test_calls_are_approved_edited_rejected_and_answered_by_command(run: Run) ->
     assert [(each["id"], each["task_id"], each["kind"]) for each in listed] == [
         (f"pays-a-lot:{n}", "pays-a-lot", "tool") for n in (1, 2, 3)
     ]
-    assert [line.split()[:2] for line in run("approvals", "pays").out.splitlines()] == [
-        ["approval", "kind"],
-        *([f"pays-a-lot:{n}", "tool"] for n in (1, 2, 3)),
+    assert [line.split()[:3] for line in run("approvals", "pays").out.splitlines()] == [
+        ["approval", "agent", "kind"],
+        *([f"pays-a-lot:{n}", "desk", "tool"] for n in (1, 2, 3)),
     ]
     assert run("show", "pays").out.count("waits for") == 3
 

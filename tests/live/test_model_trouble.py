@@ -208,7 +208,8 @@ async def logged(rig: Rig, error: Exception, caplog: pytest.LogCaptureFixture) -
     assert caught.value.__suppress_context__
     assert f"Runner.run(agent, RunState.of('{task.task_id}'))" in str(caught.value)
     assert "An activity failed: no key" in caplog.text
-    return str(caught.value), sum(bool(record.exc_info) for record in caplog.records)
+    tracebacks = [each for each in caplog.records if each.exc_info or each.exc_text]
+    return str(caught.value), len(tracebacks)
 
 
 async def test_what_a_person_must_heal_is_said_without_tracebacks(
