@@ -33,6 +33,9 @@ class RegisteredCode(AgentCode):
     """Asks the agent that this process serves under the task's name, and the code of the run.
 
     Every answer that a later run of the step must find again is recorded by whoever asks.
+
+    Attributes:
+        registry: The registry for the task.
     """
 
     def __init__(
@@ -48,7 +51,7 @@ class RegisteredCode(AgentCode):
         super().__init__(snapshot)
         self._live = agent
         self._head = head
-        self._registry = registry
+        self.registry = registry
         self._source = source
         self._conditional = {
             name for name, policy in snapshot.policies.items() if policy.is_conditional
@@ -65,7 +68,7 @@ class RegisteredCode(AgentCode):
         return self._wrapped(state, usage)
 
     def _wrapped(self, state: dict[str, Json], usage: Usage) -> RunContextWrapper[Any]:
-        context = self._registry.context(self._head, state)
+        context = self.registry.context(self._head, state)
         return RunContextWrapper(context, usage, task_id())
 
     async def turn(self, state: dict[str, Json]) -> Json:
@@ -184,11 +187,11 @@ class RegisteredCode(AgentCode):
             default_message=text,
             run_context=await self.context(state),
         )
-        return clean(await worded(self._registry.code(ref), args))
+        return clean(await worded(self.registry.code(ref), args))
 
     def model(self) -> Model:
         """Return the model that answers: the run's, else the one that the agent began with."""
-        return self._registry.model_of_run(self._live, self.agent, self._head)
+        return self.registry.model_of_run(self._live, self.agent, self._head)
 
     async def sent(self, request: ModelRequest, state: dict[str, Json]) -> ModelRequest:
         """Return a request as it is sent; what is recorded of it does not change.
@@ -200,7 +203,7 @@ class RegisteredCode(AgentCode):
         ref = self._head.run.model_input_filter
         if ref:
             context = self._wrapped(state, Usage()).context
-            code = self._registry.code(ref)
+            code = self.registry.code(ref)
             request = await filtered(code, request, self._live, context)
         if self._head.run.reasoning_ids == "preserve":
             return request

@@ -14,14 +14,7 @@ from holdfast.activities.spans import tell_of_closed
 from holdfast.blocked_output import after_block
 from holdfast.guarding import OUTPUT_TRIPPED
 from holdfast.messages import Message
-from holdfast.records import (
-    Entry,
-    Failure,
-    OpenState,
-    OpenStep,
-    SegmentRef,
-    StepRecord,
-)
+from holdfast.records import Entry, Failure, OpenState, OpenStep, SegmentRef, StepRecord
 from holdfast.references import input_message
 from holdfast.segments import (
     read_messages,

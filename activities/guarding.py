@@ -58,13 +58,13 @@ class GuardingActivities:
         shown: Json = None
         with recorded(head, rule.name, rule.kind, step=step) as span:
             if isinstance(guardrail, InputGuardrail):
-                context = self._context(head, opened.state)
+                context = _context(registry, head, opened.state)
                 given_input = await self._input(head, opened)
                 found = (await guardrail.run(agent, given_input, context)).output
             else:
                 view = await self._source.output_of(given.step.n)
                 shown = await self._output(view)
-                context = self._context(head, view.state)
+                context = _context(registry, head, view.state)
                 context.usage = view.usage
                 found = (await guardrail.run(context, agent, typed_output(agent, shown))).output
             checked(span, agent.name, tripped=bool(found.tripwire_triggered))
@@ -77,9 +77,6 @@ class GuardingActivities:
             attempts=activity.info().attempt,
             worker=worker_identity(),
         )
-
-    def _context(self, head: TaskHead, state: dict[str, Json]) -> RunContextWrapper[Any]:
-        return RunContextWrapper(self._registry.of(head).context(head, state), task_id=task_id())
 
     async def _input(self, head: TaskHead, opened: OpenStep) -> str | list[dict[str, Json]]:
         """Return what the run was given: a text, or items; with a session, after its history."""
@@ -117,6 +114,10 @@ async def info_of(source: Source, info: Any) -> tuple[Json, Blob | None]:
 
 def _is_small(output: Json) -> bool:
     return len(canonical(output)) <= MOST_SHOWN_BYTES
+
+
+def _context(registry: Registry, head: TaskHead, state: dict[str, Json]) -> RunContextWrapper[Any]:
+    return RunContextWrapper(registry.context(head, state), task_id=task_id())
 
 
 def _find(registry: Registry, agent: Agent, given: GuardInput) -> InputGuardrail | OutputGuardrail:

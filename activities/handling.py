@@ -52,7 +52,7 @@ class HandlingActivities:
         code = RegisteredCode(agent, snapshot, head=head, registry=registry, source=self._source)
         handler = registry.code(head.run.error_handlers[given.kind])
         kind: type[AgentsException] = getattr(errors, given.error)
-        data = await self._run_data(given, agent)
+        data = await self._run_data(given, agent, registry.agent(head.agent))
         context = await code.context(opened.state)
         result = as_handler_result(
             await invoke(handler, RunErrorHandlerInput(kind(given.text), context, data))
@@ -68,7 +68,7 @@ class HandlingActivities:
             said=None if said is None else await self._source.offload(said),
         )
 
-    async def _run_data(self, given: HandleInput, agent: Agent) -> RunErrorData:
+    async def _run_data(self, given: HandleInput, agent: Agent, first: Agent) -> RunErrorData:
         """Collect what the run has produced, the open step included."""
         source = self._source
         head = await source.head()
@@ -86,7 +86,7 @@ class HandlingActivities:
         asked = [message for message in own[:1] if message.role == "user"]
         before = to_response_items([*await history_before(source, head), *asked])
         is_text = not head.history and head.session is None and asked and not asked[0].images
-        items = conversation_items(own[len(asked) :], self._registry.of(head).agent(head.agent))
+        items = conversation_items(own[len(asked) :], first)
         output = [item.to_input_item() for item in items]
         return RunErrorData(
             input=asked[0].text if is_text else before,

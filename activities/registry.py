@@ -23,8 +23,18 @@ from holdfast.values import Json
 class Registry:
     """Agents that this process can run."""
 
-    def __init__(self, agents: Iterable[Agent], archive: Archive) -> None:
+    def __init__(
+        self,
+        agents: Iterable[Agent],
+        archive: Archive,
+        snapshots: dict[str, AgentSnapshot] | None = None,
+    ) -> None:
         """Register agents.
+
+        Args:
+            agents: The agents.
+            archive: Where their snapshots are.
+            snapshots: Those that are known already, and those that will be, by digest.
 
         Raises:
             UserError: Two different agents have one name.
@@ -33,7 +43,7 @@ class Registry:
         self._agents: dict[str, Agent] = {}
         self._lent: set[str] = set()
         self._named: dict[str, Any] = {}
-        self._snapshots: dict[str, AgentSnapshot] = {}
+        self._snapshots = {} if snapshots is None else snapshots
         for agent in agents:
             self._add(agent, lent=False)
 
@@ -76,9 +86,7 @@ class Registry:
         first = known(head.run.agent) if head.run.agent else None
         if first is None:
             return self
-        own = Registry([first], self._archive)
-        own._snapshots = self._snapshots
-        return own
+        return Registry([first], self._archive, self._snapshots)
 
     def refer(self, thing: Any) -> str:
         """Name a piece of code for a task that this process starts, so that others find it too."""

@@ -25,12 +25,7 @@ from holdfast.contents import read_json
 from holdfast.guard_rules import GuardRule
 from holdfast.logs import log
 from holdfast.messages import Message
-from holdfast.records import (
-    Handed,
-    JournalEntry,
-    OpenState,
-    OpenStep,
-)
+from holdfast.records import Handed, JournalEntry, OpenState, OpenStep
 from holdfast.references import new_entries, resolve_adds, resolve_calls
 from holdfast.segments import write_messages
 from holdfast.state import AgentRules, Described
@@ -233,7 +228,7 @@ class StepActivities:
         self, agent: Agent, code: RegisteredCode, head: TaskHead, given: AdvanceInput, before: int
     ) -> Handing:
         """Say what is known of an agent's handoffs; `before` messages came before the task's."""
-        registry, step = self._registry.of(head), (given.branch, given.n)
+        step, registry = (given.branch, given.n), code.registry
         return Handing(
             agent=agent,
             first=registry.agent(head.agent),

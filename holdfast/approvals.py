@@ -18,13 +18,7 @@ from typing import Literal
 from holdfast.commands import Command
 from holdfast.ledger import Ledger
 from holdfast.messages import ToolCall, system
-from holdfast.records import (
-    Approval,
-    ApprovalKind,
-    Outcome,
-    StandingRule,
-    call_digest,
-)
+from holdfast.records import Approval, ApprovalKind, Outcome, StandingRule, call_digest
 from holdfast.values import Json, canonical
 
 CARD_TEXT = 500

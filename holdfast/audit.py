@@ -10,13 +10,7 @@ from pydantic import Field
 
 from holdfast.chain import extend
 from holdfast.messages import Message, ToolCall, shown
-from holdfast.records import (
-    Entry,
-    EventRecord,
-    JournalEntry,
-    Outcome,
-    StepRecord,
-)
+from holdfast.records import Entry, EventRecord, JournalEntry, Outcome, StepRecord
 from holdfast.redact import REDACTED
 from holdfast.undo import active_steps
 from holdfast.values import Json, Value, canonical

@@ -40,11 +40,11 @@ def refer(thing: Any) -> str:
     """
     module = getattr(thing, "__module__", None)
     name = getattr(thing, "__qualname__", None)
-    known = _names.get(id(thing), "")
+    named = _names.get(id(thing), "")
     if module and name and _found(module, name) is thing:
         ref = f"{module}:{name}"
-    elif _known.get(known) is thing:  # and not another one, long gone, that had this id
-        ref = known
+    elif _known.get(named) is thing:  # and not another one, long gone, that had this id
+        ref = named
     else:
         ref = f"{LOCAL}:{_PROCESS}:{next(_numbers)}:{name or type(thing).__qualname__}"
         _names[id(thing)] = ref

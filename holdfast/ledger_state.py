@@ -7,14 +7,7 @@ import itertools
 from holdfast.links import ready_steps
 from holdfast.messages import Message, Usage
 from holdfast.nesting import ChildState, child_ids
-from holdfast.records import (
-    Before,
-    Entry,
-    EventRecord,
-    Failure,
-    OpenState,
-    SegmentRef,
-)
+from holdfast.records import Before, Entry, EventRecord, Failure, OpenState, SegmentRef
 from holdfast.references import batches_of, turns_of, usage_of
 from holdfast.state import Carried, Receipt, RunReply, TaskInput
 from holdfast.steps import Task, TaskStatus, TaskStep

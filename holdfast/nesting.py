@@ -13,12 +13,7 @@ from typing import Literal
 from pydantic import Field
 
 from holdfast.messages import Blob, Usage
-from holdfast.records import (
-    Approval,
-    Begun,
-    Failure,
-    Outcome,
-)
+from holdfast.records import Approval, Begun, Failure, Outcome
 from holdfast.settings import Budget
 from holdfast.steps import CLOSED, TaskStatus
 from holdfast.task_head import TaskHead

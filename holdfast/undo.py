@@ -12,15 +12,7 @@ from holdfast import merge_patch
 from holdfast.chain import ChainRef
 from holdfast.ledger import Ledger
 from holdfast.messages import ImagePart, Message, ToolCall, system, user
-from holdfast.records import (
-    Before,
-    Entry,
-    ForkOf,
-    OpenState,
-    Outcome,
-    SegmentRef,
-    StepRecord,
-)
+from holdfast.records import Before, Entry, ForkOf, OpenState, Outcome, SegmentRef, StepRecord
 from holdfast.references import queue_after
 from holdfast.state import Carried, UndoState
 from holdfast.steps import TaskStep

@@ -8,13 +8,7 @@ from typing import TypeVar
 from holdfast import merge_patch
 from holdfast.approvals import asked_everywhere
 from holdfast.ledger import Ledger
-from holdfast.records import (
-    Approval,
-    Entry,
-    OpenState,
-    SegmentRef,
-    StepRecord,
-)
+from holdfast.records import Approval, Entry, OpenState, SegmentRef, StepRecord
 from holdfast.references import output_of
 from holdfast.state import known_head
 from holdfast.steps import TaskStep

@@ -8,12 +8,7 @@ from temporalio import workflow
 
 from holdfast.ledger import Ledger
 from holdfast.messages import Message
-from holdfast.records import (
-    AGAIN,
-    Failure,
-    OpenState,
-    StepResult,
-)
+from holdfast.records import AGAIN, Failure, OpenState, StepResult
 from holdfast.steps import TaskStep
 from holdfast.values import Json
 from holdfast.wire import Advanced, Handled, HandleInput

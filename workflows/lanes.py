@@ -9,12 +9,7 @@ from temporalio import workflow
 
 from holdfast import approvals
 from holdfast.guarding import inputs_due
-from holdfast.records import (
-    KIND,
-    Failure,
-    OpenState,
-    StepRecord,
-)
+from holdfast.records import KIND, Failure, OpenState, StepRecord
 from holdfast.state import RunReply
 from holdfast.steps import TaskStep
 from holdfast.wire import Advanced, RunRequest

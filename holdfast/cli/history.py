@@ -13,13 +13,7 @@ from temporalio.client import Client
 
 from holdfast.commands import Command, decode
 from holdfast.messages import Blob, Content, ToolCall, shown
-from holdfast.records import (
-    JournalEntry,
-    OpenState,
-    OpenStep,
-    Outcome,
-    StepResult,
-)
+from holdfast.records import JournalEntry, OpenState, OpenStep, Outcome, StepResult
 from holdfast.references import new_entries, resolve_calls
 from holdfast.steps import TaskStep
 from holdfast.values import Value

@@ -274,10 +274,6 @@ async def _run(
 
 async def find_engine(agent: Agent, runner: AgentRunner | None) -> AgentRunner:
     """Return the engine of a run: the one given, else the process's own; it serves the agent."""
-    given: Any = runner
-    if given is not None and not isinstance(given, AgentRunner):
-        msg = f"runner must be an AgentRunner; it was {given!r:.80} ({type(given).__name__})."
-        raise UserError(msg)
     if runner is None:
         return await engines.runner(agent)
     await runner.ensure_agent(agent)

@@ -32,15 +32,7 @@ from holdfast.events import (
 )
 from holdfast.logs import log
 from holdfast.messages import Message, ToolCall
-from holdfast.records import (
-    Entry,
-    EventRecord,
-    Mark,
-    OpenState,
-    Outcome,
-    SegmentRef,
-    StepRecord,
-)
+from holdfast.records import Entry, EventRecord, Mark, OpenState, Outcome, SegmentRef, StepRecord
 from holdfast.segments import read_record, read_segment
 from holdfast.steps import CLOSED, AgentResponse, Task, TaskStatus
 from holdfast.streams.timeline import number_of, undos

@@ -22,14 +22,7 @@ from holdfast.guardrails import (
     OutputGuardrail,
     OutputGuardrailResult,
 )
-from holdfast.records import (
-    Begun,
-    Entry,
-    Failure,
-    OpenState,
-    Outcome,
-    StepRecord,
-)
+from holdfast.records import Begun, Entry, Failure, OpenState, Outcome, StepRecord
 from holdfast.tool_guardrails import (
     GuardrailBehavior,
     ToolGuardrailFunctionOutput,

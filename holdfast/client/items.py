@@ -13,12 +13,7 @@ from holdfast.messages import Message, ToolCall
 from holdfast.models.base import ModelAnswer
 from holdfast.models.items import to_response_items
 from holdfast.models.shapes import is_array, is_object
-from holdfast.records import (
-    JournalEntry,
-    OpenState,
-    Outcome,
-    StepRecord,
-)
+from holdfast.records import JournalEntry, OpenState, Outcome, StepRecord
 from holdfast.references import SAID_IN_ADDS, input_message, resolve_adds, without_adds
 from holdfast.steps import TaskStep
 from holdfast.values import Json

@@ -31,14 +31,7 @@ from holdfast.errors import (
     TaskNotFoundError,
 )
 from holdfast.messages import Blob, Message, ToolCall, Usage, shown
-from holdfast.records import (
-    Approval,
-    Entry,
-    OpenState,
-    Outcome,
-    SegmentRef,
-    StepRecord,
-)
+from holdfast.records import Approval, Entry, OpenState, Outcome, SegmentRef, StepRecord
 from holdfast.references import input_message, resolve_adds
 from holdfast.segments import read_record, read_segment, read_segments
 from holdfast.sources import read_nodes

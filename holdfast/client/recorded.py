@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 
 from holdfast.client.reading import Reader
 from holdfast.client.resolving import resolved
 from holdfast.contents import read_json, resolve
 from holdfast.errors import NotFoundError, NoWorkerError, QueryFailedError
+from holdfast.logs import log
 from holdfast.messages import Message
-from holdfast.records import (
-    Approval,
-    Entry,
-    OpenState,
-    StepRecord,
-)
+from holdfast.records import Approval, Entry, OpenState, StepRecord
 from holdfast.segments import read_messages, read_record, read_segments, turns
 from holdfast.state import SessionState
 from holdfast.steps import Task, TaskStep
 from holdfast.task_head import SessionRef, TaskHead
 from holdfast.undo import active_steps
 from holdfast.values import Json
-
-_log = logging.getLogger("holdfast")
 
 
 @dataclass(frozen=True)
@@ -105,7 +98,7 @@ async def _of_session(reader: Reader, session: SessionRef | None) -> list[Messag
         state = await reader.query(session.id, "state", SessionState, even_closed=True)
     except (NoWorkerError, NotFoundError, QueryFailedError) as trouble:
         text = "The input of a result lacks the history of session %r, which cannot be read now: %s"
-        _log.warning(text, session.name, trouble)
+        log.warning(text, session.name, trouble)
         return []
     seen = await turns(reader.archive, state, session.commits)
     return [message for turn in seen for message in await _messages(reader, turn.sha256)]

@@ -6,12 +6,7 @@ from typing import TypeVar
 
 from holdfast.contents import ReadText, resolve
 from holdfast.messages import Message
-from holdfast.records import (
-    JournalEntry,
-    OpenState,
-    Outcome,
-    StepRecord,
-)
+from holdfast.records import JournalEntry, OpenState, Outcome, StepRecord
 
 S = TypeVar("S", StepRecord, OpenState)
 

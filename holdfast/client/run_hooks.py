@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
@@ -24,6 +23,7 @@ from holdfast.client.run_reading import response
 from holdfast.contents import read_json
 from holdfast.errors import EngineError, NotFoundError
 from holdfast.hooks import RunHooks
+from holdfast.logs import log
 from holdfast.messages import ToolCall, Usage
 from holdfast.models.base import ToolSpec
 from holdfast.output_type import typed_output
@@ -34,7 +34,6 @@ from holdfast.values import Json
 
 T = TypeVar("T")
 
-log = logging.getLogger("holdfast")
 
 POLL_SECONDS = 0.2
 AGAIN_SECONDS = 0.2

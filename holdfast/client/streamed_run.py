@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import sys
 from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -31,6 +30,7 @@ from holdfast.errors import (
     TaskNotFoundError,
     UserError,
 )
+from holdfast.logs import log
 from holdfast.run_context import RunContextWrapper
 from holdfast.stream_events import (
     AgentUpdatedStreamEvent,
@@ -44,9 +44,8 @@ from holdfast.values import Json
 if TYPE_CHECKING:
     from holdfast.client.runner import AgentRunner
 
-__all__ = ["RunResultStreaming", "direct"]
+__all__ = ["RunResultStreaming"]
 
-log = logging.getLogger("holdfast")
 
 CANCEL_SECONDS = 60.0
 """How long a cancel is tried again while the server cannot be reached."""

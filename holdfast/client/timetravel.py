@@ -12,13 +12,7 @@ from holdfast.errors import InvalidArgumentError, StepNotFoundError
 from holdfast.ledger import DONE_KEPT
 from holdfast.ledger_state import CREATED
 from holdfast.messages import ImagePart, system
-from holdfast.records import (
-    Entry,
-    EventRecord,
-    ForkOf,
-    InputRef,
-    StepRecord,
-)
+from holdfast.records import Entry, EventRecord, ForkOf, InputRef, StepRecord
 from holdfast.references import output_digest
 from holdfast.segments import write_segment
 from holdfast.state import Carried, TaskInput, UndoRequest

@@ -15,15 +15,7 @@ from typing import NamedTuple
 
 from holdfast.messages import Message, ToolCall
 from holdfast.models.base import ModelAnswer
-from holdfast.records import (
-    Entry,
-    EventRecord,
-    JournalEntry,
-    Mark,
-    OpenState,
-    Outcome,
-    StepRecord,
-)
+from holdfast.records import Entry, EventRecord, JournalEntry, Mark, OpenState, Outcome, StepRecord
 from holdfast.references import SAID_IN_ADDS, resolve_adds
 from holdfast.stream_events import LAST_ATTEMPT, Offset
 from holdfast.undo import UNDONE, active_steps

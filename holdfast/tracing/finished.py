@@ -10,12 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.messages import ToolCall, Usage, shown
-from holdfast.records import (
-    Failure,
-    OpenState,
-    Outcome,
-    StepRecord,
-)
+from holdfast.records import Failure, OpenState, Outcome, StepRecord
 from holdfast.steps import Task, TaskStep
 from holdfast.tracing import contents
 from holdfast.tracing.blocks import DEFAULT_WORKFLOW_NAME, metadata_attributes

@@ -14,12 +14,7 @@ from holdfast.chain import ChainRef, extend
 from holdfast.errors import InvalidArgumentError, StepCodeChangedError
 from holdfast.messages import Message, ToolCall, shown, system
 from holdfast.models.base import ModelAnswer, ModelRequest, OutputSpec, ToolSpec
-from holdfast.records import (
-    Handed,
-    JournalEntry,
-    OpenStep,
-    Outcome,
-)
+from holdfast.records import Handed, JournalEntry, OpenStep, Outcome
 from holdfast.settings import ModelSettings
 from holdfast.steps import Task, ToolOutput
 from holdfast.task_head import Dialect, RunRules, TaskHead

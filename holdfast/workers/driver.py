@@ -11,13 +11,7 @@ from holdfast.errors import AgentsException, InvalidArgumentError, StalledTaskEr
 from holdfast.logs import log
 from holdfast.messages import Message, ToolCall, assistant, clean, user
 from holdfast.models.base import ModelAnswer
-from holdfast.records import (
-    OVER_BUDGET,
-    Failure,
-    JournalEntry,
-    OpenStep,
-    StepResult,
-)
+from holdfast.records import OVER_BUDGET, Failure, JournalEntry, OpenStep, StepResult
 from holdfast.redact import redact
 from holdfast.steps import TaskStep, TaskStepOutput
 from holdfast.values import Json, as_text

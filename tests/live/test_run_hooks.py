@@ -16,12 +16,7 @@ from holdfast.errors import MaxTurnsExceeded
 from holdfast.hooks import RunHooks
 from holdfast.messages import Message, ToolCall, assistant
 from holdfast.models.base import ModelAnswer
-from holdfast.records import (
-    JournalEntry,
-    Mark,
-    Outcome,
-    StepRecord,
-)
+from holdfast.records import JournalEntry, Mark, Outcome, StepRecord
 from holdfast.references import SAID_IN_ADDS
 from holdfast.steps import TaskStep
 from holdfast.testing import FakeOpenAI

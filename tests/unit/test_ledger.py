@@ -15,13 +15,7 @@ from holdfast.chain import extend
 from holdfast.ledger import Ledger
 from holdfast.messages import Message, ToolCall, Usage, assistant, user
 from holdfast.models.base import ModelAnswer
-from holdfast.records import (
-    Entry,
-    Failure,
-    Outcome,
-    SegmentRef,
-    StepResult,
-)
+from holdfast.records import Entry, Failure, Outcome, SegmentRef, StepResult
 from holdfast.state import Carried, Described, TaskInput
 from holdfast.steps import TaskStep
 from holdfast.task_head import TaskHead

@@ -13,12 +13,7 @@ from holdfast.errors import InvalidArgumentError
 from holdfast.merge_patch import apply
 from holdfast.messages import Message, Usage, assistant, system, user
 from holdfast.models.base import ModelAnswer, ModelRequest
-from holdfast.records import (
-    JournalEntry,
-    OpenStep,
-    Outcome,
-    StepResult,
-)
+from holdfast.records import JournalEntry, OpenStep, Outcome, StepResult
 from holdfast.references import output_of_calls, resolve_adds
 from holdfast.task_head import TaskHead
 from holdfast.testing import ScriptedModel

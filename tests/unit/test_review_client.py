@@ -23,13 +23,7 @@ from holdfast.errors import ArchiveError, BlobMissingError, ConnectError, Invali
 from holdfast.messages import ToolCall, assistant
 from holdfast.models.base import ModelAnswer
 from holdfast.plugin import HoldfastPlugin
-from holdfast.records import (
-    JournalEntry,
-    OpenState,
-    OpenStep,
-    Outcome,
-    StepResult,
-)
+from holdfast.records import JournalEntry, OpenState, OpenStep, Outcome, StepResult
 from holdfast.segments import turns
 from holdfast.state import CommitRef, SessionState
 from holdfast.steps import TaskStep

@@ -13,12 +13,7 @@ from temporalio.testing import ActivityEnvironment
 from holdfast.activities.heartbeat import heartbeats
 from holdfast.messages import Message, ToolCall
 from holdfast.models.base import Delta, ModelAnswer
-from holdfast.records import (
-    Entry,
-    EventRecord,
-    Mark,
-    StepRecord,
-)
+from holdfast.records import Entry, EventRecord, Mark, StepRecord
 from holdfast.steps import TaskStep
 from holdfast.stream_events import Offset, StepUndoneStreamEvent
 from holdfast.streams.draft import Draft, deltas_of

@@ -24,15 +24,7 @@ from holdfast.ledger import Ledger
 from holdfast.messages import Message, ToolCall, assistant, user
 from holdfast.models.base import ModelAnswer
 from holdfast.obey import obey
-from holdfast.records import (
-    Entry,
-    Failure,
-    ForkOf,
-    Outcome,
-    SegmentRef,
-    StepRecord,
-    StepResult,
-)
+from holdfast.records import Entry, Failure, ForkOf, Outcome, SegmentRef, StepRecord, StepResult
 from holdfast.settings import Budget
 from holdfast.state import Carried, Described, TaskInput, UndoRequest, UndoState
 from holdfast.steps import TaskStep
