@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from openai import AsyncOpenAI
 
 from holdfast import Agent, AgentRunner
 from holdfast.engine.ephemeral import ephemeral_server
@@ -60,19 +61,23 @@ def model() -> Iterator[FakeOpenAI]:
         yield fake
 
 
+@pytest.fixture(scope="session")
+async def openai_client() -> AsyncGenerator[AsyncOpenAI]:
+    """Give one client for all tests: each client of its own reads the machine's certificates."""
+    async with AsyncOpenAI(api_key="sk-of-the-tests-1") as client:
+        yield client
+
+
 @pytest.fixture
-async def make_agent(model: FakeOpenAI) -> AsyncGenerator[MakeAgent]:
+def make_agent(model: FakeOpenAI, openai_client: AsyncOpenAI) -> MakeAgent:
     """Make agents whose model is the fake API."""
-    models: list[ResponsesModel] = []
+    client = openai_client.with_options(base_url=model.base_url)
 
     def make(*tools: Any, name: str = "agent", **options: Any) -> Agent:
-        made = ResponsesModel("gpt-5-mini", base_url=model.base_url, api_key="sk-of-the-tests-1")
-        models.append(made)
+        made = ResponsesModel("gpt-5-mini", client=client)
         return Agent(name=name, model=made, tools=tools, **options)
 
-    yield make
-    for made in models:
-        await made.close()
+    return make
 
 
 @pytest.fixture

@@ -38,6 +38,7 @@ from holdfast.client.visibility import attributes, memo, quoted
 from holdfast.commands import SIGNAL, Command, Verb
 from holdfast.errors import (
     CommandRefusedError,
+    ConnectError,
     HoldfastError,
     NoWorkerError,
     TaskClosedError,
@@ -60,8 +61,11 @@ RECEIPT_SECONDS = 1.0
 
 ACCEPTED, COMPLETED = WorkflowUpdateStage.ACCEPTED, WorkflowUpdateStage.COMPLETED
 
-MOVING = frozenset({"Draining", "AcceptedUpdateCompletedWorkflow"})
-"""Failures which say that the task is just continuing as new."""
+UNHEARD = frozenset({"Draining", "AcceptedUpdateCompletedWorkflow", "UnprocessedUpdate"})
+"""Failures of updates which say that the task has not heard the request, and will if asked again.
+
+The last is the server's word for an update that a worker process got and passed over.
+"""
 
 T = TypeVar("T")
 
@@ -156,6 +160,10 @@ class TaskClient:
         except WorkflowAlreadyStartedError as error:
             presence.forget(task_id)
             raise TaskExistsError(task_id) from error
+        except ConnectError as error:
+            if not _is_unheard(error):
+                raise
+            reply = None
         if reply is None or reply.status == "moved":
             return await self._run(task_id, wanted, request_id, again=True)
         return reply
@@ -274,6 +282,10 @@ class TaskClient:
                 if not again:
                     raise
                 reply = None
+            except ConnectError as error:
+                if pause >= LONGEST_PAUSE_SECONDS or not _is_unheard(error):
+                    raise
+                reply = None
             again = True
             if reply is not None and not _is_moved(reply):
                 return reply
@@ -319,7 +331,7 @@ class TaskClient:
     async def _update(
         self, task_id: str, name: str, request_id: str, kind: type[T], *args: object
     ) -> T | None:
-        """Send one update; None means that the task is on its way to a new run."""
+        """Send one update; None means that the task has not heard it."""
         handle = self._client.get_workflow_handle(task_id)
         sending = handle.execute_update(name, args=list(args), id=request_id, result_type=kind)  # pyright: ignore[reportUnknownMemberType]  temporalio's types
         try:
@@ -334,7 +346,8 @@ class TaskClient:
     ) -> T | None:
         """Wait for an update for as long as there is a worker process to answer it.
 
-        None means that the task is on its way to a new run: ask again.
+        None means that the task has not heard it, mostly because it is on its way to a new run: ask
+        again.
         """
         sending = asyncio.ensure_future(sent)
         sending.add_done_callback(lambda done: done.cancelled() or done.exception())
@@ -346,7 +359,7 @@ class TaskClient:
             return sending.result()
         except WorkflowUpdateFailedError as error:
             failure = failure_in(error) or Failure(type="UpdateFailed", message=str(error))
-            if failure.type in MOVING:
+            if failure.type in UNHEARD:
                 return None
             raise to_error(failure, task_id=task_id, parked=is_parked(error)) from None
         except WorkflowUpdateRPCTimeoutOrCancelledError:
@@ -508,6 +521,12 @@ def _pauses(seconds: float | None = None) -> Iterator[float]:
         yield pause
         total += pause
         pause = min(1.5 * pause, LONGEST_PAUSE_SECONDS)
+
+
+def _is_unheard(error: ConnectError) -> bool:
+    """Whether a worker process failed at the task while it held the request, which then is gone."""
+    cause = error.__cause__
+    return isinstance(cause, RPCError) and cause.status is RPCStatusCode.FAILED_PRECONDITION
 
 
 def unique_id() -> str:

@@ -20,7 +20,7 @@ from holdfast.tool_guardrails import (
     ToolOutputGuardrail,
 )
 from tests.support.people import ask
-from tests.support.rig import MakeAgent, Rig, histories, until_status
+from tests.support.rig import MakeAgent, Rig, until_rolled, until_status
 
 Check = Callable[[Any], ToolGuardrailFunctionOutput]
 
@@ -180,9 +180,9 @@ async def test_what_guardrails_found_is_kept_while_the_nested_run_waits(
     before = ("before", {"given": '{"input": "a"}'})
     assert said(result.tool_input_guardrail_results) == [before]
     assert hooks.told == ["start helper"]
-    for k in range(12):  # until the task rolls over
+    for k in range(12):
         await runner.give_feedback(result.task_id, f"go on, {k}")
-    assert len(await histories(runner.client, result.task_id)) > 1
+    await until_rolled(runner.client, result.task_id)
     await runner.approve(await ask(runner, result.task_id), by="ann")
     model.reply("it is paid")
     model.reply("done")

@@ -92,6 +92,9 @@ def test_the_lookups_of_the_readme_run_side_by_side(tmp_path: Path) -> None:
 def test_the_killed_program_of_the_streaming_page_goes_on_where_it_was(tmp_path: Path) -> None:
     block = block_with("RunState", "docs/streaming.md")
     block = block.replace('data_dir=".holdfast"', 'data_dir=".holdfast", heartbeat=2')
+    until_killed = 'while not Path("killed").exists(): time.sleep(0.01)'
+    assert "time.sleep(2)" in block
+    block = block.replace("time.sleep(2)", until_killed)
     command = [sys.executable, "-c", block]
     with subprocess.Popen(
         command, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, text=True
@@ -101,6 +104,7 @@ def test_the_killed_program_of_the_streaming_page_goes_on_where_it_was(tmp_path:
         while json.loads((tmp_path / "run.json").read_text())[1] == 0:
             time.sleep(0.01)
         killed.kill()
+    (tmp_path / "killed").touch()
     shown += run(["-c", block], tmp_path).splitlines()
     assert shown == [
         "tool_called",

@@ -30,7 +30,7 @@ from holdfast.client.names import check_archive, queue_of
 from holdfast.engine.connect import connect_embedded
 from holdfast.engine.serverinfo import ServerInfo
 from holdfast.plugin import Activities, HoldfastPlugin
-from holdfast.serve import serving_worker
+from holdfast.serve import BUILD_ID, serving_worker
 from holdfast.workflows.agent_task import AgentTask
 from holdfast.workflows.session import Session
 
@@ -168,9 +168,22 @@ async def assert_replays(where: AgentRunner | Client, workflow: Task | str) -> N
     replayer = Replayer(
         workflows=[AgentTask, Session],
         data_converter=client.data_converter,
+        build_id=BUILD_ID,  # the default is made of all modules' code, each time
     )
     for history in await histories(client, workflow_id):
         await replayer.replay_workflow(history)
+
+
+async def until_rolled(client: Client, workflow_id: str, *, runs: int = 2) -> None:
+    """Wait until a workflow has continued as new, that is, has this many runs.
+
+    It does so when it is idle: requests that come one after the other may each be answered first.
+    """
+
+    async def condition() -> bool:
+        return len(await histories(client, workflow_id)) >= runs
+
+    await until(condition)
 
 
 async def histories(client: Client, workflow_id: str) -> list[WorkflowHistory]:

@@ -1,0 +1,159 @@
+"""Requests that reached a worker process which did not see to them are asked again."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from temporalio.api.command.v1 import Command, CompleteWorkflowExecutionCommandAttributes
+from temporalio.api.enums.v1 import CommandType
+from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.workflowservice.v1 import (
+    PollWorkflowTaskQueueRequest,
+    PollWorkflowTaskQueueResponse,
+    RespondWorkflowTaskCompletedRequest,
+    RespondWorkflowTaskFailedRequest,
+)
+from temporalio.service import RPCError
+
+from holdfast import Runner
+from holdfast.client import tasks
+from holdfast.errors import ConnectError
+from holdfast.testing import FakeOpenAI
+from tests.support.rig import MakeAgent, Rig, event_types
+
+SEVERAL = 3
+"""After so many failures the server turns requests away."""
+
+
+class OddWorker:
+    """Polls for workflow tasks as a worker does, and answers them as it is told.
+
+    Attributes:
+        gave_up: Set once a task has failed more than several times.
+    """
+
+    def __init__(self, rig: Rig) -> None:
+        self._client = rig.engine.client
+        self._queue = TaskQueue(name=rig.queue)
+        self._started = rig.engine.started
+        self.gave_up = asyncio.Event()
+
+    async def take(self) -> PollWorkflowTaskQueueResponse:
+        """Wait for the next task that brings a request."""
+        while True:
+            found = await self._poll()
+            if found.messages:
+                return found
+            if found.task_token:
+                await self.answer(found)
+
+    async def answer(self, taken: PollWorkflowTaskQueueResponse, *commands: Command) -> None:
+        """Complete a task, without a word about the request it brought."""
+        await self._client.workflow_service.respond_workflow_task_completed(
+            RespondWorkflowTaskCompletedRequest(
+                task_token=taken.task_token,
+                identity="odd",
+                namespace=self._client.namespace,
+                commands=commands,
+            )
+        )
+
+    async def fail_all(self) -> None:
+        """Fail at every task, as code does that no longer fits the history."""
+        while True:
+            found = await self._poll()
+            if found.task_token:
+                await self._client.workflow_service.respond_workflow_task_failed(
+                    RespondWorkflowTaskFailedRequest(
+                        task_token=found.task_token,
+                        identity="odd",
+                        namespace=self._client.namespace,
+                    )
+                )
+                if found.attempt > SEVERAL:
+                    self.gave_up.set()
+
+    def forget(self, task_id: str) -> None:
+        """Leave a task out of what is replayed: what this worker did, the code does not."""
+        del self._started[task_id]
+
+    async def _poll(self) -> PollWorkflowTaskQueueResponse:
+        return await self._client.workflow_service.poll_workflow_task_queue(
+            PollWorkflowTaskQueueRequest(
+                namespace=self._client.namespace, task_queue=self._queue, identity="odd"
+            )
+        )
+
+
+CLOSE = Command(
+    command_type=CommandType.COMMAND_TYPE_COMPLETE_WORKFLOW_EXECUTION,
+    complete_workflow_execution_command_attributes=CompleteWorkflowExecutionCommandAttributes(),
+)
+"""Refused by the server while the workflow has a signal that the worker did not see."""
+
+
+@pytest.fixture
+def odd(rig: Rig) -> OddWorker:
+    return OddWorker(rig)
+
+
+async def test_a_request_that_a_worker_passed_over_is_asked_again(
+    rig: Rig, odd: OddWorker, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    runner = rig.runner()
+    model.reply("done")
+    taking = asyncio.create_task(odd.take())
+    task = await runner.create_task("q")
+    running = asyncio.create_task(runner.run_step(task))
+    await odd.answer(await taking)
+    await rig.serve(make_agent())
+    assert str(await running) == "done"
+    assert len(model.requests) == 1
+    odd.forget(task.task_id)
+
+
+async def test_a_run_that_a_worker_passed_over_is_asked_again(
+    rig: Rig, odd: OddWorker, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    agent = make_agent()
+    model.reply("done")
+    taking = asyncio.create_task(odd.take())
+    running = asyncio.create_task(Runner.run(agent, "q", runner=rig.runner()))
+    await odd.answer(await taking)
+    await rig.serve(agent)
+    result = await running
+    assert result.final_output == "done"
+    assert len(model.requests) == 1
+    odd.forget(result.task_id)
+
+
+async def test_a_request_whose_workflow_task_failed_is_asked_again(
+    rig: Rig, odd: OddWorker, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    runner = rig.runner()
+    model.reply("done")
+    taking = asyncio.create_task(odd.take())
+    task = await runner.create_task("q")
+    running = asyncio.create_task(runner.run_step(task))
+    taken = await taking
+    await runner.give_feedback(task, "be brief")
+    with pytest.raises(RPCError, match="UnhandledCommand"):
+        await odd.answer(taken, CLOSE)
+    await rig.serve(make_agent())
+    assert str(await running) == "done"
+    assert len(model.requests) == 1
+    assert "WORKFLOW_TASK_FAILED" in await event_types(runner.client, task.task_id)
+
+
+async def test_a_task_at_which_workers_always_fail_says_so(
+    rig: Rig, odd: OddWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tasks, "LONGEST_PAUSE_SECONDS", 0.1)
+    runner = rig.runner()
+    failing = asyncio.create_task(odd.fail_all())
+    task = await runner.create_task("q")
+    await odd.gave_up.wait()
+    with pytest.raises(ConnectError, match=r"cannot go on with the task: .* failed state\."):
+        await runner.run_step(task)
+    failing.cancel()
