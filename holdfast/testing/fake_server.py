@@ -110,8 +110,10 @@ class _ThreadServer(_Server):
         await self.stopped.wait()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        for each in (*self.servers, *(sockets or [])):
-            each.close()
+        for server in self.servers:
+            server.close()
+        for listener in sockets or []:
+            listener.close()
         for connection in list(self.server_state.connections):
             connection.shutdown()
         if self.server_state.tasks:
