@@ -9,8 +9,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 REPORT := .build/test-report.xml
-# More processes are faster, but on a small machine they make heartbeats late, and tests see that.
-JOBS ?= 1
+# Tests mostly wait for servers. Many processes on a small machine make heartbeats late.
+JOBS ?= 2
+# Tests start hundreds of processes, which shall not compile the same modules again.
+export PYTHONDONTWRITEBYTECODE :=
 export QUESTION ?=
 UV_VERSION := 0.13.8
 COMPILE = .build/lock/bin/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 \

@@ -13,9 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from holdfast.cli.app import app
 from tests.support.cli import PATIENCE_SECONDS, Cli, make_cli
 
 
@@ -28,42 +26,24 @@ def cli(tmp_path_factory: pytest.TempPathFactory) -> Generator[Cli]:
         assert dev.end().code == 0
 
 
-def here(cli: Cli, *arguments: str) -> str:
-    """Run a command in this process; return what it printed."""
-    environment = {**cli.environment(), "TEMPORAL_ADDRESS": None}
-    done = CliRunner().invoke(app, arguments, env=environment, catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    return done.stdout
-
-
 def ask(cli: Cli, *names: str, euros: int, more: tuple[str, ...] = ()) -> list[str]:
     """Create tasks that want to pay, and wait until they are listed as asking, in this order."""
     for name in names:
         wish = f"Please pay {name} {euros} euros."
-        here(cli, "run", "clerk", wish, "--task-id", name, "--detach", *more)
+        cli("run", "clerk", wish, "--task-id", name, "--detach", *more)
         for _ in range(200):
-            if f"{name}:1" in here(cli, "approvals", "--json"):
+            if f"{name}:1" in cli("approvals", "--json").out:
                 break
             time.sleep(0.1)
         else:
-            raise AssertionError(here(cli, "show", name))
+            raise AssertionError(cli("show", name).out)
     return [f"{name}:1" for name in names]
 
 
 def sweep(cli: Cli, lines: str, *options: str, expect: int = 0) -> tuple[list[Any], str]:
     """Go through the inbox with these lines; return the decisions and what was said."""
-    done = subprocess.run(
-        [sys.executable, "-m", "holdfast.cli", "inbox", "--json", *options],
-        cwd=cli.home,
-        env=cli.environment(),
-        input=lines,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_SECONDS,
-        check=False,
-    )
-    assert done.returncode == expect, done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines()], done.stderr
+    done = cli("inbox", "--json", *options, lines=lines, expect=expect)
+    return done.lines, done.err
 
 
 def test_each_thing_that_waits_is_decided_with_one_line(cli: Cli) -> None:
@@ -117,11 +97,11 @@ def test_each_thing_that_waits_is_decided_with_one_line(cli: Cli) -> None:
         "5 decided, 1 left",
     ):
         assert text in said, said
-    assert here(cli, "attach", "ada").startswith("500 euros were paid to ada")
-    assert here(cli, "attach", "bob").startswith("50 euros were paid to bob | ann changed")
-    assert "rejected by ann: too much" in here(cli, "attach", "cyd")
-    assert here(cli, "attach", "dan").startswith("paid last week")
-    here(cli, "abandon", "eve", "--reason", "the end of the test")
+    assert cli("attach", "ada").out.startswith("500 euros were paid to ada")
+    assert cli("attach", "bob").out.startswith("50 euros were paid to bob | ann changed")
+    assert "rejected by ann: too much" in cli("attach", "cyd").out
+    assert cli("attach", "dan").out.startswith("paid last week")
+    cli("abandon", "eve", "--reason", "the end of the test")
 
 
 def test_what_somebody_else_decides_meanwhile_is_said_and_skipped(cli: Cli) -> None:
@@ -138,8 +118,8 @@ def test_what_somebody_else_decides_meanwhile_is_said_and_skipped(cli: Cli) -> N
         assert process.stderr is not None
         while "expires" not in (line := process.stderr.readline()):
             assert line
-        here(cli, "approve", shown, "--by", "bob")
-        here(cli, "reject", listed, "--by", "cyd", "--reason", "no")
+        cli("approve", shown, "--by", "bob")
+        cli("reject", listed, "--by", "cyd", "--reason", "no")
         out, said = process.communicate("a\n", timeout=PATIENCE_SECONDS)
     assert process.returncode == 0
     decisions = [json.loads(line) for line in out.splitlines()]
@@ -183,9 +163,9 @@ def test_on_a_terminal_one_key_is_enough_and_the_editor_is_opened(cli: Cli, tmp_
             os.close(master)
     assert process.returncode == 130, rest
     assert out.splitlines() == ["ian:1 approved by ann", "joe:1 edited by ann"]
-    assert here(cli, "attach", "joe").startswith("8 euros were paid to joe")
-    assert "kay:1" in here(cli, "approvals")
-    here(cli, "abandon", "kay", "--reason", "the end of the test")
+    assert cli("attach", "joe").out.startswith("8 euros were paid to joe")
+    assert "kay:1" in cli("approvals").out
+    cli("abandon", "kay", "--reason", "the end of the test")
 
 
 def test_a_decision_with_no_worker_up_is_recorded_and_takes_effect_later(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 from holdfast import MaxTurnsExceeded, RunConfig, UserError, tool
 from holdfast.client.run_config import SessionSettings
 from holdfast.client.run_input import limited
+from holdfast.engine import cluster
 from holdfast.errors import ModelBehaviorError, StepFailedError
 from holdfast.messages import assistant, user
 from holdfast.testing import FakeOpenAI
@@ -152,13 +153,17 @@ async def test_an_abandoned_run_leaves_nothing(run: Runs, model: FakeOpenAI) -> 
 
 
 async def test_a_finished_run_has_its_result_also_when_nobody_can_tell_of_its_session(
-    run: Runs, model: FakeOpenAI, caplog: pytest.LogCaptureFixture
+    run: Runs,
+    model: FakeOpenAI,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     await run.runner.session("s").append([user("before"), assistant("yes")])
     model.reply("done")
     result = await run("q", look, session="s")
     assert [item["content"] for item in result.input] == ["before", "yes", "q"]
     await run.rig.stop()
+    monkeypatch.setattr(cluster, "POLLER_SECONDS", 1)  # how long a worker that is gone counts
     again = await run(result.to_state())
     assert again.final_output == "done"
     assert [item["content"] for item in again.input] == ["q"]

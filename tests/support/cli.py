@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import json
 import os
 import signal
@@ -11,11 +13,13 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import IO, Any
 
 import holdfast
 
 PATIENCE_SECONDS = 100
+ROOT = Path(holdfast.__file__).parents[1]
 HIDDEN = ("TEMPORAL_", "HOLDFAST_", "OPENAI_", "NO_COLOR", "FORCE_COLOR")
 
 AGENTS = '''
@@ -108,26 +112,32 @@ class Cli:
         kept = {k: v for k, v in os.environ.items() if not k.startswith(HIDDEN)}
         return {
             **kept,
-            "PYTHONPATH": str(Path(holdfast.__file__).parents[1]),
+            "PYTHONPATH": str(ROOT),
             "HOLDFAST_DATA_DIR": str(self.data_dir),
             **more,
         }
 
     def __call__(
-        self, *arguments: object, expect: int = 0, environment: Mapping[str, str] | None = None
+        self,
+        *arguments: object,
+        expect: int = 0,
+        environment: Mapping[str, str] | None = None,
+        lines: str = "",
     ) -> Result:
-        """Run a command to its end and check its exit code."""
-        done = subprocess.run(
-            [sys.executable, "-m", "holdfast.cli", *map(str, arguments)],
-            cwd=self.home,
-            env=self.environment(**(environment or {})),
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_SECONDS,
-            check=False,
-        )
-        assert done.returncode == expect, f"{arguments}: {done.returncode}\n{done.stderr}"
-        return Result(done.returncode, done.stdout, done.stderr)
+        """Run a command to its end, with lines to read, and check its exit code."""
+        with TemporaryDirectory() as directory:
+            files = {name: Path(directory, name) for name in ("in", "out", "err")}
+            files["in"].write_text(lines, "utf-8")
+            command = {
+                "arguments": [*map(str, arguments)],
+                "directory": str(self.home),
+                "environment": self.environment(**(environment or {})),
+                **{name: str(file) for name, file in files.items()},
+            }
+            code = _commands().run(command)
+            done = Result(code, files["out"].read_text("utf-8"), files["err"].read_text("utf-8"))
+        assert code == expect, f"{arguments}: {code}\n{done.err}"
+        return done
 
     @contextmanager
     def running(
@@ -147,6 +157,35 @@ class Cli:
                 yield Running(process)
             finally:
                 process.kill()
+
+
+class _Commands:
+    """The process whose forks the short commands are."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.support.commands"],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        atexit.register(self.stop)
+
+    def run(self, command: Mapping[str, Any]) -> int:
+        """Run a command to its end; return its exit code."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(command) + "\n")
+        self._process.stdin.flush()
+        return int(self._process.stdout.readline())
+
+    def stop(self) -> None:
+        """End the process."""
+        self._process.communicate(timeout=PATIENCE_SECONDS)
+
+
+_commands = functools.cache(_Commands)
 
 
 @dataclass(frozen=True)
