@@ -14,19 +14,16 @@ from holdfast.activities.heartbeat import heartbeats
 from holdfast.activities.registry import Registry
 from holdfast.activities.source import Source, task_id
 from holdfast.activities.spans import undo_of
-from holdfast.activities.tool import idempotency_key
-from holdfast.activities.tool_watch import ToolWatch
+from holdfast.activities.tool import context_of, find, tool_of
 from holdfast.approvals import REJECTED
-from holdfast.errors import NotFoundError
-from holdfast.messages import ToolCall, clean, shown
+from holdfast.messages import clean, shown
 from holdfast.records import Outcome
 from holdfast.run_context import RunContextWrapper
 from holdfast.segments import read_segments
-from holdfast.task_head import TaskHead
 from holdfast.tool_context import Effect, ToolContext
 from holdfast.tool_errors import ToolErrorFormatterArgs, worded
 from holdfast.tool_result import read_result
-from holdfast.tools import Tool, ToolArgumentsError, render_result
+from holdfast.tools import ToolArgumentsError, render_result
 from holdfast.undo import active_steps, undoable
 from holdfast.values import Json
 from holdfast.wire import Probed, ToolInput, Undoable, UndoInput
@@ -45,18 +42,16 @@ class JudgingActivities:
         """Ask a tool's predicate whether a call needs approval."""
         with typed_failures():
             async with heartbeats():
-                tool, call, state = await self._call(given)
-                return await tool.asks_approval(
-                    self._context(tool, call, given.n, given, state), call.arguments
-                )
+                ready = await find(self._registry, self._source, given, usage=True)
+                return await ready.tool.asks_approval(ready.ctx, ready.call.arguments)
 
     @activity.defn(name="check")
     async def check(self, given: ToolInput) -> str:
         """Validate edited arguments; return what is wrong with them, or empty."""
         with typed_failures():
-            tool, call, _ = await self._call(given)
+            ready = await find(self._registry, self._source, given)
             try:
-                tool.parse(call.arguments)
+                ready.tool.parse(ready.call.arguments)
             except ToolArgumentsError as error:
                 return str(error)
             return ""
@@ -85,28 +80,21 @@ class JudgingActivities:
         """Ask a tool's guardrails about a call before a person is; the default lets it pass."""
         with typed_failures():
             async with heartbeats():
-                head = await self._source.head()
-                tool, call, state = await self._call(given)
-                registry = self._registry.of(head)
-                agent = registry.agent(given.agent or head.agent)
-                ctx = self._context(tool, call, given.n, given, merge_patch.plain(state))
-                ctx.agent_name = agent.name
-                ctx.context = registry.context(head, ctx.state)
-                watch = ToolWatch(agent, tool, ctx, self._source, head=head, given=given)
-                return await watch.screen() or Outcome()
+                ready = await find(self._registry, self._source, given)
+                return await ready.watch.screen() or Outcome()
 
     @activity.defn(name="probe")
     async def probe(self, given: ToolInput) -> Probed:
         """Ask the world whether a call happened."""
         with typed_failures():
             async with heartbeats():
-                tool, call, state = await self._call(given)
-                ctx = self._context(tool, call, given.n, given, state)
-                effect = _effect(tool, call, ctx, "unknown", None)
-                found = await tool.run_probe(ctx, effect)
+                ready = await find(self._registry, self._source, given, usage=True)
+                effect = _effect(ready.ctx, "unknown", None)
+                found = await ready.tool.run_probe(ready.ctx, effect)
                 if found is None:
                     return Probed()
-                content = await self._source.store_result(read_result(found, tool=tool.name))
+                result = read_result(found, tool=ready.tool.name)
+                content = await self._source.store_result(result)
                 self._source.memory().drop_result(given.n, given.i)
                 return Probed(happened=True, content=content)
 
@@ -115,19 +103,21 @@ class JudgingActivities:
         """Undo one effect; return what the undo says of it."""
         with typed_failures():
             async with heartbeats():
-                head = await self._source.head()
-                call = given.effect.call
-                tool = self._tool(head, given.agent, call, given.n)
-                key = ToolInput(
+                head, task = await self._source.head(), await self._source.task()
+                registry, call = self._registry.of(head), given.effect.call
+                tool = tool_of(registry.agent(given.agent or head.agent), call, given.n)
+                place = ToolInput(
                     n=given.n,
                     i=given.effect.i,
                     batch=given.effect.batch,
                     branch=given.branch,
                     step=given.step,
+                    agent=given.agent,
                 )
-                ctx = self._context(tool, call, given.n, key, {})
+                state = merge_patch.plain(task.extra_state)
+                ctx = context_of(registry, head, call, place, state=state, usage=task.usage)
                 content = await self._source.content(given.effect.content)
-                effect = _effect(tool, call, ctx, "done", _parsed(shown(content)))
+                effect = _effect(ctx, "done", _parsed(shown(content)))
                 with undo_of(head, call):
                     said = await tool.run_undo(ctx, effect)
                 return "" if said is None else clean(render_result(said, tool=tool.name))[:2000]
@@ -142,48 +132,15 @@ class JudgingActivities:
                 steps = active_steps([*archived, *entries])
                 return [undoable(step) for step in steps if step.n in set(wanted)]
 
-    async def _call(self, given: ToolInput) -> tuple[Tool, ToolCall, dict[str, Json]]:
-        head = await self._source.head()
-        call, state = await self._source.call(given)
-        return self._tool(head, given.agent, call, given.n), call, state
 
-    def _tool(self, head: TaskHead, agent: str, call: ToolCall, n: int) -> Tool:
-        name = agent or head.agent
-        tool = self._registry.of(head).agent(name).tool(call.name)
-        if tool is None:
-            msg = (
-                f"Step {n} calls tool {call.name!r}, which this worker process lacks. The task"
-                f" waits, nothing is lost. Give the tool back to agent {name!r} and restart it."
-            )
-            raise NotFoundError(msg)
-        return tool
-
-    def _context(
-        self, tool: Tool, call: ToolCall, n: int, given: ToolInput, state: dict[str, Json]
-    ) -> ToolContext[dict[str, Json]]:
-        return ToolContext[dict[str, Json]](
-            task_id=task_id(),
-            step_id=given.step or f"s{n}",
-            call_id=call.id,
-            tool_name=tool.name,
-            arguments=call.arguments,
-            attempt=activity.info().attempt,
-            idempotency_key=idempotency_key(task_id(), given, call),
-            state=state,
-            heartbeat=activity.heartbeat,
-        )
-
-
-def _effect(
-    tool: Tool, call: ToolCall, ctx: ToolContext[dict[str, Json]], status: Any, result: Json
-) -> Effect:
+def _effect(ctx: ToolContext[dict[str, Json]], status: Any, result: Json) -> Effect:
     try:
-        arguments: Json = to_jsonable_python(json.loads(call.arguments or "{}"))
+        arguments: Json = to_jsonable_python(json.loads(ctx.arguments or "{}"))
     except ValueError:
         arguments = {}
     return Effect(
-        tool=tool.name,
-        call_id=call.id,
+        tool=ctx.tool_name,
+        call_id=ctx.call_id,
         key=ctx.idempotency_key,
         arguments=cast("dict[str, Json]", arguments) if isinstance(arguments, dict) else {},
         result=result,

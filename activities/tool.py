@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 import itertools
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
@@ -20,6 +20,7 @@ from holdfast.activities.registry import Registry
 from holdfast.activities.source import Source, task_id, worker_identity
 from holdfast.activities.spans import Recording, came_to, tool_call
 from holdfast.activities.tool_watch import INTERRUPTED, ToolWatch
+from holdfast.agent import Agent
 from holdfast.agent_tool import AgentTool
 from holdfast.errors import (
     AgentsException,
@@ -43,6 +44,9 @@ from holdfast.tool_result import read_result
 from holdfast.tools import Tool, ToolArgumentsError, ToolResultError
 from holdfast.values import Json, canonical, digest
 from holdfast.wire import ToolInput
+
+if TYPE_CHECKING:
+    from holdfast.client.results import RunResult
 
 NOT_STARTED = "NotStarted"
 """Type of the failure of a call that was certainly not made."""
@@ -199,8 +203,16 @@ class ToolActivities:
         return await self._source.store(text, is_json=True) or nodes
 
 
-async def find(registry: Registry, source: Source, given: ToolInput) -> Ready:
+async def find(
+    registry: Registry, source: Source, given: ToolInput, *, usage: bool = False
+) -> Ready:
     """Find a call, its tool and all that it needs.
+
+    Args:
+        registry: The agents of this process.
+        source: Where the task's data are.
+        given: Which call.
+        usage: Whether to ask for the cost of the task, also when the tool takes no context.
 
     Raises:
         ApplicationError: This process lacks the tool.
@@ -210,18 +222,53 @@ async def find(registry: Registry, source: Source, given: ToolInput) -> Ready:
     registry = registry.of(head)
     call, state = await source.call(given)
     agent = registry.agent(given.agent or head.agent)
-    tool = agent.tool(call.name)
-    if tool is None:
-        served = [t.name for t in agent.made_tools]
-        msg = (
-            f"Step {given.n} calls tool {call.name!r}, but this worker serves:"
-            f" {', '.join(served) or 'none'}. The task waits, nothing is lost. Give the tool"
-            f" back to agent {agent.name!r}, restart the worker, and run the step again."
-        )
-        raise ApplicationError(msg, type="ToolMissingError", non_retryable=True)
+    tool = tool_of(agent, call, given.n)
     own = merge_patch.plain(merge_patch.apply(state, given.patch))
-    usage = (await source.task()).usage if tool.takes_context else Usage()
-    ctx = ToolContext[dict[str, Json]](
+    ctx = context_of(
+        registry,
+        head,
+        call,
+        given,
+        state=own,
+        usage=(await source.task()).usage if usage or tool.takes_context else Usage(),
+        nested=nested_result(registry, source, given, own),
+    )
+    ref = head.run.tool_error_formatter
+    formatter = registry.code(ref) if ref else None
+    watch = ToolWatch(agent, tool, ctx, source, head=head, given=given)
+    return Ready(tool, call, state, ctx, head, watch, formatter)
+
+
+def tool_of(agent: Agent, call: ToolCall, n: int) -> Tool:
+    """Return the tool that a step calls.
+
+    Raises:
+        ApplicationError: This process lacks it.
+    """
+    tool = agent.tool(call.name)
+    if tool is not None:
+        return tool
+    served = [each.name for each in agent.made_tools]
+    msg = (
+        f"Step {n} calls tool {call.name!r}, but this worker serves: {', '.join(served) or 'none'}."
+        f" The task waits, nothing is lost. Give the tool back to agent {agent.name!r}, restart the"
+        " worker, and run the step again."
+    )
+    raise ApplicationError(msg, type="ToolMissingError", non_retryable=True)
+
+
+def context_of(
+    registry: Registry,
+    head: TaskHead,
+    call: ToolCall,
+    given: ToolInput,
+    *,
+    state: dict[str, Json],
+    usage: Usage,
+    nested: Callable[[], Awaitable[RunResult]] | None = None,
+) -> ToolContext[dict[str, Json]]:
+    """Make what a tool, its predicate, its probe and its undo are told of a call."""
+    return ToolContext[dict[str, Json]](
         task_id=task_id(),
         step_id=given.step or f"s{given.n}",
         call_id=call.id,
@@ -229,17 +276,13 @@ async def find(registry: Registry, source: Source, given: ToolInput) -> Ready:
         arguments=call.arguments,
         attempt=activity.info().attempt,
         idempotency_key=idempotency_key(task_id(), given, call),
-        agent_name=agent.name,
+        agent_name=given.agent or head.agent,
         usage=usage,
-        state=own,
+        state=state,
         heartbeat=activity.heartbeat,
         load_context=registry.context_loader(head),
-        nested=nested_result(registry, source, given, own),
+        nested=nested,
     )
-    ref = head.run.tool_error_formatter
-    formatter = registry.code(ref) if ref else None
-    watch = ToolWatch(agent, tool, ctx, source, head=head, given=given)
-    return Ready(tool, call, state, ctx, head, watch, formatter)
 
 
 def recorded(source: Source, given: ToolInput, ready: Ready, outcome: Outcome) -> Outcome:

@@ -12,7 +12,7 @@ from holdfast.client.facade import ItemHelpers
 from holdfast.errors import ModelBehaviorError, StepFailedError
 from holdfast.hooks import AgentHooks
 from holdfast.testing import FakeOpenAI
-from holdfast.tool_context import ToolContext
+from holdfast.tool_context import Effect, ToolContext
 from holdfast.workers import ReActAgentWorker
 from tests.support.rig import MakeAgent, Rig
 from tests.support.runs import Runs, look
@@ -145,3 +145,34 @@ async def test_an_input_of_the_wrong_kind_and_an_agent_that_is_none_are_refused(
         await run(3)
     with pytest.raises(UserError, match="must be an Agent"):
         await Runner.run("agent", "q", runner=run.runner)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+async def test_predicate_and_undo_of_a_tool_are_given_the_context_object_and_the_usage(
+    run: Runs, model: FakeOpenAI
+) -> None:
+    seen: list[tuple[str, Any, int]] = []
+
+    def is_asked(ctx: ToolContext[Counted], arguments: dict[str, Any]) -> bool:
+        seen.append(("asked", ctx.context, ctx.usage.requests))
+        return ctx.context.n > 0
+
+    def take_back(ctx: ToolContext[Counted], effect: Effect) -> None:
+        seen.append((f"undo {effect.result}", ctx.context, ctx.usage.requests))
+
+    @tool(needs_approval=is_asked, undo=take_back)
+    def pay(ctx: ToolContext[Counted], euros: int) -> str:
+        """Pay."""
+        ctx.context.n += euros
+        return f"paid {euros}"
+
+    model.call("pay", {"euros": 5})
+    model.call("pay", {"euros": 7})
+    result = await run("q", pay, context=Counted())
+    assert [each.tool_name for each in result.interruptions] == ["pay"]
+    await run.runner.undo_step(result.task_id)  # the step that waits
+    await run.runner.undo_step(result.task_id)
+    assert seen == [
+        ("asked", Counted(0), 1),
+        ("asked", Counted(5), 2),
+        ("undo paid 5", Counted(5), 1),  # the step that waited is undone, with its model call
+    ]
