@@ -10,11 +10,11 @@ from temporalio import activity
 
 from holdfast import merge_patch
 from holdfast.activities.failures import typed_failures
+from holdfast.activities.finding import context_of, find, tool_of
 from holdfast.activities.heartbeat import heartbeats
 from holdfast.activities.registry import Registry
 from holdfast.activities.source import Source, task_id
 from holdfast.activities.spans import undo_of
-from holdfast.activities.tool import context_of, find, tool_of
 from holdfast.approvals import REJECTED
 from holdfast.messages import clean, shown
 from holdfast.records import Outcome

@@ -6,11 +6,12 @@ from temporalio import activity
 
 from holdfast import merge_patch
 from holdfast.activities.failures import typed_failures
+from holdfast.activities.finding import Ready, find
 from holdfast.activities.heartbeat import heartbeats
 from holdfast.activities.registry import Registry
 from holdfast.activities.source import Source
 from holdfast.activities.spans import came_to, tool_call
-from holdfast.activities.tool import Ready, failed, find, recorded
+from holdfast.activities.tool import failed, recorded
 from holdfast.agent_tool import AgentTool
 from holdfast.client.run_config import run_rules
 from holdfast.context_object import KEY

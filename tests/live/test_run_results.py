@@ -152,15 +152,15 @@ async def test_predicate_and_undo_of_a_tool_are_given_the_context_object_and_the
 ) -> None:
     seen: list[tuple[str, Any, int]] = []
 
-    def is_asked(ctx: ToolContext[Counted], arguments: dict[str, Any]) -> bool:
+    def is_asked(ctx: ToolContext[Any], arguments: dict[str, Any]) -> bool:
         seen.append(("asked", ctx.context, ctx.usage.requests))
-        return ctx.context.n > 0
+        return bool(ctx.context.n)
 
-    def take_back(ctx: ToolContext[Counted], effect: Effect) -> None:
+    def take_back(ctx: ToolContext[Any], effect: Effect) -> None:
         seen.append((f"undo {effect.result}", ctx.context, ctx.usage.requests))
 
     @tool(needs_approval=is_asked, undo=take_back)
-    def pay(ctx: ToolContext[Counted], euros: int) -> str:
+    def pay(ctx: ToolContext[Any], euros: int) -> str:
         """Pay."""
         ctx.context.n += euros
         return f"paid {euros}"

@@ -20,9 +20,10 @@ from temporalio.testing import ActivityEnvironment
 from holdfast import Agent, tool
 from holdfast.activities import source as source_module
 from holdfast.activities.cache import Cache, TaskMemory, weight
+from holdfast.activities.finding import idempotency_key
 from holdfast.activities.registry import Registry
 from holdfast.activities.source import Source, task_id
-from holdfast.activities.tool import ToolActivities, idempotency_key
+from holdfast.activities.tool import ToolActivities
 from holdfast.archive import Archive
 from holdfast.chain import ChainRef, extend
 from holdfast.errors import ArchiveError, BlobMissingError, NotFoundError
