@@ -51,7 +51,7 @@ format: $(STAMP) ## Format the code and apply safe fixes
 test: lint ## Check style and types, then pass every test
 	@mkdir -p $(dir $(REPORT))
 	@rm -f $(REPORT)
-	$(BIN)/python -m pytest --numprocesses=$(JOBS) --dist=loadfile --junitxml=$(REPORT)
+	$(BIN)/python -m pytest --numprocesses=$(JOBS) --dist=loadscope --junitxml=$(REPORT)
 	@! grep -q '<skipped' $(REPORT) || { echo "error: tests were skipped, and a skipped test proves nothing" >&2; exit 1; }
 
 demo: $(STAMP) ## Run the demo; QUESTION="..." asks your own question

@@ -28,11 +28,15 @@ async def dev_command(common: Common, target: str, *, app: str | None) -> ExitCo
             "ui": engine.server.ui_url if engine.server else None,
             "archive": engine.archive.url,
         }
-        if common.json:
-            output.emit(facts)
-        _tell(facts, common, here)
-        with suppress(InterruptedByUserError):
-            await until_stopped(asyncio.Event().wait())
+
+        async def be_up() -> None:
+            if common.json:
+                output.emit(facts)
+            _tell(facts, common, here)
+            await asyncio.Event().wait()
+
+        with suppress(InterruptedByUserError):  # may come the moment that we say we are up
+            await until_stopped(be_up())
         output.say("Stopping: running calls get 10 seconds. Tasks stay and go on later.")
     return ExitCode.OK
 

@@ -16,6 +16,7 @@ from temporalio.converter import DataConverter
 from temporalio.envconfig import ClientConfig
 from temporalio.service import RPCError, RPCStatusCode, TLSConfig
 
+from holdfast.engine.runtime import set_runtime
 from holdfast.engine.serverinfo import ServerInfo
 from holdfast.errors import ConnectError
 
@@ -148,6 +149,7 @@ async def _connect(
     lazy: bool,
 ) -> Client:
     """Connect and check, with one deadline over both."""
+    set_runtime()
     try:
         async with asyncio.timeout(CONNECT_SECONDS):
             client = await Client.connect(

@@ -18,6 +18,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from holdfast.engine.process import POLL_SECONDS
+from holdfast.engine.runtime import set_runtime
 
 NAMESPACE = "default"
 RETENTION = timedelta(days=3650)
@@ -53,6 +54,7 @@ async def wait_ready(
     Returns:
         What the server said, or None when it did not become ready in time.
     """
+    set_runtime()
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline and is_running():
         try:

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import threading
 from typing import Any, NoReturn
 
 import pytest
+from temporalio.worker import (
+    ExecuteWorkflowInput,
+    Interceptor,
+    WorkflowInboundInterceptor,
+    WorkflowInterceptorClassInput,
+)
 
 from holdfast import Agent, StepFailedError, tool
 from holdfast.logs import log
 from holdfast.redact import REDACTED
 from holdfast.testing import FakeOpenAI
-from tests.support.rig import MakeAgent, Rig
+from tests.support.rig import MakeAgent, Rig, until
 
 KEY = "sk-abcdefghijklmnop"
 
@@ -69,3 +77,42 @@ async def test_a_secret_in_the_error_of_a_model_call_is_in_no_log(
 def test_a_message_is_redacted_like_a_traceback(caplog: pytest.LogCaptureFixture) -> None:
     log.warning("The key is %s", KEY)
     assert caplog.messages == [f"The key is {REDACTED}"]
+
+
+class _Held(WorkflowInboundInterceptor):
+    """Begins a workflow once it is let go; told by events of threads, as workflows run in one."""
+
+    begun, let_go = threading.Event(), threading.Event()
+
+    async def execute_workflow(self, input: ExecuteWorkflowInput) -> Any:
+        self.begun.set()
+        self.let_go.wait()
+        return await super().execute_workflow(input)
+
+
+class _Holding(Interceptor):
+    def workflow_interceptor_class(
+        self,
+        input: WorkflowInterceptorClassInput,
+    ) -> type[WorkflowInboundInterceptor]:
+        return _Held
+
+
+async def test_what_the_native_part_of_the_sdk_has_to_say_is_not_on_stdout(
+    rig: Rig,
+    make_agent: MakeAgent,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    await rig.serve(make_agent(), interceptors=[_Holding()])
+    runner = rig.runner()
+    task = await runner.create_task("q")
+    await asyncio.to_thread(_Held.begun.wait)
+    await runner.client.get_workflow_handle(task.task_id).terminate()
+    _Held.let_go.set()
+
+    async def is_said() -> bool:
+        return "Task not found when completing" in caplog.text
+
+    await until(is_said)
+    assert capfd.readouterr().out == ""
