@@ -64,7 +64,7 @@ class RegisteredCode(AgentCode):
 
     async def context(self, state: dict[str, Json]) -> RunContextWrapper[Any]:
         """Return the run's context, with what the run has cost before this step."""
-        usage = (await self._source.task()).usage
+        usage = (await self._source.status()).usage
         return self._wrapped(state, usage)
 
     def _wrapped(self, state: dict[str, Json], usage: Usage) -> RunContextWrapper[Any]:

@@ -85,7 +85,7 @@ def typed_failures() -> Generator[None]:
 
 @contextmanager
 def users_code() -> Generator[None]:
-    """Run a guardrail or a hook: what it raises is a defect of its own, not the run's end.
+    """Run a guardrail, hook or predicate: what it raises is its own defect, not the run's end.
 
     Raises:
         ApplicationError: It raised; the task waits, whatever the type of the error.
@@ -93,7 +93,7 @@ def users_code() -> Generator[None]:
     try:
         yield
     except Exception as error:
-        log.warning("A guardrail or a hook failed", exc_info=True)
+        log.warning("A guardrail, a hook or a predicate failed", exc_info=True)
         kind, fact = type(error).__name__, {"parks": True}
         raise ApplicationError(text_of(error), fact, type=kind, non_retryable=True) from None
 

@@ -39,7 +39,7 @@ class Ready(NamedTuple):
 
 
 async def find(
-    registry: Registry, source: Source, given: ToolInput, *, usage: bool = False
+    registry: Registry, source: Source, given: ToolInput, *, runs: bool = True, usage: bool = False
 ) -> Ready:
     """Find a call, its tool and all that it needs.
 
@@ -47,6 +47,7 @@ async def find(
         registry: The agents of this process.
         source: Where the task's data are.
         given: Which call.
+        runs: Whether it is about to be run, so that what words its errors must be there, too.
         usage: Whether to ask for the cost of the task, also when the tool takes no context.
 
     Raises:
@@ -65,11 +66,11 @@ async def find(
         call,
         given,
         state=own,
-        usage=(await source.task()).usage if usage or tool.takes_context else Usage(),
+        usage=(await source.status()).usage if usage or tool.takes_context else Usage(),
         nested=nested_result(registry, source, given, own),
     )
     ref = head.run.tool_error_formatter
-    formatter = registry.code(ref) if ref else None
+    formatter = registry.code(ref) if ref and runs else None
     watch = ToolWatch(agent, tool, ctx, source, head=head, given=given)
     return Ready(tool, call, state, ctx, head, watch, formatter)
 
@@ -87,7 +88,7 @@ def tool_of(agent: Agent, call: ToolCall, n: int) -> Tool:
     msg = (
         f"Step {n} calls tool {call.name!r}, but this worker serves: {', '.join(served) or 'none'}."
         f" The task waits, nothing is lost. Give the tool back to agent {agent.name!r}, restart the"
-        " worker, and run the step again."
+        " worker, and ask again for what you had asked for."
     )
     raise ApplicationError(msg, type="ToolMissingError", non_retryable=True)
 

@@ -108,7 +108,7 @@ class StepHooks:
     async def _made(self) -> AgentHookContext[Any]:
         if self._context is None:
             context = self._registry.context(self._head, self._opened.state)
-            usage = (await self._source.task()).usage
+            usage = (await self._source.status()).usage
             self._context = AgentHookContext(context=context, usage=usage, task_id=task_id())
         return self._context
 

@@ -9,8 +9,8 @@ from pydantic_core import to_jsonable_python
 from temporalio import activity
 
 from holdfast import merge_patch
-from holdfast.activities.failures import typed_failures
-from holdfast.activities.finding import context_of, find, tool_of
+from holdfast.activities.failures import typed_failures, users_code
+from holdfast.activities.finding import Ready, context_of, find, tool_of
 from holdfast.activities.heartbeat import heartbeats
 from holdfast.activities.registry import Registry
 from holdfast.activities.source import Source, task_id
@@ -42,19 +42,21 @@ class JudgingActivities:
         """Ask a tool's predicate whether a call needs approval."""
         with typed_failures():
             async with heartbeats():
-                ready = await find(self._registry, self._source, given, usage=True)
-                return await ready.tool.asks_approval(ready.ctx, ready.call.arguments)
+                ready = await self._find(given, usage=True)
+                with users_code():
+                    return await ready.tool.asks_approval(ready.ctx, ready.call.arguments)
 
     @activity.defn(name="check")
     async def check(self, given: ToolInput) -> str:
         """Validate edited arguments; return what is wrong with them, or empty."""
         with typed_failures():
-            ready = await find(self._registry, self._source, given)
-            try:
-                ready.tool.parse(ready.call.arguments)
-            except ToolArgumentsError as error:
-                return str(error)
-            return ""
+            async with heartbeats():
+                ready = await self._find(given)
+                try:
+                    ready.tool.parse(ready.call.arguments)
+                except ToolArgumentsError as error:
+                    return str(error)
+                return ""
 
     @activity.defn(name="rejected")
     async def rejected(self, given: ToolInput) -> str:
@@ -80,7 +82,7 @@ class JudgingActivities:
         """Ask a tool's guardrails about a call before a person is; the default lets it pass."""
         with typed_failures():
             async with heartbeats():
-                ready = await find(self._registry, self._source, given)
+                ready = await self._find(given)
                 return await ready.watch.screen() or Outcome()
 
     @activity.defn(name="probe")
@@ -88,7 +90,7 @@ class JudgingActivities:
         """Ask the world whether a call happened."""
         with typed_failures():
             async with heartbeats():
-                ready = await find(self._registry, self._source, given, usage=True)
+                ready = await self._find(given, usage=True)
                 effect = _effect(ready.ctx, "unknown", None)
                 found = await ready.tool.run_probe(ready.ctx, effect)
                 if found is None:
@@ -103,7 +105,7 @@ class JudgingActivities:
         """Undo one effect; return what the undo says of it."""
         with typed_failures():
             async with heartbeats():
-                head, task = await self._source.head(), await self._source.task()
+                head, task = await self._source.head(), await self._source.status()
                 registry, call = self._registry.of(head), given.effect.call
                 tool = tool_of(registry.agent(given.agent or head.agent), call, given.n)
                 place = ToolInput(
@@ -131,6 +133,10 @@ class JudgingActivities:
                 archived = await read_segments(self._source.archive, page.segments)
                 steps = active_steps([*archived, *entries])
                 return [undoable(step) for step in steps if step.n in set(wanted)]
+
+    async def _find(self, given: ToolInput, *, usage: bool = False) -> Ready:
+        """Find a call that is asked about, not run."""
+        return await find(self._registry, self._source, given, runs=False, usage=usage)
 
 
 def _effect(ctx: ToolContext[dict[str, Json]], status: Any, result: Json) -> Effect:

@@ -211,9 +211,14 @@ class Source:
         """Return what a step that is about to end gives, the state it leaves, and the cost."""
         return await self._view(ViewRequest(n=n, output=True))
 
+    async def status(self) -> Task:
+        """Return the task as it is now; of a long input, its beginning."""
+        task: Task = await (await self._reach()).query("task", result_type=Task)
+        return task
+
     async def task(self) -> Task:
         """Return the task as it is now, with its whole input."""
-        task: Task = await (await self._reach()).query("task", result_type=Task)
+        task = await self.status()
         if task.stored is None:
             return task
         return task.model_copy(update={"input": await self.text(task.stored)})

@@ -6,6 +6,7 @@ import asyncio
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,7 +25,9 @@ from holdfast.cli.exits import ExitCode
 from holdfast.cli.live import LiveView
 from holdfast.cli.options import Common
 from holdfast.client.base import new_id
+from holdfast.client.names import queue_of
 from holdfast.client.runner import AgentRunner
+from holdfast.engine.cluster import has_workers
 from holdfast.errors import EngineError, InvalidArgumentError
 from holdfast.settings import Budget
 from holdfast.steps import AgentResponse
@@ -33,6 +36,7 @@ HEARTBEAT_SECONDS = 3.0
 """Short, because nobody wants to watch a demo wait; 20 s are usual."""
 
 WATCH_SECONDS = 0.02
+START_SECONDS = 60.0
 END_SECONDS = 15.0
 VICTIM_CALL = "2"
 """The worker is killed inside the second model call: by then a model call and a tool call are
@@ -200,6 +204,7 @@ class Stage:
             task_id=self.task_id,
             budget=Budget(max_turns=MAX_TURNS, on_exceeded="finish"),
         )
+        await self._served()
         view = LiveView(self.engine.client, self.task_id, self.console)
         watching = asyncio.create_task(view.follow())
         running = asyncio.create_task(self.runner.run_task(self.task_id))
@@ -235,6 +240,20 @@ class Stage:
             style="dim",
         )
         return Kill(pid=pid, during=during)
+
+    async def _served(self) -> None:
+        """Wait until the worker process, which has just been started, is there for the task.
+
+        Raises:
+            EngineError: It ended by itself, or does not come up.
+        """
+        deadline = time.monotonic() + START_SECONDS
+        while not await has_workers(self.engine.client, queue_of(APP)):
+            self.workers.check()
+            if time.monotonic() > deadline:
+                msg = f"The demo's worker process did not start within {START_SECONDS:.0f} s."
+                raise EngineError(msg)
+            await asyncio.sleep(WATCH_SECONDS)
 
     async def _caught(self, pid: int) -> str:
         """Wait until the worker process is inside the call, by its own log and by the server's."""

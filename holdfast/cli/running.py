@@ -50,12 +50,14 @@ async def run_command(
             await require_worker(engine, name)
         runner = engine.runner(agent, app=name)
         budget = None if max_turns is None else Budget(max_turns=max_turns)
+        # A watched task runs when it is asked to: one that ran by itself and has failed by then
+        # would be tried once more.
         task = await runner.create_task(
             question,
             task_id=task_id,
             session=session,
             budget=budget,
-            step_mode="manual" if mode == "manual" else "automatic",
+            step_mode="automatic" if mode == "detached" else "manual",
         )
         if mode != "watched":
             return _created(common, task, mode)

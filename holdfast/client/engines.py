@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import os
+import threading
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from pathlib import Path
 
@@ -67,7 +68,9 @@ class Engines:
             first = AgentRunner(agent=agent.name, engine=engine)
             await first.start()
             self._embedded, self._embedded_runner = engine, first
-            atexit.register(self.close)
+            # Thread pools, which a worker needs to stop, end before the functions of `atexit` run.
+            at_end = getattr(threading, "_register_atexit", atexit.register)
+            at_end(self.close)
             return first
         return await self._share(agent)
 

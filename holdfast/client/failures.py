@@ -59,15 +59,9 @@ def server_errors(*passing: RPCStatusCode) -> Generator[None]:
             raise InvalidArgumentError(
                 f"The Temporal server refused the request: {error.message}"
             ) from error
-        text = error.message.rstrip(".")
-        if error.status is RPCStatusCode.FAILED_PRECONDITION:
-            raise ConnectError(
-                f"A worker process cannot go on with the task: {text}. Nothing is lost. Its log"
-                " says why: heal that, then ask again."
-            ) from error
         raise ConnectError(
-            f"The Temporal server did not do as asked: {error.status.name}: {text}. Check that it"
-            " runs and can be reached, and that you have the rights; then ask again."
+            f"The Temporal server did not do as asked: {error.status.name}: {error.message}. Check"
+            " that it runs and can be reached, and that you have the rights; then ask again."
         ) from error
     except RPCTimeoutOrCancelledError as error:
         raise ConnectError(

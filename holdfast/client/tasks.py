@@ -61,13 +61,26 @@ RECEIPT_SECONDS = 1.0
 
 ACCEPTED, COMPLETED = WorkflowUpdateStage.ACCEPTED, WorkflowUpdateStage.COMPLETED
 
-UNHEARD = frozenset({"Draining", "AcceptedUpdateCompletedWorkflow", "UnprocessedUpdate"})
-"""Failures of updates which say that the task has not heard the request, and will if asked again.
+UNHEARD_SECONDS = 5.0
+"""How long a request is sent again that worker processes get and fail at, or pass over."""
 
-The last is the server's word for an update that a worker process got and passed over.
-"""
+MOVING = frozenset({"Draining", "AcceptedUpdateCompletedWorkflow"})
+"""Failures which say that the task is just continuing as new."""
+
+PASSED_OVER = "UnprocessedUpdate"
+"""The server's word for an update that a worker process got without seeing to it."""
 
 T = TypeVar("T")
+
+
+class _UnheardError(ConnectError):
+    """A worker process failed at the task while it held a request, or passed the request over."""
+
+    def __init__(self, task_id: str, said: str) -> None:
+        super().__init__(
+            f"Task {task_id!r} did not take the request: {said.rstrip('.')}. Nothing is lost. The"
+            " log of the task's worker process may say more. Heal the cause, then ask again."
+        )
 
 
 class TaskClient:
@@ -160,10 +173,12 @@ class TaskClient:
         except WorkflowAlreadyStartedError as error:
             presence.forget(task_id)
             raise TaskExistsError(task_id) from error
-        except ConnectError as error:
-            if not _is_unheard(error):
+        except _UnheardError:
+            if not await self._is_known(task_id):
                 raise
             reply = None
+            if started is not None:
+                started()
         if reply is None or reply.status == "moved":
             return await self._run(task_id, wanted, request_id, again=True)
         return reply
@@ -274,7 +289,7 @@ class TaskClient:
             again: Whether the request was sent before.
         """
         await self._expect_worker(task_id, request_id)
-        run_id = ""
+        run_id, unheard = "", None
         for pause in _pauses():
             try:
                 reply = await self._update(task_id, name, request_id, kind, *args)
@@ -282,11 +297,13 @@ class TaskClient:
                 if not again:
                     raise
                 reply = None
-            except ConnectError as error:
-                if pause >= LONGEST_PAUSE_SECONDS or not _is_unheard(error):
+            except _UnheardError:
+                unheard = unheard or time.monotonic()
+                if time.monotonic() - unheard >= UNHEARD_SECONDS:
                     raise
-                reply = None
-            again = True
+                await asyncio.sleep(pause)
+                continue
+            unheard, again = None, True
             if reply is not None and not _is_moved(reply):
                 return reply
             record = await self.ended(task_id)
@@ -331,7 +348,7 @@ class TaskClient:
     async def _update(
         self, task_id: str, name: str, request_id: str, kind: type[T], *args: object
     ) -> T | None:
-        """Send one update; None means that the task has not heard it."""
+        """Send one update; None means that the task is on its way to a new run."""
         handle = self._client.get_workflow_handle(task_id)
         sending = handle.execute_update(name, args=list(args), id=request_id, result_type=kind)  # pyright: ignore[reportUnknownMemberType]  temporalio's types
         try:
@@ -346,8 +363,11 @@ class TaskClient:
     ) -> T | None:
         """Wait for an update for as long as there is a worker process to answer it.
 
-        None means that the task has not heard it, mostly because it is on its way to a new run: ask
-        again.
+        None means that the task is on its way to a new run: ask again.
+
+        Raises:
+            _UnheardError: A worker process got it and did not see to it: ask again, for a while.
+            HoldfastError: What the task says.
         """
         sending = asyncio.ensure_future(sent)
         sending.add_done_callback(lambda done: done.cancelled() or done.exception())
@@ -359,9 +379,15 @@ class TaskClient:
             return sending.result()
         except WorkflowUpdateFailedError as error:
             failure = failure_in(error) or Failure(type="UpdateFailed", message=str(error))
-            if failure.type in UNHEARD:
+            if failure.type in MOVING:
                 return None
+            if failure.type == PASSED_OVER:
+                raise _UnheardError(task_id, failure.message) from error
             raise to_error(failure, task_id=task_id, parked=is_parked(error)) from None
+        except RPCError as error:
+            if error.status is RPCStatusCode.FAILED_PRECONDITION:
+                raise _UnheardError(task_id, error.message) from error
+            raise
         except WorkflowUpdateRPCTimeoutOrCancelledError:
             return None
         finally:
@@ -521,12 +547,6 @@ def _pauses(seconds: float | None = None) -> Iterator[float]:
         yield pause
         total += pause
         pause = min(1.5 * pause, LONGEST_PAUSE_SECONDS)
-
-
-def _is_unheard(error: ConnectError) -> bool:
-    """Whether a worker process failed at the task while it held the request, which then is gone."""
-    cause = error.__cause__
-    return isinstance(cause, RPCError) and cause.status is RPCStatusCode.FAILED_PRECONDITION
 
 
 def unique_id() -> str:

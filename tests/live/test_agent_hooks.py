@@ -237,13 +237,13 @@ async def test_without_hooks_an_activity_asks_the_task_nothing(
     from holdfast.activities.source import Source
 
     asked: list[str] = []
-    original = Source.task
+    original = Source.status
 
-    async def task(self: Source) -> Any:
-        asked.append("task")
+    async def status(self: Source) -> Any:
+        asked.append("status")
         return await original(self)
 
-    monkeypatch.setattr(Source, "task", task)
+    monkeypatch.setattr(Source, "status", status)
     model.reply("done")
     await hooked(None)
     without = len(asked)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 from temporalio.api.command.v1 import Command, CompleteWorkflowExecutionCommandAttributes
@@ -16,7 +17,7 @@ from temporalio.api.workflowservice.v1 import (
 )
 from temporalio.service import RPCError
 
-from holdfast import Runner
+from holdfast import RunHooks, Runner, RunResultStreaming
 from holdfast.client import tasks
 from holdfast.errors import ConnectError
 from holdfast.testing import FakeOpenAI
@@ -128,6 +129,31 @@ async def test_a_run_that_a_worker_passed_over_is_asked_again(
     odd.forget(result.task_id)
 
 
+async def test_a_stream_tells_all_of_a_run_that_was_asked_again(
+    rig: Rig, odd: OddWorker, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    told: list[str] = []
+
+    class Hooks(RunHooks):
+        async def on_agent_end(self, context: Any, agent: Any, output: Any) -> None:
+            told.append(output)
+
+    agent = make_agent()
+    model.reply("done")
+    taking = asyncio.create_task(odd.take())
+    stream = Runner.run_streamed(agent, "q", runner=rig.runner(), hooks=Hooks())
+    events = asyncio.create_task(read(stream))
+    await odd.answer(await taking)
+    await rig.serve(agent)
+    assert "run_item_stream_event" in await events
+    assert (stream.final_output, told) == ("done", ["done"])
+    odd.forget(stream.task_id)
+
+
+async def read(stream: RunResultStreaming) -> list[str]:
+    return [event.type async for event in stream.stream_events()]
+
+
 async def test_a_request_whose_workflow_task_failed_is_asked_again(
     rig: Rig, odd: OddWorker, make_agent: MakeAgent, model: FakeOpenAI
 ) -> None:
@@ -137,23 +163,24 @@ async def test_a_request_whose_workflow_task_failed_is_asked_again(
     task = await runner.create_task("q")
     running = asyncio.create_task(runner.run_step(task))
     taken = await taking
-    await runner.give_feedback(task, "be brief")
+    await runner.client.get_workflow_handle(task.task_id).signal("news")
     with pytest.raises(RPCError, match="UnhandledCommand"):
         await odd.answer(taken, CLOSE)
     await rig.serve(make_agent())
     assert str(await running) == "done"
     assert len(model.requests) == 1
     assert "WORKFLOW_TASK_FAILED" in await event_types(runner.client, task.task_id)
+    odd.forget(task.task_id)
 
 
 async def test_a_task_at_which_workers_always_fail_says_so(
     rig: Rig, odd: OddWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tasks, "LONGEST_PAUSE_SECONDS", 0.1)
+    monkeypatch.setattr(tasks, "UNHEARD_SECONDS", 0.1)
     runner = rig.runner()
     failing = asyncio.create_task(odd.fail_all())
     task = await runner.create_task("q")
     await odd.gave_up.wait()
-    with pytest.raises(ConnectError, match=r"cannot go on with the task: .* failed state\."):
+    with pytest.raises(ConnectError, match=r"did not take the request: .* failed state\."):
         await runner.run_step(task)
     failing.cancel()

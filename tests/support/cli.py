@@ -6,11 +6,12 @@ import atexit
 import functools
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -169,6 +170,7 @@ class _Commands:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
+            start_new_session=True,  # so that it can be killed with its forks
         )
         atexit.register(self.stop)
 
@@ -176,13 +178,22 @@ class _Commands:
         """Run a command to its end; return its exit code."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(command) + "\n")
-        self._process.stdin.flush()
-        return int(self._process.stdout.readline())
+        try:
+            self._process.stdin.write(json.dumps(command) + "\n")
+            self._process.stdin.flush()
+            ready, _, _ = select.select([self._process.stdout], [], [], PATIENCE_SECONDS)
+            assert ready, f"{command['arguments']} did not end in {PATIENCE_SECONDS} s"
+            return int(self._process.stdout.readline())
+        except BaseException:  # its answer would be taken for the next command's
+            self.stop()
+            _commands.cache_clear()
+            raise
 
     def stop(self) -> None:
-        """End the process."""
-        self._process.communicate(timeout=PATIENCE_SECONDS)
+        """End the process and the command that it runs, if any."""
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.communicate()
 
 
 _commands = functools.cache(_Commands)

@@ -34,8 +34,6 @@ from holdfast.serve import BUILD_ID, serving_worker
 from holdfast.workflows.agent_task import AgentTask
 from holdfast.workflows.session import Session
 
-HEARTBEAT_SECONDS = 2.0
-
 T = TypeVar("T")
 MakeAgent = Callable[..., Agent]
 """Makes an agent of tools; options are Agent's."""
@@ -128,13 +126,12 @@ class Rig:
 
     def runner(self, agent: str = "agent", **options: Any) -> AgentRunner:
         """Make a handle; any number of them may be used at once."""
-        given: dict[str, Any] = {"heartbeat": HEARTBEAT_SECONDS, **options}
         return AgentRunner(
             agent=agent,
             app=self.app,
             client=self.engine.client,
             archive=self.engine.archive,
-            **given,
+            **options,
         )
 
     async def serve(self, *agents: Agent, **options: Any) -> None:
