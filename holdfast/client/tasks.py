@@ -73,7 +73,7 @@ PASSED_OVER = "UnprocessedUpdate"
 T = TypeVar("T")
 
 
-class _UnheardError(ConnectError):
+class _UnheardError(Exception):
     """A worker process failed at the task while it held a request, or passed the request over."""
 
     def __init__(self, task_id: str, said: str) -> None:
@@ -173,9 +173,9 @@ class TaskClient:
         except WorkflowAlreadyStartedError as error:
             presence.forget(task_id)
             raise TaskExistsError(task_id) from error
-        except _UnheardError:
+        except _UnheardError as error:
             if not await self._is_known(task_id):
-                raise
+                raise ConnectError(*error.args) from error
             reply = None
             if started is not None:
                 started()
@@ -297,10 +297,10 @@ class TaskClient:
                 if not again:
                     raise
                 reply = None
-            except _UnheardError:
+            except _UnheardError as error:
                 unheard = unheard or time.monotonic()
                 if time.monotonic() - unheard >= UNHEARD_SECONDS:
-                    raise
+                    raise ConnectError(*error.args) from error
                 await asyncio.sleep(pause)
                 continue
             unheard, again = None, True

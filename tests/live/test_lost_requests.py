@@ -181,6 +181,9 @@ async def test_a_task_at_which_workers_always_fail_says_so(
     failing = asyncio.create_task(odd.fail_all())
     task = await runner.create_task("q")
     await odd.gave_up.wait()
-    with pytest.raises(ConnectError, match=r"did not take the request: .* failed state\."):
+    with pytest.raises(
+        ConnectError, match=r"did not take the request: .* failed state\."
+    ) as caught:
         await runner.run_step(task)
+    assert type(caught.value) is ConnectError
     failing.cancel()
