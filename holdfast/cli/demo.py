@@ -6,7 +6,6 @@ import asyncio
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,8 +25,8 @@ from holdfast.cli.live import LiveView
 from holdfast.cli.options import Common
 from holdfast.client.base import new_id
 from holdfast.client.names import queue_of
+from holdfast.client.presence import Presence
 from holdfast.client.runner import AgentRunner
-from holdfast.engine.cluster import has_workers
 from holdfast.errors import EngineError, InvalidArgumentError
 from holdfast.settings import Budget
 from holdfast.steps import AgentResponse
@@ -204,10 +203,9 @@ class Stage:
             task_id=self.task_id,
             budget=Budget(max_turns=MAX_TURNS, on_exceeded="finish"),
         )
-        await self._served()
         view = LiveView(self.engine.client, self.task_id, self.console)
         watching = asyncio.create_task(view.follow())
-        running = asyncio.create_task(self.runner.run_task(self.task_id))
+        running = asyncio.create_task(self._run())
         killing = asyncio.create_task(self._kill_in_mid_call())
         try:
             while not running.done():
@@ -241,19 +239,11 @@ class Stage:
         )
         return Kill(pid=pid, during=during)
 
-    async def _served(self) -> None:
-        """Wait until the worker process, which has just been started, is there for the task.
-
-        Raises:
-            EngineError: It ended by itself, or does not come up.
-        """
-        deadline = time.monotonic() + START_SECONDS
-        while not await has_workers(self.engine.client, queue_of(APP)):
-            self.workers.check()
-            if time.monotonic() > deadline:
-                msg = f"The demo's worker process did not start within {START_SECONDS:.0f} s."
-                raise EngineError(msg)
-            await asyncio.sleep(WATCH_SECONDS)
+    async def _run(self) -> None:
+        """Run the task once the worker process, which has just been started, is up."""
+        presence = Presence(self.engine.client)
+        await presence.expect(queue_of(APP), task_id=self.task_id, seconds=START_SECONDS)
+        await self.runner.run_task(self.task_id)
 
     async def _caught(self, pid: int) -> str:
         """Wait until the worker process is inside the call, by its own log and by the server's."""

@@ -18,7 +18,7 @@ from holdfast.client.runner import AgentRunner
 from holdfast.commands import Command
 from holdfast.models.responses import ResponsesModel
 from holdfast.plugin import Activities
-from holdfast.serve import serving_worker
+from holdfast.serve import BUILD_ID, serving_worker
 from holdfast.steps import Task, TaskStepOutput
 from holdfast.testing.conformance_asserts import check, until
 from holdfast.testing.conformance_bench import shared_bench
@@ -309,7 +309,9 @@ class Lab:
             Exception: The present code does not give the recorded history.
         """
         replayer = Replayer(
-            workflows=[AgentTask, Session], data_converter=self.bench.client.data_converter
+            workflows=[AgentTask, Session],
+            data_converter=self.bench.client.data_converter,
+            build_id=BUILD_ID,  # the default is made of all modules' code, each time
         )
         histories = [each for task in self.tasks for each in await self.histories(task)]
 

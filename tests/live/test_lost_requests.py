@@ -17,7 +17,7 @@ from temporalio.api.workflowservice.v1 import (
 )
 from temporalio.service import RPCError
 
-from holdfast import RunHooks, Runner, RunResultStreaming
+from holdfast import AgentRunner, RunHooks, Runner, RunResultStreaming, Task, TaskStepOutput
 from holdfast.client import tasks
 from holdfast.errors import ConnectError
 from holdfast.testing import FakeOpenAI
@@ -99,15 +99,22 @@ def odd(rig: Rig) -> OddWorker:
     return OddWorker(rig)
 
 
-async def test_a_request_that_a_worker_passed_over_is_asked_again(
-    rig: Rig, odd: OddWorker, make_agent: MakeAgent, model: FakeOpenAI
-) -> None:
-    runner = rig.runner()
+async def begin_step(
+    runner: AgentRunner, odd: OddWorker, model: FakeOpenAI
+) -> tuple[Task, asyncio.Task[TaskStepOutput], PollWorkflowTaskQueueResponse]:
+    """Ask for the one step of a task, and let the odd worker take the request."""
     model.reply("done")
     taking = asyncio.create_task(odd.take())
     task = await runner.create_task("q")
     running = asyncio.create_task(runner.run_step(task))
-    await odd.answer(await taking)
+    return task, running, await taking
+
+
+async def test_a_request_that_a_worker_passed_over_is_asked_again(
+    rig: Rig, odd: OddWorker, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    task, running, taken = await begin_step(rig.runner(), odd, model)
+    await odd.answer(taken)
     await rig.serve(make_agent())
     assert str(await running) == "done"
     assert len(model.requests) == 1
@@ -158,11 +165,7 @@ async def test_a_request_whose_workflow_task_failed_is_asked_again(
     rig: Rig, odd: OddWorker, make_agent: MakeAgent, model: FakeOpenAI
 ) -> None:
     runner = rig.runner()
-    model.reply("done")
-    taking = asyncio.create_task(odd.take())
-    task = await runner.create_task("q")
-    running = asyncio.create_task(runner.run_step(task))
-    taken = await taking
+    task, running, taken = await begin_step(runner, odd, model)
     await runner.client.get_workflow_handle(task.task_id).signal("news")
     with pytest.raises(RPCError, match="UnhandledCommand"):
         await odd.answer(taken, CLOSE)

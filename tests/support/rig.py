@@ -171,14 +171,14 @@ async def assert_replays(where: AgentRunner | Client, workflow: Task | str) -> N
         await replayer.replay_workflow(history)
 
 
-async def until_rolled(client: Client, workflow_id: str, *, runs: int = 2) -> None:
-    """Wait until a workflow has continued as new, that is, has this many runs.
+async def until_rolled(client: Client, workflow_id: str) -> None:
+    """Wait until a workflow has continued as new, that is, has more than one run.
 
     It does so when it is idle: requests that come one after the other may each be answered first.
     """
 
     async def condition() -> bool:
-        return len(await histories(client, workflow_id)) >= runs
+        return len(await histories(client, workflow_id)) > 1
 
     await until(condition)
 
