@@ -177,8 +177,8 @@ class Talkative(AbstractFileSystem):
 
 
 def test_an_archive_names_no_credentials_of_its_url_or_options() -> None:
-    register: Any = fsspec.register_implementation  # fsspec ships no types
-    register("talkative", Talkative, clobber=True)
+    registry: Any = fsspec  # which ships no types
+    registry.register_implementation("talkative", Talkative, clobber=True)
     archive = Archive(
         "talkative://ann:hunter%2F22@place/x?token=qwertz-zz",
         {"password": "optional-word", "nested": {"secret": "inner-word"}, "region": "somewhere"},
