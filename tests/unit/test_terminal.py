@@ -86,7 +86,9 @@ def test_a_table_on_a_terminal_is_harmless() -> None:
     assert "\x1b]" not in console.file.getvalue()
 
 
-def test_the_last_line_of_the_live_view_is_harmless_and_no_markup() -> None:
+def test_the_last_line_of_the_live_view_is_harmless_and_no_markup(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The name of a tool is the model's word when no tool has it."""
     file = StringIO()
     console = type(output.out())(file=file, force_terminal=True, color_system=None, markup=False)
@@ -94,7 +96,7 @@ def test_the_last_line_of_the_live_view_is_harmless_and_no_markup() -> None:
     view = LiveView(Client.__new__(Client), "t", console)
     call = ToolCall(id="c", name=HOSTILE, arguments="{}")
     with console.status("waiting") as status:
-        view._status = status
+        monkeypatch.setattr(view, "_status", status)
         view.take(Happening(kind="calling", step=1, name=HOSTILE, calls=(call,), activity="1"))
     said = file.getvalue()
     assert "\x1b]" not in said
