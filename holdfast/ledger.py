@@ -359,7 +359,7 @@ class Ledger(LedgerState):
             alone=current.alone,
         )
         self.messages.extend(adds)
-        self.entries.append(Entry(step=record))
+        self.append(Entry(step=record))
         self._forget_approvals(n)
         answered = result.last and current.alone
         self.change(

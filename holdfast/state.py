@@ -199,6 +199,7 @@ class Carried(Value):
         verdict: What the task is to end with, once closing it works.
         tries_again: Whether the parent has wanted what failed to be tried again; the next failure
             ends that.
+        ledger: Length and digest of the chain of all entries of the ledger.
     """
 
     created: float = 0.0
@@ -246,6 +247,7 @@ class Carried(Value):
     undo_answer: UndoAnswer | None = None
     verdict: Failure | None = None
     tries_again: bool = False
+    ledger: ChainRef = ChainRef()
 
 
 class RunReply(Value):
@@ -275,6 +277,8 @@ class TaskRecord(Value):
         stored: Where the archive keeps that output, when it is large.
         transcript: Length and digest of the transcript.
         opens: The steps that were open when the task ended, if it did not end well.
+        ledger: Length and digest of the chain of the ledger's entries.
+        signature: Signature of all the rest by the key of the worker process, if it has one.
     """
 
     task: Json
@@ -285,6 +289,8 @@ class TaskRecord(Value):
     stored: Blob | None = None
     transcript: ChainRef = ChainRef()
     opens: tuple[OpenState, ...] = ()
+    ledger: ChainRef = ChainRef()
+    signature: str = ""
 
 
 class CommitRef(Value):

@@ -20,6 +20,7 @@ from holdfast.guard_rules import GuardFound
 from holdfast.guarding import Due
 from holdfast.ledger import Ledger
 from holdfast.records import Failure, ForkOf, SegmentRef
+from holdfast.seal import Seal
 from holdfast.state import Described
 from holdfast.steps import TaskStep
 from holdfast.wire import Advanced, CloseInput, GuardInput
@@ -153,15 +154,17 @@ async def archive(ledger: Ledger) -> SegmentRef:
     return segment
 
 
-async def close(ledger: Ledger, sent: CloseInput) -> None:
+async def close(ledger: Ledger, sent: CloseInput) -> Seal:
     """Archive the whole task and commit its turn to the session."""
-    await workflow.execute_activity(
+    sealed: Seal = await workflow.execute_activity(
         "close",
         sent,
+        result_type=Seal,
         start_to_close_timeout=QUICK,
         heartbeat_timeout=timedelta(seconds=ledger.given.heartbeat),
         retry_policy=PATIENT,
     )
+    return sealed
 
 
 def failure_of(error: BaseException) -> Failure:

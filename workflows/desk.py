@@ -15,6 +15,7 @@ from holdfast.links import unmet
 from holdfast.nesting import REPORTS, SAYS, ChildReport, ParentSays, is_secret
 from holdfast.obey import obey
 from holdfast.records import Approval, Failure, OpenState
+from holdfast.seal import Seal
 from holdfast.state import Receipt, RunReply, TaskInput, UndoRequest, UndoState
 from holdfast.steps import Task, TaskStatus, TaskStep
 from holdfast.values import Json
@@ -55,6 +56,7 @@ class TaskDesk:
         self.running: Running = set()
         self.work: asyncio.Task[None] | None = None
         self.why = ""
+        self.seal = Seal()
 
     def _undoes(self) -> bool:
         """Whether an undo is in progress and waits for nobody."""

@@ -7,11 +7,17 @@ from temporalio.common import SearchAttributeKey
 
 from holdfast import approvals
 from holdfast.ledger import Ledger
+from holdfast.seal import MEMO, Seal
 from holdfast.steps import TaskStatus
 
 HF_STATUS = SearchAttributeKey.for_keyword("HfStatus")
 HF_APPROVALS = SearchAttributeKey.for_int("HfApprovals")
 MEMO_KEY = "approvals"
+
+
+def keep_seal(seal: Seal) -> None:
+    """Keep the digests of what was stored of a task with its closed run."""
+    workflow.upsert_memo({MEMO: seal.wire()})
 
 
 def publish(ledger: Ledger, status: TaskStatus) -> None:
