@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from temporalio.exceptions import TemporalError
 
@@ -92,7 +92,7 @@ class RunOptions:
         if not isinstance(agent, Agent):
             msg = f"starting_agent must be an Agent; it was {agent!r:.80} ({type(agent).__name__})."
             raise UserError(msg)
-        reachable([agent])
+        reachable([cast("Agent[Any]", agent)])
         turns: object = self.max_turns
         is_count = isinstance(turns, int) and not isinstance(turns, bool) and turns >= 0
         if turns is not None and not is_count:
