@@ -7,12 +7,12 @@ import dataclasses
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from temporalio.exceptions import TemporalError
 
 from holdfast import context_object
-from holdfast.agent import Agent, reachable
+from holdfast.agent import Agent
 from holdfast.client.base import new_id
 from holdfast.client.control import AGAIN_SECONDS
 from holdfast.client.guard_results import with_known
@@ -85,14 +85,13 @@ class RunOptions:
         """Refuse what cannot be served, before anything is begun.
 
         Raises:
-            UserError: The agent is none, two of its team have one name, max_turns is negative, the
-                provider was to remember, or a name is no text.
+            UserError: The agent is none, max_turns is negative, the provider was to remember, or a
+                name is no text.
             TypeError: The hooks are none of a run.
         """
         if not isinstance(agent, Agent):
             msg = f"starting_agent must be an Agent; it was {agent!r:.80} ({type(agent).__name__})."
             raise UserError(msg)
-        reachable([cast("Agent[Any]", agent)])
         turns: object = self.max_turns
         is_count = isinstance(turns, int) and not isinstance(turns, bool) and turns >= 0
         if turns is not None and not is_count:
