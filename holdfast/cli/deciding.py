@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal, NoReturn, assert_never, cast
 
+from holdfast.approvals import decided_by
 from holdfast.cli import output
 from holdfast.cli.connection import engine_of, until_stopped
 from holdfast.cli.exits import ExitCode
@@ -17,7 +19,14 @@ from holdfast.cli.steering import tell_output
 from holdfast.cli.waiting import find_approval, task_of, waiting_in
 from holdfast.client.control import ApprovalLike
 from holdfast.client.runner import AgentRunner
-from holdfast.errors import InvalidArgumentError, NoWorkerError
+from holdfast.errors import (
+    CommandRefusedError,
+    EngineError,
+    InvalidArgumentError,
+    NotFoundError,
+    NoWorkerError,
+    TaskClosedError,
+)
 from holdfast.records import Approval
 from holdfast.state import Receipt
 from holdfast.steps import CLOSED, Task, TaskStepOutput
@@ -123,7 +132,10 @@ async def decide_command(common: Common, typed: str, decision: Decision, *, wait
     async with engine_of(common) as engine:
         approval_id, known = await find_approval(engine, typed)
         runner = engine.runner()
-        receipt = await decision.send(runner, approval_id)
+        try:
+            receipt = await decision.send(runner, approval_id)
+        except (CommandRefusedError, TaskClosedError) as error:
+            raise await _with_who(runner, approval_id, error) from None
         facts: dict[str, Json] = {
             "approval": approval_id,
             "task_id": task_of(approval_id),
@@ -143,6 +155,17 @@ async def decide_command(common: Common, typed: str, decision: Decision, *, wait
     if common.json:
         output.emit({**facts, "task_status": task.status, "output": got.model_dump(mode="json")})
     return _tell_settled(common, task, got)
+
+
+async def _with_who(
+    runner: AgentRunner, approval_id: str, error: CommandRefusedError | TaskClosedError
+) -> CommandRefusedError | TaskClosedError:
+    """Add to a refusal who has decided, which a task whose step is over does not know itself."""
+    with suppress(EngineError, NotFoundError):
+        who = decided_by(await runner.ledger(task_of(approval_id)), approval_id)
+        if who and who not in str(error) and " already, at " not in str(error):
+            error.args = (f"{error} {approval_id} was decided already: {who}.",)
+    return error
 
 
 def _tell_settled(common: Common, task: Task, got: TaskStepOutput) -> ExitCode:

@@ -11,7 +11,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Generator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -143,7 +142,8 @@ def test_calls_are_approved_edited_rejected_and_answered_by_command(run: Run) ->
     edited = ("--arguments", '{"what": "11"}', "--note", "a typo")
     got = run("approve", "pays:1", *edited, "--by", "ann", "--json").json
     assert (got["approval"], got["verb"], got["status"]) == ("pays-a-lot:1", "approve", "applied")
-    assert "approved by ann already" in run("reject", "pays:1", "--reason", "no", expect=1).err
+    twice = run("reject", "pays:1", "--reason", "no", expect=1).err
+    assert re.search(r"approved by ann already, at 20\d\d-\d\d-\d\d [\d:]{8} UTC", twice)
     still = run("reject", "pays:3", "--reason", "too much", "--by", "bob", "--wait", expect=3)
     assert "pays-a-lot:2" in still.err
     settled = run("respond", "pays", "paid by hand", "--by", "cyd", "--wait", "--json").json
@@ -155,6 +155,8 @@ def test_calls_are_approved_edited_rejected_and_answered_by_command(run: Run) ->
         "booked rome",
     ]
     assert [each["task_id"] for each in run("approvals", "--json").lines] == []
+    late = run("approve", "pays:2", expect=1).err
+    assert re.search(r"pays-a-lot:2.* decided already: respond by cyd at 20\d\d-", late)
     run("step", "pays")  # gives the step that was decided on
     assert "ann changed the arguments of pay" in run("step", "pays").out
     shown = run("show", "pays").out
@@ -222,6 +224,15 @@ def test_an_effect_that_nothing_brings_back_is_in_the_way_of_an_undo(run: Run) -
     kept = run("undo", task, "--keep-residue", "--by", "ann")
     assert 'undone: book({"what": "rome"})' in kept.out
     assert 'remains in the world: step 1: ship({"what": "box"})' in kept.out
+
+
+def test_a_decision_on_a_closed_task_is_told_with_who_decided_it(run: Run) -> None:
+    create(run, "paid-once", "pay 1")
+    run("step", "paid-once", expect=3)
+    run("approve", "paid-once:1", "--by", "ann", "--wait")
+    run("abandon", "paid-once", "--reason", "the end of the test")
+    late = run("approve", "paid-once:1", expect=1).err
+    assert "paid-once:1 was decided already: approve by ann at 20" in late
 
 
 def test_an_undo_can_wait_for_a_person_itself(run: Run) -> None:
@@ -330,6 +341,6 @@ def test_the_package_starts_as_a_program_too(cli: Cli, module: str) -> None:
     assert b"--limit" in done.stderr
 
 
-def test_the_module_starts_as_a_program_too(cli: Cli, tmp_path: Path) -> None:
-    assert "Nothing waits" in cli("approvals", "--data-dir", tmp_path / "d").err
+def test_the_module_starts_as_a_program_too(cli: Cli) -> None:
+    assert "No tasks" in cli("tasks", "--agent", "nobody").err
     assert "respond" in cli("--help").out
