@@ -47,6 +47,7 @@ def ask(
     seconds: float = 0,
     text: str = "",
     call: ToolCall | None = None,
+    agent: str = "",
 ) -> Approval:
     """Open a point for a person to decide.
 
@@ -59,11 +60,13 @@ def ask(
         seconds: Seconds until it expires to rejected; 0 for never.
         text: What is known.
         call: The call, when it is not one of the open calls.
+        agent: The agent that asks; the step's by default.
     """
     current = ledger.find(n)
     if call is None and current is not None and 0 <= i < len(current.calls):
         call = current.calls[i]
-    agent = current.open.step.agent if current is not None else ""
+    if not agent and current is not None:
+        agent = current.open.step.agent
     described = ledger.s.described
     policy = described.rules(agent).policies.get(call.name) if call and described else None
     serial = ledger.s.approval_serial + 1
@@ -167,8 +170,8 @@ def decided_by(entries: Sequence[Entry], approval_id: str) -> str:
     for entry in reversed(entries):
         event = entry.event
         if event is not None and event.kind == "command":
-            given = event.body.get("arguments")
-            if isinstance(given, dict) and given.get("approval") == approval_id:
+            given: Json = event.body.get("arguments") or {}
+            if given.get("approval") == approval_id:
                 return f"{event.body.get('verb')} by {event.by} at {in_words(event.at)}"
     return ""
 

@@ -73,6 +73,10 @@ def _sync_iterator(
     return cast("Callable[Concatenate[Any, P], Iterator[R]]", call)
 
 
+def _is_runner(given: object) -> bool:
+    return isinstance(given, _async.AgentRunner)
+
+
 class Session(_Twin):
     """The twin of `holdfast.Session`."""
 
@@ -143,10 +147,9 @@ class AgentRunner(_Twin):
         Raises:
             InvalidArgumentError: It is something else.
         """
-        given: object = twin
-        if not isinstance(given, _async.AgentRunner):
+        if not _is_runner(twin):
             msg = (
-                f"AgentRunner was given {given!r:.80}. Make one with AgentRunner.local(agent), or"
+                f"AgentRunner was given {twin!r:.80}. Make one with AgentRunner.local(agent), or"
                 " with AgentRunner.connect(agent='name') for a cluster. An AgentWorker is given to"
                 " its agent: AgentRunner.local(Agent(name='name', worker=worker))."
             )
