@@ -62,6 +62,7 @@ bench: $(STAMP) ## Run the benchmarks
 	$(BIN)/python -m benchmarks.custom
 	$(BIN)/python -m benchmarks.parallel
 	$(BIN)/python -m benchmarks.streaming
+	$(BIN)/python -m benchmarks.sizes
 
 lock: ## Make both lock files anew from pyproject.toml
 	rm -rf .build/lock

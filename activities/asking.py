@@ -8,11 +8,12 @@ from holdfast.activities.hooking import StepHooks
 from holdfast.activities.source import Source
 from holdfast.activities.spans import answered, model_call
 from holdfast.activities.telling import telling
+from holdfast.errors import ModelUnavailableError
 from holdfast.models.base import Model, ModelAnswer, ModelRequest, StreamingModel
 from holdfast.streams.hub import StreamKey, local_hub
 from holdfast.task_head import TaskHead
 from holdfast.values import Json
-from holdfast.wire import AdvanceInput
+from holdfast.wire import MOST_CALLS, AdvanceInput
 
 
 class Asking:
@@ -69,6 +70,7 @@ class Asking:
             messages = [await self._source.rehydrate(message) for message in sent.messages]
             answer = await self._respond(sent.model_copy(update={"messages": tuple(messages)}))
             answered(span, answer)
+        _refuse_too_many(answer, self._model.name)
         return answer
 
     async def _respond(self, request: ModelRequest) -> ModelAnswer:
@@ -77,3 +79,18 @@ class Asking:
             return await model.respond(request)
         with telling(local_hub, self._pulse, key, self._attempt) as tell:
             return await model.stream(request, tell)
+
+
+def _refuse_too_many(answer: ModelAnswer, model: str) -> None:
+    """Refuse an answer with more calls than a task can hold, as one that cannot be read.
+
+    Raises:
+        ModelUnavailableError: It has; the model is asked again.
+    """
+    count = len(answer.message.calls)
+    if count > MOST_CALLS:
+        msg = (
+            f"Model {model!r} asked for {count} tool calls in one answer; {MOST_CALLS} are the"
+            " most. None was run, and the model is asked again."
+        )
+        raise ModelUnavailableError(msg)
