@@ -17,7 +17,15 @@ from temporalio.service import RPCError, RPCStatusCode
 from holdfast.activities.cache import Cache, TaskMemory
 from holdfast.archive import Archive
 from holdfast.chain import ChainRef, extend
-from holdfast.contents import read_json, refer, rehydrate, resolve, store_image, with_parts
+from holdfast.contents import (
+    read_json,
+    refer,
+    rehydrate,
+    resolve,
+    resolve_message,
+    store_image,
+    with_parts,
+)
 from holdfast.errors import ArchiveError, DigestMismatchError
 from holdfast.images import Image, data_url
 from holdfast.messages import (
@@ -233,9 +241,8 @@ class Source:
     # ---- large values
 
     async def resolve(self, message: Message) -> Message:
-        """Put an archived content into its message."""
-        content = await self.content(message.content)
-        return message.model_copy(update={"content": content})
+        """Put what is archived of a message into it."""
+        return await resolve_message(message, self.text)
 
     async def content(self, content: Content) -> Content:
         """Read the texts of a content that are in the archive."""
@@ -275,7 +282,10 @@ class Source:
         return url
 
     async def offload(self, message: Message) -> Message:
-        """Move large texts and the bytes of images to the archive."""
+        """Move large texts, large provider items and the bytes of images to the archive."""
+        kept = await self.store_json(list(message.items)) if message.items else None
+        if kept is not None:
+            message = message.model_copy(update={"items": (), "kept": kept})
         if not isinstance(message.content, str):
             return await with_parts(message, self._offload_part)
         text = clean(message.content)

@@ -20,7 +20,7 @@ from holdfast.audit import Finding
 from holdfast.client.failures import server_errors
 from holdfast.client.presence import PATIENCE_SECONDS, Presence
 from holdfast.client.visibility import listed
-from holdfast.contents import read_json, resolve
+from holdfast.contents import read_json, resolve_message
 from holdfast.errors import (
     BlobMissingError,
     DigestMismatchError,
@@ -426,9 +426,8 @@ class Reader:
         return [await self.resolve(message) for message in found]
 
     async def resolve(self, message: Message) -> Message:
-        """Put an archived content into its message."""
-        content = await resolve(message.content, self.text)
-        return message.model_copy(update={"content": content})
+        """Put what is archived of a message into it."""
+        return await resolve_message(message, self.text)
 
     async def text(self, blob: Blob) -> str:
         """Read a text of the archive."""
