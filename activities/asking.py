@@ -8,12 +8,12 @@ from holdfast.activities.hooking import StepHooks
 from holdfast.activities.source import Source
 from holdfast.activities.spans import answered, model_call
 from holdfast.activities.telling import telling
-from holdfast.errors import ModelUnavailableError
+from holdfast.models.admission import admitted
 from holdfast.models.base import Model, ModelAnswer, ModelRequest, StreamingModel
 from holdfast.streams.hub import StreamKey, local_hub
 from holdfast.task_head import TaskHead
 from holdfast.values import Json
-from holdfast.wire import MOST_CALLS, AdvanceInput
+from holdfast.wire import AdvanceInput
 
 
 class Asking:
@@ -68,9 +68,9 @@ class Asking:
         await self._hooks.asking(sent)
         with model_call(self._head, self._given, self._code.agent.name, self._model, sent) as span:
             messages = [await self._source.rehydrate(message) for message in sent.messages]
-            answer = await self._respond(sent.model_copy(update={"messages": tuple(messages)}))
+            made = await self._respond(sent.model_copy(update={"messages": tuple(messages)}))
+            answer = admitted(made, self._model.name)
             answered(span, answer)
-        _refuse_too_many(answer, self._model.name)
         return answer
 
     async def _respond(self, request: ModelRequest) -> ModelAnswer:
@@ -79,18 +79,3 @@ class Asking:
             return await model.respond(request)
         with telling(local_hub, self._pulse, key, self._attempt) as tell:
             return await model.stream(request, tell)
-
-
-def _refuse_too_many(answer: ModelAnswer, model: str) -> None:
-    """Refuse an answer with more calls than a task can hold, as one that cannot be read.
-
-    Raises:
-        ModelUnavailableError: It has; the model is asked again.
-    """
-    count = len(answer.message.calls)
-    if count > MOST_CALLS:
-        msg = (
-            f"Model {model!r} asked for {count} tool calls in one answer; {MOST_CALLS} are the"
-            " most. None was run, and the model is asked again."
-        )
-        raise ModelUnavailableError(msg)
