@@ -20,6 +20,7 @@ from holdfast.engine.health import wait_ready
 from holdfast.engine.process import free_port
 from holdfast.engine.serverinfo import ServerInfo
 from tests.packaging.checkout import MAPPED, ROOT
+from tests.support.rig import Engine
 
 COMPOSE = ROOT / "docker-compose.yml"
 ENVIRONMENT = ("TEMPORAL_ADDRESS", "TEMPORAL_NAMESPACE", "HOLDFAST_ARCHIVE", "OPENAI_API_KEY")
@@ -60,12 +61,14 @@ async def bare_server(directory: Path) -> AsyncGenerator[str]:
             process.kill()
 
 
-def run_with_cli(text: str, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+def run_with_cli(
+    text: str, environment: dict[str, str], home: Path
+) -> subprocess.CompletedProcess[str]:
     """Run a script of the admin tools' image, which has the command `temporal`."""
     path = f"{find_cli().parent}:{os.environ['PATH']}"
     return subprocess.run(
         ["/bin/sh", "-euc", text],
-        env={**environment, "PATH": path, "HOME": os.devnull},
+        env={**environment, "PATH": path, "HOME": str(home)},
         capture_output=True,
         text=True,
         check=False,
@@ -186,7 +189,7 @@ async def test_set_up_makes_namespace_and_search_attributes_on_a_bare_server(
         environment = {"TEMPORAL_ADDRESS": address, "TEMPORAL_NAMESPACE": "ours", "RETENTION": "3d"}
         assert set(environment) == set(service["environment"])
         for _ in range(2):  # it is run at each `up`
-            done = await asyncio.to_thread(run_with_cli, script(service), environment)
+            done = await asyncio.to_thread(run_with_cli, script(service), environment, tmp_path)
             assert done.returncode == 0, done.stderr
         client = await Client.connect(address, namespace="ours")
         listed = await client.operator_service.list_search_attributes(
@@ -200,18 +203,19 @@ async def test_set_up_makes_namespace_and_search_attributes_on_a_bare_server(
 
 
 def test_health_of_a_worker_is_a_command_that_uses_namespace_and_archive(
-    compose: dict[str, Any], server: ServerInfo, tmp_path: Path
+    compose: dict[str, Any], server: ServerInfo, engine: Engine, tmp_path: Path
 ) -> None:
     kind, name, *arguments = compose["services"]["worker"]["healthcheck"]["test"]
     assert (kind, name) == ("CMD", "holdfast")
 
-    def health(archive: Path) -> int:
-        environment = {"TEMPORAL_ADDRESS": server.address, "HOLDFAST_ARCHIVE": str(archive)}
+    def health(archive: str) -> int:
+        environment = {"TEMPORAL_ADDRESS": server.address, "HOLDFAST_ARCHIVE": archive}
         command = [sys.executable, "-m", "holdfast", *arguments]
         env = os.environ | environment
         return subprocess.run(command, env=env, capture_output=True, check=False).returncode
 
-    assert health(tmp_path / "another") == 5  # the server's tasks are in the tests' own archive
+    assert health(engine.archive.url) == 0
+    assert health(str(tmp_path / "another")) == 5
 
 
 def test_settings_for_development_are_not_used(compose: dict[str, Any]) -> None:
