@@ -19,6 +19,7 @@ from temporalio.client import Client
 from temporalio.worker import Worker
 
 from holdfast.activities.failures import log_failures_once
+from holdfast.activities.user_loop import UserLoops
 from holdfast.agent import Agent
 from holdfast.archive import Archive
 from holdfast.client.names import check_archive, queue_of
@@ -26,7 +27,6 @@ from holdfast.engine.cluster import ensure_search_attributes
 from holdfast.engine.connect import connect_client, connect_embedded
 from holdfast.errors import InvalidArgumentError
 from holdfast.logs import log
-from holdfast.models import close_models
 from holdfast.plugin import Activities, HoldfastPlugin
 from holdfast.workflows.agent_task import AgentTask
 from holdfast.workflows.session import Session
@@ -64,7 +64,8 @@ def build_worker(
     Raises:
         UserError: Two different agents have one name.
     """
-    return serving_worker(client, Activities(agents, archive), app=app, **options)
+    activities = Activities(agents, archive, UserLoops())
+    return serving_worker(client, activities, app=app, **options)
 
 
 def serving_worker(client: Client, activities: Activities, *, app: str, **options: Any) -> Worker:
@@ -161,12 +162,13 @@ async def serve(
         else:
             client, store = await _embedded(stack, data_dir)
         await check_archive(client, store)
-        worker = build_worker(client, app.agents, app=app.name, archive=store)
+        tools = UserLoops()
+        stack.push_async_callback(tools.close)
+        worker = serving_worker(client, Activities(app.agents, store, tools), app=app.name)
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
-        stack.push_async_callback(close_models)
         async with worker:
             names = ", ".join(agent.name for agent in app.agents)
             log.info("serving %s on %s", names, worker.task_queue)

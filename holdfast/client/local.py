@@ -6,12 +6,14 @@ import asyncio
 import tempfile
 from collections.abc import Iterable
 from contextlib import AsyncExitStack
+from contextvars import Context
 from datetime import timedelta
 from pathlib import Path
 
 from temporalio.client import Client
 from temporalio.worker import Worker
 
+from holdfast.activities.user_loop import UserLoops
 from holdfast.agent import Agent
 from holdfast.archive import Archive
 from holdfast.client.names import check_archive
@@ -22,7 +24,6 @@ from holdfast.engine.loop import LoopThread
 from holdfast.engine.server import find_server
 from holdfast.engine.serverinfo import ServerInfo
 from holdfast.errors import ConnectError, InvalidArgumentError
-from holdfast.models import close_models
 from holdfast.plugin import Activities, HoldfastPlugin
 from holdfast.serve import serving_worker
 
@@ -49,10 +50,11 @@ async def running_server(data_dir: Path) -> tuple[Client, Archive]:
 
 
 class LocalEngine:
-    """A dev server, an archive, and workers on a thread and event loop of their own.
+    """A dev server, an archive, and workers on threads and event loops of their own.
 
     The workers have their own loop because a blocking call in the caller's loop would stop their
-    heartbeats, and a call whose worker shows no sign of life counts as lost.
+    heartbeats, and a call whose worker shows no sign of life counts as lost. Tools and AgentWorkers
+    have another one, for the same reason.
     """
 
     def __init__(self, data_dir: Path | None) -> None:
@@ -67,6 +69,7 @@ class LocalEngine:
         self._serving: dict[str, Activities] = {}
         self._resources = AsyncExitStack()
         self._loop: LoopThread | None = None
+        self._tools = UserLoops()
         self._archive: Archive | None = None
         self._lock = asyncio.Lock()
 
@@ -116,6 +119,7 @@ class LocalEngine:
             await check_archive(client, archive)
             self._loop = LoopThread()
             stack.callback(self._loop.close)
+            stack.push_async_callback(self._tools.close)
             for app in self._agents:
                 await self._serve(app)
             self._resources = stack.pop_all()
@@ -127,7 +131,7 @@ class LocalEngine:
         if loop is None or server is None or archive is None:
             msg = "The engine is not started."
             raise InvalidArgumentError(msg)
-        activities = Activities(self._agents.get(app, {}).values(), archive)
+        activities = Activities(self._agents.get(app, {}).values(), archive, self._tools)
 
         async def start() -> Worker:
             client = await connect_embedded(server, plugins=[HoldfastPlugin(archive=archive)])
@@ -137,9 +141,9 @@ class LocalEngine:
 
         async def stop() -> None:
             await loop.wrap(worker.shutdown())
-            await loop.wrap(close_models())
 
-        worker = await loop.wrap(start())
+        # Not in the caller's context: tools of all later runs would see its variables.
+        worker = await loop.wrap(start(), context=Context())
         self._resources.push_async_callback(stop)
         self._serving[app] = activities
 
