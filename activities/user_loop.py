@@ -184,12 +184,17 @@ _working: ContextVar[Work | None] = ContextVar("holdfast_work", default=None)
 
 
 class UserLoops:
-    """The user loops of the workers that share them: one, unless one is blocked for long."""
+    """The user loops of the workers that share them: one, unless one is blocked for long.
+
+    Attributes:
+        works: What is being done.
+    """
 
     def __init__(self) -> None:
         """Start nothing yet."""
         self._lock = threading.Lock()
         self._loops: list[UserLoop] = []
+        self.works: set[Work] = set()
 
     def free(self) -> UserLoop:
         """Return a loop for new work.
@@ -228,6 +233,8 @@ class UserLoops:
 
             async with heartbeats():
                 loop, work = self.free(), Work(info.activity_type, task_id)
+                self.works.add(work)
+                work.done.add_done_callback(lambda _: self.works.discard(work))
                 loop.begin(work, work_there(), variables.context_of(task_id))
                 result: T = await _result(loop, work)
                 return result
