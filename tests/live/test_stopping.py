@@ -109,12 +109,13 @@ async def test_a_worker_process_heeds_sigterm_although_a_task_is_stuck(tmp_path:
         stderr=asyncio.subprocess.PIPE,
         cwd=Path(__file__).parents[2],
     )
-    assert process.stderr is not None
+    stderr = process.stderr
+    assert stderr is not None
     said = bytearray()
 
     async def read_until(text: bytes) -> None:
         while text not in said:
-            line = await process.stderr.readline()
+            line = await stderr.readline()
             assert line, said.decode()
             said.extend(line)
 
@@ -127,7 +128,7 @@ async def test_a_worker_process_heeds_sigterm_although_a_task_is_stuck(tmp_path:
             process.send_signal(signal.SIGTERM)
             await read_until(b"is left behind")
             assert task.task_id.encode() in said
-            await process.stderr.read()
+            await stderr.read()
             await process.wait()
     finally:
         if process.returncode is None:

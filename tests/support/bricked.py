@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from datetime import timedelta
-from typing import Any
 
 from holdfast import Agent, hosting, serve
 from holdfast.workflows.agent_task import AgentTask
@@ -12,12 +11,12 @@ from holdfast.workflows.agent_task import AgentTask
 agent = Agent(name="bricked", model="offline")
 
 
-def block(_task: Any) -> bool:
+def block(_task: AgentTask) -> bool:
     """Never come back."""
     threading.Event().wait()
     return True
 
 
-AgentTask._has_work = block  # type: ignore[method-assign]  # pyright: ignore[reportPrivateUsage]
+AgentTask._has_work = block  # type: ignore[method-assign, assignment]  # pyright: ignore[reportPrivateUsage]
 hosting.EXTRA_SECONDS = 2.0
 serve.GRACE = timedelta(seconds=1)
