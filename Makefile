@@ -64,6 +64,7 @@ bench: $(STAMP) ## Run the benchmarks
 	$(BIN)/python -m benchmarks.custom
 	$(BIN)/python -m benchmarks.parallel
 	$(BIN)/python -m benchmarks.streaming
+	$(BIN)/python -m benchmarks.sizes
 
 soak: $(STAMP) ## Kill, stop and continue workers, server and clients for CAMPAIGN=minutes, and check
 	$(BIN)/python -m tests.soak.campaign $(CAMPAIGN)

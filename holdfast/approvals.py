@@ -28,11 +28,8 @@ REJECTED = "Tool execution was not approved."
 
 def latest(ledger: Ledger, n: int, i: int, kind: ApprovalKind | None = None) -> Approval | None:
     """Return the newest approval of an open call of a step, or None."""
-    for approval in reversed(ledger.s.approvals):
-        same = approval.n == n and approval.i == i
-        if same and approval.branch == ledger.s.branch and kind in (None, approval.kind):
-            return approval
-    return None
+    found = ledger.asked.at(ledger.s.branch, n, i)
+    return next((approval for approval in found if kind in (None, approval.kind)), None)
 
 
 def ask(
@@ -78,7 +75,8 @@ def ask(
         expires=now + seconds if seconds else 0,
         text=text,
     )
-    ledger.change(approvals=(*ledger.s.approvals, approval), approval_serial=serial)
+    ledger.put_approval(approval)
+    ledger.change(approval_serial=serial)
     body: dict[str, Json] = {"id": approval.id, "kind": kind, "tool": approval.tool}
     ledger.note("asked", now=now, text=text, body={**body, "arguments": approval.arguments})
     return approval
@@ -121,7 +119,7 @@ def settle(ledger: Ledger, n: int, i: int, *, now: float) -> None:
 def decide(ledger: Ledger, command: Command, *, now: float) -> str:
     """Apply approve, reject or respond; return why it is refused, or empty."""
     wanted = str(command.body.get("approval", ""))
-    found = next((a for a in ledger.s.approvals if a.id == wanted), None)
+    found = ledger.asked.find(wanted)
     if found is None:
         return f"There is no open approval {wanted!r}; its step may be over or undone."
     if found.status != "open":
@@ -224,9 +222,9 @@ def checked(ledger: Ledger, approval: Approval, refused: str, *, now: float) -> 
             "note": "",
             "text": f"Edited arguments were refused: {refused}",
         }
-        _replace(ledger, approval.model_copy(update=again))
+        ledger.put_approval(approval.model_copy(update=again))
         return
-    _replace(ledger, approval.model_copy(update={"status": "approved"}))
+    ledger.put_approval(approval.model_copy(update={"status": "approved"}))
     _tell(
         ledger,
         f"{approval.by} changed the arguments of {approval.tool} (call {approval.call_id}) from"
@@ -255,12 +253,12 @@ def close_open(ledger: Ledger, *, now: float) -> None:
 
 def _withdraw(ledger: Ledger, approval: Approval, *, now: float) -> None:
     ledger.note("withdrawn", now=now, body={"id": approval.id, "tool": approval.tool})
-    _replace(ledger, approval.model_copy(update={"status": "closed", "at": now}))
+    ledger.put_approval(approval.model_copy(update={"status": "closed", "at": now}))
 
 
 def _approve(ledger: Ledger, approval: Approval, arguments: Json) -> str:
     if arguments is None:
-        _replace(ledger, approval.model_copy(update={"status": "approved"}))
+        ledger.put_approval(approval.model_copy(update={"status": "approved"}))
         if approval.kind == "limit":
             ledger.allow_one_more(approval.n)
         return ""
@@ -271,14 +269,14 @@ def _approve(ledger: Ledger, approval: Approval, arguments: Json) -> str:
     text = arguments if isinstance(arguments, str) else json.dumps(arguments)
     if _same(text, approval.arguments):
         return _approve(ledger, approval, None)
-    _replace(ledger, approval.model_copy(update={"status": "checking", "effective": text}))
+    ledger.put_approval(approval.model_copy(update={"status": "checking", "effective": text}))
     return ""
 
 
 def _reject(
     ledger: Ledger, approval: Approval, *, status: Literal["rejected", "expired"] = "rejected"
 ) -> str:
-    _replace(ledger, approval.model_copy(update={"status": status}))
+    ledger.put_approval(approval.model_copy(update={"status": status}))
     who = f" by {approval.by}" if approval.by else ""
     why = f": {approval.note}" if approval.note else "."
     match approval.kind:
@@ -321,7 +319,7 @@ def _respond(ledger: Ledger, approval: Approval, result: Json) -> str:
     if result is None:
         return "respond needs a result."
     text = result if isinstance(result, str) else json.dumps(result)
-    _replace(ledger, approval.model_copy(update={"status": "responded"}))
+    ledger.put_approval(approval.model_copy(update={"status": "responded"}))
     attempts = 0 if approval.kind == "tool" else 1
     edited = _edited(ledger, approval)
     said = Outcome(content=text, attempts=attempts, edited=edited)
@@ -344,12 +342,6 @@ def _same(left: str, right: str) -> bool:
         return left == right or canonical(json.loads(left)) == canonical(json.loads(right))
     except (ValueError, RecursionError):
         return False
-
-
-def _replace(ledger: Ledger, approval: Approval) -> None:
-    ledger.change(
-        approvals=tuple(approval if a.id == approval.id else a for a in ledger.s.approvals)
-    )
 
 
 def _tell(ledger: Ledger, text: str) -> None:

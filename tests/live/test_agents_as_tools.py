@@ -583,9 +583,9 @@ async def test_a_refused_undo_lets_the_running_child_go_on(
     approval = await ask(runner, task)
     with pytest.raises(UndoRefusedError, match="send"):
         await runner.undo_step(task)
-    await runner.approve(approval, by="ann")
     model.reply("helped")
     model.reply("done")
+    await runner.approve(approval, by="ann")
     assert str(await runner.run_task(task)) == "done"
     assert world.done == ["send hi", "pay"]
 
