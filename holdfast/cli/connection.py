@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,11 +23,11 @@ from holdfast.client.runner import AgentRunner
 from holdfast.engine.cluster import ensure_search_attributes
 from holdfast.engine.command import DATABASE
 from holdfast.engine.connect import connect_client, connect_embedded
-from holdfast.engine.loop import LoopThread
 from holdfast.engine.serverinfo import ServerInfo
 from holdfast.errors import InvalidArgumentError
+from holdfast.hosting import hosted
 from holdfast.plugin import HoldfastPlugin
-from holdfast.serve import App, build_worker, default_archive, load_app
+from holdfast.serve import App, default_archive, load_app, make_worker
 
 T = TypeVar("T")
 GRACE = timedelta(seconds=10)
@@ -142,28 +143,9 @@ async def served(engine: Engine, app: App) -> AsyncGenerator[Worker]:
 
     A tool that blocks its loop then stops no heartbeat of ours, nor the live view.
     """
-    loop = LoopThread("holdfast-worker")
-
-    async def start() -> Worker:
-        client = await engine.connect()
-        worker = build_worker(
-            client,
-            app.agents,
-            app=app.name,
-            archive=engine.archive,
-            graceful_shutdown_timeout=GRACE,
-        )
-        await worker.__aenter__()
-        return worker
-
-    try:
-        worker = await loop.wrap(start())
-        try:
-            yield worker
-        finally:
-            await loop.wrap(worker.shutdown())
-    finally:
-        loop.close()
+    making = partial(make_worker, app, engine.connect, engine.archive, GRACE)
+    async with hosted(making, GRACE) as (_, worker):
+        yield worker
 
 
 def load_agents(target: str, name: str | None = None) -> App:
