@@ -15,15 +15,14 @@ def unknown_tool(call: ToolCall, known: list[str]) -> Outcome:
 
 def lost_text(call: ToolCall) -> str:
     """Say that the worker was lost inside a call that may or may not have taken effect."""
-    return (
-        f"The worker was lost while tool {call.name!r} ran. It is not known whether it took effect,"
-        " and it must not be repeated blindly."
-    )
+    return not_known_text(f"The worker was lost while tool {call.name!r} ran.")
 
 
 def cut_text(call: ToolCall) -> str:
     """Say that a call was cancelled and may or may not have taken effect."""
-    return (
-        f"Tool {call.name!r} was cancelled while it ran. It is not known whether it took effect,"
-        " and it must not be repeated blindly."
-    )
+    return not_known_text(f"Tool {call.name!r} was cancelled while it ran.")
+
+
+def not_known_text(why: str) -> str:
+    """Say that a call may or may not have taken effect."""
+    return f"{why} It is not known whether it took effect, and it must not be repeated blindly."
