@@ -14,12 +14,14 @@ JOBS ?= 2
 # Tests start hundreds of processes, which shall not compile the same modules again.
 export PYTHONDONTWRITEBYTECODE :=
 export QUESTION ?=
+# Minutes of a campaign of faults.
+CAMPAIGN ?= 60
 UV_VERSION := 0.13.8
 COMPILE = .build/lock/bin/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 \
     --generate-hashes --no-emit-index-url --no-emit-find-links --no-emit-package holdfast \
     --custom-compile-command 'make lock'
 
-.PHONY: help venv lint format test demo bench lock clean
+.PHONY: help venv lint format test demo bench soak lock clean
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -62,6 +64,9 @@ bench: $(STAMP) ## Run the benchmarks
 	$(BIN)/python -m benchmarks.custom
 	$(BIN)/python -m benchmarks.parallel
 	$(BIN)/python -m benchmarks.streaming
+
+soak: $(STAMP) ## Kill, stop and continue workers, server and clients for CAMPAIGN=minutes, and check
+	$(BIN)/python -m tests.soak.campaign $(CAMPAIGN)
 
 lock: ## Make both lock files anew from pyproject.toml
 	rm -rf .build/lock

@@ -8,6 +8,7 @@ from holdfast.activities.hooking import StepHooks
 from holdfast.activities.source import Source
 from holdfast.activities.spans import answered, model_call
 from holdfast.activities.telling import telling
+from holdfast.models.admission import admitted
 from holdfast.models.base import Model, ModelAnswer, ModelRequest, StreamingModel
 from holdfast.streams.hub import StreamKey, local_hub
 from holdfast.task_head import TaskHead
@@ -67,7 +68,8 @@ class Asking:
         await self._hooks.asking(sent)
         with model_call(self._head, self._given, self._code.agent.name, self._model, sent) as span:
             messages = [await self._source.rehydrate(message) for message in sent.messages]
-            answer = await self._respond(sent.model_copy(update={"messages": tuple(messages)}))
+            made = await self._respond(sent.model_copy(update={"messages": tuple(messages)}))
+            answer = admitted(made, self._model.name)
             answered(span, answer)
         return answer
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from holdfast import context_object, merge_patch
-from holdfast.agent import Agent
+from holdfast.agent import Agent, reachable
 from holdfast.agent_snapshot import AgentSnapshot
 from holdfast.agent_tool import AgentTool
 from holdfast.archive import Archive
@@ -37,8 +37,11 @@ class Registry:
             snapshots: Those that are known already, and those that will be, by digest.
 
         Raises:
-            UserError: Two different agents have one name.
+            UserError: Two agents have one name, among these or those that they hand over to or
+                call as tools.
         """
+        agents = tuple(agents)
+        reachable(agents)
         self._archive = archive
         self._agents: dict[str, Agent] = {}
         self._lent: set[str] = set()
@@ -51,8 +54,10 @@ class Registry:
         """Serve the agent of a run, and its team; the newest one that was lent is served.
 
         Raises:
-            UserError: A different agent of this name is always served here.
+            UserError: A different agent of this name is always served here, or two of its team
+                have one name.
         """
+        reachable([agent])
         self._add(agent, lent=True)
 
     def _add(self, agent: Agent, *, lent: bool) -> None:

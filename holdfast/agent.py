@@ -160,15 +160,12 @@ class Agent(Generic[ContextT]):
         return (*map(guard_rule, self.input_guardrails), *map(guard_rule, self.output_guardrails))
 
     def team(self) -> tuple[Agent, ...]:
-        """List the other agents that a task of this one may be handed to, nearest first."""
-        found: dict[str, Agent] = {self.name: self}
-        agents: list[Agent] = [self]
-        for agent in agents:  # grows while it is walked
-            for each in agent.made_handoffs:
-                if each.agent.name not in found:
-                    found[each.agent.name] = each.agent
-                    agents.append(each.agent)
-        return tuple(agents[1:])
+        """List the other agents that a task of this one may be handed to, nearest first.
+
+        Raises:
+            UserError: Two of them, or one and this agent, have one name.
+        """
+        return _walk([self], lambda agent: [each.agent for each in agent.made_handoffs])[1:]
 
     def as_tool(
         self,
@@ -264,6 +261,35 @@ class Agent(Generic[ContextT]):
             keeps_tool_choice=not self.reset_tool_choice,
             guards=self.guard_rules,
         )
+
+
+def reachable(agents: Iterable[Agent]) -> tuple[Agent, ...]:
+    """List agents, and all agents that their tasks may hand over to or call as tools.
+
+    A task knows its agents by their names, so one name must be one agent.
+
+    Raises:
+        UserError: Two agents have one name.
+    """
+    return _walk(agents, lambda agent: [*(h.agent for h in agent.made_handoffs), *agent.nested()])
+
+
+def _walk(agents: Iterable[Agent], following: Callable[[Agent], list[Agent]]) -> tuple[Agent, ...]:
+    """List agents and all those that can be reached from them, each once, nearest first."""
+    found: dict[str, Agent] = {}
+    waiting = list(agents)
+    for agent in waiting:  # grows while it is walked
+        known = found.setdefault(agent.name, agent)
+        if known is not agent:
+            msg = (
+                f"Two agents are named {agent.name!r}. A task knows its agents by their names: it"
+                " could hand over to the wrong one. Rename one of them, or use the same Agent"
+                " object in both places."
+            )
+            raise UserError(msg)
+        new = [each for each in following(agent) if found.get(each.name) is not each]
+        waiting += [each for each in new if all(each is not other for other in waiting)]
+    return tuple(found.values())
 
 
 def guard_rule(guardrail: InputGuardrail | OutputGuardrail, ref: str = "") -> GuardRule:

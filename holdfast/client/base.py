@@ -107,6 +107,8 @@ class RunnerBase:
 
         Raises:
             InvalidArgumentError: No agent was given, or something else.
+            UserError: Two agents have one name, among these or those that they hand over to or call
+                as tools.
         """
         _check_agents(agents)
         name = app or agents[0].name

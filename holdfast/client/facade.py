@@ -10,7 +10,7 @@ from typing import Any, TypedDict
 from typing_extensions import Unpack
 
 from holdfast import sync
-from holdfast.agent import Agent
+from holdfast.agent import Agent, reachable
 from holdfast.client.base import new_id
 from holdfast.client.calling_back import CallerLoop
 from holdfast.client.engines import configure, engines
@@ -69,7 +69,7 @@ def made_options(agent: Agent, given: RunArguments, *, streams: bool = False) ->
     """Check how a run is asked for.
 
     Raises:
-        UserError: It cannot be served so.
+        UserError: It cannot be served so, or two agents that it may reach have one name.
         TypeError: The hooks, or the fields of the config, are none, or there is no such argument.
     """
     unknown = [name for name in given if name not in RunArguments.__annotations__]
@@ -93,6 +93,7 @@ def made_options(agent: Agent, given: RunArguments, *, streams: bool = False) ->
     )
     kept = ("previous_response_id", "conversation_id", "auto_previous_response_id")
     options.check(agent, keeps_elsewhere=any(given.get(name) for name in kept))
+    reachable([agent])
     rules = run_rules(config, context=context, error_handlers=handlers)
     return replace(options, rules=rules.model_copy(update={"streams": streams}))
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from temporalio.client import Client
 from temporalio.worker import Worker
 
-from holdfast.agent import Agent
+from holdfast.agent import Agent, reachable
 from holdfast.archive import Archive
 from holdfast.client.names import check_archive
 from holdfast.engine.connect import connect_embedded
@@ -71,8 +71,13 @@ class LocalEngine:
         self._lock = asyncio.Lock()
 
     def add(self, app: str, agents: Iterable[Agent]) -> None:
-        """Serve these agents, and those they hand over to, once the engine is started."""
+        """Serve these agents, and those they hand over to, once the engine is started.
+
+        Raises:
+            UserError: Two of them have one name.
+        """
         given = tuple(agents)
+        reachable(given)
         served = self._agents.setdefault(app, {})
         served.update({other.name: other for agent in given for other in agent.team()})
         served.update({agent.name: agent for agent in given})

@@ -438,7 +438,7 @@ class Mute(ActivityOutboundInterceptor):
 
 def work(job: Job) -> None:
     """Serve the agent of a job until SIGTERM."""
-    _log_to(job.home)
+    log_to(job.home)
     asyncio.run(_work(job))
 
 
@@ -465,7 +465,7 @@ async def _work(job: Job) -> None:
 
 def create(job: Job) -> None:
     """Create the task of a job, say so, and wait to be killed."""
-    _log_to(job.home)
+    log_to(job.home)
     asyncio.run(_create(job))
 
 
@@ -477,7 +477,7 @@ async def _create(job: Job) -> None:
 
 def run(job: Job) -> None:
     """Create the task of a job and run it to its end."""
-    _log_to(job.home)
+    log_to(job.home)
     asyncio.run(_run(job))
 
 
@@ -491,7 +491,7 @@ async def _run(job: Job) -> None:
 
 def follow(job: Job) -> None:
     """Read the stream of the task of a job after the offset in its input, and note each event."""
-    _log_to(job.home)
+    log_to(job.home)
     asyncio.run(_follow(job))
 
 
@@ -512,7 +512,7 @@ async def make_runner(job: Job, *, heartbeat: float = HEARTBEAT) -> AgentRunner:
     )
 
 
-def _log_to(home: Path) -> None:
+def log_to(home: Path) -> None:
     """Write this process's output to a file of the test."""
     file = os.open(home / "worker.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     os.dup2(file, 1)

@@ -150,9 +150,9 @@ async def test_a_person_decides_whether_the_agent_is_run_at_all(
     task = await runner.create_task("q")
     assert (await runner.run_task(task)).status == "waiting"
     assert await runner.list_tasks(parent=task) == []
-    await runner.approve(await ask(runner, task), by="ann", arguments={"input": "b"})
     model.reply("helped")
     model.reply("done")
+    await runner.approve(await ask(runner, task), by="ann", arguments={"input": "b"})
     assert str(await runner.run_task(task)) == "done"
     assert model.requests[1].last_user == "b"
 

@@ -9,12 +9,13 @@ import asyncio
 import gc
 import threading
 import weakref
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 
 import pytest
 
 from holdfast import Agent, AgentRunner, RunContextWrapper, Runner, RunState, UserError, tool
 from holdfast.messages import ToolCall
+from holdfast.serve import build_worker
 from holdfast.testing import ScriptedModel
 from holdfast.tools import Tool
 
@@ -139,3 +140,70 @@ async def test_an_agent_is_let_go_when_its_run_is_over(runner: AgentRunner) -> N
     gc.collect()
     assert gone() is None
     assert newest() is not None  # it answers for tasks of its name
+
+
+@tool(effect="read")
+def look_up() -> str:
+    """Look something up."""
+    return "found"
+
+
+def twins() -> tuple[Agent, Agent]:
+    """Two agents of one name; the second could do what the first cannot."""
+    first = Agent(name="helper", model=ScriptedModel(["from the first"]))
+    return first, Agent(name="helper", model=ScriptedModel(["from the second"]), tools=[look_up])
+
+
+def between() -> Agent:
+    """Hands over to one of two twins, and beyond another agent to the other."""
+    one, other = twins()
+    relay = Agent(name="relay", handoffs=[other])
+    return Agent(name="boss", model=ScriptedModel([]), handoffs=[one, relay])
+
+
+def beside() -> Agent:
+    """Hands over to one of two twins, and calls the other."""
+    one, other = twins()
+    tools = [other.as_tool("ask_helper")]
+    return Agent(name="boss", model=ScriptedModel([]), handoffs=[one], tools=tools)
+
+
+def above() -> Agent:
+    """Hands over to an agent of its own name."""
+    model = ScriptedModel([])
+    return Agent(name="boss", model=model, handoffs=[Agent(name="boss", model=model)])
+
+
+@pytest.mark.parametrize("team", [between, beside, above])
+async def test_a_team_in_which_two_agents_have_one_name_is_refused_before_it_runs(
+    runner: AgentRunner, team: Callable[[], Agent]
+) -> None:
+    with pytest.raises(UserError, match=r"Two agents are named '(helper|boss)'"):
+        await Runner.run(team(), "q", runner=runner)
+    assert await runner.list_tasks() == []
+
+
+@pytest.mark.parametrize("team", [between, beside, above])
+def test_no_runner_is_made_with_such_a_team(team: Callable[[], Agent]) -> None:
+    with pytest.raises(UserError, match="Two agents are named"):
+        AgentRunner.local(team(), data_dir=None)
+
+
+def test_nor_with_two_agents_of_one_name() -> None:
+    with pytest.raises(UserError, match="Two agents are named 'helper'"):
+        AgentRunner.local(*twins(), data_dir=None)
+
+
+async def test_a_worker_of_two_agents_of_one_name_is_refused(runner: AgentRunner) -> None:
+    with pytest.raises(UserError, match="Two agents are named 'helper'"):
+        build_worker(runner.client, twins(), app="twins", archive=runner.archive)
+
+
+async def test_agents_that_share_an_agent_and_hand_back_are_one_team(runner: AgentRunner) -> None:
+    back: list[Agent] = []
+    shared = Agent(name="shared", model=ScriptedModel(["done"]), handoffs=back)
+    first = Agent(name="first", model=ScriptedModel([]), handoffs=[shared])
+    back.append(first)
+    call = ToolCall(id="", name="transfer_to_shared", arguments="{}")
+    boss = Agent(name="top", model=ScriptedModel([call]), handoffs=[shared, first])
+    assert (await Runner.run(boss, "q", runner=runner)).last_agent is shared

@@ -1,0 +1,72 @@
+"""The checks of a campaign: each sees what it is for, and nothing in a campaign without it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from holdfast.audit import AuditEvent, Finding
+from tests.soak.checks import Told, violations
+
+CALL: dict[str, Any] = {"task": "t1", "call": "c1", "thing": "a"}
+INTENDS = {"event": "intends", "task": "t1", "input": "run soak pay:a", "session": "s"}
+CREATED = {"event": "created", "task": "t1"}
+PAID = {"event": "effect", "tool": "pay", **CALL}
+SIGNED = {"event": "effect", "tool": "sign", "cents": 7, **CALL}
+APPROVED = {"event": "decides", "kind": "tool", "verb": "approve", "cents": 7, **CALL}
+TOLD = AuditEvent(time=1, kind="tool_call", tool="pay", call_id="c1", status="done")
+FINISHED = {"t1": Told("finished", (TOLD,))}
+SESSIONS = {"s": ["run soak pay:a"]}
+
+
+def test_what_happened_as_told_is_no_violation() -> None:
+    lines = [INTENDS, CREATED, PAID, APPROVED, SIGNED | {"call": "c2"}, APPROVED | {"call": "c2"}]
+    signed = TOLD.model_copy(update={"tool": "sign", "call_id": "c2"})
+    tasks = {"t1": Told("finished", (TOLD, signed))}
+    assert violations(lines, tasks, SESSIONS) == []
+
+
+@pytest.mark.parametrize(
+    ("lines", "tasks", "sessions", "expected"),
+    [
+        ([CREATED], {}, {}, "lost"),
+        ([CREATED], {"t1": Told("running", ())}, {}, "nobody could end it"),
+        ([PAID, PAID], FINISHED, {}, "2 times effect"),
+        ([PAID], {"t1": Told("finished", ())}, {}, "its audit says []"),
+        (
+            [PAID],
+            {"t1": Told("finished", (TOLD.model_copy(update={"status": "failed"}),))},
+            {},
+            "its audit says ['failed']",
+        ),
+        ([SIGNED], FINISHED, {}, "approved were set()"),
+        ([APPROVED | {"cents": 0}, SIGNED], FINISHED, {}, "signed 7, approved were {1}"),
+        ([APPROVED | {"verb": "reject"}, SIGNED], FINISHED, {}, "approved were set()"),
+        (
+            [],
+            {"t1": Told("finished", (AuditEvent(time=1, kind="effect_undone", tool="book"),))},
+            {},
+            "1 effects undone, the world saw 0",
+        ),
+        ([{"event": "cancel", "tool": "book", **CALL}] * 2, {}, {}, "2 times cancel"),
+        ([INTENDS], FINISHED, {}, "has it 0 times"),
+        ([INTENDS], FINISHED, {"s": SESSIONS["s"] * 2}, "has it 2 times"),
+        ([INTENDS], {"t1": Told("abandoned", ())}, SESSIONS, "has it 1 times"),
+        (
+            [],
+            {"t1": Told("finished", (), (Finding(step="s1", branch=0, text="changed"),))},
+            {},
+            "changed",
+        ),
+        ([{"event": "violation", "text": "ValueError: boom"}], {}, {}, "boom"),
+    ],
+)
+def test_a_violation_is_seen(
+    lines: list[dict[str, Any]],
+    tasks: dict[str, Told],
+    sessions: dict[str, list[str]],
+    expected: str,
+) -> None:
+    [found] = violations(lines, tasks, sessions)
+    assert expected in found

@@ -1,0 +1,60 @@
+"""The world outside of the tasks: what tools really did, counted where no task can reach it.
+
+Every worker process and every client process appends lines to files of the campaign; a line is
+written with one system call and synced, so that a kill in the next moment cannot take it back.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+Line = dict[str, Any]
+CallPlace = tuple[str, str]
+"""Task id and the model's id of a call, which the fake API gives only once."""
+
+
+@dataclass(frozen=True)
+class World:
+    """The lines of a campaign.
+
+    Attributes:
+        home: Directory of the campaign.
+    """
+
+    home: Path
+
+    def lines(self, *kinds: str) -> list[Line]:
+        """Return the lines of these kinds, oldest first; all of them without a kind."""
+        file = self.home / "events.jsonl"
+        text = file.read_text(encoding="utf-8") if file.exists() else ""
+        found: list[Line] = [json.loads(line) for line in text.splitlines()]
+        return [line for line in found if not kinds or line["event"] in kinds]
+
+    def may_happen(self, call: CallPlace) -> bool:
+        """Whether a call took effect, or is still inside a process that lives or is frozen."""
+        lines = [line for line in self.lines("start", "effect") if place_of(line) == call]
+        return any(line["event"] == "effect" or is_alive(line["pid"]) for line in lines)
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process has not ended; a stopped one lives."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def place_of(line: Line) -> CallPlace:
+    """Return the call that a line is of."""
+    return line["task"], line["call"]
+
+
+def counts(lines: list[Line], event: str) -> Counter[CallPlace]:
+    """Count the lines of one kind by their calls."""
+    return Counter(place_of(line) for line in lines if line["event"] == event)
