@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 
 from temporalio import activity
 
+from holdfast.activities.lease import begin_lease
 from holdfast.values import Json
 
 FASTEST_SECONDS = 5.0
@@ -44,6 +45,7 @@ async def heartbeats() -> AsyncGenerator[Pulse]:
     The heartbeat comes from this event loop: a loop that is blocked shows no sign of life.
     """
     pulse = Pulse()
+    begin_lease()
     beat = asyncio.create_task(_beat(pulse))
     try:
         yield pulse

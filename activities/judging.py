@@ -17,6 +17,7 @@ from holdfast.activities.failures import (
 )
 from holdfast.activities.finding import Ready, context_of, find, tool_of
 from holdfast.activities.heartbeat import heartbeats
+from holdfast.activities.lease import ensure_ours
 from holdfast.activities.registry import Registry
 from holdfast.activities.source import Source, task_id
 from holdfast.activities.spans import undo_of
@@ -98,6 +99,7 @@ class JudgingActivities:
             async with heartbeats():
                 ready = await self._find(given, usage=True)
                 effect = _effect(ready.ctx, "unknown", None)
+                await ensure_ours("probe")
                 found = await ready.tool.run_probe(ready.ctx, effect)
                 if found is None:
                     return Probed()
@@ -118,6 +120,7 @@ class JudgingActivities:
             async with heartbeats():
                 with certain(), typed_failures(), not_started("undo"):
                     tool, ctx, effect = await self._undoing(given)
+                    await ensure_ours("undo")
                 head = await self._source.head()
                 with undo_of(head, given.effect.call), interrupted("undo"):
                     with certain(), typed_failures():

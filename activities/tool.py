@@ -22,6 +22,7 @@ from holdfast.activities.failures import (
 )
 from holdfast.activities.finding import Ready, find
 from holdfast.activities.heartbeat import heartbeats
+from holdfast.activities.lease import NotOursError, ensure_ours
 from holdfast.activities.nested import ChildUnreadError
 from holdfast.activities.registry import Registry
 from holdfast.activities.source import Source, worker_identity
@@ -67,6 +68,7 @@ class ToolActivities:
             async with heartbeats():
                 with certain(), typed_failures(), not_started("tool"):
                     ready = await find(self._registry, self._source, given)
+                    await ensure_ours("tool")
                     stopped = None if given.child else await ready.watch.begin()  # `nest` has
                 if stopped is not None:
                     return recorded(self._source, given, ready, stopped)
@@ -127,6 +129,8 @@ class ToolActivities:
                 value = ready.watch.value = await run_with_retries(tool, ready.ctx)
             result = read_result(value, tool=tool.name)
             nodes = nodes_of(value)
+        except NotOursError:  # nothing ran
+            raise
         except ToolResultError as error:  # it ran; only its result is of no use
             return Outcome(content=_short(error), is_error=True)
         except HandoffFailedError as error:  # no result for the model: the task stays where it is
@@ -208,7 +212,7 @@ def _with_patch(outcome: Outcome, ready: Ready) -> Outcome:
 def _without_patch(outcome: Outcome, ready: Ready, why: str) -> Outcome:
     """Tell the model that a tool's change of the state is lost, in the place of its result."""
     text = f"Tool {ready.tool.name!r} ran, but its change of the state was not kept: {why}"
-    changes = {"content": text, "is_error": True, "patch": {}, "nodes": ()}
+    changes: dict[str, object] = {"content": text, "is_error": True, "patch": {}, "nodes": ()}
     return outcome.model_copy(update=changes)
 
 
@@ -220,9 +224,11 @@ async def run_with_retries(tool: Tool, ctx: ToolContext[dict[str, Json]]) -> Any
 
     Raises:
         ToolTimeoutError: It ran longer than it may.
+        NotOursError: The attempt is not this process's any more.
         Exception: Whatever the tool raised last.
     """
     for attempt in itertools.count(1):
+        await ensure_ours("tool")
         try:
             return await run_once(tool, ctx)
         except Exception as error:

@@ -327,6 +327,9 @@ async def _tool(
         except ActivityError as error:
             if attempt >= MOST_STARTS or failure_of(error).type != NOT_STARTED:
                 raise
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():  # it was not begun, and is not to be
+                raise
         await workflow.sleep(min(2.0**attempt, 60.0))
     raise RuntimeError  # unreachable: the loop returns or raises
 

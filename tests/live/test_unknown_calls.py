@@ -38,6 +38,14 @@ def full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source, "PATIENCE_SECONDS", (0.01,))
 
 
+def found(effect: Effect) -> str:
+    return "paid, says the bank"
+
+
+def not_found(effect: Effect) -> None:
+    return None
+
+
 def slow(world: World, **options: Any) -> Any:
     """Make a tool that acts and then takes too long."""
 
@@ -100,7 +108,7 @@ async def test_a_timeout_of_a_repeatable_call_is_told_to_the_model(
 async def test_a_probe_that_finds_what_timed_out_gives_its_result(
     make_runner: MakeRunner, model: FakeOpenAI, world: World
 ) -> None:
-    runner = await make_runner(slow(world, probe=lambda effect: "paid, says the bank"))
+    runner = await make_runner(slow(world, probe=found))
     model.call("pay", {"account": "bo"})
     model.reply("done")
     response = await runner.chat("q")
@@ -111,7 +119,7 @@ async def test_a_probe_that_finds_what_timed_out_gives_its_result(
 async def test_a_timeout_that_a_probe_knows_to_have_done_nothing_is_told_to_the_model(
     make_runner: MakeRunner, model: FakeOpenAI, world: World
 ) -> None:
-    runner = await make_runner(slow(world, probe=lambda effect: None))
+    runner = await make_runner(slow(world, probe=not_found))
     model.call("pay", {"account": "bo"})
     model.reply("sorry")
     response = await runner.chat("q")
@@ -122,7 +130,7 @@ async def test_a_timeout_that_a_probe_knows_to_have_done_nothing_is_told_to_the_
 async def test_a_timeout_that_a_probe_knows_to_have_done_nothing_ends_the_task_if_it_is_to(
     make_runner: MakeRunner, model: FakeOpenAI, world: World
 ) -> None:
-    pay = slow(world, probe=lambda effect: None, timeout_behavior="raise_exception")
+    pay = slow(world, probe=not_found, timeout_behavior="raise_exception")
     runner = await make_runner(pay)
     model.call("pay", {"account": "bo"})
     task = await runner.create_task("q")
