@@ -22,6 +22,7 @@ from holdfast.activities.registry import Registry
 from holdfast.activities.source import Source, task_id
 from holdfast.activities.spans import undo_of
 from holdfast.approvals import REJECTED
+from holdfast.calling import calling
 from holdfast.messages import clean, shown
 from holdfast.records import Outcome
 from holdfast.run_context import RunContextWrapper
@@ -50,7 +51,7 @@ class JudgingActivities:
         with typed_failures():
             async with heartbeats():
                 ready = await self._find(given, usage=True)
-                with users_code():
+                with calling(f"needs_approval of tool {ready.tool.name!r}"), users_code():
                     return await ready.tool.asks_approval(ready.ctx, ready.call.arguments)
 
     @activity.defn(name="check")
@@ -100,7 +101,8 @@ class JudgingActivities:
                 ready = await self._find(given, usage=True)
                 effect = _effect(ready.ctx, "unknown", None)
                 await ensure_ours("probe")
-                found = await ready.tool.run_probe(ready.ctx, effect)
+                with calling(f"probe of tool {ready.tool.name!r}"):
+                    found = await ready.tool.run_probe(ready.ctx, effect)
                 if found is None:
                     return Probed()
                 result = read_result(found, tool=ready.tool.name)
@@ -123,7 +125,7 @@ class JudgingActivities:
                     await ensure_ours("undo")
                 head = await self._source.head()
                 with undo_of(head, given.effect.call), interrupted("undo"):
-                    with certain(), typed_failures():
+                    with certain(), typed_failures(), calling(f"undo of tool {tool.name!r}"):
                         said = await tool.run_undo(ctx, effect)
                     return "" if said is None else clean(render_result(said, tool=tool.name))[:2000]
 

@@ -12,7 +12,7 @@ from holdfast import approvals
 from holdfast.commands import Command, decode
 from holdfast.ledger import Ledger
 from holdfast.links import unmet
-from holdfast.nesting import REPORTS, SAYS, ChildReport, ParentSays
+from holdfast.nesting import REPORTS, SAYS, ChildReport, ParentSays, is_secret
 from holdfast.obey import obey
 from holdfast.records import Approval, Failure, OpenState
 from holdfast.state import Receipt, RunReply, TaskInput, UndoRequest, UndoState
@@ -27,7 +27,7 @@ from holdfast.workflows.pending import Pending, refusal
 from holdfast.workflows.reporting import undo_for_parent
 from holdfast.workflows.requests import Requests
 from holdfast.workflows.telling import StepSpans
-from holdfast.workflows.tools import Running, awaits_children, ready_calls, verdict_of_calls
+from holdfast.workflows.tools import Room, Running, awaits_children, ready_calls, verdict_of_calls
 from holdfast.workflows.visible import publish
 
 MOST_LANES = 64
@@ -53,6 +53,7 @@ class TaskDesk:
         self.unrollable = False
         self.updates = 0
         self.running: Running = set()
+        self.room = Room()
         self.work: asyncio.Task[None] | None = None
         self.why = ""
 
@@ -80,7 +81,7 @@ class TaskDesk:
         if verdict_of_calls(current) is not None:
             return True
         waits = approvals.waits(self.ledger, n) or awaits_children(self.ledger, n)
-        return not waits or bool(ready_calls(self.ledger, n))
+        return not waits or bool(ready_calls(self.ledger, n, most=1))
 
     def _retries(self) -> bool:
         """Whether somebody wants what has failed to be tried again."""
@@ -325,12 +326,22 @@ class TaskDesk:
     @workflow.signal(name=REPORTS)
     def child_reports(self, report: ChildReport) -> None:
         """Take over how a child is."""
-        self.children.heard(report)
-        self._after_news()
+        refused = self.children.heard(report)
+        if refused:
+            self._refuse_signal(REPORTS, refused)
+        else:
+            self._after_news()
+
+    def _refuse_signal(self, name: str, why: str) -> None:
+        """Record a signal that somebody sent in the name of a parent or a child."""
+        self.ledger.note("refused", now=now(), text=why, body={"verb": name})
 
     @workflow.signal(name=SAYS)
     def parent_says(self, said: ParentSays) -> None:
         """Do what the task wants that this one works for; it is told how this one is then."""
+        if self.given.parent is None or not is_secret(said.secret, self.given.secret):
+            self._refuse_signal(SAYS, "It did not come from a task that this one works for.")
+            return
         self.ledger.change(heard=max(said.number, self.ledger.s.heard))
         if self.closing is not None:
             self.unheard.append(said)  # for the case that closing fails

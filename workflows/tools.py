@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from datetime import timedelta
 from typing import TypeVar
 
@@ -23,28 +23,68 @@ from holdfast.tool_policy import ToolPolicy
 from holdfast.wire import Probed, ToolInput
 from holdfast.workflows.calls import (
     LONGEST_TOOL,
+    LOSSES,
+    MOST_LOST,
     MOST_STARTS,
-    PATIENT,
-    QUICK,
     failure_of,
+    is_lost,
     is_verdict,
     now,
+    quick,
 )
 from holdfast.workflows.children import Children
 from holdfast.workflows.outcomes import cut_text, lost_text, not_known_text, unknown_tool
 
 T = TypeVar("T")
 
+BLOCKED = "Blocked"
+"""Type of the failure of a call that blocks the event loop of its worker."""
+
+MOST_AT_ONCE = 300
+"""Most calls of a task that are taken further at the same time; the others follow.
+
+The server fails every workflow task that would have more than 2,000 activities on the way. Tasks in
+flight depend on the number.
+"""
+
+MOST_CHILDREN_AT_ONCE = 1000
+"""Most tasks that the calls of one step are at the same time; the server allows 2,000 of a task."""
+
 Running = set[tuple[int, int]]
 """The (step, position) of the calls that are being run."""
 
 
-async def run_tools(ledger: Ledger, n: int, running: Running, children: Children) -> Failure | None:
+class Room:
+    """Room for the calls that a task takes further at the same time, over all its steps.
+
+    Attributes:
+        taken: How many there are.
+    """
+
+    def __init__(self) -> None:
+        """Begin with all of it."""
+        self.taken = 0
+
+    @property
+    def left(self) -> int:
+        """How many more may join them."""
+        return max(MOST_AT_ONCE - self.taken, 0)
+
+
+async def run_tools(
+    ledger: Ledger,
+    n: int,
+    running: Running,
+    children: Children,
+    *,
+    room: Room,
+    leaves: Callable[[], bool],
+) -> Failure | None:
     """Take a step's open calls as far as they go without a person; return their first failure.
 
-    First in the order of the calls. They run all at once, or as many as the run allows; one that is
-    approved meanwhile joins them. Outcomes are recorded as they come, so that a call that is done
-    is never repeated because of a sibling that failed.
+    First in the order of the calls. As many run at once as the task has room for and the run
+    allows; one that is approved meanwhile joins them. Outcomes are recorded as they come, so that a
+    call that is done is never repeated because of a sibling that failed.
 
     Args:
         ledger: The task.
@@ -52,37 +92,52 @@ async def run_tools(ledger: Ledger, n: int, running: Running, children: Children
         running: Filled with the calls that are being run; an undo that cuts them off must count
             them as unknown.
         children: Starts the tasks that calls of agents are.
+        room: Room for calls, shared with the steps beside this one.
+        leaves: Whether no further call may begin now: the task is about to continue as new.
     """
     taking: dict[int, asyncio.Task[Failure | None]] = {}
     ended: dict[int, Failure | BaseException] = {}
 
-    def fresh() -> list[int]:
-        return [] if ended else ready_calls(ledger, n, taking)
+    def fresh(most: int) -> list[int]:
+        return [] if ended or leaves() else ready_calls(ledger, n, taking, most=most)
+
+    def is_over() -> bool:
+        return not taking and not fresh(1)
 
     def has_news() -> bool:
-        return any(call.done() for call in taking.values()) or bool(fresh())
+        done = any(call.done() for call in taking.values())
+        return done or bool(room.left and fresh(1)) or is_over()
 
     try:
         while True:
-            for i in fresh():
+            for i in fresh(room.left):
                 taking[i] = asyncio.create_task(_take(ledger, n, i, running, children))
-            if not taking:  # all end before an error is raised: none goes on unseen
+                room.taken += 1
+            if is_over():  # all end before an error is raised: none goes on unseen
                 break
             await workflow.wait_condition(has_news)
-            for i in [i for i, call in taking.items() if call.done()]:
-                found = _came_to(taking.pop(i))
-                if found is not None:
-                    ended[i] = found
+            ended |= _ended(taking, room)
     except asyncio.CancelledError:  # not `finally`: an evicted task may await nothing
         for call in taking.values():
             call.cancel()
         await asyncio.gather(*taking.values(), return_exceptions=True)
+        room.taken -= len(taking)
         raise
     in_order = [ended[i] for i in sorted(ended)]
     for result in in_order:
         if isinstance(result, BaseException):
             raise result
     return next((result for result in in_order if isinstance(result, Failure)), None)
+
+
+def _ended(
+    taking: dict[int, asyncio.Task[Failure | None]], room: Room
+) -> dict[int, Failure | BaseException]:
+    """Take out the calls that have ended; return what stands in the way of those that need it."""
+    done = {i: taking.pop(i) for i in [i for i, call in taking.items() if call.done()]}
+    room.taken -= len(done)
+    found = {i: _came_to(call) for i, call in done.items()}
+    return {i: each for i, each in found.items() if each is not None}
 
 
 def _came_to(call: asyncio.Task[Failure | None]) -> Failure | BaseException | None:
@@ -97,7 +152,7 @@ async def ask_about_cut(ledger: Ledger, cut: Iterable[tuple[int, int]]) -> None:
     described = ledger.s.described
     for n, i in cut:
         current = ledger.find(n)
-        if current is None or described is None or i not in ledger.missing_calls(n):
+        if current is None or described is None or not ledger.is_missing(n, i):
             continue
         call = current.calls[i]
         policy = described.rules(current.open.step.agent).policies[call.name]
@@ -105,7 +160,9 @@ async def ask_about_cut(ledger: Ledger, cut: Iterable[tuple[int, int]]) -> None:
             await _ask_about(ledger, n, i, policy, cut_text(call))
 
 
-def ready_calls(ledger: Ledger, n: int, taking: Collection[int] = ()) -> list[int]:
+def ready_calls(
+    ledger: Ledger, n: int, taking: Collection[int] = (), *, most: int = MOST_AT_ONCE
+) -> list[int]:
     """List a step's open calls that can go on now.
 
     No person has to decide on them first, and the run allows as many at once, calls of agents in
@@ -115,19 +172,26 @@ def ready_calls(ledger: Ledger, n: int, taking: Collection[int] = ()) -> list[in
         ledger: The task.
         n: The step.
         taking: Positions of the calls that go on already; they are not listed.
+        most: Most that are listed.
     """
     if ledger.find(n) is None:
         return []
-    ready: list[int] = []
-    for i in ledger.missing_calls(n):
-        approval = approvals.latest(ledger, n, i)
-        child = ledger.child(n, i)
-        if i in taking or (child and ledger.s.children[child].is_awaited):
-            continue
-        if approval is None or approval.status != "open":
-            ready.append(i)
-    most = ledger.given.head.run.tool_concurrency
-    return ready[: max(most - len(taking) - _nested(ledger, n), 0)] if most else ready
+    nested = _nested(ledger, n)
+    most = min(most, MOST_CHILDREN_AT_ONCE - nested)
+    allowed = ledger.given.head.run.tool_concurrency
+    if allowed:
+        most = min(most, allowed - len(taking) - nested)
+    can_go = (i for i in ledger.missing_calls(n) if i not in taking and _can_go(ledger, n, i))
+    return list(itertools.islice(can_go, max(most, 0)))
+
+
+def _can_go(ledger: Ledger, n: int, i: int) -> bool:
+    """Whether an open call waits neither for a person nor for the task that it is."""
+    child = ledger.child(n, i)
+    if child and ledger.s.children[child].is_awaited:
+        return False
+    approval = approvals.latest(ledger, n, i)
+    return approval is None or approval.status != "open"
 
 
 def _nested(ledger: Ledger, n: int) -> int:
@@ -186,7 +250,7 @@ async def _take(
         failure = failure_of(error)
         if not _may_have_happened(error, policy):
             return failure
-        why = _unknown_text(error, call)
+        why = _unknown_text(error, call, policy)
         return await _ask_about(ledger, n, i, policy, why, failure=failure)
 
 
@@ -195,7 +259,7 @@ async def _nest(
 ) -> Failure | None:
     """Start the task that a call of an agent is, unless the call has its outcome before that."""
     branch, given = ledger.s.branch, ledger.tool_input(n, i, edited)
-    plan = await _quick(ledger, "nest", given, Nesting, longest=LONGEST_TOOL)
+    plan = await quick(ledger, "nest", given, Nesting, longest=LONGEST_TOOL)
     if _is_left(ledger, branch, n, i):
         return None
     if plan.outcome is None:
@@ -210,7 +274,7 @@ def _is_left(ledger: Ledger, branch: int, n: int, i: int) -> bool:
     """Whether a call that did not heed its cancellation has outlived its step, or its question."""
     if ledger.find(n) is None or ledger.s.branch != branch:
         return True
-    return i not in ledger.missing_calls(n)
+    return not ledger.is_missing(n, i)
 
 
 async def _may_run(ledger: Ledger, n: int, i: int, policy: ToolPolicy) -> bool:
@@ -219,25 +283,25 @@ async def _may_run(ledger: Ledger, n: int, i: int, policy: ToolPolicy) -> bool:
     if approval is not None and approval.status != "closed":  # as by an end that failed: ask anew
         if approval.status == "checking":
             edited = approvals.effective_call(approval, _call(ledger, n, i))
-            refused = await _quick(ledger, "check", ledger.tool_input(n, i, edited), str)
+            refused = await quick(ledger, "check", ledger.tool_input(n, i, edited), str)
             approvals.checked(ledger, approval, refused, now=now())
             return not refused
         if approval.status == "rejected":
-            text = await _quick(ledger, "rejected", ledger.tool_input(n, i), str)
+            text = await quick(ledger, "rejected", ledger.tool_input(n, i), str)
             approvals.rejected(ledger, n, i, text)
         return approval.status == "approved"
     current = ledger.find(n)
     if policy.needs_approval == "no" or (current is not None and i in current.cleared):
         return True
-    if policy.needs_approval == "ask" and not await _quick(
+    if policy.needs_approval == "ask" and not await quick(
         ledger, "gate", ledger.tool_input(n, i), bool
     ):
         ledger.clear(n, i)
         return True
     if approvals.stands(ledger, n, i, now=now()):  # a rejection may still have to be worded
-        return i in ledger.missing_calls(n) and await _may_run(ledger, n, i, policy)
+        return ledger.is_missing(n, i) and await _may_run(ledger, n, i, policy)
     if policy.guarded and ledger.given.head.run.guards_before_approval:
-        stopped = await _quick(ledger, "screen", ledger.tool_input(n, i), Outcome)
+        stopped = await quick(ledger, "screen", ledger.tool_input(n, i), Outcome)
         if stopped != Outcome():
             ledger.outcome(n, i, stopped)
             return False
@@ -289,7 +353,7 @@ async def _ask_about(
     edited = None if ran == call else ran
     if policy.has_probe:
         try:
-            probed = await _quick(ledger, "probe", ledger.tool_input(n, i, edited), Probed)
+            probed = await quick(ledger, "probe", ledger.tool_input(n, i, edited), Probed)
         except ActivityError as error:
             text += f" Its probe failed: {failure_of(error).message}"
         else:
@@ -320,50 +384,46 @@ def _timed_out(
 async def _tool(
     ledger: Ledger, n: int, i: int, edited: ToolCall | None, policy: ToolPolicy
 ) -> Outcome:
-    """Run one call; one that is known not to have started is scheduled again."""
-    for attempt in itertools.count():
+    """Run one call; one that is known not to have started is scheduled again.
+
+    So is one that may be repeated and whose worker was lost, but not for ever: the tool may be what
+    ends the worker.
+    """
+    starts = lost = 0
+    while True:
         try:
-            return await _tool_once(ledger, n, i, edited, policy)
+            given = ledger.tool_input(n, i, edited).model_copy(update={"tried": lost})
+            outcome = await _tool_once(ledger, given, policy)
         except ActivityError as error:
-            if attempt >= MOST_STARTS or failure_of(error).type != NOT_STARTED:
+            if policy.repeatable and is_lost(error) and lost + 1 < MOST_LOST:
+                lost += 1
+                continue
+            if starts >= MOST_STARTS or failure_of(error).type != NOT_STARTED:
                 raise
             task = asyncio.current_task()
             if task is not None and task.cancelling():  # it was not begun, and is not to be
                 raise
-        await workflow.sleep(min(2.0**attempt, 60.0))
-    raise RuntimeError  # unreachable: the loop returns or raises
+        else:
+            return outcome.model_copy(update={"attempts": outcome.attempts + lost})
+        await workflow.sleep(min(2.0**starts, 60.0))
+        starts += 1
 
 
-async def _tool_once(
-    ledger: Ledger, n: int, i: int, edited: ToolCall | None, policy: ToolPolicy
-) -> Outcome:
+async def _tool_once(ledger: Ledger, given: ToolInput, policy: ToolPolicy) -> Outcome:
     outcome: Outcome = await workflow.execute_activity(
         "tool",
-        ledger.tool_input(n, i, edited),
+        given,
         result_type=Outcome,
         start_to_close_timeout=LONGEST_TOOL,
         heartbeat_timeout=timedelta(seconds=ledger.given.heartbeat),
         retry_policy=RetryPolicy(
-            maximum_attempts=0 if policy.repeatable else 1, maximum_interval=timedelta(seconds=60)
+            maximum_attempts=0 if policy.repeatable else 1,
+            maximum_interval=timedelta(seconds=60),
+            non_retryable_error_types=LOSSES if policy.repeatable else None,
         ),
         cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
     )
     return outcome
-
-
-async def _quick(
-    ledger: Ledger, name: str, given: ToolInput, kind: type[T], *, longest: timedelta = QUICK
-) -> T:
-    """Run an activity that changes nothing in the world, a short one as a rule."""
-    result: T = await workflow.execute_activity(
-        name,
-        given,
-        result_type=kind,
-        start_to_close_timeout=longest,
-        heartbeat_timeout=timedelta(seconds=ledger.given.heartbeat),
-        retry_policy=PATIENT,
-    )
-    return result
 
 
 def _call(ledger: Ledger, n: int, i: int) -> ToolCall:
@@ -373,19 +433,22 @@ def _call(ledger: Ledger, n: int, i: int) -> ToolCall:
 def _may_have_happened(error: ActivityError, policy: ToolPolicy) -> bool:
     """Whether a call may have taken effect although its activity failed.
 
-    Whatever the failure is, one that is new to this code too, unless it is known to hide none.
+    Whatever the failure is, one that is new to this code too, unless it is known to hide none. A
+    call that may be repeated is asked about when it has ended, or blocked, its worker too often.
     """
-    if not policy.may_have_happened:
-        return False
     cause = error.cause
+    if isinstance(cause, ApplicationError) and cause.type == BLOCKED:
+        return True
+    if not policy.may_have_happened:
+        return is_lost(error)
     return not (isinstance(cause, ApplicationError) and is_certain(cause))
 
 
-def _unknown_text(error: ActivityError, call: ToolCall) -> str:
+def _unknown_text(error: ActivityError, call: ToolCall, policy: ToolPolicy) -> str:
     """Say to a person why it is not known whether a call took effect."""
     cause = error.cause
     if not isinstance(cause, ApplicationError):
-        return lost_text(call)
-    if cause.type == INTERRUPTED:
+        return lost_text(call, MOST_LOST if policy.repeatable else 1)
+    if cause.type in (INTERRUPTED, BLOCKED):
         return cause.message
     return not_known_text(cause.message)

@@ -143,8 +143,7 @@ async def _undo_effect(ledger: Ledger, target: Undoable, i: int) -> Failure | No
     what = undo.in_words(effect)
     asked = _asked(ledger, target, i)
     if asked is None and policy.undo_needs_approval:
-        text = f"Undo of {what} in step {target.n}"
-        approvals.ask(ledger, target.n, i, "undo", now=now(), text=text, call=effect.call)
+        _ask(ledger, target, i, f"Undo of {what} in step {target.n}")
         return None
     if asked is not None and asked.status == "open":
         return None
@@ -166,9 +165,18 @@ async def _undo_effect(ledger: Ledger, target: Undoable, i: int) -> Failure | No
     if _may_have_happened(said, policy):
         text = f"The undo of {what} in step {target.n} {_why_unknown(said)}"
         ledger.note("undo_unknown", now=now(), text=text, body={"effect": what})
-        approvals.ask(ledger, target.n, i, "undo", now=now(), text=text, call=effect.call)
+        _ask(ledger, target, i, text)
         return None
     return _failed(ledger, state, what, failure_of(said).message)
+
+
+def _ask(ledger: Ledger, target: Undoable, i: int, text: str) -> None:
+    """Ask a person about the undo of an effect, in the name of the agent whose call it was.
+
+    It is not asked of a step in progress that happens to have this number.
+    """
+    call, agent = target.effects[i].call, target.step.agent or ledger.given.head.agent
+    approvals.ask(ledger, target.n, i, "undo", now=now(), text=text, call=call, agent=agent)
 
 
 def _asked(ledger: Ledger, target: Undoable, i: int) -> Approval | None:
