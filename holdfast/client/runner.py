@@ -127,6 +127,7 @@ class AgentRunner(TaskStreaming, TaskReading, TaskControl, TimeTravel):
     async def _start(self, task_id: str, given: TaskInput, input: str) -> Task:
         """Start a task and describe it."""
         head = given.head
+        self.carry_variables(task_id)
         await self._tasks.start(task_id, given, self._queue, input)
         return Task(
             task_id=task_id,
@@ -211,6 +212,7 @@ class AgentRunner(TaskStreaming, TaskReading, TaskControl, TimeTravel):
         self._require_agent(agent)
         said = (message.text for message in reversed(before) if message.role == "user")
         asked = input or next(filter(None, said), "")
+        self.carry_variables(task_id)
         await self._tasks.start_and_run(task_id, given, self._queue, asked, started)
 
     async def _stored(self, messages: Sequence[Message]) -> str:
