@@ -82,6 +82,10 @@ UNDONE = Failure(
     message="The step was undone while it was being waited for. Ask again to run it anew.",
 )
 UNDO_RUNS = Failure(type="CommandRefusedError", message="Another undo is in progress.")
+UNDOING = Failure(
+    type="CommandRefusedError",
+    message="An undo of the task is in progress. Ask again once it is done, or was refused.",
+)
 NOTHING_DONE = Failure(type="InvalidArgumentError", message="The task has no step to undo.")
 NOTHING_AFTER = Failure(
     type="InvalidArgumentError", message="There is no step after the one to be kept."
