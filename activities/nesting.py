@@ -9,7 +9,7 @@ from holdfast.activities.failures import typed_failures
 from holdfast.activities.finding import Ready, find
 from holdfast.activities.heartbeat import heartbeats
 from holdfast.activities.registry import Registry
-from holdfast.activities.source import Source
+from holdfast.activities.source import Source, task_id
 from holdfast.activities.spans import came_to, tool_call
 from holdfast.activities.tool import failed, recorded
 from holdfast.agent_tool import AgentTool
@@ -67,6 +67,8 @@ class NestingActivities:
         self, ready: Ready, tool: AgentTool, made: str | list[dict[str, Json]]
     ) -> Nesting:
         head = _head_of(tool, ready.head, self._registry.of(ready.head))
+        run = head.run.model_copy(update={"variables": ready.head.run.variables or task_id()})
+        head = head.model_copy(update={"run": run})
         text, stored = "", None
         if isinstance(made, str):
             stored = await self._source.store(clean(made))

@@ -13,12 +13,14 @@ used up, and an undo that needs approval. They are decided by the same verbs.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Literal
 
 from holdfast.commands import Command
 from holdfast.ledger import Ledger
 from holdfast.messages import ToolCall, system
-from holdfast.records import Approval, ApprovalKind, Outcome, StandingRule, call_digest
+from holdfast.records import Approval, ApprovalKind, Entry, Outcome, StandingRule, call_digest
 from holdfast.values import Json, canonical
 
 CARD_TEXT = 500
@@ -42,6 +44,7 @@ def ask(
     seconds: float = 0,
     text: str = "",
     call: ToolCall | None = None,
+    agent: str = "",
 ) -> Approval:
     """Open a point for a person to decide.
 
@@ -54,17 +57,22 @@ def ask(
         seconds: Seconds until it expires to rejected; 0 for never.
         text: What is known.
         call: The call, when it is not one of the open calls.
+        agent: The agent that asks; the step's by default.
     """
     current = ledger.find(n)
     if call is None and current is not None and 0 <= i < len(current.calls):
         call = current.calls[i]
-    agent = current.open.step.agent if current is not None else ""
+    if not agent and current is not None:
+        agent = current.open.step.agent
+    described = ledger.s.described
+    policy = described.rules(agent).policies.get(call.name) if call and described else None
     serial = ledger.s.approval_serial + 1
     approval = Approval(
         id=f"{ledger.task_id}:{serial}",
         kind=kind,
         agent=agent or ledger.given.head.agent,
         tool=call.name if call else "",
+        effect=policy.effect if policy else "",
         call_id=call.id if call else "",
         arguments=call.arguments if call else "",
         digest=call_digest(call) if call else "",
@@ -121,9 +129,12 @@ def decide(ledger: Ledger, command: Command, *, now: float) -> str:
     wanted = str(command.body.get("approval", ""))
     found = ledger.asked.find(wanted)
     if found is None:
-        return f"There is no open approval {wanted!r}; its step may be over or undone."
+        known = decided_by(ledger.entries, wanted)
+        why = f"it was decided already: {known}" if known else "its step may be over or undone"
+        return f"There is no open approval {wanted!r}; {why}."
     if found.status != "open":
-        return f"Approval {wanted!r} was {found.status} by {found.by or 'the clock'} already."
+        who, when = found.by or "the clock", in_words(found.at)
+        return f"Approval {wanted!r} was {found.status} by {who} already, at {when}."
     if found.branch != ledger.s.branch:
         return f"Approval {wanted!r} belongs to a branch that was undone."
     if found.expires and now >= found.expires:
@@ -150,6 +161,22 @@ def decide(ledger: Ledger, command: Command, *, now: float) -> str:
         case _:
             reason = f"{command.verb!r} does not decide an approval."
     return reason
+
+
+def decided_by(entries: Sequence[Entry], approval_id: str) -> str:
+    """Return the decision on an approval: its verb, who made it and when; empty for none."""
+    for entry in reversed(entries):
+        event = entry.event
+        if event is not None and event.kind == "command":
+            given: Json = event.body.get("arguments") or {}
+            if given.get("approval") == approval_id:
+                return f"{event.body.get('verb')} by {event.by} at {in_words(event.at)}"
+    return ""
+
+
+def in_words(seconds: float) -> str:
+    """Return a time as people read it."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def stands(ledger: Ledger, n: int, i: int, *, now: float) -> bool:

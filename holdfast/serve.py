@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import importlib
 import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeGuard, cast
 
@@ -19,17 +21,21 @@ from temporalio.client import Client
 from temporalio.worker import Worker
 
 from holdfast.activities.failures import log_failures_once
+from holdfast.activities.user_loop import UserLoops
 from holdfast.agent import Agent
 from holdfast.archive import Archive
 from holdfast.client.names import check_archive, queue_of
 from holdfast.engine.cluster import ensure_search_attributes
 from holdfast.engine.connect import connect_client, connect_embedded
-from holdfast.errors import InvalidArgumentError
+from holdfast.errors import HoldfastError, InvalidArgumentError
+from holdfast.hosting import Host, hosted
 from holdfast.logs import log
-from holdfast.models import close_models
 from holdfast.plugin import Activities, HoldfastPlugin
+from holdfast.redact import redact
 from holdfast.workflows.agent_task import AgentTask
 from holdfast.workflows.session import Session
+
+Connect = Callable[[], Coroutine[Any, Any, Client]]
 
 GRACE = timedelta(seconds=30)
 BUILD_ID = "1"
@@ -64,7 +70,8 @@ def build_worker(
     Raises:
         UserError: Two different agents have one name.
     """
-    return serving_worker(client, Activities(agents, archive), app=app, **options)
+    activities = Activities(agents, archive, UserLoops())
+    return serving_worker(client, activities, app=app, **options)
 
 
 def serving_worker(client: Client, activities: Activities, *, app: str, **options: Any) -> Worker:
@@ -157,39 +164,66 @@ async def serve(
     """
     async with AsyncExitStack() as stack:
         if data_dir is None:
-            client, store = await _cluster(archive, connection)
+            connect, store = _cluster(archive, connection)
         else:
-            client, store = await _embedded(stack, data_dir)
+            connect, store = await _embedded(stack, data_dir)
+        client = await connect()
+        if data_dir is None:
+            await ensure_search_attributes(client)
         await check_archive(client, store)
-        worker = build_worker(client, app.agents, app=app.name, archive=store)
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
-        stack.push_async_callback(close_models)
-        async with worker:
-            names = ", ".join(agent.name for agent in app.agents)
-            log.info("serving %s on %s", names, worker.task_queue)
-            if ready is not None:
-                ready(worker)
-            await stop.wait()
-            log.info("stopping: running calls get %s seconds", GRACE.seconds)
+        making = partial(make_worker, app, connect, store, GRACE)
+        host, worker = await stack.enter_async_context(hosted(making, GRACE))
+        names = ", ".join(agent.name for agent in app.agents)
+        log.info("serving %s on %s", names, worker.task_queue)
+        if ready is not None:
+            ready(worker)
+        await _until(stop, host.ended(worker))
+        log.info("stopping: running calls get %s seconds", GRACE.seconds)
 
 
-async def _cluster(archive: str | None, connection: dict[str, Any]) -> tuple[Client, Archive]:
+async def make_worker(
+    app: App, connect: Connect, archive: Archive, grace: timedelta, host: Host
+) -> Worker:
+    """Make the worker of an app for a host, in whose loop this runs."""
+    return serving_worker(
+        await connect(),
+        Activities(app.agents, archive, host.tools),
+        app=app.name,
+        graceful_shutdown_timeout=grace,
+        workflow_task_executor=host.workflows,
+    )
+
+
+async def _until(stop: asyncio.Event, ended: Coroutine[Any, Any, None]) -> None:
+    """Wait until a worker is to be stopped.
+
+    Raises:
+        Exception: What ended the worker before.
+    """
+    ending, stopping = asyncio.create_task(ended), asyncio.create_task(stop.wait())
+    await asyncio.wait((ending, stopping), return_when=asyncio.FIRST_COMPLETED)
+    for task in (ending, stopping):
+        if task.done():
+            await task
+        task.cancel()
+    await asyncio.gather(ending, stopping, return_exceptions=True)
+
+
+def _cluster(archive: str | None, connection: dict[str, Any]) -> tuple[Connect, Archive]:
     store = Archive(archive or default_archive())
-    client = await connect_client(plugins=[HoldfastPlugin(archive=store)], **connection)
-    await ensure_search_attributes(client)
-    return client, store
+    return partial(connect_client, plugins=[HoldfastPlugin(archive=store)], **connection), store
 
 
-async def _embedded(stack: AsyncExitStack, data_dir: Path) -> tuple[Client, Archive]:
+async def _embedded(stack: AsyncExitStack, data_dir: Path) -> tuple[Connect, Archive]:
     from holdfast.engine.leases import leased_server  # needs the extra `local`
 
     server = await stack.enter_async_context(leased_server(data_dir))
     store = Archive(data_dir / "archive")
-    client = await connect_embedded(server, plugins=[HoldfastPlugin(archive=store)])
-    return client, store
+    return partial(connect_embedded, server, plugins=[HoldfastPlugin(archive=store)]), store
 
 
 def default_archive() -> str:
@@ -211,7 +245,23 @@ def default_archive() -> str:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Serve the agents named by the first argument, or by `HOLDFAST_AGENTS`."""
-    arguments = sys.argv[1:] if argv is None else argv
-    target = arguments[0] if arguments else os.environ.get("HOLDFAST_AGENTS", "")
+    parser = argparse.ArgumentParser(
+        description="Serve agents on a Temporal cluster until SIGTERM or Ctrl-C.",
+        epilog="The cluster and the archive are named by TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE,"
+        " TEMPORAL_API_KEY and HOLDFAST_ARCHIVE; the app by HOLDFAST_APP.",
+    )
+    parser.add_argument(
+        "agents",
+        metavar="MODULE:AGENTS",
+        nargs="?",
+        default=os.environ.get("HOLDFAST_AGENTS", ""),
+        help="an Agent or a list of them; HOLDFAST_AGENTS by default",
+    )
+    target: str = parser.parse_args(argv).agents
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
-    asyncio.run(serve(load_app(target, os.environ.get("HOLDFAST_APP"))))
+    try:
+        asyncio.run(serve(load_app(target, os.environ.get("HOLDFAST_APP"))))
+    except HoldfastError as error:
+        parser.exit(
+            2 if isinstance(error, InvalidArgumentError) else 1, f"error: {redact(str(error))}\n"
+        )

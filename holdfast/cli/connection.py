@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,12 +21,13 @@ from holdfast.cli.options import Common
 from holdfast.client.names import check_archive
 from holdfast.client.runner import AgentRunner
 from holdfast.engine.cluster import ensure_search_attributes
+from holdfast.engine.command import DATABASE
 from holdfast.engine.connect import connect_client, connect_embedded
-from holdfast.engine.loop import LoopThread
 from holdfast.engine.serverinfo import ServerInfo
 from holdfast.errors import InvalidArgumentError
+from holdfast.hosting import hosted
 from holdfast.plugin import HoldfastPlugin
-from holdfast.serve import App, build_worker, default_archive, load_app
+from holdfast.serve import App, default_archive, load_app, make_worker
 
 T = TypeVar("T")
 GRACE = timedelta(seconds=10)
@@ -61,17 +63,24 @@ class Engine:
 
 
 @asynccontextmanager
-async def engine_of(common: Common) -> AsyncGenerator[Engine]:
+async def engine_of(common: Common, *, new: bool = False) -> AsyncGenerator[Engine]:
     """Use the engine that the options name; an embedded server is joined, or started.
+
+    Args:
+        common: The options.
+        new: Whether the data directory may be made; else there must be tasks in it already.
 
     Raises:
         EngineError: It cannot be used.
-        InvalidArgumentError: The options do not go together, or no archive is named.
+        InvalidArgumentError: The options do not go together, there is no data directory, or no
+            archive is named.
     """
     directory = common.embedded
     if directory is None:
         yield await _cluster(common)
         return
+    if not new:
+        _check_data(directory)
     async with embedded_engine(directory) as engine:
         yield engine
 
@@ -94,6 +103,19 @@ async def embedded_engine(directory: Path) -> AsyncGenerator[Engine]:
         client = await connect()
         await check_archive(client, archive)
         yield Engine(client, archive, connect, server)
+
+
+def _check_data(directory: Path) -> None:
+    """Refuse a directory in which no server has ever run: the tasks are somewhere else."""
+    if directory.is_file() or (directory / DATABASE).exists():
+        return
+    is_missing = "does not exist" if not directory.exists() else "has no tasks in it"
+    msg = (
+        f"There is no data directory here: {str(directory.absolute())!r} {is_missing}. Run this"
+        " where your program or `holdfast dev` has made one, name it with --data-dir or"
+        " HOLDFAST_DATA_DIR, or name a cluster with --address or TEMPORAL_ADDRESS."
+    )
+    raise InvalidArgumentError(msg)
 
 
 async def _cluster(common: Common) -> Engine:
@@ -121,28 +143,9 @@ async def served(engine: Engine, app: App) -> AsyncGenerator[Worker]:
 
     A tool that blocks its loop then stops no heartbeat of ours, nor the live view.
     """
-    loop = LoopThread("holdfast-worker")
-
-    async def start() -> Worker:
-        client = await engine.connect()
-        worker = build_worker(
-            client,
-            app.agents,
-            app=app.name,
-            archive=engine.archive,
-            graceful_shutdown_timeout=GRACE,
-        )
-        await worker.__aenter__()
-        return worker
-
-    try:
-        worker = await loop.wrap(start())
-        try:
-            yield worker
-        finally:
-            await loop.wrap(worker.shutdown())
-    finally:
-        loop.close()
+    making = partial(make_worker, app, engine.connect, engine.archive, GRACE)
+    async with hosted(making, GRACE) as (_, worker):
+        yield worker
 
 
 def load_agents(target: str, name: str | None = None) -> App:

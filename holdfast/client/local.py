@@ -1,4 +1,8 @@
-"""The embedded engine: a dev server, and worker processes' work done in this process."""
+"""The embedded engine: a dev server, and worker processes' work done in this process.
+
+What starts and finds servers is imported where it is used: it needs the extra `local`, which
+clients and worker processes of a cluster do without.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +20,9 @@ from holdfast.agent import Agent, reachable
 from holdfast.archive import Archive
 from holdfast.client.names import check_archive
 from holdfast.engine.connect import connect_embedded
-from holdfast.engine.ephemeral import ephemeral_server
-from holdfast.engine.leases import leased_server
-from holdfast.engine.loop import LoopThread
-from holdfast.engine.server import find_server
 from holdfast.engine.serverinfo import ServerInfo
 from holdfast.errors import ConnectError, InvalidArgumentError
-from holdfast.models import close_models
+from holdfast.hosting import Host
 from holdfast.plugin import Activities, HoldfastPlugin
 from holdfast.serve import serving_worker
 
@@ -34,7 +34,10 @@ async def running_server(data_dir: Path) -> tuple[Client, Archive]:
 
     Raises:
         ConnectError: None does.
+        ServerStartError: The extra `local` is not installed.
     """
+    from holdfast.engine.server import find_server
+
     server = find_server(data_dir)
     if server is None:
         msg = (
@@ -49,10 +52,11 @@ async def running_server(data_dir: Path) -> tuple[Client, Archive]:
 
 
 class LocalEngine:
-    """A dev server, an archive, and workers on a thread and event loop of their own.
+    """A dev server, an archive, and workers on threads and event loops of their own.
 
     The workers have their own loop because a blocking call in the caller's loop would stop their
-    heartbeats, and a call whose worker shows no sign of life counts as lost.
+    heartbeats, and a call whose worker shows no sign of life counts as lost. Tools and AgentWorkers
+    have another one, for the same reason.
     """
 
     def __init__(self, data_dir: Path | None) -> None:
@@ -66,7 +70,7 @@ class LocalEngine:
         self._agents: dict[str, dict[str, Agent]] = {}
         self._serving: dict[str, Activities] = {}
         self._resources = AsyncExitStack()
-        self._loop: LoopThread | None = None
+        self._host: Host | None = None
         self._archive: Archive | None = None
         self._lock = asyncio.Lock()
 
@@ -107,6 +111,9 @@ class LocalEngine:
 
     async def __aenter__(self) -> tuple[Client, Archive]:
         """Start the server, then the workers; return a client for the caller's loop."""
+        from holdfast.engine.ephemeral import ephemeral_server
+        from holdfast.engine.leases import leased_server
+
         async with AsyncExitStack() as stack:
             self._resources = stack
             if self.data_dir is None:
@@ -119,33 +126,33 @@ class LocalEngine:
             self._archive = archive = Archive(directory / "archive")
             client = await connect_embedded(self.server, plugins=[HoldfastPlugin(archive=archive)])
             await check_archive(client, archive)
-            self._loop = LoopThread()
-            stack.callback(self._loop.close)
+            self._host = Host()
+            stack.push_async_callback(self._host.close)
             for app in self._agents:
                 await self._serve(app)
             self._resources = stack.pop_all()
         return client, archive
 
     async def _serve(self, app: str) -> None:
-        """Start the worker of an app on the engine's loop."""
-        loop, server, archive = self._loop, self.server, self._archive
-        if loop is None or server is None or archive is None:
+        """Start the worker of an app."""
+        host, server, archive = self._host, self.server, self._archive
+        if host is None or server is None or archive is None:
             msg = "The engine is not started."
             raise InvalidArgumentError(msg)
-        activities = Activities(self._agents.get(app, {}).values(), archive)
+        activities = Activities(self._agents.get(app, {}).values(), archive, host.tools)
 
-        async def start() -> Worker:
+        async def make(host: Host) -> Worker:
             client = await connect_embedded(server, plugins=[HoldfastPlugin(archive=archive)])
-            worker = serving_worker(client, activities, app=app, graceful_shutdown_timeout=GRACE)
-            await worker.__aenter__()
-            return worker
+            return serving_worker(
+                client,
+                activities,
+                app=app,
+                graceful_shutdown_timeout=GRACE,
+                workflow_task_executor=host.workflows,
+            )
 
-        async def stop() -> None:
-            await loop.wrap(worker.shutdown())
-            await loop.wrap(close_models())
-
-        worker = await loop.wrap(start())
-        self._resources.push_async_callback(stop)
+        worker = await host.start(make)
+        self._resources.push_async_callback(host.stop, worker, GRACE)
         self._serving[app] = activities
 
     async def __aexit__(self, *_: object) -> None:

@@ -6,10 +6,13 @@ A caller that blocks its own loop cannot stop the heartbeats of activities that 
 from __future__ import annotations
 
 import asyncio
+import atexit
 import os
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextvars import Context
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -30,6 +33,16 @@ class LoopThread:
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self._thread.start()
         self._started.wait()
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The loop; from other threads only its thread-safe methods may be called."""
+        return self._loop
+
+    @property
+    def ident(self) -> int:
+        """Identifier of the thread."""
+        return self._thread.ident or 0
 
     @property
     def is_inside(self) -> bool:
@@ -66,10 +79,14 @@ class LoopThread:
         self._check(coro)
         return asyncio.run_coroutine_threadsafe(coro, self._loop)
 
-    async def wrap(self, coro: Coroutine[Any, Any, T]) -> T:
+    async def wrap(self, coro: Coroutine[Any, Any, T], *, context: Context | None = None) -> T:
         """Await, from any loop, a coroutine that runs in this one.
 
         Cancelling the caller cancels the coroutine and waits until it has cleaned up.
+
+        Args:
+            coro: The coroutine.
+            context: The context that it runs in, if another loop runs it; the caller's by default.
 
         Raises:
             RuntimeError: Called after `close`, or in a forked child.
@@ -88,7 +105,7 @@ class LoopThread:
         def cancel() -> None:
             tasks[0].cancel()
 
-        self._loop.call_soon_threadsafe(start)
+        self._loop.call_soon_threadsafe(start, context=context)
         outer = asyncio.wrap_future(done)
         try:
             await asyncio.wait([outer])
@@ -101,8 +118,11 @@ class LoopThread:
             raise
         return outer.result()
 
-    def close(self) -> None:
+    def close(self, seconds: float | None = None) -> None:
         """Cancel what still runs, wait for it, and end the thread. A second call does nothing.
+
+        Args:
+            seconds: How long to wait; what is left then is left to the end of the process.
 
         Raises:
             RuntimeError: Called from inside this loop.
@@ -111,7 +131,7 @@ class LoopThread:
             raise RuntimeError("A loop cannot close itself. Call close() from another thread.")
         if self._pid == os.getpid() and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join()
+            self._thread.join(seconds)
 
     def _check(self, coro: Coroutine[Any, Any, Any]) -> None:
         """Refuse a coroutine that this loop can never run."""
@@ -177,3 +197,59 @@ def shared_loop() -> LoopThread:
         if _shared.loop is None:
             _shared.loop = LoopThread()
         return _shared.loop
+
+
+CLOSE_SECONDS = 30.0
+"""How long the end of the process waits for what is closed then; tasks go on at the next start."""
+
+
+class _Closing:
+    """What is closed on the shared loop when the process ends."""
+
+    def __init__(self) -> None:
+        self._pid = 0
+        self._closes: list[Callable[[], Coroutine[Any, Any, None]]] = []
+
+    def add(self, close: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Close this too."""
+        if self._pid != os.getpid():  # a forked child has nothing of its parent's to close
+            self._pid = os.getpid()
+            self._closes.clear()
+            # Thread pools, which a worker needs to stop, end before the functions of `atexit` run.
+            at_end = getattr(threading, "_register_atexit", atexit.register)
+            at_end(self._close)
+        if close not in self._closes:
+            self._closes.append(close)
+
+    def discard(self, close: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Do not close this."""
+        if close in self._closes:
+            self._closes.remove(close)
+
+    def _close(self) -> None:
+        if self._pid != os.getpid():
+            return
+        closes, self._closes = self._closes, []
+        for close in reversed(closes):
+            done = shared_loop().submit(close())
+            try:
+                done.result(timeout=CLOSE_SECONDS)
+            except FutureTimeoutError:
+                done.cancel()
+
+
+_closing = _Closing()
+
+
+def close_at_exit(close: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Await a function on the shared loop when the process ends, for objects that nobody closes.
+
+    Args:
+        close: A bound method that does nothing when all is closed already.
+    """
+    _closing.add(close)
+
+
+def keep_at_exit(close: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Take back `close_at_exit`: it is closed."""
+    _closing.discard(close)
