@@ -32,6 +32,7 @@ from holdfast.records import (
 )
 from holdfast.references import (
     batches_of,
+    joined,
     new_entries,
     output_digest,
     output_of_calls,
@@ -92,7 +93,7 @@ class Ledger(LedgerState):
             state=self.s.extra_state,
             tool_choice=asked.tool_choice,
             stored=asked.stored or (self.given.stored if own else None),
-            notes=self.s.notes,
+            notes=joined(self.s.notes),
             inputs={id: self.s.done[id] for id in step.prev_steps if id in self.s.done},
         )
         siblings = [c.model_copy(update={"alone": False, "before": Before()}) for c in self.s.opens]
@@ -199,7 +200,8 @@ class Ledger(LedgerState):
             if current.limit == "allow":
                 current = current.model_copy(update={"limit": ""})
             usage = got.answer.usage.model_copy(update={"requests": 1})
-            self.change(turns=self.s.turns + 1, usage=self.s.usage + usage)
+            spent = self.s.spent + usage
+            self.change(turns=self.s.turns + 1, usage=self.s.usage + usage, spent=spent)
         for entry in new_entries(got, last=current.limit == "finish"):
             current = with_entry(current, entry)
         if got.result is not None and refused is None:
@@ -369,6 +371,8 @@ class Ledger(LedgerState):
         self.entries.append(Entry(step=record))
         self._forget_approvals(n)
         answered = result.last and current.alone
+        if not self.s.path or self.s.path[-1][0] != self.s.branch:
+            self.change(path=(*self.s.path, (self.s.branch, record.n)))
         self.change(
             opens=tuple(other for other in self.s.opens if other.n != n),
             steps=record.n,
