@@ -12,6 +12,7 @@ from holdfast.messages import Blob, ImagePart, Message, Usage
 from holdfast.nesting import ChildState, ParentRef, UndoAnswer
 from holdfast.records import (
     Approval,
+    Entry,
     Failure,
     ForkOf,
     InputRef,
@@ -249,6 +250,8 @@ class Carried(Value):
         tries_again: Whether the parent has wanted what failed to be tried again; the next failure
             ends that.
         ledger: Length and digest of the chain of all entries of the ledger.
+        commands: The ids of the newest commands, packed: a repeated one is dropped.
+        entries: Events that came while the ledger was being archived.
     """
 
     created: float = 0.0
@@ -300,6 +303,8 @@ class Carried(Value):
     closing: Closing | None = None
     tries_again: bool = False
     ledger: ChainRef = ChainRef()
+    commands: str = ""
+    entries: tuple[Entry, ...] = ()
 
 
 class RunReply(Value):
