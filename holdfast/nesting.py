@@ -12,6 +12,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from holdfast.ids import nested_id
 from holdfast.messages import Blob, Usage
 from holdfast.records import Approval, Begun, Failure, Outcome
 from holdfast.settings import Budget
@@ -62,6 +63,7 @@ class ParentSays(Value):
     """What a parent wants of its child.
 
     Attributes:
+        task: Id of the parent: a task heeds its own alone.
         number: Counts what this parent says to this child; 0 when no report is wanted.
         run: Try again what has failed.
         undo: "check": stop, say what stands in the way of an undo, and wait; "do": undo
@@ -73,6 +75,7 @@ class ParentSays(Value):
         reason: Why.
     """
 
+    task: str = ""
     number: int = 0
     run: bool = False
     undo: Literal["", "check", "do", "release"] = ""
@@ -199,7 +202,6 @@ def child_id(task: str, place: tuple[int, int, int, int], taken: dict[str, Child
 
 def child_ids(task: str, place: tuple[int, int, int, int]) -> Iterator[str]:
     """Name the children of a call in the order in which they were begun."""
-    name = ".".join((task, *map(str, place)))
-    yield name
+    yield nested_id(task, place)
     for k in itertools.count(2):
-        yield f"{name}.{k}"
+        yield nested_id(task, (*place, k))

@@ -33,6 +33,7 @@ class Activities:
     Attributes:
         registry: The agents that they serve; more may be added while the worker runs.
         all: The activity functions.
+        index: The one of them that sessions need.
     """
 
     def __init__(self, agents: Iterable[Agent], archive: Archive) -> None:
@@ -43,6 +44,7 @@ class Activities:
         closing = ClosingActivities(self.registry, source)
         judging = JudgingActivities(self.registry, source)
         nesting = NestingActivities(self.registry, source)
+        self.index = closing.index
         self.all: list[Callable[..., Any]] = [
             steps.describe,
             steps.step,
@@ -60,6 +62,7 @@ class Activities:
             HandlingActivities(self.registry, source).handle,
             GuardingActivities(self.registry, source).guard,
             nesting.nest,
+            nesting.is_own,
         ]
 
 

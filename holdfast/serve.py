@@ -1,4 +1,4 @@
-"""Worker processes: what runs the tasks of one app, by itself or inside workers you have."""
+"""Worker processes: what runs the tasks of agents, by itself or inside workers you have."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, TypeGuard, cast
+from typing import Any, Self, TypeGuard, cast
 
 from temporalio.client import Client
 from temporalio.worker import Worker
@@ -21,13 +21,15 @@ from temporalio.worker import Worker
 from holdfast.activities.failures import log_failures_once
 from holdfast.agent import Agent
 from holdfast.archive import Archive
-from holdfast.client.names import check_archive, queue_of
+from holdfast.client.names import check_archive
 from holdfast.engine.cluster import ensure_search_attributes
 from holdfast.engine.connect import connect_client, connect_embedded
 from holdfast.errors import InvalidArgumentError
+from holdfast.ids import DEFAULT_APP, check_app, queue_of
 from holdfast.logs import log
 from holdfast.models import close_models
 from holdfast.plugin import Activities, HoldfastPlugin
+from holdfast.unserved import warn_of_unserved
 from holdfast.workflows.agent_task import AgentTask
 from holdfast.workflows.session import Session
 
@@ -41,39 +43,126 @@ class App:
     """Agents that are served together.
 
     Attributes:
-        name: Name of the app; its queue is `hf.<name>`.
-        agents: The agents.
+        name: Name of the app.
+        agents: The agents; their order means nothing.
     """
 
     name: str
     agents: tuple[Agent, ...]
 
+    @property
+    def served(self) -> tuple[Agent, ...]:
+        """The agents whose tasks may begin here: these, and those that they hand over to."""
+        found = {agent.name: agent for agent in self.agents}
+        for agent in self.agents:
+            found |= {other.name: other for other in agent.team() if other.name not in found}
+        return tuple(found.values())
+
+    @property
+    def queues(self) -> tuple[str, ...]:
+        """The task queues of their tasks."""
+        return tuple(dict.fromkeys(queue_of(self.name, agent.name) for agent in self.served))
+
+
+class Workers:
+    """The Temporal workers of a process, one for each queue that it serves; start them together.
+
+    Attributes:
+        queues: The queues.
+        client: The client that they use.
+    """
+
+    def __init__(self, workers: Sequence[Worker]) -> None:
+        """Keep workers that are not started, at least one."""
+        self.queues = tuple(worker.task_queue for worker in workers)
+        self.client = workers[0].client
+        self._workers = tuple(workers)
+        self._running = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        """Start them."""
+        async with AsyncExitStack() as stack:
+            for worker in self._workers:
+                await stack.enter_async_context(worker)
+            self._running = stack.pop_all()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        """Stop them all at once: running calls end side by side."""
+        await self.shutdown()
+
+    async def shutdown(self) -> None:
+        """Do what leaving the block does."""
+        await asyncio.gather(*(worker.shutdown() for worker in self._workers))
+        await self._running.aclose()
+
+
+def build_workers(client: Client, app: App, *, archive: Archive, **options: Any) -> Workers:
+    """Build the Temporal workers that serve an app.
+
+    A named app has one queue. In the default app, which programs share that know nothing of each
+    other, each agent has its own, and so have the sessions.
+
+    Args:
+        client: As for `build_worker`, like archive and options.
+        app: The agents.
+        archive: The archive of the namespace.
+        options: Options of each worker.
+
+    Raises:
+        UserError: Two agents have one name.
+    """
+    activities = Activities(app.agents, archive)
+    workers = [serving_worker(client, activities, queue=queue, **options) for queue in app.queues]
+    if app.name == DEFAULT_APP:
+        workers.append(session_worker(client, activities, **options))
+    return Workers(workers)
+
 
 def build_worker(
     client: Client, agents: Iterable[Agent], *, app: str, archive: Archive, **options: Any
 ) -> Worker:
-    """Build a Temporal worker that serves agents.
+    """Build a Temporal worker that serves the agents of a named app.
 
     Args:
         client: A client made with `HoldfastPlugin` or with Holdfast's data converter.
         agents: The agents to serve.
-        app: Name of the app; the queue is `hf.<app>`.
+        app: Name of the app, not the default one; the queue is `hf.<app>`.
         archive: The archive of the namespace.
         options: Anything that `temporalio.worker.Worker` takes, laid over our own choices.
 
     Raises:
         UserError: Two different agents have one name.
     """
-    return serving_worker(client, Activities(agents, archive), app=app, **options)
+    queue = queue_of(check_app(app))
+    return serving_worker(client, Activities(agents, archive), queue=queue, **options)
 
 
-def serving_worker(client: Client, activities: Activities, *, app: str, **options: Any) -> Worker:
-    """Build a worker around activities whose agents may still grow."""
-    log_failures_once()
+def session_worker(client: Client, activities: Activities, **options: Any) -> Worker:
+    """Build the worker of the default app's sessions, which every process of the app has."""
     settings: dict[str, Any] = {
-        "task_queue": queue_of(app),
+        "task_queue": queue_of(DEFAULT_APP),
+        "workflows": [Session],
+        "activities": [activities.index],
+        "max_concurrent_workflow_task_polls": 2,
+        "max_concurrent_activity_task_polls": 1,
+    }
+    return _worker(client, {**settings, **options})
+
+
+def serving_worker(client: Client, activities: Activities, *, queue: str, **options: Any) -> Worker:
+    """Build a worker around activities whose agents may still grow."""
+    settings: dict[str, Any] = {
+        "task_queue": queue,
         "workflows": [AgentTask, Session],
         "activities": activities.all,
+    }
+    return _worker(client, {**settings, **options})
+
+
+def _worker(client: Client, given: dict[str, Any]) -> Worker:
+    log_failures_once()
+    settings: dict[str, Any] = {
         "build_id": BUILD_ID,
         "graceful_shutdown_timeout": GRACE,
         # Readers in other processes see an unfinished answer by its heartbeats; there are no more
@@ -81,7 +170,7 @@ def serving_worker(client: Client, activities: Activities, *, app: str, **option
         "max_heartbeat_throttle_interval": timedelta(seconds=0.1),
         # How long a task waits for a worker that may be dead before another takes it over.
         "sticky_queue_schedule_to_start_timeout": timedelta(seconds=3),
-        **options,
+        **given,
     }
     return Worker(client, **settings)
 
@@ -91,7 +180,7 @@ def load_app(target: str, name: str | None = None) -> App:
 
     Args:
         target: Where to find them; the current directory is on the import path.
-        name: Name of the app; the first agent's name by default.
+        name: Name of the app; the default one when there is none.
 
     Raises:
         InvalidArgumentError: There is no such module or attribute, or it holds no agents.
@@ -116,7 +205,7 @@ def load_app(target: str, name: str | None = None) -> App:
     if not agents:
         msg = f"{target!r} is {type(found).__name__}; it must be an Agent or a list of agents."
         raise InvalidArgumentError(msg)
-    return App(name=name or agents[0].name, agents=agents)
+    return App(name=DEFAULT_APP if name is None else check_app(name), agents=agents)
 
 
 def _agents(found: object) -> tuple[Agent, ...]:
@@ -137,7 +226,7 @@ async def serve(
     *,
     archive: str | None = None,
     data_dir: Path | None = None,
-    ready: Callable[[Worker], None] | None = None,
+    ready: Callable[[Workers], None] | None = None,
     **connection: Any,
 ) -> None:
     """Serve an app until SIGTERM or SIGINT; running calls then get 30 seconds to end.
@@ -161,18 +250,20 @@ async def serve(
         else:
             client, store = await _embedded(stack, data_dir)
         await check_archive(client, store)
-        worker = build_worker(client, app.agents, app=app.name, archive=store)
+        workers = build_workers(client, app, archive=store)
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
         stack.push_async_callback(close_models)
-        async with worker:
-            names = ", ".join(agent.name for agent in app.agents)
-            log.info("serving %s on %s", names, worker.task_queue)
+        async with workers:
+            names = ", ".join(agent.name for agent in app.served)
+            log.info("serving %s on %s", names, ", ".join(workers.queues))
             if ready is not None:
-                ready(worker)
+                ready(workers)
+            warning = asyncio.create_task(warn_of_unserved(client, workers.queues))
             await stop.wait()
+            warning.cancel()
             log.info("stopping: running calls get %s seconds", GRACE.seconds)
 
 
@@ -214,4 +305,4 @@ def main(argv: Sequence[str] | None = None) -> None:
     arguments = sys.argv[1:] if argv is None else argv
     target = arguments[0] if arguments else os.environ.get("HOLDFAST_AGENTS", "")
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
-    asyncio.run(serve(load_app(target, os.environ.get("HOLDFAST_APP"))))
+    asyncio.run(serve(load_app(target, os.environ.get("HOLDFAST_APP") or None)))

@@ -331,6 +331,10 @@ class TaskDesk:
     @workflow.signal(name=SAYS)
     def parent_says(self, said: ParentSays) -> None:
         """Do what the task wants that this one works for; it is told how this one is then."""
+        parent = self.given.parent
+        if parent is None or said.task != parent.task:
+            workflow.logger.warning("A signal of %r was dropped: it is no parent", said.task[:80])
+            return
         self.ledger.change(heard=max(said.number, self.ledger.s.heard))
         if self.closing is not None:
             self.unheard.append(said)  # for the case that closing fails

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from temporalio.client import Client
-from temporalio.worker import Worker
 
 from holdfast.archive import Archive
 from holdfast.cli.exits import InterruptedByUserError
@@ -25,7 +24,7 @@ from holdfast.engine.loop import LoopThread
 from holdfast.engine.serverinfo import ServerInfo
 from holdfast.errors import InvalidArgumentError
 from holdfast.plugin import HoldfastPlugin
-from holdfast.serve import App, build_worker, default_archive, load_app
+from holdfast.serve import App, Workers, build_workers, default_archive, load_app
 
 T = TypeVar("T")
 GRACE = timedelta(seconds=10)
@@ -118,31 +117,25 @@ async def _cluster(common: Common) -> Engine:
 
 
 @asynccontextmanager
-async def served(engine: Engine, app: App) -> AsyncGenerator[Worker]:
+async def served(engine: Engine, app: App) -> AsyncGenerator[Workers]:
     """Serve agents in this process, on a thread and event loop of their own.
 
     A tool that blocks its loop then stops no heartbeat of ours, nor the live view.
     """
     loop = LoopThread("holdfast-worker")
 
-    async def start() -> Worker:
-        client = await engine.connect()
-        worker = build_worker(
-            client,
-            app.agents,
-            app=app.name,
-            archive=engine.archive,
-            graceful_shutdown_timeout=GRACE,
+    async def start() -> Workers:
+        workers = build_workers(
+            await engine.connect(), app, archive=engine.archive, graceful_shutdown_timeout=GRACE
         )
-        await worker.__aenter__()
-        return worker
+        return await workers.__aenter__()
 
     try:
-        worker = await loop.wrap(start())
+        workers = await loop.wrap(start())
         try:
-            yield worker
+            yield workers
         finally:
-            await loop.wrap(worker.shutdown())
+            await loop.wrap(workers.shutdown())
     finally:
         loop.close()
 

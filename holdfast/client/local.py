@@ -22,11 +22,13 @@ from holdfast.engine.loop import LoopThread
 from holdfast.engine.server import find_server
 from holdfast.engine.serverinfo import ServerInfo
 from holdfast.errors import ConnectError, InvalidArgumentError
+from holdfast.ids import DEFAULT_APP, queue_of
 from holdfast.models import close_models
 from holdfast.plugin import Activities, HoldfastPlugin
-from holdfast.serve import serving_worker
+from holdfast.serve import App, serving_worker, session_worker
 
 GRACE = timedelta(seconds=10)
+_NOT_STARTED = "The engine is not started."
 
 
 async def running_server(data_dir: Path) -> tuple[Client, Archive]:
@@ -64,6 +66,7 @@ class LocalEngine:
         self.data_dir = data_dir
         self.server: ServerInfo | None = None
         self._agents: dict[str, dict[str, Agent]] = {}
+        self._lent: dict[str, set[str]] = {}
         self._serving: dict[str, Activities] = {}
         self._resources = AsyncExitStack()
         self._loop: LoopThread | None = None
@@ -88,7 +91,7 @@ class LocalEngine:
         Raises:
             InvalidArgumentError: It is not.
         """
-        known = self._agents.get(app, {})
+        known = {*self._agents.get(app, {}), *self._lent.get(app, ())}
         if agent not in known:
             msg = f"No agent {agent!r} here; this runner serves: {', '.join(sorted(known))}."
             raise InvalidArgumentError(msg)
@@ -96,14 +99,22 @@ class LocalEngine:
     async def ensure(self, app: str, agent: Agent) -> None:
         """Serve the agent of a run while the engine runs.
 
+        In the default app an agent that the engine was not made with has a registry of its own:
+        agents of other runs that its team shares names with are none of its own.
+
         Raises:
             UserError: A different agent of this name was given to `add`.
         """
         async with self._lock:
-            if app not in self._serving:
-                await self._serve(app)
-            self._serving[app].registry.lend(agent)
-            self.add(app, [agent])
+            queue = queue_of(app, agent.name)
+            known = self._serving.get(queue)
+            activities = known or Activities((), self._store)
+            activities.registry.lend(agent)
+            if known is None:
+                await self._serve(queue, activities)
+            if app == DEFAULT_APP:
+                await self._serve_sessions()
+            self._lent.setdefault(app, set()).add(agent.name)
 
     async def __aenter__(self) -> tuple[Client, Archive]:
         """Start the server, then the workers; return a client for the caller's loop."""
@@ -122,21 +133,39 @@ class LocalEngine:
             self._loop = LoopThread()
             stack.callback(self._loop.close)
             for app in self._agents:
-                await self._serve(app)
+                await self._serve_app(app)
             self._resources = stack.pop_all()
         return client, archive
 
-    async def _serve(self, app: str) -> None:
-        """Start the worker of an app on the engine's loop."""
-        loop, server, archive = self._loop, self.server, self._archive
-        if loop is None or server is None or archive is None:
-            msg = "The engine is not started."
-            raise InvalidArgumentError(msg)
-        activities = Activities(self._agents.get(app, {}).values(), archive)
+    async def _serve_app(self, app: str) -> None:
+        """Start the workers of the agents that the engine was made with."""
+        agents = tuple(self._agents[app].values())
+        activities = Activities(agents, self._store)
+        for queue in App(name=app, agents=agents).queues:
+            await self._serve(queue, activities)
+        if app == DEFAULT_APP:
+            await self._serve_sessions()
+
+    async def _serve_sessions(self) -> None:
+        """Start the worker of the default app's sessions, once."""
+        queue = queue_of(DEFAULT_APP)
+        if queue not in self._serving:
+            await self._serve(queue, Activities((), self._store))
+
+    async def _serve(self, queue: str, activities: Activities) -> None:
+        """Start the worker of a queue on the engine's loop."""
+        loop, server, archive = self._loop, self.server, self._store
+        if loop is None or server is None:
+            raise InvalidArgumentError(_NOT_STARTED)
 
         async def start() -> Worker:
             client = await connect_embedded(server, plugins=[HoldfastPlugin(archive=archive)])
-            worker = serving_worker(client, activities, app=app, graceful_shutdown_timeout=GRACE)
+            if queue == queue_of(DEFAULT_APP):
+                worker = session_worker(client, activities, graceful_shutdown_timeout=GRACE)
+            else:
+                worker = serving_worker(
+                    client, activities, queue=queue, graceful_shutdown_timeout=GRACE
+                )
             await worker.__aenter__()
             return worker
 
@@ -146,9 +175,16 @@ class LocalEngine:
 
         worker = await loop.wrap(start())
         self._resources.push_async_callback(stop)
-        self._serving[app] = activities
+        self._serving[queue] = activities
+
+    @property
+    def _store(self) -> Archive:
+        if self._archive is None:
+            raise InvalidArgumentError(_NOT_STARTED)
+        return self._archive
 
     async def __aexit__(self, *_: object) -> None:
         """Stop the workers, then the server if nobody else uses it."""
         await self._resources.aclose()
         self._serving.clear()
+        self._lent.clear()

@@ -26,9 +26,10 @@ from temporalio.worker import Replayer, Worker
 
 from holdfast import Agent, AgentRunner, Task
 from holdfast.archive import Archive
-from holdfast.client.names import check_archive, queue_of
+from holdfast.client.names import check_archive
 from holdfast.engine.connect import connect_embedded
 from holdfast.engine.serverinfo import ServerInfo
+from holdfast.ids import queue_of
 from holdfast.plugin import Activities, HoldfastPlugin
 from holdfast.serve import BUILD_ID, serving_worker
 from holdfast.workflows.agent_task import AgentTask
@@ -139,7 +140,7 @@ class Rig:
         await self.stop()
         given: dict[str, Any] = {"graceful_shutdown_timeout": timedelta(seconds=5), **options}
         activities = Activities(agents, self.engine.archive)
-        self.worker = serving_worker(self.engine.client, activities, app=self.app, **given)
+        self.worker = serving_worker(self.engine.client, activities, queue=self.queue, **given)
         await self._resources.enter_async_context(self.worker)
 
     async def stop(self) -> None:
