@@ -20,6 +20,7 @@ from holdfast.errors import (
     BlobMissingError,
     DigestMismatchError,
 )
+from holdfast.redact import conceal, credentials_of, redact, without_credentials
 from holdfast.values import Json, canonical, digest
 
 __all__ = ["Archive", "record_name"]
@@ -31,7 +32,7 @@ class Archive:
     Every method has an async twin with the prefix `a`, which runs it in a thread.
 
     Attributes:
-        url: Where it is, as given.
+        url: Where it is; credentials that the given URL held are left out.
     """
 
     def __init__(self, url: str | Path, options: Mapping[str, Json] | None = None) -> None:
@@ -39,13 +40,15 @@ class Archive:
 
         Args:
             url: A directory, or an fsspec URL such as `s3://bucket/prefix` or `memory://name`.
-            options: Storage options of the fsspec file system (endpoint, credentials, ...).
+            options: Storage options of the fsspec file system (endpoint, credentials, ...); they
+                stand in no error and no log.
 
         Raises:
             ArchiveError: Unknown protocol, or a missing package for it.
         """
-        self.url = str(url)
-        self._store = open_store(self.url, options or {})
+        conceal(credentials_of(str(url), options or {}))
+        self.url = without_credentials(str(url))
+        self._store = open_store(str(url), options or {})
         self._id: str | None = None
 
     def put(self, data: bytes) -> str:
@@ -77,7 +80,7 @@ class Archive:
         if digest(data) != sha256:
             raise DigestMismatchError(
                 f"The blob {sha256} of the archive {self.url!r} was changed: its {len(data)} bytes"
-                f" have the digest {digest(data)}. Restore {self._store.where(path)!r} from a"
+                f" have the digest {digest(data)}. Restore {self._where(path)!r} from a"
                 " backup."
             )
         return data
@@ -171,7 +174,7 @@ class Archive:
                     self._id = found
                 case _:
                     raise ArchiveError(
-                        f"{self._store.where(ID_FILE)!r} is not the id file of an archive. Name"
+                        f"{self._where(ID_FILE)!r} is not the id file of an archive. Name"
                         " another place, or restore the file from a backup."
                     )
         return self._id
@@ -184,16 +187,16 @@ class Archive:
             return json.loads(data)
         except ValueError as error:
             raise ArchiveError(
-                f"{self._store.where(path)!r} is not JSON: {error}. Restore it from a backup."
+                f"{self._where(path)!r} is not JSON: {error}. Restore it from a backup."
             ) from error
 
     @contextmanager
     def _failures(self, verb: str, path: str) -> Generator[None]:
         """Turn a file system's errors into ours; each kind of store has its own classes."""
-        where = self._store.where(path)
+        where = self._where(path)
         try:
             yield
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  turned into one of ours
             # A write that finds no place, and an archive that is gone altogether (a lost mount, a
             # missing bucket), may heal: only a value that is not there is missing.
             missing = isinstance(error, FileNotFoundError) and verb == "read"
@@ -202,11 +205,11 @@ class Archive:
                     f"The archive {self.url!r} has no {path!r} (looked at {where!r}). Check that"
                     " this is the archive the task was stored in, and that nothing was deleted"
                     " there."
-                ) from error
+                ) from _telling(error)
             raise ArchiveError(
-                f"{where!r} cannot be {verb}: {type(error).__name__}: {error}. Check the archive's"
-                " address, its permissions and the free space."
-            ) from error
+                f"{where!r} cannot be {verb}: {type(error).__name__}: {redact(str(error))}. Check"
+                " the archive's address, its permissions and the free space."
+            ) from _telling(error)
 
     def _require_place(self) -> None:
         """Check before a write that a directory is still the archive: else it would be made anew.
@@ -215,7 +218,7 @@ class Archive:
             FileNotFoundError: The directory was lost, as when its disk is not mounted.
         """
         if isinstance(self._store, LocalStore) and self._is_gone():
-            raise FileNotFoundError(self._store.where(ID_FILE))
+            raise FileNotFoundError(self._where(ID_FILE))
 
     def _is_gone(self) -> bool:
         """Whether the archive that this process has used before is not there any more."""
@@ -225,6 +228,10 @@ class Archive:
             return self._store.size(ID_FILE) is None
         except Exception:  # noqa: BLE001  each kind of store has its own classes
             return True
+
+    def _where(self, path: str) -> str:
+        """Return the full name of a path, for messages: without credentials."""
+        return redact(without_credentials(self._store.where(path)))
 
     async def aput(self, data: bytes) -> str:
         """Run `put` in a thread."""
@@ -261,3 +268,8 @@ class Archive:
     async def aarchive_id(self) -> str:
         """Run `archive_id` in a thread."""
         return await asyncio.to_thread(self.archive_id)
+
+
+def _telling(error: Exception) -> Exception | None:
+    """Return what an error came from, unless a traceback would show credentials with it."""
+    return error if redact(str(error)) == str(error) else None

@@ -12,6 +12,7 @@ from typing import Literal, assert_never
 
 from holdfast.messages import ToolCall
 from holdfast.steps import AgentResponse, TaskStatus, TaskStep, TaskStepOutput, ToolOutput
+from holdfast.terminal import printable
 from holdfast.values import Value
 
 LONGEST_TEXT = 200
@@ -167,7 +168,7 @@ def print_event(event: StepEvent) -> None:
     """Print an event for people: the handler of `verbose=True`."""
     text = event_text(event)
     if text:
-        print(text, flush=True)  # noqa: T201  printing is its work
+        print(printable(text), flush=True)  # noqa: T201  printing is its work
 
 
 def _short(text: str | None) -> str:

@@ -1,20 +1,21 @@
-"""The package's logger: what it says has no secrets in it, whichever handler writes it."""
+"""The package's logger: no secrets and no control characters, whichever handler writes it."""
 
 from __future__ import annotations
 
 import logging
 
 from holdfast.redact import redact
+from holdfast.terminal import printable
 
 
 class _Redacting(logging.Filter):
     """Redacts records on the logger itself, before any handler, also one further up, gets them."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Replace secrets in the text and in the traceback, which is text from then on."""
-        record.msg, record.args = redact(record.getMessage()), ()
+        """Clean the text and the traceback, which is text from then on."""
+        record.msg, record.args = printable(redact(record.getMessage())), ()
         if record.exc_info:
-            record.exc_text = redact(_formatter.formatException(record.exc_info))
+            record.exc_text = printable(redact(_formatter.formatException(record.exc_info)))
             record.exc_info = None
         return True
 

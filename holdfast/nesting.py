@@ -6,6 +6,8 @@ child reports whenever something changes that its parent must know.
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import itertools
 from collections.abc import Iterator
 from typing import Literal
@@ -59,11 +61,27 @@ class UndoAnswer(Value):
     failure: str = ""
 
 
+def secret_of_child(secret: str, child: str) -> str:
+    """Derive what a parent and one of its children know, and other clients do not.
+
+    Each task has a secret, made where it was started and kept in its input. Signals between the two
+    carry the child's: anybody may send a workflow a signal, but only those who can read the child's
+    input can send one in another's name. Derived, not drawn, so that a parent that was reset finds
+    the same one.
+    """
+    return hmac.new(secret.encode(), child.encode(), hashlib.sha256).hexdigest()[:32]
+
+
+def is_secret(given: str, expected: str) -> bool:
+    """Whether a signal's secret is the one that it must carry."""
+    return hmac.compare_digest(given.encode(), expected.encode())
+
+
 class ParentSays(Value):
     """What a parent wants of its child.
 
     Attributes:
-        task: Id of the parent: a task heeds its own alone.
+        secret: The child's secret: shows that its parent has sent this.
         number: Counts what this parent says to this child; 0 when no report is wanted.
         run: Try again what has failed.
         undo: "check": stop, say what stands in the way of an undo, and wait; "do": undo
@@ -75,7 +93,7 @@ class ParentSays(Value):
         reason: Why.
     """
 
-    task: str = ""
+    secret: str = ""
     number: int = 0
     run: bool = False
     undo: Literal["", "check", "do", "release"] = ""
@@ -91,6 +109,7 @@ class ChildReport(Value):
 
     Attributes:
         id: The child.
+        secret: The child's secret: shows that it has sent this.
         status: Its status; one with a verdict is "failed" and stays open until its parent ends.
         closed: Whether it is closed: it does nothing any more, and cannot be undone.
         heard: Number of the newest thing that its parent had said.
@@ -101,6 +120,7 @@ class ChildReport(Value):
     """
 
     id: str
+    secret: str = ""
     status: TaskStatus = "running"
     closed: bool = False
     heard: int = 0

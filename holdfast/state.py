@@ -56,6 +56,7 @@ class TaskInput(Value):
         carried: State of the run before, after continue-as-new.
         parent: The task that this one works for, as a call of an agent as a tool.
         held: Who has paused that one and why, else empty.
+        secret: Known to this task and, if it has a parent, to that one: their signals carry it.
     """
 
     head: TaskHead
@@ -71,6 +72,7 @@ class TaskInput(Value):
     carried: Carried | None = None
     parent: ParentRef | None = None
     held: str = ""
+    secret: str = ""
 
 
 class AgentRules(Value):

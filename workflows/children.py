@@ -23,6 +23,8 @@ from holdfast.nesting import (
     ParentRef,
     ParentSays,
     child_id,
+    is_secret,
+    secret_of_child,
 )
 from holdfast.records import Failure, Outcome
 from holdfast.references import batches_of
@@ -119,6 +121,7 @@ class Children:
             roll_events=given.roll_events,
             parent=parent,
             held=ledger.paused,
+            secret=secret_of_child(given.secret, name),
         )
         ledger.put_child(name, ChildState(place=place, started=now()))
         ledger.begin_child(n, i, plan.begun)
@@ -179,11 +182,14 @@ class Children:
             status = child.status if child.is_over else "abandoned"
             self._change(name, closed=True, status=status, approvals=(), failure=GONE)
 
-    def heard(self, report: ChildReport) -> None:
-        """Take over what a child reports."""
+    def heard(self, report: ChildReport) -> str:
+        """Take over what a child reports; return why it is refused, or empty."""
         child = self._known().get(report.id)
+        if not is_secret(report.secret, secret_of_child(self._ledger.given.secret, report.id)):
+            return f"A report on task {report.id[:200]!r} did not come from that task."
         if child is not None:
             self._ledger.put_child(report.id, child.after(report))
+        return ""
 
     def done(self, n: int, i: int, outcome: Outcome) -> None:
         """Note what came of a call."""
@@ -218,7 +224,8 @@ class Children:
         """Say something to a child, without waiting; return its number."""
         number = self._known()[name].said + 1
         self._change(name, said=number)
-        said = ParentSays(task=self._ledger.task_id, number=number, **wanted)
+        secret = secret_of_child(self._ledger.given.secret, name)
+        said = ParentSays(secret=secret, number=number, **wanted)
         saying = asyncio.create_task(self._send(name, said))
         self._saying.add(saying)
         saying.add_done_callback(self._saying.discard)

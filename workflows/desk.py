@@ -12,7 +12,7 @@ from holdfast import approvals
 from holdfast.commands import Command, decode
 from holdfast.ledger import Ledger
 from holdfast.links import unmet
-from holdfast.nesting import REPORTS, SAYS, ChildReport, ParentSays
+from holdfast.nesting import REPORTS, SAYS, ChildReport, ParentSays, is_secret
 from holdfast.obey import obey
 from holdfast.records import Approval, Failure, OpenState
 from holdfast.state import Receipt, RunReply, TaskInput, UndoRequest, UndoState
@@ -325,15 +325,21 @@ class TaskDesk:
     @workflow.signal(name=REPORTS)
     def child_reports(self, report: ChildReport) -> None:
         """Take over how a child is."""
-        self.children.heard(report)
-        self._after_news()
+        refused = self.children.heard(report)
+        if refused:
+            self._refuse_signal(REPORTS, refused)
+        else:
+            self._after_news()
+
+    def _refuse_signal(self, name: str, why: str) -> None:
+        """Record a signal that somebody sent in the name of a parent or a child."""
+        self.ledger.note("refused", now=now(), text=why, body={"verb": name})
 
     @workflow.signal(name=SAYS)
     def parent_says(self, said: ParentSays) -> None:
         """Do what the task wants that this one works for; it is told how this one is then."""
-        parent = self.given.parent
-        if parent is None or said.task != parent.task:
-            workflow.logger.warning("A signal of %r was dropped: it is no parent", said.task[:80])
+        if self.given.parent is None or not is_secret(said.secret, self.given.secret):
+            self._refuse_signal(SAYS, "It did not come from a task that this one works for.")
             return
         self.ledger.change(heard=max(said.number, self.ledger.s.heard))
         if self.closing is not None:

@@ -64,6 +64,7 @@ class Reporter:
             status = "failed"
         return ChildReport(
             id=ledger.task_id,
+            secret=ledger.given.secret,
             status=status,
             closed=closed,
             heard=ledger.s.heard,

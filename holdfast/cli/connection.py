@@ -97,9 +97,7 @@ async def embedded_engine(directory: Path) -> AsyncGenerator[Engine]:
 
 async def _cluster(common: Common) -> Engine:
     def connecting(*plugins: HoldfastPlugin) -> Coroutine[Any, Any, Client]:
-        return connect_client(
-            common.address, namespace=common.namespace, api_key=common.api_key, plugins=plugins
-        )
+        return connect_client(common.address, namespace=common.namespace, plugins=plugins)
 
     try:
         archive = Archive(common.archive or default_archive())

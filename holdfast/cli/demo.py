@@ -26,6 +26,7 @@ from holdfast.cli.options import Common
 from holdfast.client.base import new_id
 from holdfast.client.presence import Presence
 from holdfast.client.runner import AgentRunner
+from holdfast.engine.private import UMASK, owner_only
 from holdfast.errors import EngineError, InvalidArgumentError
 from holdfast.ids import queue_of
 from holdfast.settings import Budget
@@ -57,7 +58,8 @@ class WorkerProcesses:
     def start(self) -> int:
         """Start a worker process; return its pid."""
         command = [sys.executable, "-m", "holdfast.cli.demo_worker"]
-        with (self._data_dir / "demo-worker.log").open("ab") as said:
+        log = self._data_dir / "demo-worker.log"
+        with open(log, "ab", opener=owner_only) as said:
             self._running = subprocess.Popen(
                 [*command, str(self._data_dir), str(self._log)],
                 stdin=subprocess.PIPE,
@@ -65,6 +67,7 @@ class WorkerProcesses:
                 stderr=said,
                 # Ctrl-C is for the demo, which then ends its worker itself.
                 start_new_session=True,
+                umask=UMASK,
             )
         self.pids.append(self._running.pid)
         return self._running.pid

@@ -17,6 +17,7 @@ import typer
 
 from holdfast.cli import output
 from holdfast.errors import InvalidArgumentError
+from holdfast.terminal import printable
 
 
 class EndOfInputError(Exception):
@@ -92,7 +93,7 @@ class Keyboard:
 
 
 def _ask(question: str) -> None:
-    sys.stderr.write(question)
+    sys.stderr.write(printable(question))
     sys.stderr.flush()
 
 

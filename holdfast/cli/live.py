@@ -9,12 +9,14 @@ from contextlib import suppress
 
 from rich.console import Console
 from rich.status import Status
+from rich.text import Text
 from temporalio.client import Client
 from temporalio.service import RPCError
 
 from holdfast.cli.history import Happening, TaskHistory, place, why
 from holdfast.cli.output import shortened
 from holdfast.messages import ToolCall
+from holdfast.terminal import printable
 
 POLL_SECONDS = 0.5
 AGAIN_SECONDS = 1.0
@@ -95,7 +97,8 @@ class LiveView:
             flying = ", ".join(
                 f"{place(h.step, h.step_id)}: {h.name}" for h in self._flying.values()
             )
-            self._status.update(f"{flying} in flight" if flying else "waiting")
+            shown = printable(f"{flying} in flight" if flying else "waiting")
+            self._status.update(Text(shown))  # a str would be read as markup
 
 
 def line(happening: Happening) -> str:

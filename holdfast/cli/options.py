@@ -18,7 +18,7 @@ import typer
 from holdfast.cli import output
 from holdfast.cli.exits import ExitCode, InterruptedByUserError, exit_code_of
 from holdfast.errors import HoldfastError, InvalidArgumentError
-from holdfast.redact import redact
+from holdfast.redact import redact, without_credentials
 
 P = ParamSpec("P")
 DEFAULT_DATA_DIR = ".holdfast"
@@ -33,7 +33,6 @@ class Common:
         data_dir: Directory of the embedded server.
         address: host:port of a cluster.
         namespace: Temporal namespace.
-        api_key: API key.
         archive: URL of the archive of a cluster.
         json: Whether to print JSON.
     """
@@ -41,7 +40,6 @@ class Common:
     data_dir: Path | None
     address: str | None
     namespace: str | None
-    api_key: str | None
     archive: str | None
     json: bool
 
@@ -50,8 +48,14 @@ class Common:
         """The directory of the embedded server, or None when a cluster is meant.
 
         Raises:
-            InvalidArgumentError: Options for both were given.
+            InvalidArgumentError: Options for both were given, or a password among them.
         """
+        if self.archive and without_credentials(self.archive) != self.archive:
+            msg = (
+                "--archive holds a password or a token, and other users of this machine can read"
+                " command lines: set HOLDFAST_ARCHIVE to that URL instead, and leave --archive out."
+            )
+            raise InvalidArgumentError(msg)
         if self.data_dir is not None and self.address:
             msg = "--data-dir names the embedded server and --address a cluster: give one of them."
             raise InvalidArgumentError(msg)
@@ -59,10 +63,9 @@ class Common:
         if self.address or (environment and self.data_dir is None):
             return None
         given = asdict(self)
-        unused = [name for name in ("namespace", "api_key", "archive") if given[name]]
+        unused = [name for name in ("namespace", "archive") if given[name]]
         if unused:
-            option = unused[0].replace("_", "-")
-            msg = f"--{option} is for a cluster: name it with --address or TEMPORAL_ADDRESS."
+            msg = f"--{unused[0]} is for a cluster: name it with --address or TEMPORAL_ADDRESS."
             raise InvalidArgumentError(msg)
         return self.data_dir or Path(os.environ.get("HOLDFAST_DATA_DIR") or DEFAULT_DATA_DIR)
 
@@ -94,7 +97,8 @@ def _shared(
         str | None,
         typer.Option(
             "--address",
-            help="host:port of a Temporal cluster, instead. [env: TEMPORAL_ADDRESS]",
+            help="host:port of a Temporal cluster, instead. [env: TEMPORAL_ADDRESS; its API key is"
+            " taken from TEMPORAL_API_KEY only: other users can read command lines]",
             rich_help_panel=_PANEL,
         ),
     ] = None,
@@ -103,15 +107,6 @@ def _shared(
         typer.Option(
             "--namespace",
             help="Namespace of the cluster. [env: TEMPORAL_NAMESPACE]",
-            rich_help_panel=_PANEL,
-        ),
-    ] = None,
-    api_key: Annotated[
-        str | None,
-        typer.Option(
-            "--api-key",
-            help="API key of the cluster. [env: TEMPORAL_API_KEY, which other users cannot see]",
-            show_default=False,
             rich_help_panel=_PANEL,
         ),
     ] = None,
@@ -174,7 +169,7 @@ def fail(error: Exception, text: str, code: ExitCode, *, as_json: bool) -> ExitC
     if os.environ.get("HOLDFAST_DEBUG") == "1":
         import traceback
 
-        traceback.print_exception(error)
+        output.say("".join(traceback.format_exception(error)))
     text = redact(text)
     output.say(f"error: {text}", style="red")
     if as_json:

@@ -6,8 +6,9 @@ import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from holdfast.terminal import printable, printable_json
 from holdfast.values import Json
 
 if TYPE_CHECKING:
@@ -17,27 +18,35 @@ if TYPE_CHECKING:
 @cache
 def out() -> Console:
     """Return the console of stdout; rich obeys NO_COLOR and leaves colours out of files."""
-    from rich.console import Console
-
-    return Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
+    return _console(stderr=False)
 
 
 @cache
 def err() -> Console:
     """Return the console of stderr."""
-    from rich.console import Console
+    return _console(stderr=True)
 
-    return Console(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
+
+def _console(*, stderr: bool) -> Console:
+    """Make a console that shows control characters of texts instead of obeying them."""
+    from rich.console import Console
+    from rich.text import Text
+
+    class Plain(Console):
+        def render_str(self, text: str, **options: Any) -> Text:
+            return super().render_str(printable(text), **options)
+
+    return Plain(stderr=stderr, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
 
 def emit(data: Json) -> None:
     """Print one JSON object on stdout, on one line."""
-    print(json.dumps(data, ensure_ascii=False, default=str), flush=True)
+    print(printable_json(json.dumps(data, ensure_ascii=False, default=str)), flush=True)
 
 
 def answer(text: str) -> None:
-    """Print a result on stdout as it is."""
-    print(text, flush=True)
+    """Print a result on stdout; control characters are written out, `emit` has all exactly."""
+    print(printable(text), flush=True)
 
 
 def say(text: str, style: str | None = None) -> None:

@@ -64,7 +64,6 @@ async def worker_command(common: Common, target: str, *, app: str | None) -> Exi
             ready=ready,
             address=common.address,
             namespace=common.namespace,
-            api_key=common.api_key,
         )
     return ExitCode.OK
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 import time
 import uuid
 from collections.abc import Callable, Coroutine, Iterator
@@ -104,7 +105,7 @@ class TaskClient:
             TaskExistsError: There is a task of this id, open or closed.
             ConnectError: The server could not be reached.
         """
-        given = _traced(given)
+        given = _prepared(given)
         await self._refuse_archived(task_id)
         try:
             with server_errors():
@@ -154,7 +155,7 @@ class TaskClient:
             raise
         await self._refuse_archived(task_id)
         presence.started(task_id, queue)
-        given = _traced(given)
+        given = _prepared(given)
         start: WithStartWorkflowOperation[object, object] = WithStartWorkflowOperation(
             "AgentTask",
             given,
@@ -529,10 +530,10 @@ class TaskClient:
             raise TaskExistsError(task_id)
 
 
-def _traced(given: TaskInput) -> TaskInput:
-    """Put a new task into the trace around the caller."""
-    head = given.head
-    return given.model_copy(update={"head": head.model_copy(update={"run": in_trace(head.run)})})
+def _prepared(given: TaskInput) -> TaskInput:
+    """Put a new task into the trace around the caller, and give it its secret."""
+    head = given.head.model_copy(update={"run": in_trace(given.head.run)})
+    return given.model_copy(update={"head": head, "secret": secrets.token_hex(16)})
 
 
 def _is_moved(reply: object) -> bool:

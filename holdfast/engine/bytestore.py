@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import unquote, urlsplit
 
+from holdfast.engine.private import make_directory, owner_only
 from holdfast.errors import ArchiveError
+from holdfast.redact import redact, without_credentials
 from holdfast.values import Json
 
 _PROTOCOL = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*(::|://)")
@@ -53,7 +55,8 @@ def open_store(url: str, options: Mapping[str, Json]) -> ByteStore:
     """Open the store that a URL or a directory path names.
 
     Raises:
-        ArchiveError: Unknown protocol, missing package for it, or wrong options.
+        ArchiveError: Unknown protocol, missing package for it, wrong options, or a place that
+            cannot be reached.
     """
     if urlsplit(url).scheme == "file":
         return LocalStore(Path(unquote(urlsplit(url).path)))
@@ -62,19 +65,20 @@ def open_store(url: str, options: Mapping[str, Json]) -> ByteStore:
     # Imported here: a directory needs no fsspec, and its import costs time.
     import fsspec.core
 
+    shown = without_credentials(url)
     core: Any = fsspec.core  # fsspec ships no types
     try:
         filesystem, root = core.url_to_fs(url, **options)
     except ImportError as error:
         raise ArchiveError(
-            f"The archive {url!r} needs a package that is not installed: {error}. Install it with"
+            f"The archive {shown!r} needs a package that is not installed: {error}. Install it with"
             f" `pip install 'fsspec[{url.partition(':')[0]}]'`."
         ) from error
-    except (ValueError, TypeError) as error:
+    except Exception as error:  # noqa: BLE001  each kind of store has its own classes
         raise ArchiveError(
-            f"The archive {url!r} cannot be opened: {error}. Give a directory, or a URL that fsspec"
-            " knows, such as s3://bucket/prefix."
-        ) from error
+            f"The archive {shown!r} cannot be opened: {type(error).__name__}: {redact(str(error))}."
+            " Give a directory, or a URL that fsspec knows, such as s3://bucket/prefix."
+        ) from None
     return FsspecStore(filesystem, root)
 
 
@@ -138,10 +142,10 @@ class LocalStore:
         file system may write the name before the bytes.
         """
         target = self._root / path
-        target.parent.mkdir(parents=True, exist_ok=True)
+        make_directory(target.parent)
         temporary = target.with_name(f"{secrets.token_hex(8)}.tmp")
         try:
-            with temporary.open("xb") as file:
+            with open(temporary, "xb", opener=owner_only) as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())

@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
+from holdfast.engine.private import make_directory, owner_only
 from holdfast.engine.process import POLL_SECONDS
 from holdfast.errors import ServerStartError
 from holdfast.values import Json
@@ -36,10 +37,10 @@ def prepare(data_dir: Path) -> Path:
     path = located(data_dir)
     try:
         if not path.exists():
-            path.mkdir(parents=True, exist_ok=True)
+            make_directory(path)
             # Histories hold whole conversations: never by accident in somebody's repository.
-            (path / ".gitignore").write_text("*\n", encoding="utf-8")
-        (path / "leases").mkdir(exist_ok=True)
+            write_text(path / ".gitignore", "*\n")
+        make_directory(path / "leases")
         with tempfile.TemporaryFile(dir=path):
             pass
     except (FileExistsError, NotADirectoryError) as error:
@@ -66,7 +67,7 @@ async def locked(directory: Path) -> AsyncGenerator[None]:
     """
     from filelock import FileLock, Timeout  # Of the extra `local`, which `process` has checked.
 
-    lock = FileLock(directory / "server.lock", thread_local=False)
+    lock = FileLock(directory / "server.lock", mode=0o600, thread_local=False)
     deadline = time.monotonic() + LOCK_SECONDS
     while True:
         # Polled, not awaited in a thread: cancelled in mid-wait, a thread would take the lock
@@ -88,10 +89,16 @@ async def locked(directory: Path) -> AsyncGenerator[None]:
         lock.release()
 
 
+def write_text(path: Path, text: str) -> None:
+    """Write a file that only its owner may read."""
+    with open(path, "w", encoding="utf-8", opener=owner_only) as file:
+        file.write(text)
+
+
 def write_json(path: Path, data: Json) -> None:
     """Replace a file in one step, so that a reader sees the old or the new content."""
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    temporary.write_text(json.dumps(data), encoding="utf-8")
+    write_text(temporary, json.dumps(data))
     temporary.replace(path)
 
 

@@ -12,6 +12,7 @@ from typing import IO
 from holdfast.engine.command import DATABASE, server_command
 from holdfast.engine.datadir import read_json, write_json
 from holdfast.engine.health import wait_ready
+from holdfast.engine.private import UMASK, owner_only
 from holdfast.engine.process import adopt_child, end_process, free_port, is_alive, start_time
 from holdfast.engine.serverinfo import ServerInfo
 from holdfast.errors import ServerStartError
@@ -118,7 +119,7 @@ def _spawn(directory: Path, *, before: tuple[int, ...]) -> tuple[ServerRecord, i
     ui_port = free_port(preferred=before[1] if before else None, taken=(port,))
     command = server_command(port, ui_port, database=DATABASE)
     log = directory / "server.log"
-    with log.open("ab") as output:
+    with open(log, "ab", opener=owner_only) as output:
         if output.tell() > LOG_BYTES:
             output.truncate(0)
         log_start = os.fstat(output.fileno()).st_size
@@ -147,6 +148,7 @@ def _launch(command: list[str], *, cwd: Path | None, output: IO[bytes]) -> subpr
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            umask=UMASK,
         )
     except OSError as error:
         raise ServerStartError(

@@ -90,7 +90,7 @@ def test_the_address_of_the_environment_means_a_cluster(cli: Cli) -> None:
 
 def test_an_api_key_is_never_shown(cli: Cli) -> None:
     key = "tmprl-of-the-tests-0123456789"
-    failed = cli("tasks", *NO_SERVER, "--api-key", key, "--json", expect=5)
+    failed = cli("tasks", *NO_SERVER, "--json", expect=5, environment={"TEMPORAL_API_KEY": key})
     assert key not in failed.out + failed.err
     helped = cli("tasks", "--help", environment={"TEMPORAL_API_KEY": key})
     assert key not in helped.out

@@ -37,6 +37,16 @@ def test_run_prints_the_answer_alone_on_stdout_and_the_steps_on_stderr(cli: Cli)
     assert "\x1b" not in ran.out + ran.err
 
 
+@pytest.mark.parametrize("command", ["run", "show", "tasks", "audit"])
+def test_control_characters_of_a_text_reach_no_terminal(cli: Cli, command: str) -> None:
+    question = "What is 2 + 3?\x1b]0;owned\x07\x9b2J\u202e"
+    ran = cli("run", "calc", question, "--task-id", f"hostile-{command}")
+    if command != "run":
+        ran = cli(command, *([f"hostile-{command}"] if command != "tasks" else []))
+    assert not set(ran.out + ran.err) & set("\x1b\x07\x9b\u202e")
+    assert "owned" in ran.out + ran.err or command in ("run", "audit")
+
+
 def test_run_as_json_gives_one_object_with_sources_and_usage(cli: Cli) -> None:
     ran = cli("run", "calc", "What is 2 + 3?", "--task-id", "json-1", "--json").json
     assert ran["response"] == "The result of 2 + 3 is 5."

@@ -57,6 +57,20 @@ sys.stdin.read()
 """
 
 
+async def test_only_their_owner_can_read_what_the_server_writes(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        async with leased_server(tmp_path / "data"):
+            found = [tmp_path / "data", *(tmp_path / "data").rglob("*")]
+            open_to_others = [
+                each for each in found if each.exists() and each.stat().st_mode & 0o077
+            ]
+    finally:
+        os.umask(before)
+    assert {"temporal.db", "server.log", "server.lock"} <= {each.name for each in found}
+    assert open_to_others == []
+
+
 @activity.defn(name="engine_test.echo")
 async def echo(text: str) -> str:
     return text

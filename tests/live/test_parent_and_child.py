@@ -10,11 +10,12 @@ import pytest
 from holdfast import AgentRunner, StepFailedError, segments, tool
 from holdfast.activities import closing
 from holdfast.errors import ToolOutputGuardrailTripwireTriggered, UndoFailedError
+from holdfast.nesting import REPORTS, SAYS, ChildReport, ParentSays
 from holdfast.testing import FakeOpenAI
 from holdfast.tool_context import Effect
 from holdfast.tool_guardrails import ToolGuardrailFunctionOutput, ToolOutputGuardrail
 from holdfast.tools import Tool
-from tests.support.people import World
+from tests.support.people import World, ask
 from tests.support.rig import MakeAgent, Rig, event_types, histories, until, until_status
 
 ROLL = 50
@@ -215,3 +216,58 @@ async def test_a_nested_task_is_not_run_on_after_its_verdict(
         await runner.run_step(child, restart="step")
     assert len(model.requests) == 3
     assert "secret" not in str(model.requests[-1].body)
+
+
+async def refusals(runner: AgentRunner, task: str, count: int) -> list[str]:
+    """Wait until a task has recorded so many refusals, and return their reasons."""
+    found: list[str] = []
+
+    async def condition() -> bool:
+        events = await runner.audit(task)
+        found[:] = [event.reason for event in events if event.kind == "refused"]
+        return len(found) >= count
+
+    await until(condition)
+    return found
+
+
+async def test_signals_in_the_name_of_parent_and_child_are_refused_and_change_nothing(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    @tool(needs_approval=True)
+    def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    helper = make_agent(pay, name="helper")
+    await rig.serve(make_agent(helper.as_tool(tool_description="Helps."), name="agent"))
+    runner = rig.runner()
+    model.call("helper", {"input": "how?"})
+    model.call("pay", {})
+    model.reply("like this")
+    model.reply("all done")
+    task = await runner.create_task("please")
+    await runner.run_task(task)
+    asked = await ask(runner, task)
+    child = asked.id.rpartition(":")[0]
+    for number, said in enumerate(
+        (
+            ParentSays(number=99, end="abandon", by="mallory"),
+            ParentSays(number=99, undo="do", secret="guessed"),
+            ParentSays(number=99, paused="mallory", secret=child),
+        ),
+        1,
+    ):
+        await runner.client.get_workflow_handle(child).signal(SAYS, said)
+        await refusals(runner, child, number)
+    parent = runner.client.get_workflow_handle(task.task_id)
+    for number, secret in enumerate(("", "guessed"), 1):
+        report = ChildReport(id=child, secret=secret, status="failed", closed=True, heard=99)
+        await parent.signal(REPORTS, report)
+        await refusals(runner, task.task_id, number)
+    await parent.signal(SAYS, ParentSays(number=1, end="abandon", secret=""))
+    [first, _, last] = await refusals(runner, task.task_id, 3)
+    assert "did not come from that task" in first
+    assert "did not come from a task that this one works for" in last
+    await runner.approve(asked, "ann")
+    assert str(await runner.run_task(task)) == "all done"

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+from typer.main import get_command
 
-from holdfast.cli.app import Status
+from holdfast.cli.app import Status, app
 from holdfast.cli.exits import MEANINGS, ExitCode, exit_code_of
 from holdfast.cli.options import Common
 from holdfast.errors import (
@@ -29,7 +30,7 @@ from holdfast.steps import TaskStatus
 
 
 def common(**given: Any) -> Common:
-    none: dict[str, Any] = dict.fromkeys(("data_dir", "address", "namespace", "api_key", "archive"))
+    none: dict[str, Any] = dict.fromkeys(("data_dir", "address", "namespace", "archive"))
     return Common(**{**none, **given}, json=False)
 
 
@@ -53,12 +54,30 @@ def test_the_engine_is_embedded_unless_an_address_is_known(monkeypatch: pytest.M
 def test_options_of_both_engines_contradict_each_other() -> None:
     with pytest.raises(InvalidArgumentError, match="give one of them"):
         _ = common(data_dir=Path("here"), address="host:7233").embedded
-    with pytest.raises(InvalidArgumentError, match="--api-key is for a cluster"):
-        _ = common(api_key="secret").embedded
+    with pytest.raises(InvalidArgumentError, match="--namespace is for a cluster"):
+        _ = common(namespace="n").embedded
 
 
-def test_a_command_to_copy_names_the_engine_but_never_the_key() -> None:
-    given = common(address="host:7233", namespace="n", api_key="secret", archive="s3://a b")
+@pytest.mark.parametrize("url", ["s3://id:secret@bucket/x", "https://host/x?sig=secret"])
+def test_a_password_on_the_command_line_is_refused_and_not_repeated(url: str) -> None:
+    with pytest.raises(InvalidArgumentError, match="set HOLDFAST_ARCHIVE") as caught:
+        _ = common(address="host:7233", archive=url).embedded
+    assert "secret" not in str(caught.value)
+
+
+def test_no_option_takes_an_api_key() -> None:
+    names = {name for command in get_command(app).commands.values() for name in options(command)}  # type: ignore[attr-defined]
+    assert "--address" in names
+    assert not [name for name in names if "key" in name]
+
+
+def options(command: Any) -> list[str]:
+    """List the options of a command."""
+    return [name for each in command.params for name in each.opts]
+
+
+def test_a_command_to_copy_names_the_engine() -> None:
+    given = common(address="host:7233", namespace="n", archive="s3://a b")
     assert given.arguments() == " --address host:7233 --namespace n --archive 's3://a b'"
     assert common(data_dir=Path("here")).arguments() == " --data-dir here"
 

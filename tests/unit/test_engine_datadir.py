@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import stat
 from pathlib import Path
 
 import pytest
 
+from holdfast.archive import Archive
 from holdfast.engine.datadir import locked, prepare, read_json, write_json
 from holdfast.engine.process import PORTS, end_process, free_port, is_alive, start_time
 from holdfast.errors import ServerStartError
@@ -17,6 +19,31 @@ def test_a_new_directory_is_kept_out_of_git(tmp_path: Path) -> None:
     (path / ".gitignore").unlink()
     assert prepare(path) == path
     assert not (path / ".gitignore").exists()
+
+
+def modes(root: Path) -> dict[str, int]:
+    """Return the permissions of everything below a directory, and its own."""
+    found = [root, *root.rglob("*")]
+    return {str(each.relative_to(root.parent)): stat.S_IMODE(each.stat().st_mode) for each in found}
+
+
+async def test_only_their_owner_can_read_the_data_directory_and_the_archive(
+    tmp_path: Path,
+) -> None:
+    before = os.umask(0o022)
+    try:
+        path = prepare(tmp_path / "deep" / "dir")
+        write_json(path / "server.json", {"pid": 1})
+        async with locked(path):
+            archive = Archive(path / "archive")
+            archive.archive_id()
+            archive.put(b"said in confidence")
+            archive.put_record("tasks/t", {})
+    finally:
+        os.umask(before)
+    found = modes(tmp_path / "deep")
+    assert {name for name, mode in found.items() if mode & 0o077} == set()
+    assert len(found) > 10
 
 
 def test_two_names_of_a_directory_are_one(tmp_path: Path) -> None:

@@ -1,0 +1,199 @@
+"""Secrets are cut out of texts, and ordinary texts stay as they are."""
+
+from __future__ import annotations
+
+import traceback
+from typing import Any
+
+import fsspec
+import pytest
+from fsspec import AbstractFileSystem
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from holdfast.archive import Archive
+from holdfast.errors import ArchiveError
+from holdfast.redact import REDACTED, redact, without_credentials
+
+SHAPES = [
+    "sk-abcdefghijklmnop",
+    "sk-proj-0123456789abcdef",
+    "sk_live_0123456789abcdef",
+    "AKIAIOSFODNN7EXAMPLE",
+    "ASIAIOSFODNN7EXAMPLE",
+    "ghp_0123456789abcdefghijABCDEFGHIJ012345",
+    "gho_0123456789abcdefghijABCDEFGHIJ012345",
+    "github_pat_11ABCDEFG0123456789_abcdefghijklmnop",
+    "glpat-0123456789abcdefABCD",
+    "xoxb-1234567890-abcdefghij",
+    "xoxe.xoxp-1-Mi0yLTEyMzQ1Njc4OTAtYWJj",
+    "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9P",
+    "AIzaSyA0123456789abcdefghijklmnopqrstuv",
+    "hf_abcdefghijklmnopqrstuvwxyzABCDEFGH",
+    "-----BEGIN RSA PRIVATE KEY-----\nMIIEow\nabc=\n-----END RSA PRIVATE KEY-----",
+]
+
+IN_WORDS = {
+    "postgresql://app:hunter2@db:5432/x": "hunter2",
+    "connect to redis://:s3cr3t@cache:6379/0 failed": "s3cr3t",
+    "https://host/x?user=ann&access_token=abc&sig=d%2Fe": "abc",
+    "https://b.s3.amazonaws.com/k?X-Amz-Signature=0123abcd": "0123abcd",
+    'AWS_SECRET_ACCESS_KEY="wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY1"': "wJalrXUtnFEMI",
+    '{"password": "correct-h0rse"}': "correct-h0rse",
+    '{\\"api_key\\": \\"abcdefg12345\\"}': "abcdefg12345",
+    "AccountName=x;AccountKey=abc123def456==;Endpoint=y": "abc123def456",
+    "Authorization: Bearer abcdef0123456789": "abcdef0123456789",
+    "Authorization: Basic YW5uOmh1bnRlcjI=": "YW5uOmh1bnRlcjI",
+}
+
+ORDINARY = [
+    "The bearer of this letter has my trust.",
+    "Bearer authentication is on; a bearer transportation fee applies.",
+    "sk-learn-compatible estimators and pk-constraint names",
+    "See https://example.com/a/b?page=2&keyword=python#top and mailto:ann@example.com",
+    "https://host:8080/path@v2/file?email=a@b.c",
+    "git@github.com:owner/project.git, ssh://git@github.com/owner/project",
+    "max_tokens=4096, total_tokens: 123456, the tokens: 12345678",
+    "the primary key: customer_id_2; idempotency key task.0.1.0.0",
+    "password: must have eight characters",
+    "a monkey=banana1234 in the query ?monkey=banana1234",
+    "commit 0123456789abcdef0123456789abcdef01234567",
+    "eyJust some text. eyJ is no token.",
+    "task-xoxb, AKIA, ghp_short",
+]
+
+
+@pytest.mark.parametrize("secret", SHAPES)
+def test_what_has_the_shape_of_a_credential_is_cut_out(secret: str) -> None:
+    assert redact(f"it said {secret}, and ended") == f"it said {REDACTED}, and ended"
+
+
+@pytest.mark.parametrize(("text", "secret"), IN_WORDS.items())
+def test_a_credential_in_a_url_or_behind_its_name_is_cut_out(text: str, secret: str) -> None:
+    found = redact(text)
+    assert secret not in found
+    assert REDACTED in found
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("DATABASE_URL", "postgresql://app:hunter22@db/x", "hunter22"),
+        ("DATABASE_URL", "postgresql://app:hunter%2F22@db/x", "hunter/22"),
+        ("GITHUB_PAT", "plainlooking", "plainlooking"),
+        ("SERVICE_KEYS", "firstvalue,secondvalue", "secondvalue"),
+        ("REFRESH_TOKENS", "plainlooking", "plainlooking"),
+        ("AWS_SECRET_ACCESS_KEY", "plainlooking", "plainlooking"),
+        ("DB_PASSWD", "plainlooking", "plainlooking"),
+        ("GOOGLE_CREDENTIALS", "plainlooking", "plainlooking"),
+        ("API_KEY_2", "plainlooking", "plainlooking"),
+    ],
+)
+def test_the_environment_names_secrets(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, said: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    assert redact(f"refused: {said!r}") == f"refused: {REDACTED!r}"
+
+
+def test_the_environment_has_much_that_is_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("PATH", "OLDPWD", "SSH_AUTH_SOCK", "KEYBOARD", "SERVICE_URL", "TOKENIZERS"):
+        monkeypatch.setenv(name, "https://host.example/some/place")
+    text = "at https://host.example/some/place"
+    assert redact(text) == text
+
+
+@pytest.mark.parametrize("text", ORDINARY)
+def test_ordinary_sentences_stay_as_they_are(text: str) -> None:
+    assert redact(text) == text
+
+
+WORDS = st.text(st.characters(categories=("Ll", "Lu", "Zs", "Po", "Nd"), codec="utf-8"))
+
+
+NOUNS = ["key", "token", "password", "secret", "Bearer", "auth", "sk", "the", "is", "7", "2026"]
+
+
+@given(st.lists(st.sampled_from([*" .,:;/-_=?!()\n&", *NOUNS])))
+@example(["password", "=", "password"])
+def test_texts_of_ordinary_words_stay_as_they_are(words: list[str]) -> None:
+    text = " ".join(words)
+    assert redact(text) == text
+
+
+@given(st.lists(st.sampled_from(ORDINARY)))
+def test_ordinary_sentences_stay_beside_each_other(sentences: list[str]) -> None:
+    text = "\n".join(sentences)
+    assert redact(text) == text
+
+
+@given(WORDS, st.sampled_from(SHAPES), WORDS)
+def test_a_credential_is_cut_out_wherever_it_stands(before: str, secret: str, after: str) -> None:
+    found = redact(f"{before} {secret} {after}")
+    assert secret not in found
+
+
+@given(WORDS)
+def test_redacting_twice_changes_nothing_more(text: str) -> None:
+    assert redact(redact(text)) == redact(text)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("s3://id:secret@bucket/x", f"s3://{REDACTED}@bucket/x"),
+        ("filecache::s3://token@bucket/x", f"filecache::s3://{REDACTED}@bucket/x"),
+        ("https://host/x?sig=a&se=b", f"https://host/x?sig={REDACTED}&se={REDACTED}"),
+        ("s3://bucket/a@b/c", "s3://bucket/a@b/c"),
+        ("/a place/with@signs?and=more", "/a place/with@signs?and=more"),
+    ],
+)
+def test_a_url_is_shown_without_its_credentials(url: str, shown: str) -> None:
+    assert without_credentials(url) == shown
+
+
+class Talkative(AbstractFileSystem):
+    """A file system that says in each error how it was opened."""
+
+    protocol = "talkative"
+    cachable = False
+
+    def __init__(self, **options: Any) -> None:
+        """Keep the options."""
+        super().__init__(**options)  # type: ignore[no-untyped-call]
+        self.options = options
+
+    @staticmethod
+    def _get_kwargs_from_urls(path: str) -> dict[str, str]:
+        return {"opened": path}
+
+    def cat_file(self, path: str, *_args: Any, **_kwargs: Any) -> bytes:
+        """Fail."""
+        raise PermissionError(f"{path}: denied for {self.options}")
+
+    def info(self, path: str, **_kwargs: Any) -> Any:
+        """Fail."""
+        raise PermissionError(f"{path}: denied for {self.options}")
+
+
+def test_an_archive_names_no_credentials_of_its_url_or_options() -> None:
+    registry: Any = fsspec  # which ships no types
+    registry.register_implementation("talkative", Talkative, clobber=True)
+    archive = Archive(
+        "talkative://ann:hunter%2F22@place/x?token=qwertz-zz",
+        {"password": "optional-word", "nested": {"secret": "inner-word"}, "region": "somewhere"},
+    )
+    assert archive.url == f"talkative://{REDACTED}@place/x?token={REDACTED}"
+    for failing in (archive.archive_id, lambda: archive.get("0" * 64)):
+        with pytest.raises(ArchiveError, match="somewhere") as caught:
+            failing()
+        said = "".join(traceback.format_exception(caught.value))
+        for secret in ("hunter", "qwertz", "optional-word", "inner-word"):
+            assert secret not in said
+
+
+def test_an_archive_that_cannot_be_opened_names_no_credentials() -> None:
+    password = f"hunter-{22}"  # so that it is not in the traceback's lines of code
+    with pytest.raises(ArchiveError, match="cannot be opened") as caught:
+        Archive(f"ftp://ann:{password}@127.0.0.1:1/x", {"timeout": 1})
+    assert password not in "".join(traceback.format_exception(caught.value))

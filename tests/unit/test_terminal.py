@@ -1,0 +1,114 @@
+"""What models, tools and users write is shown by a terminal, and never obeyed."""
+
+from __future__ import annotations
+
+import json
+import logging
+import unicodedata
+from io import StringIO
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+from temporalio.client import Client
+
+from holdfast.cli import output
+from holdfast.cli.history import Happening
+from holdfast.cli.live import LiveView
+from holdfast.events import ChatEnd, print_event
+from holdfast.logs import log
+from holdfast.messages import ToolCall
+from holdfast.terminal import printable, printable_json
+
+HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\x08\x7f\u202eevil\u2066[red]markup[/red][/]"
+
+
+def is_harmless(text: str) -> bool:
+    """Whether a terminal only shows a text."""
+    return all(each in "\n\t" or unicodedata.category(each) not in ("Cc", "Cs") for each in text)
+
+
+@given(st.text(st.characters()))
+def test_no_text_has_anything_to_obey(text: str) -> None:
+    assert is_harmless(printable(text))
+    assert is_harmless(printable_json(json.dumps(text, ensure_ascii=False)))
+
+
+@given(st.text(st.characters(exclude_categories=["Cc", "Cf", "Cs", "Zl", "Zp"])))
+def test_ordinary_text_stays_as_it_is(text: str) -> None:
+    assert printable(text) == text
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])))
+def test_json_keeps_its_value(text: str) -> None:
+    assert json.loads(printable_json(json.dumps({text: text}, ensure_ascii=False))) == {text: text}
+
+
+def test_what_is_left_out_of_obedience_is_written_out() -> None:
+    assert printable("a\x1b[2J\r\nb\rc\u202ed\td") == "a\\x1b[2J\nb\\x0dc\\u202ed\td"
+
+
+@pytest.fixture
+def plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the consoles anew, so that they write to what pytest captures; without colours."""
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("TERM", "dumb")
+    output.out.cache_clear()
+    output.err.cache_clear()
+
+
+@pytest.mark.usefixtures("plain")
+def test_everything_that_the_command_line_prints_is_harmless(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    output.answer(HOSTILE)
+    output.say(HOSTILE)
+    output.emit({"said": HOSTILE})
+    output.out().print(f"{'event':<10} {HOSTILE}", HOSTILE, style="red")
+    output.table(output.out(), ("task", "input"), [("t", HOSTILE)])
+    print_event(ChatEnd(number=1, task_id="t", status="failed", error=HOSTILE))
+    got = capsys.readouterr()
+    assert is_harmless(got.out + got.err), got
+    assert got.out.count("\\x1b]0;owned") == 5
+    assert "[red]markup[/red][/]" in got.err
+    assert json.loads(got.out.splitlines()[1])["said"] == HOSTILE
+
+
+def test_a_table_on_a_terminal_is_harmless() -> None:
+    console = type(output.out())(
+        file=StringIO(), force_terminal=True, color_system=None, markup=False, width=200
+    )
+    output.table(console, ("task", "input"), [("t", HOSTILE)])
+    assert isinstance(console.file, StringIO)
+    assert "\\x1b]0;owned" in console.file.getvalue()
+    assert not set(console.file.getvalue()) & {"\x07", "\x9b", "\u202e"}
+    assert "\x1b]" not in console.file.getvalue()
+
+
+def test_the_last_line_of_the_live_view_is_harmless_and_no_markup(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The name of a tool is the model's word when no tool has it."""
+    file = StringIO()
+    console = type(output.out())(file=file, force_terminal=True, color_system=None, markup=False)
+    assert isinstance(console, Console)
+    view = LiveView(Client.__new__(Client), "t", console)
+    call = ToolCall(id="c", name=HOSTILE, arguments="{}")
+    with console.status("waiting") as status:
+        monkeypatch.setattr(view, "_status", status)
+        view.take(Happening(kind="calling", step=1, name=HOSTILE, calls=(call,), activity="1"))
+    said = file.getvalue()
+    assert "\x1b]" not in said
+    assert not set(said) & {"\x07", "\x9b", "\u202e"}
+    assert "[red]markup[/red][/]" in said
+
+
+def test_what_is_logged_is_harmless(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, logger="holdfast"):
+        try:
+            raise ValueError(HOSTILE)
+        except ValueError:
+            log.warning("it said %s", HOSTILE, exc_info=True)
+    assert is_harmless(caplog.text)
+    assert caplog.text.count("\\x1b]0;owned") == 2
