@@ -64,6 +64,7 @@ bench: $(STAMP) ## Run the benchmarks
 	$(BIN)/python -m benchmarks.custom
 	$(BIN)/python -m benchmarks.parallel
 	$(BIN)/python -m benchmarks.streaming
+	$(BIN)/python -m benchmarks.sizes
 
 soak: $(STAMP) ## Kill, stop and continue workers, server and clients for CAMPAIGN=minutes, and check
 	$(BIN)/python -m tests.soak.campaign $(CAMPAIGN)
@@ -73,7 +74,7 @@ lock: ## Make both lock files anew from pyproject.toml
 	$(PYTHON) -m venv .build/lock
 	.build/lock/bin/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 	$(COMPILE) --upgrade --all-extras --output-file requirements-dev.lock
-	$(COMPILE) --extra local --constraint requirements-dev.lock --output-file requirements.lock
+	$(COMPILE) --extra local --extra s3 --constraint requirements-dev.lock --output-file requirements.lock
 	rm -rf .build/lock
 
 clean: ## Remove everything that can be made again

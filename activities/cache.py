@@ -76,6 +76,8 @@ class TaskMemory:
         outputs: (step, digest) to the output of a completed step that others waited for.
         started: Id of the activity in which an agent's hooks were told that it takes over.
         lock: Held while transcript or journal are completed: two attempts of a step may be here.
+        finding: Held while head or calls are asked for: hundreds of calls begin at the same time.
+        asking: Held while the task is asked: the server keeps one question to it, and refuses more.
         size: Rough size in bytes.
     """
 
@@ -96,6 +98,8 @@ class TaskMemory:
     outputs: dict[InputRef, Json] = field(default_factory=dict[InputRef, Json])
     started: str = ""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    finding: asyncio.Lock = field(default_factory=asyncio.Lock)
+    asking: asyncio.Lock = field(default_factory=asyncio.Lock)
     size: int = TASK_BYTES
     _tally: Tally = field(default_factory=Tally)
     _parts: dict[str, int] = field(default_factory=dict[str, int])
@@ -152,11 +156,13 @@ class TaskMemory:
         self.cut(0)
 
     def take_over(self, older: TaskMemory) -> None:
-        """Begin with the transcript of the task's run before: its digest is checked at each use."""
+        """Begin with what has a digest of the task's run before: it is checked at each use."""
         self.recorded = list(older.recorded)
         self.resolved = list(older.resolved)
         self.digests = list(older.digests)
         self._count("transcript", older.part("transcript"))
+        self.calls = dict(older.calls)
+        self._count("calls", older.part("calls"))
 
     # ---- what comes next
 
@@ -330,8 +336,8 @@ class Cache:
 
         The run id tells a task from another one that had its id before. Nothing else does without
         a price: a digest in the input of each activity would be in history for every call. A task
-        that continues as new has a new run id as well; it keeps the transcript, whose digest is
-        checked anyhow, and reads its head and its history once more: two queries in 2,000 events.
+        that continues as new has a new run id as well; it keeps transcript and calls, whose digests
+        are checked anyhow, and reads its head and history once more: two queries in 2,000 events.
         """
         memory = self._tasks.get(task_id)
         if memory is None or memory.run != run:

@@ -6,16 +6,26 @@ import asyncio
 import copy
 from collections.abc import Sequence
 from contextvars import ContextVar
+from typing import TypeVar
 
 from temporalio import activity
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import ResetStickyTaskQueueRequest
 from temporalio.client import WorkflowHandle
+from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.activities.cache import Cache, TaskMemory
 from holdfast.archive import Archive
 from holdfast.chain import ChainRef, extend
-from holdfast.contents import read_json, refer, rehydrate, resolve, store_image, with_parts
+from holdfast.contents import (
+    read_json,
+    refer,
+    rehydrate,
+    resolve,
+    resolve_message,
+    store_image,
+    with_parts,
+)
 from holdfast.errors import ArchiveError, DigestMismatchError
 from holdfast.images import Image, data_url
 from holdfast.messages import (
@@ -51,6 +61,10 @@ from holdfast.wire import INLINE_BYTES, AdvanceInput, ToolInput, View, ViewReque
 PATIENCE_SECONDS = (0.1, 0.4, 1, 2, 4, 8, 15, 25)
 """Waits between the attempts to store a value that must not be lost."""
 
+BUSY_PAUSES = (0.1, 0.2, 0.5, 1, 2, 3, 5, 5, 5, 5)
+"""Waits between the attempts to ask a task that others ask, too."""
+
+T = TypeVar("T")
 
 _left_queue: ContextVar[bytes] = ContextVar("holdfast_left_queue", default=b"")
 """Task token of the activity attempt that has left the queue of a worker that may be dead."""
@@ -71,8 +85,9 @@ class Source:
     async def head(self) -> TaskHead:
         """Return the task's head."""
         memory = self.memory()
-        if memory.head is None or not memory.head.snapshot:
-            memory.head = (await self._view(ViewRequest(head=True))).head
+        async with memory.finding:
+            if memory.head is None or not memory.head.snapshot:
+                memory.head = (await self._view(ViewRequest(head=True))).head
         if memory.head is None:
             msg = f"Task {task_id()!r} answered without its head."
             raise DigestMismatchError(msg)
@@ -160,26 +175,28 @@ class Source:
 
     async def call(self, given: ToolInput) -> tuple[ToolCall, dict[str, Json]]:
         """Return the call to run and the state that its tool sees."""
-        calls = self.memory().calls.get(given.n, ())
-        call = given.call or (calls[given.i] if given.i < len(calls) else None)
-        if call is not None and not given.big and call_digest(call) == given.digest:
-            return call, dict(given.state)
-        got = await self._view(ViewRequest(n=given.n, calls=True))
-        call = given.call or (got.calls[given.i] if given.i < len(got.calls) else None)
-        if call is None or call_digest(call) != given.digest:
+        memory = self.memory()
+        async with memory.finding:
+            call = _known(memory, given)
+            if call is None:
+                got = await self._view(ViewRequest(n=given.n, calls=True))
+                memory.open_calls(given.n, got.calls)
+                call = _known(memory, given)
+        if call is None:
             msg = (
                 f"Call {given.i} of step {given.n} of task {task_id()!r} is not the scheduled one."
             )
             raise DigestMismatchError(msg)
-        return call, dict(got.state)
+        if not given.big:
+            return call, dict(given.state)
+        return call, dict((await self._view(ViewRequest(n=given.n, state=True))).state)
 
     async def entries(self) -> tuple[EntriesPage, list[Entry]]:
         """Return the ledger entries that are not archived yet."""
         entries: list[Entry] = []
         while True:
             asked = EntriesRequest(skip=len(entries), opens=True)
-            handle = await self._reach()
-            got: EntriesPage = await handle.query("entries", asked, result_type=EntriesPage)
+            got = await self._query("entries", EntriesPage, asked)
             entries.extend(got.entries)
             if not got.more:
                 return got, entries
@@ -196,8 +213,7 @@ class Source:
         return copy.deepcopy(memory.outputs[ref])
 
     async def _output(self, ref: InputRef) -> Json:
-        handle = await self._reach()
-        view: StepView = await handle.query("step", ref.n, result_type=StepView)
+        view = await self._query("step", StepView, ref.n)
         record = view.record
         if record is None:
             entries = await read_segments(self.archive, view.segments)
@@ -213,8 +229,7 @@ class Source:
 
     async def status(self) -> Task:
         """Return the task as it is now; of a long input, its beginning."""
-        task: Task = await (await self._reach()).query("task", result_type=Task)
-        return task
+        return await self._query("task", Task)
 
     async def task(self) -> Task:
         """Return the task as it is now, with its whole input."""
@@ -226,9 +241,8 @@ class Source:
     # ---- large values
 
     async def resolve(self, message: Message) -> Message:
-        """Put an archived content into its message."""
-        content = await self.content(message.content)
-        return message.model_copy(update={"content": content})
+        """Put what is archived of a message into it."""
+        return await resolve_message(message, self.text)
 
     async def content(self, content: Content) -> Content:
         """Read the texts of a content that are in the archive."""
@@ -268,7 +282,10 @@ class Source:
         return url
 
     async def offload(self, message: Message) -> Message:
-        """Move large texts and the bytes of images to the archive."""
+        """Move large texts, large provider items and the bytes of images to the archive."""
+        kept = await self.store_json(list(message.items)) if message.items else None
+        if kept is not None:
+            message = message.model_copy(update={"items": (), "kept": kept})
         if not isinstance(message.content, str):
             return await with_parts(message, self._offload_part)
         text = clean(message.content)
@@ -342,8 +359,22 @@ class Source:
     # ---- the task
 
     async def _view(self, asked: ViewRequest) -> View:
-        view: View = await (await self._reach()).query("view", asked, result_type=View)
-        return view
+        return await self._query("view", View, asked)
+
+    async def _query(self, name: str, kind: type[T], *args: object) -> T:
+        """Ask the task, one question after the other, and again while others keep it busy."""
+        handle = await self._reach()
+        async with self.memory().asking:
+            for pause in (*BUSY_PAUSES, 0.0):
+                try:
+                    found: T = await handle.query(name, args=list(args), result_type=kind)
+                except RPCError as error:
+                    if error.status is not RPCStatusCode.RESOURCE_EXHAUSTED or not pause:
+                        raise
+                else:
+                    return found
+                await asyncio.sleep(pause)
+            raise RuntimeError  # unreachable: the last attempt returns or raises
 
     async def _reach(self) -> WorkflowHandle[object, object]:
         """Return the task's handle, after leaving the queue of a worker that may be dead."""
@@ -359,6 +390,13 @@ class Source:
                 )
             )
         return activity.client().get_workflow_handle(task_id(), run_id=info.workflow_run_id)
+
+
+def _known(memory: TaskMemory, given: ToolInput) -> ToolCall | None:
+    """Return the call that was scheduled, if it is here."""
+    calls = memory.calls.get(given.n, ())
+    call = given.call or (calls[given.i] if given.i < len(calls) else None)
+    return call if call is not None and call_digest(call) == given.digest else None
 
 
 def task_id() -> str:

@@ -2,7 +2,7 @@
 
 The first run creates the task and does one step; the next ones go on where it stopped.
 
-python -m examples.step_by_step
+python examples/step_by_step.py
 """
 
 from __future__ import annotations
@@ -11,11 +11,25 @@ import asyncio
 import sys
 from pathlib import Path
 
-from examples.arithmetic import arithmetic
-from holdfast import AgentRunner
+from holdfast import Agent, AgentRunner, tool
 from holdfast.errors import TaskNotFoundError
 
 TASK_ID = "step-by-step"
+
+
+@tool(effect="read")
+def add(a: float, b: float) -> float:
+    """Add two numbers."""
+    return a + b
+
+
+@tool(effect="read")
+def multiply(a: float, b: float) -> float:
+    """Multiply two numbers."""
+    return a * b
+
+
+arithmetic = Agent(name="arithmetic", model="offline", tools=[add, multiply])
 
 
 async def main(data_dir: str) -> None:

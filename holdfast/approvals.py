@@ -13,12 +13,14 @@ used up, and an undo that needs approval. They are decided by the same verbs.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Literal
 
 from holdfast.commands import Command
 from holdfast.ledger import Ledger
 from holdfast.messages import ToolCall, system
-from holdfast.records import Approval, ApprovalKind, Outcome, StandingRule, call_digest
+from holdfast.records import Approval, ApprovalKind, Entry, Outcome, StandingRule, call_digest
 from holdfast.values import Json, canonical
 
 CARD_TEXT = 500
@@ -28,11 +30,8 @@ REJECTED = "Tool execution was not approved."
 
 def latest(ledger: Ledger, n: int, i: int, kind: ApprovalKind | None = None) -> Approval | None:
     """Return the newest approval of an open call of a step, or None."""
-    for approval in reversed(ledger.s.approvals):
-        same = approval.n == n and approval.i == i
-        if same and approval.branch == ledger.s.branch and kind in (None, approval.kind):
-            return approval
-    return None
+    found = ledger.asked.at(ledger.s.branch, n, i)
+    return next((approval for approval in found if kind in (None, approval.kind)), None)
 
 
 def ask(
@@ -45,6 +44,7 @@ def ask(
     seconds: float = 0,
     text: str = "",
     call: ToolCall | None = None,
+    agent: str = "",
 ) -> Approval:
     """Open a point for a person to decide.
 
@@ -57,17 +57,22 @@ def ask(
         seconds: Seconds until it expires to rejected; 0 for never.
         text: What is known.
         call: The call, when it is not one of the open calls.
+        agent: The agent that asks; the step's by default.
     """
     current = ledger.find(n)
     if call is None and current is not None and 0 <= i < len(current.calls):
         call = current.calls[i]
-    agent = current.open.step.agent if current is not None else ""
+    if not agent and current is not None:
+        agent = current.open.step.agent
+    described = ledger.s.described
+    policy = described.rules(agent).policies.get(call.name) if call and described else None
     serial = ledger.s.approval_serial + 1
     approval = Approval(
         id=f"{ledger.task_id}:{serial}",
         kind=kind,
         agent=agent or ledger.given.head.agent,
         tool=call.name if call else "",
+        effect=policy.effect if policy else "",
         call_id=call.id if call else "",
         arguments=call.arguments if call else "",
         digest=call_digest(call) if call else "",
@@ -78,7 +83,8 @@ def ask(
         expires=now + seconds if seconds else 0,
         text=text,
     )
-    ledger.change(approvals=(*ledger.s.approvals, approval), approval_serial=serial)
+    ledger.put_approval(approval)
+    ledger.change(approval_serial=serial)
     body: dict[str, Json] = {"id": approval.id, "kind": kind, "tool": approval.tool}
     ledger.note("asked", now=now, text=text, body={**body, "arguments": approval.arguments})
     return approval
@@ -121,11 +127,14 @@ def settle(ledger: Ledger, n: int, i: int, *, now: float) -> None:
 def decide(ledger: Ledger, command: Command, *, now: float) -> str:
     """Apply approve, reject or respond; return why it is refused, or empty."""
     wanted = str(command.body.get("approval", ""))
-    found = next((a for a in ledger.s.approvals if a.id == wanted), None)
+    found = ledger.asked.find(wanted)
     if found is None:
-        return f"There is no open approval {wanted!r}; its step may be over or undone."
+        known = decided_by(ledger.entries, wanted)
+        why = f"it was decided already: {known}" if known else "its step may be over or undone"
+        return f"There is no open approval {wanted!r}; {why}."
     if found.status != "open":
-        return f"Approval {wanted!r} was {found.status} by {found.by or 'the clock'} already."
+        who, when = found.by or "the clock", in_words(found.at)
+        return f"Approval {wanted!r} was {found.status} by {who} already, at {when}."
     if found.branch != ledger.s.branch:
         return f"Approval {wanted!r} belongs to a branch that was undone."
     if found.expires and now >= found.expires:
@@ -152,6 +161,22 @@ def decide(ledger: Ledger, command: Command, *, now: float) -> str:
         case _:
             reason = f"{command.verb!r} does not decide an approval."
     return reason
+
+
+def decided_by(entries: Sequence[Entry], approval_id: str) -> str:
+    """Return the decision on an approval: its verb, who made it and when; empty for none."""
+    for entry in reversed(entries):
+        event = entry.event
+        if event is not None and event.kind == "command":
+            given: Json = event.body.get("arguments") or {}
+            if given.get("approval") == approval_id:
+                return f"{event.body.get('verb')} by {event.by} at {in_words(event.at)}"
+    return ""
+
+
+def in_words(seconds: float) -> str:
+    """Return a time as people read it."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def stands(ledger: Ledger, n: int, i: int, *, now: float) -> bool:
@@ -224,9 +249,9 @@ def checked(ledger: Ledger, approval: Approval, refused: str, *, now: float) -> 
             "note": "",
             "text": f"Edited arguments were refused: {refused}",
         }
-        _replace(ledger, approval.model_copy(update=again))
+        ledger.put_approval(approval.model_copy(update=again))
         return
-    _replace(ledger, approval.model_copy(update={"status": "approved"}))
+    ledger.put_approval(approval.model_copy(update={"status": "approved"}))
     _tell(
         ledger,
         f"{approval.by} changed the arguments of {approval.tool} (call {approval.call_id}) from"
@@ -255,12 +280,12 @@ def close_open(ledger: Ledger, *, now: float) -> None:
 
 def _withdraw(ledger: Ledger, approval: Approval, *, now: float) -> None:
     ledger.note("withdrawn", now=now, body={"id": approval.id, "tool": approval.tool})
-    _replace(ledger, approval.model_copy(update={"status": "closed", "at": now}))
+    ledger.put_approval(approval.model_copy(update={"status": "closed", "at": now}))
 
 
 def _approve(ledger: Ledger, approval: Approval, arguments: Json) -> str:
     if arguments is None:
-        _replace(ledger, approval.model_copy(update={"status": "approved"}))
+        ledger.put_approval(approval.model_copy(update={"status": "approved"}))
         if approval.kind == "limit":
             ledger.allow_one_more(approval.n)
         return ""
@@ -271,14 +296,14 @@ def _approve(ledger: Ledger, approval: Approval, arguments: Json) -> str:
     text = arguments if isinstance(arguments, str) else json.dumps(arguments)
     if _same(text, approval.arguments):
         return _approve(ledger, approval, None)
-    _replace(ledger, approval.model_copy(update={"status": "checking", "effective": text}))
+    ledger.put_approval(approval.model_copy(update={"status": "checking", "effective": text}))
     return ""
 
 
 def _reject(
     ledger: Ledger, approval: Approval, *, status: Literal["rejected", "expired"] = "rejected"
 ) -> str:
-    _replace(ledger, approval.model_copy(update={"status": status}))
+    ledger.put_approval(approval.model_copy(update={"status": status}))
     who = f" by {approval.by}" if approval.by else ""
     why = f": {approval.note}" if approval.note else "."
     match approval.kind:
@@ -321,7 +346,7 @@ def _respond(ledger: Ledger, approval: Approval, result: Json) -> str:
     if result is None:
         return "respond needs a result."
     text = result if isinstance(result, str) else json.dumps(result)
-    _replace(ledger, approval.model_copy(update={"status": "responded"}))
+    ledger.put_approval(approval.model_copy(update={"status": "responded"}))
     attempts = 0 if approval.kind == "tool" else 1
     edited = _edited(ledger, approval)
     said = Outcome(content=text, attempts=attempts, edited=edited)
@@ -344,12 +369,6 @@ def _same(left: str, right: str) -> bool:
         return left == right or canonical(json.loads(left)) == canonical(json.loads(right))
     except (ValueError, RecursionError):
         return False
-
-
-def _replace(ledger: Ledger, approval: Approval) -> None:
-    ledger.change(
-        approvals=tuple(approval if a.id == approval.id else a for a in ledger.s.approvals)
-    )
 
 
 def _tell(ledger: Ledger, text: str) -> None:

@@ -95,6 +95,14 @@ async def resolve(content: Content, read: ReadText) -> Content:
     return tuple([await _resolved(part, read) for part in content])
 
 
+async def resolve_message(message: Message, read: ReadText) -> Message:
+    """Put archived texts and provider items into a message; images stay references."""
+    changes: dict[str, object] = {"content": await resolve(message.content, read)}
+    if message.kept is not None:
+        changes |= {"items": tuple(json.loads(await read(message.kept))), "kept": None}
+    return message.model_copy(update=changes)
+
+
 async def _resolved(part: Part, read: ReadText) -> Part:
     if not isinstance(part, TextPart) or part.stored is None:
         return part

@@ -46,7 +46,7 @@ from holdfast.references import (
 from holdfast.state import Described
 from holdfast.steps import TaskStep
 from holdfast.values import Json, canonical, digest
-from holdfast.wire import Advanced, AdvanceInput, RunRequest, ToolInput
+from holdfast.wire import MOST_CALLS, Advanced, AdvanceInput, RunRequest, ToolInput
 
 INLINE_BYTES = 512
 """Up to this size a step's input travels with the activity; beyond, the activity asks for it."""
@@ -191,7 +191,7 @@ class Ledger(LedgerState):
         """Record what the step activity gave: an answer, a result, a wish for tools.
 
         Returns:
-            Why its next steps cannot be queued; the step then has no result.
+            Why its calls or next steps cannot be taken; the step then has no result.
         """
         current = self.at(n)
         refused = self._refused(current, got)
@@ -208,7 +208,7 @@ class Ledger(LedgerState):
             current = current.model_copy(
                 update={"result": got.result, "calls": calls, "state": state, "outcomes": got.told}
             )
-        elif got.calls:
+        elif got.calls and refused is None:
             state = merge_patch.apply(current.open.state, got.patch)
             current = current.model_copy(
                 update={
@@ -225,9 +225,11 @@ class Ledger(LedgerState):
         return refused
 
     def _refused(self, current: OpenState, got: Advanced) -> Failure | None:
-        """Say why the step's next steps cannot be queued, or return None."""
+        """Say why the step's calls or its next steps cannot be taken, or return None."""
         if got.result is None:
-            return None
+            return _too_many(len(got.calls))
+        if isinstance(got.result.calls, tuple) and len(got.result.calls) > MOST_CALLS:
+            return _too_many(len(got.result.calls))
         text = problem(
             got.result.next,
             queue=self.s.queue,
@@ -250,6 +252,11 @@ class Ledger(LedgerState):
         """Positions of a step's open calls that have no outcome yet."""
         current = self.at(n)
         return [i for i in range(len(current.calls)) if i not in current.outcomes]
+
+    def is_missing(self, n: int, i: int) -> bool:
+        """Whether an open call of a step has no outcome yet."""
+        current = self.find(n)
+        return current is not None and i < len(current.calls) and i not in current.outcomes
 
     def tool_input(self, n: int, i: int, edited: ToolCall | None = None) -> ToolInput:
         """Say to the tool activity which call to run, as a person edited it if one did."""
@@ -522,3 +529,14 @@ class Ledger(LedgerState):
             )
         self.change(serial=serial)
         return tuple(numbered)
+
+
+def _too_many(count: int) -> Failure | None:
+    """Say that a step wants too many calls at once, if it does."""
+    if count <= MOST_CALLS:
+        return None
+    text = (
+        f"The step asked for {count} tool calls at once; {MOST_CALLS} are the most. None was run."
+        " Make them in several batches."
+    )
+    return Failure(type="InvalidArgumentError", message=text)

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import itertools
 
+from holdfast.asked import Asked
 from holdfast.links import ready_steps
 from holdfast.messages import Message, Usage
 from holdfast.nesting import ChildState, child_ids
-from holdfast.records import Before, Entry, EventRecord, Failure, OpenState, SegmentRef
+from holdfast.records import (
+    Approval,
+    Before,
+    Entry,
+    EventRecord,
+    Failure,
+    OpenState,
+    SegmentRef,
+)
 from holdfast.references import batches_of, turns_of, usage_of
 from holdfast.state import Carried, Receipt, RunReply, TaskInput
 from holdfast.steps import Task, TaskStatus, TaskStep
@@ -50,6 +59,7 @@ class LedgerState:
         self.entries: list[Entry] = []
         self.messages: list[Message] = []
         self.asking: set[int] = set()
+        self._asked = Asked(self.s.approvals)
         self.base = self.s.transcript.length
         if carried is None:
             self.note(CREATED, now=now, body={"extra_state": given.extra_state})
@@ -135,6 +145,17 @@ class LedgerState:
         if current is None or branch != self.s.branch:
             return False
         return batch == batches_of(current) and i not in current.outcomes
+
+    @property
+    def asked(self) -> Asked:
+        """Find approvals by id and by place."""
+        if self._asked.all is not self.s.approvals:
+            self._asked = Asked(self.s.approvals)
+        return self._asked
+
+    def put_approval(self, approval: Approval) -> None:
+        """Add an approval, or replace the one of its id."""
+        self.change(approvals=self.asked.put(approval))
 
     @property
     def paused(self) -> str:

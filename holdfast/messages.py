@@ -106,6 +106,7 @@ class Message(Value):
         call_id: The call that a tool message answers.
         is_error: Whether a tool message tells of a failure.
         items: Provider items (reasoning, for example) to be sent back unchanged, before `content`.
+        kept: Where the archive keeps items too large for history. Agent workers always get items.
     """
 
     role: Role
@@ -114,6 +115,7 @@ class Message(Value):
     call_id: str = ""
     is_error: bool = False
     items: tuple[dict[str, Json], ...] = ()
+    kept: Blob | None = None
 
     @property
     def text(self) -> str:

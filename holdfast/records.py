@@ -26,6 +26,7 @@ class Approval(Value):
             or an undo that needs approval.
         agent: The agent that asks; of a nested task, its own.
         tool: Tool name.
+        effect: What a call of the tool does to the world; empty when there is no call.
         call_id: The model's id of the call.
         arguments: The proposed arguments, JSON text.
         digest: Digest of the proposed call: a decision is for these arguments only.
@@ -47,6 +48,7 @@ class Approval(Value):
     kind: ApprovalKind = "tool"
     agent: str = ""
     tool: str = ""
+    effect: str = ""
     call_id: str = ""
     arguments: str = ""
     digest: str = ""

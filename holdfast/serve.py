@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import importlib
 import logging
@@ -24,11 +25,12 @@ from holdfast.archive import Archive
 from holdfast.client.names import check_archive
 from holdfast.engine.cluster import ensure_search_attributes
 from holdfast.engine.connect import connect_client, connect_embedded
-from holdfast.errors import InvalidArgumentError
+from holdfast.errors import HoldfastError, InvalidArgumentError
 from holdfast.ids import DEFAULT_APP, check_app, queue_of
 from holdfast.logs import log
 from holdfast.models import close_models
 from holdfast.plugin import Activities, HoldfastPlugin
+from holdfast.redact import redact
 from holdfast.unserved import warn_of_unserved
 from holdfast.workflows.agent_task import AgentTask
 from holdfast.workflows.session import Session
@@ -302,7 +304,23 @@ def default_archive() -> str:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Serve the agents named by the first argument, or by `HOLDFAST_AGENTS`."""
-    arguments = sys.argv[1:] if argv is None else argv
-    target = arguments[0] if arguments else os.environ.get("HOLDFAST_AGENTS", "")
+    parser = argparse.ArgumentParser(
+        description="Serve agents on a Temporal cluster until SIGTERM or Ctrl-C.",
+        epilog="The cluster and the archive are named by TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE,"
+        " TEMPORAL_API_KEY and HOLDFAST_ARCHIVE; the app by HOLDFAST_APP.",
+    )
+    parser.add_argument(
+        "agents",
+        metavar="MODULE:AGENTS",
+        nargs="?",
+        default=os.environ.get("HOLDFAST_AGENTS", ""),
+        help="an Agent or a list of them; HOLDFAST_AGENTS by default",
+    )
+    target: str = parser.parse_args(argv).agents
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
-    asyncio.run(serve(load_app(target, os.environ.get("HOLDFAST_APP") or None)))
+    try:
+        asyncio.run(serve(load_app(target, os.environ.get("HOLDFAST_APP") or None)))
+    except HoldfastError as error:
+        parser.exit(
+            2 if isinstance(error, InvalidArgumentError) else 1, f"error: {redact(str(error))}\n"
+        )

@@ -19,7 +19,8 @@ from holdfast.agent import Agent
 from holdfast.client import runner as _async
 from holdfast.client import sessions as _sessions
 from holdfast.client.streamed import Streamed
-from holdfast.engine.loop import shared_loop
+from holdfast.engine.loop import close_at_exit, keep_at_exit, shared_loop
+from holdfast.errors import InvalidArgumentError
 
 __all__ = ["AgentRunner", "Session"]
 
@@ -70,6 +71,10 @@ def _sync_iterator(
             yield item[0]
 
     return cast("Callable[Concatenate[Any, P], Iterator[R]]", call)
+
+
+def _is_runner(given: object) -> bool:
+    return isinstance(given, _async.AgentRunner)
 
 
 class Session(_Twin):
@@ -131,7 +136,25 @@ def _sync_stream(method: Callable[..., Any]) -> Any:
 
 
 class AgentRunner(_Twin):
-    """The twin of `holdfast.AgentRunner`."""
+    """The twin of `holdfast.AgentRunner`: made by `local` or `connect`.
+
+    What `local` has started is stopped by `close`, and at the latest when the process ends.
+    """
+
+    def __init__(self, twin: _async.AgentRunner) -> None:
+        """Wrap the async runner.
+
+        Raises:
+            InvalidArgumentError: It is something else.
+        """
+        if not _is_runner(twin):
+            msg = (
+                f"AgentRunner was given {twin!r:.80}. Make one with AgentRunner.local(agent), or"
+                " with AgentRunner.connect(agent='name') for a cluster. An AgentWorker is given to"
+                " its agent: AgentRunner.local(Agent(name='name', worker=worker))."
+            )
+            raise InvalidArgumentError(msg)
+        super().__init__(twin)
 
     @classmethod
     def local(
@@ -148,15 +171,21 @@ class AgentRunner(_Twin):
     def start(self) -> Self:
         """Start the embedded engine, if there is one."""
         shared_loop().run(self._twin.start())
+        close_at_exit(self._twin.close)
         return self
 
     def __enter__(self) -> Self:
         """Start."""
         return self.start()
 
+    def close(self) -> None:
+        """Stop the embedded engine; tasks stay and go on when it is started again."""
+        shared_loop().run(self._twin.close())
+        keep_at_exit(self._twin.close)
+
     def __exit__(self, *_: object) -> None:
         """Close."""
-        shared_loop().run(self._twin.close())
+        self.close()
 
     @property
     def twin(self) -> _async.AgentRunner:
@@ -174,7 +203,6 @@ class AgentRunner(_Twin):
         """Name a session of this app."""
         return Session(self._twin.session(name))
 
-    close = _sync(_async.AgentRunner.close)
     create_task = _sync(_async.AgentRunner.create_task)
     get_task = _sync(_async.AgentRunner.get_task)
     list_tasks = _sync(_async.AgentRunner.list_tasks)

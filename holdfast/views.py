@@ -99,7 +99,7 @@ def view(ledger: Ledger, asked: ViewRequest) -> View:
         open=current.open if asked.open and current else None,
         journal=page(current.journal[asked.journal :]) if asked.journal >= 0 and current else (),
         calls=current.calls if asked.calls and current else (),
-        state=current.state if asked.calls and current else {},
+        state=current.state if asked.state and current else {},
     )
 
 

@@ -35,6 +35,9 @@ stays in history whatever its size: arguments of calls, `step_state`, inputs of 
 of the state. Above 256 KB Temporal's external storage takes the whole value that holds them.
 """
 
+MOST_CALLS = 4000
+"""Most tool calls of one answer, or of one `ctx.call_tools`: the task holds all of them at once."""
+
 
 class AdvanceInput(Value):
     """Input of the step activity: constant size, whatever came before.
@@ -315,6 +318,7 @@ class ViewRequest(Value):
         journal: Journal entries that it holds.
         calls: Whether it needs the open calls.
         output: Whether it needs the step's output.
+        state: Whether it needs the state that the open calls see, and not the calls.
     """
 
     n: int = 0
@@ -325,6 +329,7 @@ class ViewRequest(Value):
     journal: int = -1
     calls: bool = False
     output: bool = False
+    state: bool = False
 
 
 class View(Value):

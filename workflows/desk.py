@@ -27,7 +27,7 @@ from holdfast.workflows.pending import Pending, refusal
 from holdfast.workflows.reporting import undo_for_parent
 from holdfast.workflows.requests import Requests
 from holdfast.workflows.telling import StepSpans
-from holdfast.workflows.tools import Running, awaits_children, ready_calls, verdict_of_calls
+from holdfast.workflows.tools import Room, Running, awaits_children, ready_calls, verdict_of_calls
 from holdfast.workflows.visible import publish
 
 MOST_LANES = 64
@@ -53,6 +53,7 @@ class TaskDesk:
         self.unrollable = False
         self.updates = 0
         self.running: Running = set()
+        self.room = Room()
         self.work: asyncio.Task[None] | None = None
         self.why = ""
 
@@ -80,7 +81,7 @@ class TaskDesk:
         if verdict_of_calls(current) is not None:
             return True
         waits = approvals.waits(self.ledger, n) or awaits_children(self.ledger, n)
-        return not waits or bool(ready_calls(self.ledger, n))
+        return not waits or bool(ready_calls(self.ledger, n, most=1))
 
     def _retries(self) -> bool:
         """Whether somebody wants what has failed to be tried again."""

@@ -69,6 +69,11 @@ def _adds(current: OpenState) -> tuple[Message | str, ...]:
     answers = tuple(
         f"j{i}"
         for i, entry in enumerate(current.journal)
-        if entry.answer is not None and (entry.answer.message.content or entry.answer.message.items)
+        if entry.answer is not None and _says(entry.answer.message)
     )
     return (*notes, *told, *answers)
+
+
+def _says(message: Message) -> bool:
+    """Whether an answer holds anything."""
+    return bool(message.content or message.items or message.kept)

@@ -160,7 +160,9 @@ class StepLanes(TaskDesk):
             if not self._is_left(work):
                 self._judge(failure, n)
         elif ledger.missing_calls(n):
-            failure = await run_tools(ledger, n, self.running, self.children)
+            failure = await run_tools(
+                ledger, n, self.running, self.children, room=self.room, leaves=self._leaves
+            )
             if not self._is_left(work):
                 self._judge(failure, n)
         elif current.result is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from datetime import timedelta
 from typing import TypeVar
 
@@ -47,17 +47,51 @@ NOT_STARTED = "NotStarted"
 
 MOST_STARTS = 8
 
+MOST_AT_ONCE = 300
+"""Most calls of a task that are taken further at the same time; the others follow.
+
+The server fails every workflow task that would have more than 2,000 activities on the way. Tasks in
+flight depend on the number.
+"""
+
+MOST_CHILDREN_AT_ONCE = 1000
+"""Most tasks that the calls of one step are at the same time; the server allows 2,000 of a task."""
 
 Running = set[tuple[int, int]]
 """The (step, position) of the calls that are being run."""
 
 
-async def run_tools(ledger: Ledger, n: int, running: Running, children: Children) -> Failure | None:
+class Room:
+    """Room for the calls that a task takes further at the same time, over all its steps.
+
+    Attributes:
+        taken: How many there are.
+    """
+
+    def __init__(self) -> None:
+        """Begin with all of it."""
+        self.taken = 0
+
+    @property
+    def left(self) -> int:
+        """How many more may join them."""
+        return max(MOST_AT_ONCE - self.taken, 0)
+
+
+async def run_tools(
+    ledger: Ledger,
+    n: int,
+    running: Running,
+    children: Children,
+    *,
+    room: Room,
+    leaves: Callable[[], bool],
+) -> Failure | None:
     """Take a step's open calls as far as they go without a person; return their first failure.
 
-    First in the order of the calls. They run all at once, or as many as the run allows; one that is
-    approved meanwhile joins them. Outcomes are recorded as they come, so that a call that is done
-    is never repeated because of a sibling that failed.
+    First in the order of the calls. As many run at once as the task has room for and the run
+    allows; one that is approved meanwhile joins them. Outcomes are recorded as they come, so that a
+    call that is done is never repeated because of a sibling that failed.
 
     Args:
         ledger: The task.
@@ -65,37 +99,52 @@ async def run_tools(ledger: Ledger, n: int, running: Running, children: Children
         running: Filled with the calls that are being run; an undo that cuts them off must count
             them as unknown.
         children: Starts the tasks that calls of agents are.
+        room: Room for calls, shared with the steps beside this one.
+        leaves: Whether no further call may begin now: the task is about to continue as new.
     """
     taking: dict[int, asyncio.Task[Failure | None]] = {}
     ended: dict[int, Failure | BaseException] = {}
 
-    def fresh() -> list[int]:
-        return [] if ended else ready_calls(ledger, n, taking)
+    def fresh(most: int) -> list[int]:
+        return [] if ended or leaves() else ready_calls(ledger, n, taking, most=most)
+
+    def is_over() -> bool:
+        return not taking and not fresh(1)
 
     def has_news() -> bool:
-        return any(call.done() for call in taking.values()) or bool(fresh())
+        done = any(call.done() for call in taking.values())
+        return done or bool(room.left and fresh(1)) or is_over()
 
     try:
         while True:
-            for i in fresh():
+            for i in fresh(room.left):
                 taking[i] = asyncio.create_task(_take(ledger, n, i, running, children))
-            if not taking:  # all end before an error is raised: none goes on unseen
+                room.taken += 1
+            if is_over():  # all end before an error is raised: none goes on unseen
                 break
             await workflow.wait_condition(has_news)
-            for i in [i for i, call in taking.items() if call.done()]:
-                found = _came_to(taking.pop(i))
-                if found is not None:
-                    ended[i] = found
+            ended |= _ended(taking, room)
     except asyncio.CancelledError:  # not `finally`: an evicted task may await nothing
         for call in taking.values():
             call.cancel()
         await asyncio.gather(*taking.values(), return_exceptions=True)
+        room.taken -= len(taking)
         raise
     in_order = [ended[i] for i in sorted(ended)]
     for result in in_order:
         if isinstance(result, BaseException):
             raise result
     return next((result for result in in_order if isinstance(result, Failure)), None)
+
+
+def _ended(
+    taking: dict[int, asyncio.Task[Failure | None]], room: Room
+) -> dict[int, Failure | BaseException]:
+    """Take out the calls that have ended; return what stands in the way of those that need it."""
+    done = {i: taking.pop(i) for i in [i for i, call in taking.items() if call.done()]}
+    room.taken -= len(done)
+    found = {i: _came_to(call) for i, call in done.items()}
+    return {i: each for i, each in found.items() if each is not None}
 
 
 def _came_to(call: asyncio.Task[Failure | None]) -> Failure | BaseException | None:
@@ -110,7 +159,7 @@ async def ask_about_cut(ledger: Ledger, cut: Iterable[tuple[int, int]]) -> None:
     described = ledger.s.described
     for n, i in cut:
         current = ledger.find(n)
-        if current is None or described is None or i not in ledger.missing_calls(n):
+        if current is None or described is None or not ledger.is_missing(n, i):
             continue
         call = current.calls[i]
         policy = described.rules(current.open.step.agent).policies[call.name]
@@ -118,7 +167,9 @@ async def ask_about_cut(ledger: Ledger, cut: Iterable[tuple[int, int]]) -> None:
             await _ask_about(ledger, n, i, policy, cut_text(call))
 
 
-def ready_calls(ledger: Ledger, n: int, taking: Collection[int] = ()) -> list[int]:
+def ready_calls(
+    ledger: Ledger, n: int, taking: Collection[int] = (), *, most: int = MOST_AT_ONCE
+) -> list[int]:
     """List a step's open calls that can go on now.
 
     No person has to decide on them first, and the run allows as many at once, calls of agents in
@@ -128,19 +179,26 @@ def ready_calls(ledger: Ledger, n: int, taking: Collection[int] = ()) -> list[in
         ledger: The task.
         n: The step.
         taking: Positions of the calls that go on already; they are not listed.
+        most: Most that are listed.
     """
     if ledger.find(n) is None:
         return []
-    ready: list[int] = []
-    for i in ledger.missing_calls(n):
-        approval = approvals.latest(ledger, n, i)
-        child = ledger.child(n, i)
-        if i in taking or (child and ledger.s.children[child].is_awaited):
-            continue
-        if approval is None or approval.status != "open":
-            ready.append(i)
-    most = ledger.given.head.run.tool_concurrency
-    return ready[: max(most - len(taking) - _nested(ledger, n), 0)] if most else ready
+    nested = _nested(ledger, n)
+    most = min(most, MOST_CHILDREN_AT_ONCE - nested)
+    allowed = ledger.given.head.run.tool_concurrency
+    if allowed:
+        most = min(most, allowed - len(taking) - nested)
+    can_go = (i for i in ledger.missing_calls(n) if i not in taking and _can_go(ledger, n, i))
+    return list(itertools.islice(can_go, max(most, 0)))
+
+
+def _can_go(ledger: Ledger, n: int, i: int) -> bool:
+    """Whether an open call waits neither for a person nor for the task that it is."""
+    child = ledger.child(n, i)
+    if child and ledger.s.children[child].is_awaited:
+        return False
+    approval = approvals.latest(ledger, n, i)
+    return approval is None or approval.status != "open"
 
 
 def _nested(ledger: Ledger, n: int) -> int:
@@ -224,7 +282,7 @@ def _is_left(ledger: Ledger, branch: int, n: int, i: int) -> bool:
     """Whether a call that did not heed its cancellation has outlived its step, or its question."""
     if ledger.find(n) is None or ledger.s.branch != branch:
         return True
-    return i not in ledger.missing_calls(n)
+    return not ledger.is_missing(n, i)
 
 
 async def _may_run(ledger: Ledger, n: int, i: int, policy: ToolPolicy) -> bool:
@@ -249,7 +307,7 @@ async def _may_run(ledger: Ledger, n: int, i: int, policy: ToolPolicy) -> bool:
         ledger.clear(n, i)
         return True
     if approvals.stands(ledger, n, i, now=now()):  # a rejection may still have to be worded
-        return i in ledger.missing_calls(n) and await _may_run(ledger, n, i, policy)
+        return ledger.is_missing(n, i) and await _may_run(ledger, n, i, policy)
     if policy.guarded and ledger.given.head.run.guards_before_approval:
         stopped = await _quick(ledger, "screen", ledger.tool_input(n, i), Outcome)
         if stopped != Outcome():

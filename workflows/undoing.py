@@ -139,7 +139,11 @@ async def _undo_effect(ledger: Ledger, target: Undoable, i: int) -> Failure | No
         )
         if asked is None:
             text = f"Undo of {effect.call.name}({effect.call.arguments}) in step {target.n}"
-            approvals.ask(ledger, target.n, i, "undo", now=now(), text=text, call=effect.call)
+            # Not of a step in progress that happens to have this number.
+            agent = target.step.agent or ledger.given.head.agent
+            approvals.ask(
+                ledger, target.n, i, "undo", now=now(), text=text, call=effect.call, agent=agent
+            )
             return None
         if asked.status == "open":
             return None

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from temporalio import workflow
-from temporalio.common import SearchAttributeKey
+from temporalio.common import SearchAttributeKey, SearchAttributeUpdate
 
 from holdfast import approvals
 from holdfast.ledger import Ledger
@@ -12,19 +14,24 @@ from holdfast.steps import TaskStatus
 HF_STATUS = SearchAttributeKey.for_keyword("HfStatus")
 HF_APPROVALS = SearchAttributeKey.for_int("HfApprovals")
 MEMO_KEY = "approvals"
+MOST_CARDS = 20
+"""Most approvals of a task that lists show; the task itself tells of all. Each change of these is
+in history with all of them."""
 
 
 def publish(ledger: Ledger, status: TaskStatus) -> None:
     """Publish status and open approvals, if they have changed: one event for each that has."""
-    open_now = approvals.pending(ledger)
-    ids = ",".join(approval.id.rpartition(":")[2] for approval in open_now)
-    if status != ledger.s.published or ids != ledger.s.published_approvals:
-        updates = [HF_STATUS.value_set(status)]
-        if ids != ledger.s.published_approvals:
-            workflow.upsert_search_attributes(  # pyright: ignore[reportUnknownMemberType]  temporalio's types
-                [*updates, HF_APPROVALS.value_set(len(open_now))]
-            )
-            workflow.upsert_memo({MEMO_KEY: [approvals.card(each) for each in open_now]})
-        else:
-            workflow.upsert_search_attributes(updates)  # pyright: ignore[reportUnknownMemberType]  temporalio's types
-        ledger.change(published=status, published_approvals=ids)
+    s, open_now = ledger.s, approvals.pending(ledger)
+    shown = open_now[:MOST_CARDS]
+    ids = ",".join(approval.id.rpartition(":")[2] for approval in shown)
+    count, _, shown_before = s.published_approvals.rpartition(":")
+    now_open = f"{len(open_now)}:{ids}" if open_now else ""
+    if status == s.published and now_open == s.published_approvals:
+        return
+    updates: list[SearchAttributeUpdate[Any]] = [HF_STATUS.value_set(status)]
+    if (count or "0") != str(len(open_now)):
+        updates += [HF_APPROVALS.value_set(len(open_now))]
+    workflow.upsert_search_attributes(updates)  # pyright: ignore[reportUnknownMemberType]  temporalio's types
+    if ids != shown_before:
+        workflow.upsert_memo({MEMO_KEY: [approvals.card(each) for each in shown]})
+    ledger.change(published=status, published_approvals=now_open)

@@ -19,6 +19,7 @@ from holdfast.cli.options import Common
 from holdfast.client.names import check_archive
 from holdfast.client.runner import AgentRunner
 from holdfast.engine.cluster import ensure_search_attributes
+from holdfast.engine.command import DATABASE
 from holdfast.engine.connect import connect_client, connect_embedded
 from holdfast.engine.loop import LoopThread
 from holdfast.engine.serverinfo import ServerInfo
@@ -60,17 +61,24 @@ class Engine:
 
 
 @asynccontextmanager
-async def engine_of(common: Common) -> AsyncGenerator[Engine]:
+async def engine_of(common: Common, *, new: bool = False) -> AsyncGenerator[Engine]:
     """Use the engine that the options name; an embedded server is joined, or started.
+
+    Args:
+        common: The options.
+        new: Whether the data directory may be made; else there must be tasks in it already.
 
     Raises:
         EngineError: It cannot be used.
-        InvalidArgumentError: The options do not go together, or no archive is named.
+        InvalidArgumentError: The options do not go together, there is no data directory, or no
+            archive is named.
     """
     directory = common.embedded
     if directory is None:
         yield await _cluster(common)
         return
+    if not new:
+        _check_data(directory)
     async with embedded_engine(directory) as engine:
         yield engine
 
@@ -93,6 +101,19 @@ async def embedded_engine(directory: Path) -> AsyncGenerator[Engine]:
         client = await connect()
         await check_archive(client, archive)
         yield Engine(client, archive, connect, server)
+
+
+def _check_data(directory: Path) -> None:
+    """Refuse a directory in which no server has ever run: the tasks are somewhere else."""
+    if directory.is_file() or (directory / DATABASE).exists():
+        return
+    is_missing = "does not exist" if not directory.exists() else "has no tasks in it"
+    msg = (
+        f"There is no data directory here: {str(directory.absolute())!r} {is_missing}. Run this"
+        " where your program or `holdfast dev` has made one, name it with --data-dir or"
+        " HOLDFAST_DATA_DIR, or name a cluster with --address or TEMPORAL_ADDRESS."
+    )
+    raise InvalidArgumentError(msg)
 
 
 async def _cluster(common: Common) -> Engine:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal, NoReturn, assert_never, cast
 
+from holdfast.approvals import decided_by
 from holdfast.cli import output
 from holdfast.cli.connection import engine_of, until_stopped
 from holdfast.cli.exits import ExitCode
@@ -17,8 +20,15 @@ from holdfast.cli.steering import tell_output
 from holdfast.cli.waiting import find_approval, task_of, waiting_in
 from holdfast.client.control import ApprovalLike
 from holdfast.client.runner import AgentRunner
-from holdfast.errors import InvalidArgumentError, NoWorkerError
-from holdfast.records import Approval
+from holdfast.errors import (
+    CommandRefusedError,
+    EngineError,
+    InvalidArgumentError,
+    NotFoundError,
+    NoWorkerError,
+    TaskClosedError,
+)
+from holdfast.records import Approval, Entry
 from holdfast.state import Receipt
 from holdfast.steps import CLOSED, Task, TaskStepOutput
 from holdfast.undo import UNDONE
@@ -121,9 +131,12 @@ async def approvals_command(common: Common, typed: str | None) -> ExitCode:
 async def decide_command(common: Common, typed: str, decision: Decision, *, wait: bool) -> ExitCode:
     """Decide one approval; the decision is durable, also with no worker up."""
     async with engine_of(common) as engine:
-        approval_id, known = await find_approval(engine, typed)
+        approval_id, known, task_id = await find_approval(engine, typed)
         runner = engine.runner()
-        receipt = await decision.send(runner, approval_id)
+        try:
+            receipt = await decision.send(runner, approval_id)
+        except (CommandRefusedError, TaskClosedError) as error:
+            raise await _with_who(runner, approval_id, error) from None
         facts: dict[str, Json] = {
             "approval": approval_id,
             "task_id": task_of(approval_id),
@@ -139,10 +152,21 @@ async def decide_command(common: Common, typed: str, decision: Decision, *, wait
                 output.emit(facts)
             return ExitCode.OK
         asked = known or Approval(id=approval_id)
-        task, got = await until_stopped(_settled(runner, asked, time.time()))
+        task, got = await until_stopped(_settled(runner, task_id, asked, time.time()))
     if common.json:
         output.emit({**facts, "task_status": task.status, "output": got.model_dump(mode="json")})
     return _tell_settled(common, task, got)
+
+
+async def _with_who(
+    runner: AgentRunner, approval_id: str, error: CommandRefusedError | TaskClosedError
+) -> CommandRefusedError | TaskClosedError:
+    """Add to a refusal who has decided, which a task whose step is over does not know itself."""
+    with suppress(EngineError, NotFoundError):
+        who = decided_by(await runner.ledger(task_of(approval_id)), approval_id)
+        if who and who not in str(error) and " already, at " not in str(error):
+            error.args = (f"{error} {approval_id} was decided already: {who}.",)
+    return error
 
 
 def _tell_settled(common: Common, task: Task, got: TaskStepOutput) -> ExitCode:
@@ -150,30 +174,38 @@ def _tell_settled(common: Common, task: Task, got: TaskStepOutput) -> ExitCode:
     if task.status in ("needs_attention", "failed", "abandoned"):
         output.say(f"error: The task is {task.status}: {task.error}", style="red")
         return ExitCode.FAILED
-    if code is ExitCode.OK and got.output is not None and not common.json:
+    if code is ExitCode.OK and got.output is not None and str(got) and not common.json:
         output.answer(str(got))
     return code
 
 
 async def _settled(
-    runner: AgentRunner, approval: Approval, sent: float
+    runner: AgentRunner, task_id: str, approval: Approval, sent: float
 ) -> tuple[Task, TaskStepOutput]:
-    """Wait until the step that was decided on is over, or cannot go on; return how it stands."""
-    task_id = task_of(approval.id)
+    """Wait until the step that was decided on is over, or cannot go on; return how it stands.
+
+    Args:
+        runner: Reads the task.
+        task_id: The task in which the approval was named: the approval's own one, or one that has
+            it work for one of its steps. `approval.n` counts in this task.
+        approval: What was decided.
+        sent: When.
+    """
     said = False
     while True:
         try:
             task = await runner.get_task(task_id)
-            if task.status == "waiting":
-                return task, await _waiting_output(runner, task_id)
+            entries = await runner.ledger(task_id)
+            if _is_undone(entries, sent):
+                return task, TaskStepOutput()
+            got = await _output_of(runner, task_id, approval, entries)
+            if got is not None:
+                return task, got
             if task.status in CLOSED or task.status == "needs_attention":
                 return task, TaskStepOutput()
-            if approval.kind == "undo":
-                if await _undo_ended(runner, task_id, sent):
-                    return task, TaskStepOutput()
-            elif task.steps >= approval.n:
-                outputs = await runner.get_completed_steps(task_id)
-                return task, outputs[approval.n - 1] if approval.n else TaskStepOutput()
+            waiting = await _waiting_output(runner, task_id, approval)
+            if waiting is not None:
+                return task, waiting
             await asyncio.sleep(AGAIN_SECONDS)
         except NoWorkerError:
             if not said:
@@ -182,15 +214,42 @@ async def _settled(
             await asyncio.sleep(WORKER_SECONDS)
 
 
-async def _waiting_output(runner: AgentRunner, task_id: str) -> TaskStepOutput:
-    found = await runner.pending_approvals(task_id)
+async def _output_of(
+    runner: AgentRunner, task_id: str, approval: Approval, entries: Sequence[Entry]
+) -> TaskStepOutput | None:
+    """Return the output of the step that was decided on, once it is completed."""
+    if approval.kind == "undo":
+        return None
+    place = (approval.branch, approval.n)
+    records = [entry.step for entry in entries if entry.step is not None]
+    found = [k for k, record in enumerate(records) if (record.branch, record.key) == place]
+    if not found:
+        return None
+    outputs = await runner.get_completed_steps(task_id, undone=True)
+    return outputs[found[-1]]
+
+
+async def _waiting_output(
+    runner: AgentRunner, task_id: str, approval: Approval
+) -> TaskStepOutput | None:
+    """Return what the same step, or the same undo, waits for next; None while it waits for none."""
+    pending = await runner.pending_approvals(task_id)
+    found = [
+        each
+        for each in pending
+        if each.id != approval.id
+        and (each.kind == "undo") == (approval.kind == "undo")
+        and (each.kind == "undo" or each.n == approval.n)
+    ]
+    if not found:
+        return None
     texts = tuple(f"{each.id} {each.kind} {each.tool} {each.arguments}".strip() for each in found)
     return TaskStepOutput(status="waiting", waiting_for=texts)
 
 
-async def _undo_ended(runner: AgentRunner, task_id: str, sent: float) -> bool:
+def _is_undone(entries: Sequence[Entry], sent: float) -> bool:
     """Whether an undo ended since; a second of tolerance, because two clocks are compared."""
-    for entry in reversed(await runner.ledger(task_id)):
+    for entry in reversed(entries):
         event = entry.event
         if event is not None and event.kind in (UNDONE, "undo_failed"):
             return event.at >= sent - 1

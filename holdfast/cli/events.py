@@ -47,17 +47,6 @@ def event_line(event: EventRecord) -> tuple[str, str]:
     return text, "red" if event.kind in RED else "dim"
 
 
-def decided_by(entries: Sequence[Entry], approval_id: str) -> str:
-    """Say who decided an approval, or empty."""
-    for entry in reversed(entries):
-        event = entry.event
-        if event is not None and event.kind == "command":
-            given = _object(event.body.get("arguments"))
-            if given.get("approval") == approval_id:
-                return f"{event.body.get('verb', '')}{_by(event)}"
-    return ""
-
-
 def forked_from(entries: Sequence[Entry]) -> dict[str, Json] | None:
     """Return where a task comes from: the nearest one, when that was a fork too."""
     marks = [e.event for e in entries if e.event is not None and e.event.kind == "forked"]

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Literal
 
+from holdfast.approvals import decided_by
 from holdfast.cli import output
 from holdfast.cli.connection import Engine, engine_of
 from holdfast.cli.deciding import Decision, parse_arguments
-from holdfast.cli.events import decided_by
 from holdfast.cli.exits import ExitCode
 from holdfast.cli.keyboard import EndOfInputError, Keyboard
 from holdfast.cli.options import Common
@@ -33,24 +34,48 @@ TITLES: Mapping[ApprovalKind, str] = {
     "limit": "a budget that is used up",
     "undo": "an undo that needs approval",
 }
-KEYS: Mapping[ApprovalKind, Mapping[str, str]] = {
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A key, for one kind of question.
+
+    Attributes:
+        verb: The decision that it makes.
+        does: What it does, in the prompt.
+        more: What it does, in the help.
+    """
+
+    verb: Literal["approve", "edit", "reject", "respond"]
+    does: str
+    more: str
+
+
+CHOICES: Mapping[ApprovalKind, Mapping[str, Choice]] = {
     "tool": {
-        "a": "approve: run it as it is",
-        "e": "edit: run it with other arguments; the model is told",
-        "r": "reject: do not run it; the model is told why",
-        "v": "respond: do not run it; the model gets your result",
+        "a": Choice("approve", "run it", "run it as it is"),
+        "e": Choice("edit", "edit it", "run it with other arguments; the model is told"),
+        "r": Choice("reject", "do not run it", "do not run it; the model is told why"),
+        "v": Choice("respond", "give a result", "do not run it; the model gets your result"),
     },
     "unknown": {
-        "a": "approve: it did not happen, run it",
-        "r": "reject: give it up; the model is told that nobody knows",
-        "v": "respond: it happened, with this result",
+        "h": Choice("respond", "it happened", "it happened, with the result that you give"),
+        "n": Choice("approve", "it did not happen: run it again", "it did not happen: run it now"),
+        "g": Choice("reject", "give it up", "do not run it again; the model is told it is unknown"),
     },
-    "limit": {"a": "approve: one more model call", "r": "reject: finish now"},
-    "undo": {"a": "approve: undo it", "r": "reject: leave it; the undo ends here"},
+    "limit": {
+        "a": Choice("approve", "one more model call", "allow one more model call"),
+        "r": Choice("reject", "finish now", "finish now, without tools"),
+    },
+    "undo": {
+        "a": Choice("approve", "undo it", "undo it"),
+        "r": Choice("reject", "leave it", "leave it as it is; the undo ends here"),
+    },
 }
-ALWAYS = {"s": "skip: it goes on waiting", "q": "quit", "?": "help"}
+ALWAYS = {"s": "skip", "q": "quit", "?": "help"}
+MORE = {"s": "skip: it goes on waiting", "q": "quit: the rest goes on waiting", "?": "help"}
 NOTHING = "Nothing was given, so nothing was decided."
-DONE = {"a": "approved", "e": "edited", "r": "rejected", "v": "responded"}
+DONE = {"approve": "approved", "edit": "edited", "reject": "rejected", "respond": "responded"}
 
 
 async def inbox_command(common: Common, *, by: str) -> ExitCode:
@@ -94,8 +119,9 @@ class _Sweep:
         if shown is None:
             return await self._gone(listed)
         _show(shown, place)
-        keys = KEYS[shown.approval.kind]
-        short = ", ".join(f"{key} {text.split(':')[0]}" for key, text in {**keys, **ALWAYS}.items())
+        keys = CHOICES[shown.approval.kind]
+        labels = {key: choice.does for key, choice in keys.items()} | ALWAYS
+        short = ", ".join(f"{key} {text}" for key, text in labels.items())
         while True:
             key, rest = self._keyboard.key(f"{short} > ")
             if key == "q":
@@ -106,15 +132,15 @@ class _Sweep:
             if key not in keys:
                 _help(keys)
                 continue
-            result = await self._decide(shown, key, rest)
+            result = await self._decide(shown, keys[key], rest)
             if result is not None:
                 return result
 
-    async def _decide(self, shown: Waiting, key: str, rest: str) -> Result | None:
+    async def _decide(self, shown: Waiting, choice: Choice, rest: str) -> Result | None:
         """Take one decision; None to ask again."""
         try:
-            decision = self._decision(shown, key, rest)
-            if decision is None:
+            decision = self._decision(shown, choice, rest)
+            if decision is None or not self._is_meant(shown.approval, decision):
                 return None
             receipt = await decision.send(self._runner, shown.approval)
         except InvalidArgumentError as error:
@@ -125,25 +151,40 @@ class _Sweep:
                 return await self._gone(shown.approval)
             output.say(f"error: {error}", style="red")
             return None
-        self._tell(shown, DONE[key], receipt.status, decision)
+        self._tell(shown, DONE[choice.verb], receipt.status, decision)
         return "decided"
 
-    def _decision(self, shown: Waiting, key: str, rest: str) -> Decision | None:
+    def _decision(self, shown: Waiting, choice: Choice, rest: str) -> Decision | None:
         """Ask for what a decision needs; None when the person thought better of it."""
-        match key:
-            case "e":
+        match choice.verb:
+            case "edit":
                 arguments = self._edited(shown, rest)
                 if arguments is None:
                     return None
                 return Decision(verb="approve", by=self._by, arguments=arguments)
-            case "r":
+            case "reject":
                 text = rest or self._said("Reason: ")
                 return Decision(verb="reject", by=self._by, text=text)
-            case "v":
+            case "respond":
                 text = rest or self._said("Result: ")
                 return Decision(verb="respond", by=self._by, text=text)
-            case _:
+            case "approve":
                 return Decision(verb="approve", by=self._by, text=rest)
+
+    def _is_meant(self, approval: Approval, decision: Decision) -> bool:
+        """Ask a second time before what cannot be taken back, and show what was edited."""
+        question = _warning(approval, decision)
+        if not question:
+            return True
+        if decision.arguments is not None:
+            output.say(f"  {approval.tool} runs with:")
+            pretty = json.dumps(decision.arguments, indent=2, ensure_ascii=False)
+            output.say(f"    {pretty}".replace("\n", "\n    "), style="cyan")
+        key, _ = self._keyboard.key(f"{question} Press y if you mean it > ")
+        if key.lower() == "y":
+            return True
+        output.say("That was not y, so nothing was decided.")
+        return False
 
     def _said(self, question: str) -> str:
         text = self._keyboard.line(question)
@@ -224,8 +265,21 @@ def _show(shown: Waiting, place: str) -> None:
         output.say(f"    {pretty}{cut}", style="cyan")
 
 
-def _help(keys: Mapping[str, str]) -> None:
-    for key, text in {**keys, **ALWAYS}.items():
+def _warning(approval: Approval, decision: Decision) -> str:
+    """Say what cannot be taken back; empty when a decision needs no second word."""
+    if decision.verb != "approve":
+        return ""
+    if approval.kind == "unknown":
+        return f"If {approval.tool} has happened after all, it happens twice."
+    if decision.arguments is not None:
+        return "These are the arguments that you have edited."
+    if approval.kind == "tool" and approval.effect not in ("read", "reversible"):
+        return f"{approval.tool} cannot be undone."
+    return ""
+
+
+def _help(keys: Mapping[str, Choice]) -> None:
+    for key, text in ({key: choice.more for key, choice in keys.items()} | MORE).items():
         output.say(f"  {key}  {text}")
 
 

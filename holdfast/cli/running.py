@@ -44,7 +44,7 @@ async def run_command(
         msg = f"{agents!r} has no agent {agent!r}; it has: {names}."
         raise AgentNotFoundError(msg)
     async with AsyncExitStack() as stack:
-        engine = await stack.enter_async_context(engine_of(common))
+        engine = await stack.enter_async_context(engine_of(common, new=True))
         name = here.name if here else (DEFAULT_APP if app is None else check_app(app))
         if here is None and mode == "watched":
             await require_worker(engine, name, agent)

@@ -21,7 +21,7 @@ async def dev_command(common: Common, target: str, *, app: str | None) -> ExitCo
     """Run server and worker until Ctrl-C."""
     _log()
     here = load_agents(target, app)
-    async with engine_of(common) as engine, served(engine, here) as workers:
+    async with engine_of(common, new=True) as engine, served(engine, here) as workers:
         facts = _facts(here, workers)
         facts |= {
             "address": engine.address,

@@ -90,8 +90,11 @@ async def waiting_in(
     return [Waiting(each, agent=each.agent or task.agent, input=task.input) for each in approvals]
 
 
-async def find_approval(engine: Engine, typed: str) -> tuple[str, Approval | None]:
-    """Return the id that is meant, and the approval if it is open.
+async def find_approval(engine: Engine, typed: str) -> tuple[str, Approval | None, str]:
+    """Return the id that is meant, the approval if it is open, and the task that was named.
+
+    That task is another one than the approval's own when a task that works for it asks; the step
+    number of the approval is then that of its step.
 
     Args:
         engine: Where to look.
@@ -106,11 +109,12 @@ async def find_approval(engine: Engine, typed: str) -> tuple[str, Approval | Non
         task_id = await find_task(engine, task)
         wanted = f"{task_id}:{number}"
         waiting = await waiting_in(engine, task_id)
-        return wanted, next((w.approval for w in waiting if w.approval.id == wanted), None)
+        found = next((w.approval for w in waiting if w.approval.id == wanted), None)
+        return wanted, found, task_id
     task_id = await find_task(engine, typed)
     waiting = await waiting_in(engine, task_id)
     if len(waiting) == 1:
-        return waiting[0].approval.id, waiting[0].approval
+        return waiting[0].approval.id, waiting[0].approval, task_id
     ids = ", ".join(each.approval.id for each in waiting)
     msg = (
         f"{len(waiting)} things wait in task {task_id!r}: {ids}. Name one of them."

@@ -6,9 +6,11 @@ import asyncio
 from collections.abc import Mapping
 from typing import Literal, cast
 
+from temporalio.common import SearchAttributeKey
+
 from holdfast.client.base import RunnerBase, TaskLike, id_of
 from holdfast.client.failures import server_errors
-from holdfast.errors import CommandRefusedError, EngineError, InvalidArgumentError
+from holdfast.errors import CommandRefusedError, EngineError, HoldfastError, InvalidArgumentError
 from holdfast.ids import approval_parts
 from holdfast.records import Approval
 from holdfast.state import Receipt
@@ -16,6 +18,7 @@ from holdfast.steps import TaskStep
 from holdfast.values import Json, canonical
 from holdfast.wire import INLINE_BYTES
 
+HF_APPROVALS = SearchAttributeKey.for_int("HfApprovals")
 ApprovalLike = Approval | str
 CHECKS = 100
 AGAIN_SECONDS = 0.05
@@ -103,11 +106,20 @@ class TaskControl(RunnerBase):
         body: dict[str, Json] = {"step": _step_id(step)}
         return await self._tasks.command(id_of(task), "drop_step", by=by, body=body)
 
+    async def _asked_of(self, task_id: str, shown: list[Approval]) -> list[Approval]:
+        """List all that waits in a task of which lists show only the oldest."""
+        try:
+            asked = await self._read.approvals(task_id)
+        except (HoldfastError, TimeoutError):  # no worker process is up, or the task has just ended
+            return shown
+        return [approval for approval in asked if approval.status == "open"]
+
     async def pending_approvals(self, task: TaskLike | None = None) -> list[Approval]:
         """List what waits for a person, of one task or of all.
 
         For all tasks this is one question to Temporal's visibility store, which is up to a second
-        behind; long arguments are cut to 500 characters there.
+        behind; long arguments are cut to 500 characters there. A task in which more than 20 wait is
+        asked for the others; while no worker process is up, the oldest 20 are listed.
         """
         if task is not None:
             return [a for a in await self._read.approvals(id_of(task)) if a.status == "open"]
@@ -116,7 +128,9 @@ class TaskControl(RunnerBase):
         with server_errors():
             async for execution in self.client.list_workflows(query, page_size=1000):
                 cards = (await execution.memo()).get("approvals", [])
-                found.extend(Approval.model_validate(card) for card in cards)
+                shown = [Approval.model_validate(card) for card in cards]
+                many = len(shown) < (execution.typed_search_attributes.get(HF_APPROVALS) or 0)
+                found += await self._asked_of(execution.id, shown) if many else shown
         return sorted(found, key=lambda approval: approval.asked)
 
     async def approve(

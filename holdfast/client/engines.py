@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import atexit
 import os
-import threading
-from concurrent.futures import TimeoutError as FutureTimeoutError
 from pathlib import Path
 
 from holdfast.agent import Agent
 from holdfast.client.local import LocalEngine
 from holdfast.client.runner import AgentRunner
-from holdfast.engine.loop import shared_loop
+from holdfast.engine.loop import close_at_exit
 from holdfast.errors import InvalidArgumentError
 
-CLOSE_SECONDS = 30
 DEFAULT_DATA_DIR = ".holdfast"
 
 
@@ -68,9 +64,7 @@ class Engines:
             first = AgentRunner(agent=agent.name, engine=engine)
             await first.start()
             self._embedded, self._embedded_runner = engine, first
-            # Thread pools, which a worker needs to stop, end before the functions of `atexit` run.
-            at_end = getattr(threading, "_register_atexit", atexit.register)
-            at_end(self.close)
+            close_at_exit(self.close)
             return first
         return await self._share(agent)
 
@@ -84,17 +78,13 @@ class Engines:
             agent=agent.name, engine=self._embedded, client=first.client, archive=first.archive
         )
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Stop the embedded engine when the process ends; its tasks stay."""
         runner, self._embedded_runner = self._embedded_runner, None
         self._runners.clear()
         self._embedded = None
         if runner is not None:
-            done = shared_loop().submit(runner.close())
-            try:
-                done.result(timeout=CLOSE_SECONDS)
-            except FutureTimeoutError:  # the process ends; the task goes on at the next start
-                done.cancel()
+            await runner.close()
 
 
 engines = Engines()

@@ -1,4 +1,8 @@
-"""The embedded engine: a dev server, and worker processes' work done in this process."""
+"""The embedded engine: a dev server, and worker processes' work done in this process.
+
+What starts and finds servers is imported where it is used: it needs the extra `local`, which
+clients and worker processes of a cluster do without.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +20,7 @@ from holdfast.agent import Agent, reachable
 from holdfast.archive import Archive
 from holdfast.client.names import check_archive
 from holdfast.engine.connect import connect_embedded
-from holdfast.engine.ephemeral import ephemeral_server
-from holdfast.engine.leases import leased_server
 from holdfast.engine.loop import LoopThread
-from holdfast.engine.server import find_server
 from holdfast.engine.serverinfo import ServerInfo
 from holdfast.errors import ConnectError, InvalidArgumentError
 from holdfast.ids import DEFAULT_APP, queue_of
@@ -36,7 +37,10 @@ async def running_server(data_dir: Path) -> tuple[Client, Archive]:
 
     Raises:
         ConnectError: None does.
+        ServerStartError: The extra `local` is not installed.
     """
+    from holdfast.engine.server import find_server
+
     server = find_server(data_dir)
     if server is None:
         msg = (
@@ -118,6 +122,9 @@ class LocalEngine:
 
     async def __aenter__(self) -> tuple[Client, Archive]:
         """Start the server, then the workers; return a client for the caller's loop."""
+        from holdfast.engine.ephemeral import ephemeral_server
+        from holdfast.engine.leases import leased_server
+
         async with AsyncExitStack() as stack:
             self._resources = stack
             if self.data_dir is None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from temporalio.client import Client
 from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.service import RPCError
@@ -9,6 +11,7 @@ from temporalio.service import RPCError
 from holdfast.archive import Archive
 from holdfast.errors import ArchiveMismatchError, ConnectError
 from holdfast.ids import ARCHIVE_WORKFLOW
+from holdfast.values import Json
 
 
 async def check_archive(client: Client, archive: Archive) -> None:
@@ -33,11 +36,22 @@ async def check_archive(client: Client, archive: Archive) -> None:
     except RPCError as error:
         msg = f"The namespace's archive could not be looked up: {error.message}"
         raise ConnectError(msg) from error
-    recorded = memo.get("archive")
-    if recorded != mine:
-        msg = (
-            f"The archive {archive.url!r} has the id {mine}, but the tasks of this namespace are"
-            f" stored in {memo.get('url')!r} with the id {recorded}. Nothing was changed. Name that"
-            " archive with archive=... or HOLDFAST_ARCHIVE."
+    if memo.get("archive") != mine:
+        raise ArchiveMismatchError(_mismatch(archive.url, mine, memo))
+
+
+def _mismatch(url: str, mine: str, memo: Mapping[str, Json]) -> str:
+    recorded, where = memo.get("archive"), memo.get("url")
+    if where == url:
+        return (
+            f"The archive {url!r} was deleted or replaced: it has the id {mine} now, and the tasks"
+            f" of this namespace are stored in the one with the id {recorded}. Nothing was changed."
+            " Put the old content back. Or, to begin anew without these tasks, name another"
+            " namespace, or stop the embedded server (`holdfast stop`) and delete its whole data"
+            " directory."
         )
-        raise ArchiveMismatchError(msg)
+    return (
+        f"The archive {url!r} has the id {mine}, but the tasks of this namespace are stored in"
+        f" {where!r} with the id {recorded}. Nothing was changed. Name that archive with"
+        " archive=... or HOLDFAST_ARCHIVE."
+    )

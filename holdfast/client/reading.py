@@ -20,7 +20,7 @@ from holdfast.audit import Finding
 from holdfast.client.failures import server_errors
 from holdfast.client.presence import PATIENCE_SECONDS, Presence
 from holdfast.client.visibility import listed
-from holdfast.contents import read_json, resolve
+from holdfast.contents import read_json, resolve_message
 from holdfast.errors import (
     BlobMissingError,
     DigestMismatchError,
@@ -43,6 +43,9 @@ from holdfast.views import EntriesPage, EntriesRequest, StepView, point
 from holdfast.wire import View, ViewRequest
 
 T = TypeVar("T")
+
+BUSY_PAUSES = (0.05, 0.1, 0.2, 0.5, *(1.0,) * 30)
+"""Waits between the attempts to ask a task that others ask, too."""
 
 ONLY_OPENS = EntriesRequest(skip=10**9, opens=True)
 
@@ -95,14 +98,16 @@ class Reader:
             ConnectError: The server could not be reached.
         """
         handle = self.client.get_workflow_handle(task_id)
-        asking = asyncio.ensure_future(
-            handle.query(
+
+        def ask() -> Awaitable[T]:
+            return handle.query(
                 name,
                 args=list(args),
                 result_type=kind,
                 reject_condition=None if even_closed else QueryRejectCondition.NOT_OPEN,
             )
-        )
+
+        asking = asyncio.ensure_future(_while_busy(ask))
         try:
             with server_errors(RPCStatusCode.NOT_FOUND, RPCStatusCode.FAILED_PRECONDITION):
                 return await self._patiently(asking, task_id)
@@ -421,13 +426,24 @@ class Reader:
         return [await self.resolve(message) for message in found]
 
     async def resolve(self, message: Message) -> Message:
-        """Put an archived content into its message."""
-        content = await resolve(message.content, self.text)
-        return message.model_copy(update={"content": content})
+        """Put what is archived of a message into it."""
+        return await resolve_message(message, self.text)
 
     async def text(self, blob: Blob) -> str:
         """Read a text of the archive."""
         return (await self.archive.aget(blob.sha256)).decode("utf-8", "surrogatepass")
+
+
+async def _while_busy(ask: Callable[[], Awaitable[T]]) -> T:
+    """Ask, and ask again while others keep the task busy: the server holds few questions to it."""
+    for pause in BUSY_PAUSES:
+        try:
+            return await ask()
+        except RPCError as error:
+            if error.status is not RPCStatusCode.RESOURCE_EXHAUSTED:
+                raise
+        await asyncio.sleep(pause)
+    return await ask()
 
 
 def open_messages(current: OpenState) -> list[Message]:

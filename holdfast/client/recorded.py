@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from holdfast.client.reading import Reader
 from holdfast.client.resolving import resolved
-from holdfast.contents import read_json, resolve
+from holdfast.contents import read_json, resolve_message
 from holdfast.errors import NotFoundError, NoWorkerError, QueryFailedError
 from holdfast.logs import log
 from holdfast.messages import Message
@@ -106,6 +106,4 @@ async def _of_session(reader: Reader, session: SessionRef | None) -> list[Messag
 
 async def _messages(reader: Reader, sha256: str) -> list[Message]:
     found = await read_messages(reader.archive, sha256)
-    contents = [await resolve(message.content, reader.text) for message in found]
-    pairs = zip(found, contents, strict=True)
-    return [message.model_copy(update={"content": content}) for message, content in pairs]
+    return [await resolve_message(message, reader.text) for message in found]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from holdfast.contents import ReadText, resolve
+from holdfast.contents import ReadText, resolve, resolve_message
 from holdfast.messages import Message
 from holdfast.records import JournalEntry, OpenState, Outcome, StepRecord
 
@@ -36,7 +36,7 @@ async def resolved(of: S, text: ReadText) -> S:
 
 
 async def _message(message: Message, text: ReadText) -> Message:
-    return message.model_copy(update={"content": await resolve(message.content, text)})
+    return await resolve_message(message, text)
 
 
 async def _entry(entry: JournalEntry, text: ReadText) -> JournalEntry:

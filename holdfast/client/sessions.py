@@ -10,7 +10,7 @@ from temporalio.client import Client
 from holdfast.archive import Archive
 from holdfast.client.failures import server_errors
 from holdfast.client.reading import Reader
-from holdfast.contents import refer_all, resolve
+from holdfast.contents import refer_all, resolve_message
 from holdfast.errors import TaskNotFoundError
 from holdfast.ids import queue_of, session_id
 from holdfast.messages import Message
@@ -124,8 +124,7 @@ class Session:
         await self.reset()
 
     async def _resolve(self, message: Message) -> Message:
-        content = await resolve(message.content, self._reader.text)
-        return message.model_copy(update={"content": content})
+        return await resolve_message(message, self._reader.text)
 
     async def _commit(self, turn: CommitRef) -> None:
         with server_errors():

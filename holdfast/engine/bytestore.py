@@ -70,9 +70,11 @@ def open_store(url: str, options: Mapping[str, Json]) -> ByteStore:
     try:
         filesystem, root = core.url_to_fs(url, **options)
     except ImportError as error:
+        protocol = url.partition(":")[0]
+        package = "holdfast[s3]" if protocol in {"s3", "s3a"} else f"fsspec[{protocol}]"
         raise ArchiveError(
             f"The archive {shown!r} needs a package that is not installed: {error}. Install it with"
-            f" `pip install 'fsspec[{url.partition(':')[0]}]'`."
+            f" `pip install '{package}'`."
         ) from error
     except Exception as error:  # noqa: BLE001  each kind of store has its own classes
         raise ArchiveError(

@@ -23,6 +23,10 @@ DYNAMIC_CONFIG = {
     # protection from clocks that differ between hosts. Here is one host: 13 ms.
     "history.timerProcessorMaxTimeShift": '"10ms"',
     "history.timerProcessorMaxPollRPS": "1000",
+    # One question to a busy task is kept until it answers; others are refused and sent again.
+    "history.MaxBufferedQueryCount": "100",
+    # Commands that a task takes in one run: 10,000 by default.
+    "history.maximumSignalsPerExecution": "25000",
     # A deleted task that was closed stays in lists for up to a minute by default.
     "history.transferProcessorEnsureCloseBeforeDelete": "false",
     # Lists and the inbox read visibility: 300 reads at once take 0.1 s instead of 3.6 s.

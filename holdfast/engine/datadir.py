@@ -14,7 +14,11 @@ from pathlib import Path
 from holdfast.engine.private import make_directory, owner_only
 from holdfast.engine.process import POLL_SECONDS
 from holdfast.errors import ServerStartError
+from holdfast.extras import needing_local
 from holdfast.values import Json
+
+with needing_local():
+    from filelock import FileLock, Timeout
 
 LOCK_SECONDS = 90.0
 """Longer than a server may take to start, so that the second of two starters joins the first."""
@@ -65,8 +69,6 @@ async def locked(directory: Path) -> AsyncGenerator[None]:
     Raises:
         ServerStartError: Another process holds it for longer than `LOCK_SECONDS`.
     """
-    from filelock import FileLock, Timeout  # Of the extra `local`, which `process` has checked.
-
     lock = FileLock(directory / "server.lock", mode=0o600, thread_local=False)
     deadline = time.monotonic() + LOCK_SECONDS
     while True:

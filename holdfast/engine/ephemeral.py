@@ -10,13 +10,11 @@ import weakref
 from types import TracebackType
 from typing import IO, Self
 
-import psutil
-
 from holdfast.engine import guard
 from holdfast.engine.command import server_command
 from holdfast.engine.health import wait_ready
 from holdfast.engine.launch import START_ATTEMPTS, START_SECONDS
-from holdfast.engine.process import free_port, wait_until
+from holdfast.engine.process import children_of, free_port, wait_until
 from holdfast.engine.serverinfo import ServerInfo
 from holdfast.errors import ServerStartError
 
@@ -117,7 +115,7 @@ async def _start_guarded(log: IO[bytes]) -> EphemeralServer | None:
             seconds=START_SECONDS,
             is_running=lambda: process.poll() is None,
         )
-        children = psutil.Process(process.pid).children() if ready is not None else []
+        children = children_of(process.pid) if ready is not None else []
     except BaseException:
         await _stop_guard(process)
         raise
@@ -127,7 +125,7 @@ async def _start_guarded(log: IO[bytes]) -> EphemeralServer | None:
     info = ServerInfo(
         address=f"127.0.0.1:{port}",
         ui_url=f"http://127.0.0.1:{ui_port}",
-        pid=children[0].pid,
+        pid=children[0],
     )
     return EphemeralServer(info, process)
 

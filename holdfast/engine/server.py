@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -11,12 +12,13 @@ from holdfast.engine.health import wait_ready
 from holdfast.engine.launch import ServerRecord, read_record, start_server
 from holdfast.engine.process import (
     STOP_SECONDS,
-    commands_in,
     end_process,
     is_alive,
+    processes_in,
     start_time,
 )
 from holdfast.engine.serverinfo import ServerInfo
+from holdfast.logs import log
 
 __all__ = ["ServerInfo", "ensure_server", "find_cli", "find_server", "stop_server"]
 
@@ -43,6 +45,7 @@ async def ensure_server(data_dir: Path, *, keep: bool = False) -> ServerInfo:
     """
     directory = prepare(data_dir)
     async with locked(directory):
+        await _end_orphans(directory)
         record = await _join(directory)
         if record is None:
             record = await start_server(directory)
@@ -109,6 +112,26 @@ def _find_living(directory: Path) -> ServerRecord | None:
     return _find_lost(directory)
 
 
+async def _end_orphans(directory: Path) -> None:
+    """End servers whose database was deleted while they ran, as `rm -rf` of the directory does.
+
+    Such a server still holds the deleted tasks, which belong to an archive that is deleted too.
+    What it holds is lost when it ends; a new one begins anew.
+    """
+    has_database = (directory / DATABASE).exists()
+    record = read_record(directory)
+    if has_database and record is not None and is_alive(record.pid, record.started):
+        return
+    for server, is_deleted in _servers_in(directory):
+        if is_deleted or not has_database:
+            log.warning(
+                "ending the Temporal server %s: its data directory %s was deleted while it ran",
+                server.pid,
+                directory,
+            )
+            await end_process(server.pid, server.started, grace=0)
+
+
 def _find_lost(directory: Path) -> ServerRecord | None:
     """Find a live server of this directory that `server.json` does not name.
 
@@ -116,15 +139,18 @@ def _find_lost(directory: Path) -> ServerRecord | None:
     server on the same SQLite file would fight with the first, so one look at all processes is
     worth its few milliseconds. The working directory tells whose server it is.
     """
-    for pid, flags in commands_in(directory):
-        started = start_time(pid)
+    servers = _servers_in(directory)
+    return next((server for server, is_deleted in servers if not is_deleted), None)
+
+
+def _servers_in(directory: Path) -> Iterator[tuple[ServerRecord, bool]]:
+    """Yield the servers that run in this directory, and whether theirs was deleted."""
+    for found in processes_in(directory):
+        flags, started = found.command, start_time(found.pid)
         if started is None or "start-dev" not in flags or DATABASE not in flags:
             continue
         with suppress(ValueError, IndexError):
-            return ServerRecord(
-                pid=pid,
-                started=started,
-                port=int(flags[flags.index("--port") + 1]),
-                ui_port=int(flags[flags.index("--ui-port") + 1]),
-            )
-    return None
+            port = int(flags[flags.index("--port") + 1])
+            ui_port = int(flags[flags.index("--ui-port") + 1])
+            server = ServerRecord(pid=found.pid, started=started, port=port, ui_port=ui_port)
+            yield server, found.is_deleted

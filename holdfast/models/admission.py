@@ -9,6 +9,7 @@ from holdfast.errors import ModelUnavailableError
 from holdfast.messages import Content, TextPart, ToolCall, clean
 from holdfast.models.base import ModelAnswer
 from holdfast.values import Json
+from holdfast.wire import MOST_CALLS
 
 MOST_TOKENS = 2**53
 """Most tokens that an answer may say it cost: more is no count, and not every reader has room."""
@@ -26,6 +27,10 @@ def admitted(answer: Any, model: str) -> ModelAnswer:
         raise _malformed(model, f"it is no ModelAnswer of an assistant, but {answer!r:.80}")
     made = _cleaned(answer)
     wrong = gate.flaw(_kept(made), "it")
+    if len(made.message.calls) > MOST_CALLS:
+        wrong = (
+            f"it asks for {len(made.message.calls)} tool calls at once; {MOST_CALLS} are the most"
+        )
     counts = answer.usage.model_dump().values()
     if not wrong and not all(0 <= count <= MOST_TOKENS for count in counts):
         wrong = "its usage holds a number that is no count of tokens"

@@ -9,12 +9,7 @@ from collections.abc import AsyncIterator
 from http import HTTPStatus
 from typing import assert_never
 
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
-from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
-
+from holdfast.extras import needing
 from holdfast.models.shapes import is_object
 from holdfast.testing.rendering import render
 from holdfast.testing.replies import (
@@ -35,6 +30,13 @@ from holdfast.testing.script import Script
 from holdfast.testing.streaming import is_delta, stream_events
 from holdfast.testing.validation import find_problem
 from holdfast.values import Json
+
+with needing("testing", "The fake OpenAI API"):
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.responses import JSONResponse, Response, StreamingResponse
+    from starlette.routing import Route
+    from starlette.types import Receive, Scope, Send
 
 _SECRETS = frozenset({"authorization", "api-key", "cookie"})
 _EXHAUSTED = (

@@ -11,11 +11,13 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-import uvicorn
-
+from holdfast.extras import needing
 from holdfast.testing.fake_app import FakeApp
 from holdfast.testing.replies import read_script
 from holdfast.testing.script import Script
+
+with needing("testing", "The fake OpenAI API"):
+    import uvicorn
 
 _START_SECONDS = 30.0
 _GRACE_SECONDS = 1

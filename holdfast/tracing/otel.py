@@ -8,22 +8,24 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
-from opentelemetry import trace as api
-from opentelemetry.context import Context
-from opentelemetry.trace import (
-    NonRecordingSpan,
-    Span,
-    SpanContext,
-    SpanKind,
-    Status,
-    StatusCode,
-    TraceFlags,
-    TracerProvider,
-)
-
 from holdfast import __version__
+from holdfast.extras import needing
 from holdfast.logs import log
 from holdfast.messages import clean
+
+with needing("otel", "Making spans"):
+    from opentelemetry import trace as api
+    from opentelemetry.context import Context
+    from opentelemetry.trace import (
+        NonRecordingSpan,
+        Span,
+        SpanContext,
+        SpanKind,
+        Status,
+        StatusCode,
+        TraceFlags,
+        TracerProvider,
+    )
 
 SCOPE = "holdfast"
 NANOSECONDS = 1_000_000_000

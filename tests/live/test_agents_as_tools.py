@@ -108,9 +108,9 @@ async def test_a_childs_question_is_asked_in_the_parent_and_answered_once(
     assert await until(listed) == [approval.id]
     again = await runner.run_task(task)
     assert (again.status, again.waiting_for) == ("waiting", (text,))
-    await runner.approve(approval, by="ann")
     model.reply("it is paid")
     model.reply("done")
+    await runner.approve(approval, by="ann")
     assert str(await runner.run_task(task)) == "done"
     assert world.done == ["pay 3"]
     assert len(model.requests) == 4
@@ -583,9 +583,9 @@ async def test_a_refused_undo_lets_the_running_child_go_on(
     approval = await ask(runner, task)
     with pytest.raises(UndoRefusedError, match="send"):
         await runner.undo_step(task)
-    await runner.approve(approval, by="ann")
     model.reply("helped")
     model.reply("done")
+    await runner.approve(approval, by="ann")
     assert str(await runner.run_task(task)) == "done"
     assert world.done == ["send hi", "pay"]
 

@@ -149,3 +149,18 @@ def test_every_command_tells_its_exit_codes_and_takes_json(cli: Cli) -> None:
         text = " ".join(cli(command, "--help").out.split())
         assert "Exit codes: 0 ok; 1" in text, command
         assert "--json" in text, command
+
+
+@pytest.mark.parametrize("make", [False, True])
+@pytest.mark.parametrize("command", [("tasks",), ("show", "some"), ("inbox",), ("undo", "some")])
+def test_a_wrong_directory_is_told_and_no_server_started(
+    cli: Cli, tmp_path: Path, command: tuple[str, ...], make: bool
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    if make:
+        elsewhere.mkdir()
+    failed = cli(*command, "--data-dir", elsewhere, expect=2)
+    assert f"There is no data directory here: '{elsewhere}'" in failed.err
+    assert "--data-dir" in failed.err
+    assert not make or list(elsewhere.iterdir()) == []
+    assert make or not elsewhere.exists()

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 from collections.abc import Generator
 from pathlib import Path
 
 import psutil
 import pytest
 
-from tests.support.cli import Cli, make_cli
+from tests.support.cli import ROOT, Cli, make_cli
 
 SERVED_HERE = ("--agents", "my_agents:agents")
 QUESTION = "What is (2 * 3) + 4?"
@@ -144,3 +146,29 @@ def test_stop_ends_the_server_under_a_worker_and_loses_no_task(cli: Cli) -> None
         assert cli("tasks", "--json").lines[0]["task_id"] == "kept"  # joins a new server
         assert worker.end().code == 0
     assert cli("attach", "kept", *SERVED_HERE).out == f"{ANSWER}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["--help"], 0, "usage: worker.py"),
+        ([], 2, "Agents are named as module:attribute"),
+        (["nowhere:agents"], 2, "Cannot import 'nowhere'"),
+        (["my_agents:agents", "--colour"], 2, "--colour"),
+        (["my_agents:agents"], 2, "No archive is named"),
+    ],
+)
+def test_the_entry_point_of_a_worker_says_what_is_wrong(
+    cli: Cli, arguments: list[str], code: int, said: str
+) -> None:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "worker.py"), *arguments],
+        cwd=cli.home,
+        env=cli.environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == code
+    assert said in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr

@@ -11,7 +11,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Generator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -81,8 +80,33 @@ class Plans(AgentWorker):
         )
 
 
+def delegate(request):
+    said = [m.text for m in request.messages if m.role == "tool"]
+    if len(said) < 2:
+        return ToolCall(id="", name="book", arguments=json.dumps({"what": str(len(said))}))
+    if len(said) == 2:
+        return ToolCall(id="", name="helper", arguments=json.dumps({"input": "do pay 5"}))
+    return said[-1]
+
+
+class Sides(AgentWorker):
+    """Two steps side by side, each of which pays."""
+
+    max_parallel = 2
+
+    async def run_step(self, step, ctx):
+        if step.step_id == "s1":
+            after = tuple(step.get_next_step(step_id=name, input=name) for name in ("x", "y"))
+            return TaskStepOutput(output="planned", task_step=step, next_steps=after)
+        arguments = json.dumps({"what": step.step_id})
+        await ctx.call_tools([ToolCall(id=step.step_id, name="pay", arguments=arguments)])
+        return TaskStepOutput(output=f"step {step.step_id}", task_step=step)
+
+
+boss = Agent(name="boss", model=ScriptedModel(delegate), tools=[book, made("helper").as_tool()])
+sides = Agent(name="sides", model=ScriptedModel(respond), tools=[pay], worker=Sides())
 planner = Agent(name="planner", model=ScriptedModel(lambda request: "yes"), worker=Plans())
-agents = [made("desk"), made("other"), planner]
+agents = [made("desk"), made("other"), planner, boss, sides]
 '''
 
 Run = Callable[..., Result]
@@ -93,7 +117,7 @@ def cli(tmp_path_factory: pytest.TempPathFactory) -> Generator[Cli]:
     cli = make_cli(tmp_path_factory.mktemp("steering"))
     (cli.home / "desk.py").write_text(DESK, encoding="utf-8")
     with cli.running("dev", "desk:agents", "--json") as dev:
-        assert dev.first_json()["agents"] == ["desk", "other", "planner"]
+        assert dev.first_json()["agents"][:3] == ["desk", "other", "planner"]
         yield cli
         assert dev.end().code == 0
 
@@ -143,7 +167,8 @@ def test_calls_are_approved_edited_rejected_and_answered_by_command(run: Run) ->
     edited = ("--arguments", '{"what": "11"}', "--note", "a typo")
     got = run("approve", "pays:1", *edited, "--by", "ann", "--json").json
     assert (got["approval"], got["verb"], got["status"]) == ("pays-a-lot:1", "approve", "applied")
-    assert "approved by ann already" in run("reject", "pays:1", "--reason", "no", expect=1).err
+    twice = run("reject", "pays:1", "--reason", "no", expect=1).err
+    assert re.search(r"approved by ann already, at 20\d\d-\d\d-\d\d [\d:]{8} UTC", twice)
     still = run("reject", "pays:3", "--reason", "too much", "--by", "bob", "--wait", expect=3)
     assert "pays-a-lot:2" in still.err
     settled = run("respond", "pays", "paid by hand", "--by", "cyd", "--wait", "--json").json
@@ -155,6 +180,8 @@ def test_calls_are_approved_edited_rejected_and_answered_by_command(run: Run) ->
         "booked rome",
     ]
     assert [each["task_id"] for each in run("approvals", "--json").lines] == []
+    late = run("approve", "pays:2", expect=1).err
+    assert re.search(r"pays-a-lot:2.* decided already: respond by cyd at 20\d\d-", late)
     run("step", "pays")  # gives the step that was decided on
     assert "ann changed the arguments of pay" in run("step", "pays").out
     shown = run("show", "pays").out
@@ -222,6 +249,51 @@ def test_an_effect_that_nothing_brings_back_is_in_the_way_of_an_undo(run: Run) -
     kept = run("undo", task, "--keep-residue", "--by", "ann")
     assert 'undone: book({"what": "rome"})' in kept.out
     assert 'remains in the world: step 1: ship({"what": "box"})' in kept.out
+
+
+def asked(run: Run, task: str, number: int) -> list[Any]:
+    """Wait until so many things wait in a task; return them by their arguments."""
+    for _ in range(200):
+        found = run("approvals", task, "--json").lines
+        if len(found) == number:
+            return sorted(found, key=lambda each: str(each["arguments"]))
+        time.sleep(0.1)
+    raise AssertionError(run("show", task).out)
+
+
+@pytest.mark.parametrize("named", ["parent", "child"])
+def test_a_wait_for_what_a_task_of_a_task_asked_ends_with_that_step(run: Run, named: str) -> None:
+    task = f"nested-{named}"
+    run("run", "boss", "go", "--app", "desk", "--task-id", task, "--detach")
+    [nested] = asked(run, task, 1)
+    assert nested["task_id"] != task
+    typed = task if named == "parent" else nested["id"]
+    settled = run("approve", typed, "--by", "ann", "--wait", "--json").json
+    assert settled["approval"] == nested["id"]
+    [source] = settled["output"]["sources"]
+    if named == "child":
+        assert (source["tool_name"], source["content"]) == ("pay", "paid 5")
+    else:
+        assert (source["tool_name"], source["content"]) == ("helper", "helper: paid 5")
+
+
+def test_a_wait_ends_with_the_step_that_was_decided_and_not_with_one_beside_it(run: Run) -> None:
+    run("run", "sides", "go", "--app", "desk", "--task-id", "beside", "--detach")
+    by_step = {each["arguments"]: each["id"] for each in asked(run, "beside", 2)}
+    for step in ("y", "x"):
+        approval = by_step[json.dumps({"what": step})]
+        settled = run("approve", approval, "--by", "ann", "--wait", "--json").json
+        assert settled["output"]["task_step"]["step_id"] == step
+        assert [each["content"] for each in settled["output"]["sources"]] == [f"paid {step}"]
+
+
+def test_a_decision_on_a_closed_task_is_told_with_who_decided_it(run: Run) -> None:
+    create(run, "paid-once", "pay 1")
+    run("step", "paid-once", expect=3)
+    run("approve", "paid-once:1", "--by", "ann", "--wait")
+    run("abandon", "paid-once", "--reason", "the end of the test")
+    late = run("approve", "paid-once:1", expect=1).err
+    assert "paid-once:1 was decided already: approve by ann at 20" in late
 
 
 def test_an_undo_can_wait_for_a_person_itself(run: Run) -> None:
@@ -330,6 +402,6 @@ def test_the_package_starts_as_a_program_too(cli: Cli, module: str) -> None:
     assert b"--limit" in done.stderr
 
 
-def test_the_module_starts_as_a_program_too(cli: Cli, tmp_path: Path) -> None:
-    assert "Nothing waits" in cli("approvals", "--data-dir", tmp_path / "d").err
+def test_the_module_starts_as_a_program_too(cli: Cli) -> None:
+    assert "No tasks" in cli("tasks", "--agent", "nobody").err
     assert "respond" in cli("--help").out

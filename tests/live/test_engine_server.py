@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import signal
 import socket
 import sqlite3
@@ -23,13 +24,15 @@ from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.worker import Worker
 
 import holdfast
+from holdfast.archive import Archive
+from holdfast.client.names import check_archive
 from holdfast.engine.connect import connect_embedded
 from holdfast.engine.datadir import read_json, write_json
 from holdfast.engine.ephemeral import ephemeral_server
 from holdfast.engine.leases import acquire_lease, leased_server, live_leases, release_lease
 from holdfast.engine.process import is_free, wait_until
 from holdfast.engine.server import ensure_server, find_server, stop_server
-from holdfast.errors import ServerStartError
+from holdfast.errors import ArchiveMismatchError, ServerStartError
 
 SOON = 30.0
 
@@ -47,6 +50,15 @@ from holdfast.engine.server import ensure_server
 asyncio.run(acquire_lease(Path(sys.argv[1])))
 print(asyncio.run(ensure_server(Path(sys.argv[1]))).pid, flush=True)
 sys.stdin.read()
+"""
+NEVER_CLOSED = """
+import sys
+from pathlib import Path
+from holdfast import Agent
+from holdfast.engine.server import find_server
+from holdfast.sync import AgentRunner
+AgentRunner.local(Agent(name="idle", model="offline"), data_dir=sys.argv[1]).start()
+print(find_server(Path(sys.argv[1])).pid, flush=True)
 """
 HOLD_EPHEMERAL = """
 import asyncio, sys
@@ -375,3 +387,43 @@ async def test_a_cancelled_start_leaves_the_directory_usable(data_dir: Path) -> 
     await connect_embedded(server)
     assert json.loads((data_dir / "server.json").read_text(encoding="utf-8"))["pid"] == server.pid
     assert not is_free(int(server.address.rpartition(":")[2]))
+
+
+async def test_a_directory_deleted_under_its_server_is_begun_anew(data_dir: Path) -> None:
+    orphan = await ensure_server(data_dir)
+    shutil.rmtree(data_dir)
+    server = await ensure_server(data_dir)
+    assert server.pid != orphan.pid
+    assert is_gone(orphan.pid)
+    client = await connect_embedded(server)
+    await check_archive(client, Archive(data_dir / "archive"))
+
+
+async def test_a_database_deleted_under_its_server_is_begun_anew(data_dir: Path) -> None:
+    orphan = await ensure_server(data_dir)
+    for file in data_dir.glob("temporal.db*"):
+        file.unlink()
+    server = await ensure_server(data_dir)
+    assert server.pid != orphan.pid
+    assert is_gone(orphan.pid)
+
+
+async def test_an_archive_deleted_beside_its_server_is_told_with_what_to_do(data_dir: Path) -> None:
+    async with leased_server(data_dir) as server:
+        client = await connect_embedded(server)
+        await check_archive(client, Archive(data_dir / "archive"))
+        shutil.rmtree(data_dir / "archive")
+        with pytest.raises(ArchiveMismatchError, match="was deleted or replaced") as refused:
+            await check_archive(client, Archive(data_dir / "archive"))
+    assert str(refused.value).count(str(data_dir)) == 1
+
+
+@pytest.mark.parametrize("end", ["", "raise SystemExit(3)", "1 / 0"])
+async def test_a_blocking_runner_that_is_never_closed_leaves_no_server(
+    data_dir: Path, end: str
+) -> None:
+    with child(f"{NEVER_CLOSED}\n{end}", data_dir) as (process, output):
+        pid = int(await asyncio.to_thread(output.readline))
+        await asyncio.to_thread(process.wait)
+    assert is_gone(pid)
+    assert not list((data_dir / "leases").iterdir())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import pty
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from holdfast import AgentRunner
 from tests.support.cli import PATIENCE_SECONDS, Cli, make_cli
 
 
@@ -54,11 +56,18 @@ def test_each_thing_that_waits_is_decided_with_one_line(cli: Cli) -> None:
     script = [
         "x",  # no such key: help
         "a looks right",
+        "n",  # not meant
+        "a looks right",
+        "y",
         "e",
         "not JSON",
         'e {"to": "bob", "euros": "many"}',  # the tool's schema refuses it: it stays open
+        "y",
         'e {"to": "bob", "euros": 500}',  # as it was
+        'e {"to": "bob", "euros": 5}',
+        "",  # shown, and not meant
         'e {"to": "bob", "euros": 50}',
+        "y",
         "r",
         "",  # no reason, no decision
         "r too much",
@@ -89,6 +98,12 @@ def test_each_thing_that_waits_is_decided_with_one_line(cli: Cli) -> None:
         '"euros": 500',
         "expires   never",
         "q  quit",
+        "a run it, e edit it, r do not run it, v give a result, s skip",
+        "pay cannot be undone. Press y if you mean it",
+        "pay runs with:",
+        '"euros": 5\n',
+        "so nothing was decided",
+        "a one more model call, r finish now, s skip",
         "must be a JSON object",
         "do not fit",
         "as they were",
@@ -120,12 +135,12 @@ def test_what_somebody_else_decides_meanwhile_is_said_and_skipped(cli: Cli) -> N
             assert line
         cli("approve", shown, "--by", "bob")
         cli("reject", listed, "--by", "cyd", "--reason", "no")
-        out, said = process.communicate("a\n", timeout=PATIENCE_SECONDS)
+        out, said = process.communicate("a\ny\n", timeout=PATIENCE_SECONDS)
     assert process.returncode == 0
     decisions = [json.loads(line) for line in out.splitlines()]
-    assert [(d["approval"], d["decision"], d["text"]) for d in decisions] == [
-        ("gus:1", "gone", "approve by bob"),
-        ("hal:1", "gone", "reject by cyd"),
+    assert [(d["approval"], d["decision"], d["text"][:19]) for d in decisions] == [
+        ("gus:1", "gone", "approve by bob at 2"),
+        ("hal:1", "gone", "reject by cyd at 20"),
     ]
     assert "0 decided, 0 left, 2 gone" in said
 
@@ -151,9 +166,9 @@ def test_on_a_terminal_one_key_is_enough_and_the_editor_is_opened(cli: Cli, tmp_
         os.close(slave)
         assert process.stderr is not None
         try:
-            for keys in (b"a", b"e", b"\x03"):  # the last is Ctrl-C
+            for keys in (b"a", b"y", b"e", b"y", b"\x03"):  # the last is Ctrl-C
                 said = ""
-                while not said.endswith("help > "):
+                while not said.endswith(("help > ", "mean it > ")):
                     said += process.stderr.read(1)
                 time.sleep(0.5)  # keys that are typed before they are asked for are dropped
                 os.write(master, keys)
@@ -176,7 +191,7 @@ def test_a_decision_with_no_worker_up_is_recorded_and_takes_effect_later(tmp_pat
         with cli.running("dev", "my_agents:agents", "--json") as other:  # keeps the server
             other.first_json()
             assert worker.end().code == 0
-            decisions, said = sweep(cli, "a\n", "--by", "ann")
+            decisions, said = sweep(cli, "a\ny\n", "--by", "ann")
             assert [(d["decision"], d["status"]) for d in decisions] == [("approved", "recorded")]
             assert '"euros": 900' in said
             assert "waits for  leo:1 tool" in cli("show", "leo").out
@@ -187,8 +202,77 @@ def test_a_decision_with_no_worker_up_is_recorded_and_takes_effect_later(tmp_pat
             other.end()
 
 
-def test_an_empty_inbox_is_no_trouble(cli: Cli, tmp_path: Path) -> None:
-    assert sweep(cli, "", "--data-dir", str(tmp_path / "empty")) == (
-        [],
-        "Nothing waits for a person.\n",
-    )
+def test_an_empty_inbox_is_no_trouble(tmp_path: Path) -> None:
+    empty = make_cli(tmp_path)
+    with empty.running("dev", "my_agents:agents", "--json") as dev:
+        dev.first_json()
+        assert sweep(empty, "") == ([], "Nothing waits for a person.\n")
+        assert dev.end().code == 0
+
+
+CASHIER = """
+import time
+from pathlib import Path
+from holdfast import Agent, ToolCall, tool
+from holdfast.testing import ScriptedModel
+
+
+@tool
+def pay(to: str) -> str:
+    "Pay, once the file `open` is there."
+    with Path("paid").open("a") as book:
+        book.write(to)
+    while not Path("open").exists():
+        time.sleep(0.02)
+    return f"paid {to}"
+
+
+def answer(request):
+    said = [m.text for m in request.messages if m.role == "tool"]
+    return said[-1] if said else ToolCall(id="", name="pay", arguments='{"to": "Kim"}')
+
+
+cashier = Agent(name="cashier", model=ScriptedModel(answer), tools=[pay])
+"""
+
+
+async def pay_and_lose_the_worker(cli: Cli) -> None:
+    """Make a task whose only call may have happened: its worker process is killed inside it."""
+    (cli.home / "cashier.py").write_text(CASHIER, encoding="utf-8")
+    with cli.running("worker", "cashier:cashier", "--json") as worker:
+        worker.first_json()
+        runner = await AgentRunner.connect(agent="cashier", data_dir=cli.data_dir, heartbeat=1.0)
+        await runner.create_task("Pay Kim.", task_id="pays", step_mode="automatic")
+        while not (cli.home / "paid").exists():
+            await asyncio.sleep(0.05)
+    (cli.home / "open").touch()
+
+
+@pytest.mark.parametrize(
+    ("lines", "verb", "paid", "says"),
+    [
+        ("a\nh\nreceipt 7\n", "responded", "Kim", "receipt 7"),
+        ("n\nno\nn\ny\n", "approved", "KimKim", "paid Kim"),
+        ("g the bank is closed\n", "rejected", "Kim", "not known whether"),
+    ],
+)
+async def test_keys_say_what_they_do_to_a_call_that_may_have_happened(
+    tmp_path: Path, lines: str, verb: str, paid: str, says: str
+) -> None:
+    cli = make_cli(tmp_path)
+    with cli.running("dev", "my_agents:agents", "--json") as other:  # keeps the server
+        other.first_json()
+        await pay_and_lose_the_worker(cli)
+        with cli.running("worker", "cashier:cashier", "--json") as worker:
+            worker.first_json()
+            while "pays:1" not in cli("approvals", "--json").out:
+                await asyncio.sleep(0.1)
+            [decided], said = sweep(cli, lines, "--by", "ann")
+            assert "h it happened, n it did not happen: run it again, g give it up" in said
+            assert "approve" not in said
+            assert (verb == "approved") == ("it happens twice. Press y if you mean it" in said)
+            assert (decided["decision"], decided["kind"]) == (verb, "unknown")
+            assert says in cli("attach", "pays").out
+            assert (cli.home / "paid").read_text("utf-8") == paid
+            assert worker.end().code == 0
+        other.end()

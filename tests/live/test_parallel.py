@@ -14,7 +14,7 @@ from holdfast.messages import ToolCall, assistant, user
 from holdfast.testing import FakeOpenAI
 from holdfast.values import Json
 from holdfast.workers import AgentWorker, StepContext
-from tests.support.rig import MakeRunner, Rig, event_types, until
+from tests.support.rig import MakeAgent, MakeRunner, Rig, event_types, until
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -805,3 +805,54 @@ async def test_a_round_runs_the_sibling_of_a_last_output_that_was_undone(
     doors.open("y", "z")
     assert [o.output for o in await runner.run_steps_in_queue(task)] == ["y of []"]
     assert (await runner.run_task(task)).output == ["x=x of []"]
+
+
+@tool(undo=lambda effect: None, undo_needs_approval=True)
+def book(to: str) -> str:
+    """Book a seat.
+
+    Args:
+        to: For whom.
+    """
+    return f"booked {to}"
+
+
+class Seats(AgentWorker):
+    """Three steps side by side; `y` is another agent's, and the last one is done at once."""
+
+    max_parallel: ClassVar[int] = 8
+
+    async def run_step(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        if step.step_id == "s1":
+            steps = [step.get_next_step(step_id=name, step_state={}) for name in "xyz"]
+            steps[1] = steps[1].model_copy(update={"agent": "other"})
+            return TaskStepOutput(output="planned", task_step=step, next_steps=tuple(steps))
+        if step.step_id != "z":
+            for name in ("book", "pay"):
+                arguments = json.dumps({"to": step.step_id})
+                await ctx.call_tools([ToolCall(id=name, name=name, arguments=arguments)])
+        return TaskStepOutput(output="done", task_step=step)
+
+
+async def test_the_undo_of_open_steps_asks_in_the_name_of_each_step_s_own_agent(
+    rig: Rig, make_agent: MakeAgent
+) -> None:
+    other = make_agent(book, pay, name="other", worker=Seats())
+    await rig.serve(make_agent(book, pay, worker=Seats(), handoffs=[other]), other)
+    runner = rig.runner()
+    task = await runner.create_task("q")
+    await runner.run_step(task)
+    await runner.run_steps_in_queue(task)
+    assert (await runner.get_task(task)).steps == 2  # z is the second, though opened as the fourth
+    asking: dict[str, str] = {}
+    assert (await runner.undo_step(task, request_id="u")).status == "waiting"
+    while (await runner.undo_step(task, request_id="u")).status == "waiting":
+        [asked] = [each for each in await runner.pending_approvals(task) if each.kind == "undo"]
+        asking[asked.arguments] = asked.agent
+        await runner.approve(asked, by="ann")
+
+        async def is_decided(known: str = asked.id) -> bool:
+            return known not in {each.id for each in await runner.pending_approvals(task)}
+
+        await until(is_decided)
+    assert asking == {'{"to": "x"}': "agent", '{"to": "y"}': "other"}

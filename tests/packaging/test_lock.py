@@ -67,8 +67,8 @@ def test_dev_lock_satisfies_every_dependency_and_extra() -> None:
     assert unmet([*asked_for(*extras), *build], "requirements-dev.lock") == []
 
 
-def test_production_lock_satisfies_core_and_local() -> None:
-    assert unmet(asked_for("local"), "requirements.lock") == []
+def test_production_lock_satisfies_core_local_and_s3() -> None:
+    assert unmet(asked_for("local", "s3"), "requirements.lock") == []
 
 
 def test_production_runs_the_versions_that_were_tested() -> None:

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import inspect
+from typing import Any
+
+import pytest
 
 import holdfast
 from holdfast import sync
+from holdfast.errors import InvalidArgumentError
+from holdfast.workers.function_calling import FunctionCallingAgentWorker
 
 OTHERWISE = {"session", "start"}
 """Methods of the async class that do not wait, written out by hand in the twin."""
@@ -35,6 +40,14 @@ def test_twins_have_the_signatures_of_their_originals() -> None:
             twin = twins[name]
             assert callable(twin)
             assert inspect.signature(twin) == inspect.signature(method), name
+
+
+@pytest.mark.parametrize("given", [FunctionCallingAgentWorker(), "my_agents:agents", None])
+def test_a_runner_made_of_something_else_is_refused_at_once(given: Any) -> None:
+    with pytest.raises(
+        InvalidArgumentError, match=r"AgentRunner\.local\(Agent\(name='name', worker"
+    ):
+        sync.AgentRunner(given)
 
 
 def test_a_twin_returns_the_value_and_not_a_coroutine() -> None:

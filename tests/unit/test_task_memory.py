@@ -222,7 +222,7 @@ async def test_the_queue_of_a_dead_worker_is_left_once_per_attempt() -> None:
         resets.append(request)
 
     def handle(_task: str, run_id: str) -> Any:
-        async def query(*_: Any, result_type: Any) -> View:
+        async def query(*_: Any, result_type: Any, **_options: Any) -> View:
             return View(head=TaskHead(agent=run_id, snapshot=""))
 
         return SimpleNamespace(query=query)
