@@ -131,10 +131,22 @@ class RegisteredCode(AgentCode):
 
         Raises:
             ModelBehaviorError: It does not fit.
+            UserError: It does not fit a type that is not the one the model was told of.
         """
-        if self.agent.output is None or self._live.made_output is None:
+        output = self._live.made_output
+        if self.agent.output is None or output is None:
             return super().read(text)
-        return self._live.made_output.read(text)
+        try:
+            return output.read(text)
+        except ModelBehaviorError as error:
+            if output.spec() == self.agent.output:
+                raise
+            msg = (
+                f"The task began with another output type of agent {self.agent.name!r}, and what"
+                f" the model said does not fit the one that this worker process has: {error}. Give"
+                " the agent the earlier type back, restart the worker process and ask again."
+            )
+            raise UserError(msg) from error
 
     def fitting(self, text: str) -> Json:
         """Read a tool's result as the output type has it; text that does not fit stays text."""
@@ -189,9 +201,9 @@ class RegisteredCode(AgentCode):
         )
         return clean(await worded(self.registry.code(ref), args))
 
-    def model(self) -> Model:
+    async def model(self) -> Model:
         """Return the model that answers: the run's, else the one that the agent began with."""
-        return self.registry.model_of_run(self._live, self.agent, self._head)
+        return await self.registry.model_of_run(self._live, self.agent, self._head)
 
     async def sent(self, request: ModelRequest, state: dict[str, Json]) -> ModelRequest:
         """Return a request as it is sent; what is recorded of it does not change.

@@ -6,12 +6,14 @@ from collections.abc import Sequence
 
 from temporalio import activity
 
+from holdfast import variables
 from holdfast.activities.failures import typed_failures
 from holdfast.activities.heartbeat import heartbeats
 from holdfast.activities.registry import Registry
 from holdfast.activities.source import Source, task_id
 from holdfast.activities.spans import tell_of_closed
 from holdfast.blocked_output import after_block
+from holdfast.calling import calling
 from holdfast.guarding import OUTPUT_TRIPPED
 from holdfast.messages import Message
 from holdfast.records import Entry, Failure, OpenState, OpenStep, SegmentRef, StepRecord
@@ -27,6 +29,7 @@ from holdfast.sessions import commit_turn
 from holdfast.state import CommitRef, TaskRecord
 from holdfast.steps import Task, TaskStep
 from holdfast.task_head import TaskHead
+from holdfast.tool_hooks import invoke
 from holdfast.undo import UNDONE, active_steps
 from holdfast.values import canonical
 from holdfast.wire import CloseInput
@@ -82,6 +85,7 @@ class ClosingActivities:
         at = closed_at(entries)
         tell_of_closed(head, record, task, given.status, at=at, branch=page.branch)
         source.cache.drop(task_id())
+        variables.release(task_id())
 
     async def _last_step(
         self, segments: tuple[SegmentRef, ...], entries: list[Entry]
@@ -107,7 +111,8 @@ class ClosingActivities:
         worker = self._registry.of(head).agent(head.agent).made_worker
         blocked = _blocked(head, given, opens)
         if given.status == "finished" or transcript:
-            said = [*worker.finalize_task(task, transcript), *blocked]
+            with calling(f"finalize_task of agent {head.agent!r}"):
+                said = [*await invoke(worker.finalize_task, task, transcript), *blocked]
         else:
             said = blocked or ([] if _is_empty(task) else [_input(task)])
         kept = [*before, *[await source.offload(message) for message in said]]

@@ -20,6 +20,7 @@ from holdfast.errors import (
     ModelUnavailableError,
     NoWorkerError,
     QueryFailedError,
+    UserError,
 )
 from holdfast.logs import log
 from holdfast.messages import clean
@@ -58,7 +59,8 @@ def typed_failures() -> Generator[None]:
     """Turn every exception into one that the task understands.
 
     What time can heal is retried, with the provider's Retry-After obeyed. An archive or a server
-    that cannot be reached is retried too; damage is not. Everything else waits for a person. The
+    that cannot be reached is retried too; damage is not. Everything else waits for a person, a
+    UserError as well: it says that code is to be mended, and then the task can go on. The
     original goes to the log, with its traceback if it is none of our own errors, which say what to
     do. It is no cause: causes are stored in the history, and nobody has cut the secrets out of
     their texts.
@@ -78,9 +80,9 @@ def typed_failures() -> Generator[None]:
     except Exception as error:
         is_ours = isinstance(error, HoldfastError)
         log.warning("An activity failed: %s", text_of(error), exc_info=not is_ours)
-        raise ToldError(
-            text_of(error), type=type(error).__name__, non_retryable=not heals_by_time(error)
-        ) from None
+        facts = [{"parks": True}] if isinstance(error, UserError) else []
+        kind, lasts = type(error).__name__, not heals_by_time(error)
+        raise ToldError(text_of(error), *facts, type=kind, non_retryable=lasts) from None
 
 
 @contextmanager
@@ -103,7 +105,8 @@ def failure_by(error: Exception) -> Failure:
     if isinstance(error, ApplicationError):
         kind = error.type or "ApplicationError"
         return Failure(type=kind, message=error.message, parks=True)
-    return Failure(type=type(error).__name__, message=text_of(error))
+    parks = isinstance(error, UserError)
+    return Failure(type=type(error).__name__, message=text_of(error), parks=parks)
 
 
 def heals_by_time(error: Exception) -> bool:

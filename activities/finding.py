@@ -9,6 +9,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from holdfast import merge_patch
+from holdfast.activities import heartbeat
 from holdfast.activities.nested import nested_result
 from holdfast.activities.registry import Registry
 from holdfast.activities.source import Source, task_id
@@ -53,6 +54,7 @@ async def find(
     Raises:
         ApplicationError: This process lacks the tool.
         AgentNotFoundError: This process lacks the agent.
+        UserError: The context does not fit its class any more.
     """
     head = await source.head()
     registry = registry.of(head)
@@ -60,6 +62,8 @@ async def find(
     agent = registry.agent(given.agent or head.agent)
     tool = tool_of(agent, call, given.n)
     own = merge_patch.plain(merge_patch.apply(state, given.patch))
+    if runs and tool.takes_context and head.run.context:
+        registry.context(head, own)  # to find out before the tool starts if its class has changed
     ctx = context_of(
         registry,
         head,
@@ -110,12 +114,12 @@ def context_of(
         call_id=call.id,
         tool_name=call.name,
         arguments=call.arguments,
-        attempt=activity.info().attempt,
+        attempt=given.tried + activity.info().attempt,
         idempotency_key=idempotency_key(task_id(), given, call),
         agent_name=given.agent or head.agent,
         usage=usage,
         state=state,
-        heartbeat=activity.heartbeat,
+        heartbeat=heartbeat.current.get().teller(),
         load_context=registry.context_loader(head),
         nested=nested,
     )

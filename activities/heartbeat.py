@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from contextvars import ContextVar, copy_context
+from typing import Any
 
 from temporalio import activity
 
@@ -19,35 +21,63 @@ newest."""
 
 
 class Pulse:
-    """What the signs of life of one activity say."""
+    """What the signs of life of one activity say. Safe from any thread."""
 
     def __init__(self) -> None:
-        """Say nothing."""
+        """Say nothing; signs of life come from the running loop."""
         self.news = asyncio.Event()
+        self._home = asyncio.get_running_loop()
         self._say: Callable[[], Json] | None = None
 
     def tell(self, say: Callable[[], Json]) -> None:
         """Show a sign of life soon; it and later ones say what this function returns then."""
         self._say = say
-        self.news.set()
+        self._home.call_soon_threadsafe(self.news.set)
 
     def beat(self) -> None:
-        """Show a sign of life."""
+        """Show a sign of life; to be called in the loop that the signs of life come from."""
         said = None if self._say is None else self._say()
         activity.heartbeat(*([] if said is None else [said]))
+
+    def teller(self) -> Callable[..., None]:
+        """Return a function that shows a sign of life with details, as `activity.heartbeat`.
+
+        Temporal's own works in the worker's loop alone; this one anywhere, and until the end of the
+        process: after that of the activity it says nothing.
+        """
+        here = copy_context()
+
+        def beat(details: tuple[Any, ...]) -> None:
+            with suppress(RuntimeError):  # the activity is over
+                activity.heartbeat(*details)
+
+        def tell(*details: Any) -> None:
+            self._home.call_soon_threadsafe(beat, details, context=here.copy())
+
+        return tell
+
+
+current: ContextVar[Pulse] = ContextVar("holdfast_pulse")
+"""The signs of life of the activity that runs in this context."""
 
 
 @asynccontextmanager
 async def heartbeats() -> AsyncGenerator[Pulse]:
     """Heartbeat while the block runs, at a third of the timeout or every five seconds.
 
-    The heartbeat comes from this event loop: a loop that is blocked shows no sign of life.
+    The heartbeat comes from the event loop of the outermost such block, which is the worker's: a
+    loop that is blocked shows no sign of life.
     """
+    if current.get(None) is not None:
+        yield current.get()
+        return
     pulse = Pulse()
+    token = current.set(pulse)
     beat = asyncio.create_task(_beat(pulse))
     try:
         yield pulse
     finally:
+        current.reset(token)
         beat.cancel()
         await asyncio.gather(beat, return_exceptions=True)
 

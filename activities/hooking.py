@@ -18,6 +18,7 @@ from holdfast.output_type import typed_output
 from holdfast.records import OpenStep, StepResult
 from holdfast.run_context import AgentHookContext
 from holdfast.task_head import TaskHead
+from holdfast.tool_hooks import invoke
 from holdfast.values import Json
 from holdfast.wire import AdvanceInput
 from holdfast.workers.context import StepContext
@@ -57,7 +58,7 @@ class StepHooks:
             context = await self._made()
             context.turn_input = await self._items(seen)
             with users_code():
-                await self._agent.hooks.on_start(context, self._agent)
+                await invoke(self._agent.hooks.on_start, context, self._agent)
             memory.started = activity_id
 
     async def asking(self, request: ModelRequest) -> None:
@@ -72,7 +73,7 @@ class StepHooks:
         context, items = await self._made(), await self._items(request.messages)
         prompt = request.instructions or None
         with users_code():
-            await hooks.on_llm_start(context, self._agent, prompt, items)
+            await invoke(hooks.on_llm_start, context, self._agent, prompt, items)
 
     async def ended(self, ctx: StepContext, result: StepResult | None) -> None:
         """Tell of the answer that was given here, of a handoff, and of the final output.
@@ -90,12 +91,12 @@ class StepHooks:
         with users_code():
             if ctx.answered is not None:
                 context = await self._made()
-                await hooks.on_llm_end(context, self._agent, ctx.answered.answer)
+                await invoke(hooks.on_llm_end, context, self._agent, ctx.answered.answer)
             for other in self._handed_to(result):
-                await hooks.on_handoff(await self._made(), other, self._agent)
+                await invoke(hooks.on_handoff, await self._made(), other, self._agent)
             if result is not None and result.last and not result.calls:
                 output = typed_output(self._agent, _output(ctx, result))
-                await hooks.on_end(await self._made(), self._agent, output)
+                await invoke(hooks.on_end, await self._made(), self._agent, output)
 
     def _handed_to(self, result: StepResult | None) -> list[Agent]:
         following = () if result is None else result.next

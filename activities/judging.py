@@ -16,6 +16,7 @@ from holdfast.activities.registry import Registry
 from holdfast.activities.source import Source, task_id
 from holdfast.activities.spans import undo_of
 from holdfast.approvals import REJECTED
+from holdfast.calling import calling
 from holdfast.messages import clean, shown
 from holdfast.records import Outcome
 from holdfast.run_context import RunContextWrapper
@@ -43,7 +44,7 @@ class JudgingActivities:
         with typed_failures():
             async with heartbeats():
                 ready = await self._find(given, usage=True)
-                with users_code():
+                with calling(f"needs_approval of tool {ready.tool.name!r}"), users_code():
                     return await ready.tool.asks_approval(ready.ctx, ready.call.arguments)
 
     @activity.defn(name="check")
@@ -92,7 +93,8 @@ class JudgingActivities:
             async with heartbeats():
                 ready = await self._find(given, usage=True)
                 effect = _effect(ready.ctx, "unknown", None)
-                found = await ready.tool.run_probe(ready.ctx, effect)
+                with calling(f"probe of tool {ready.tool.name!r}"):
+                    found = await ready.tool.run_probe(ready.ctx, effect)
                 if found is None:
                     return Probed()
                 result = read_result(found, tool=ready.tool.name)
@@ -120,7 +122,7 @@ class JudgingActivities:
                 ctx = context_of(registry, head, call, place, state=state, usage=task.usage)
                 content = await self._source.content(given.effect.content)
                 effect = _effect(ctx, "done", _parsed(shown(content)))
-                with undo_of(head, call):
+                with undo_of(head, call), calling(f"undo of tool {tool.name!r}"):
                     said = await tool.run_undo(ctx, effect)
                 return "" if said is None else clean(render_result(said, tool=tool.name))[:2000]
 

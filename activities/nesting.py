@@ -75,6 +75,8 @@ class NestingActivities:
         self, ready: Ready, tool: AgentTool, made: str | list[dict[str, Json]]
     ) -> Nesting:
         head = _head_of(tool, ready.head, self._registry.of(ready.head))
+        run = head.run.model_copy(update={"variables": ready.head.run.variables or task_id()})
+        head = head.model_copy(update={"run": run})
         text, stored = "", None
         if isinstance(made, str):
             stored = await self._source.store(clean(made))

@@ -16,6 +16,7 @@ from holdfast.errors import AgentNotFoundError, NotFoundError, UserError
 from holdfast.models import resolve_model
 from holdfast.models.base import Model
 from holdfast.task_head import TaskHead
+from holdfast.tool_hooks import invoke
 from holdfast.tools import Tool
 from holdfast.values import Json
 
@@ -162,7 +163,7 @@ class Registry:
             self._snapshots[sha256] = known
         return known
 
-    def model_of_run(self, agent: Agent, snapshot: AgentSnapshot, head: TaskHead) -> Model:
+    async def model_of_run(self, agent: Agent, snapshot: AgentSnapshot, head: TaskHead) -> Model:
         """Return the model that answers for an agent in a task, as its run wants it.
 
         Raises:
@@ -175,7 +176,7 @@ class Registry:
         named = agent.model is None or isinstance(agent.model, str)
         if head.run.model_provider and (head.model or named):
             provider = self.code(head.run.model_provider)
-            made: Model = provider.get_model(head.model or agent.model)
+            made: Model = await invoke(provider.get_model, head.model or agent.model)
             return made
         return self.model(agent, snapshot, head.model)
 

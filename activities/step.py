@@ -20,6 +20,7 @@ from holdfast.activities.source import Source, task_id, worker_identity
 from holdfast.activities.spans import handoff
 from holdfast.agent import Agent, guard_rule
 from holdfast.agent_snapshot import AgentSnapshot
+from holdfast.calling import calling
 from holdfast.chain import ChainRef
 from holdfast.contents import read_json
 from holdfast.guard_rules import GuardRule
@@ -32,6 +33,7 @@ from holdfast.state import AgentRules, Described
 from holdfast.steps import TaskStep
 from holdfast.streams.hub import StreamKey
 from holdfast.task_head import TaskHead
+from holdfast.tool_hooks import invoke
 from holdfast.tool_retriever import ask_retriever
 from holdfast.values import Json
 from holdfast.wire import Advanced, AdvanceInput
@@ -91,7 +93,7 @@ class StepActivities:
             snapshot=snapshot.digest,
             team={name: AgentRules(**rules) for name, rules in team.items()},
             run_guards=self._run_guards(registry, head),
-            step=await self._first_step(agent.made_worker),
+            step=await self._first_step(agent),
             commits=await count_commits(head),
         )
 
@@ -111,12 +113,14 @@ class StepActivities:
         refs = (*head.run.input_guardrails, *head.run.output_guardrails)
         return tuple(guard_rule(registry.code(ref), ref) for ref in refs)
 
-    async def _first_step(self, worker: AgentWorker) -> TaskStep:
+    async def _first_step(self, agent: Agent) -> TaskStep:
         """Let a worker that has its own first step make it; the task makes the usual one itself."""
+        worker = agent.made_worker
         if type(worker).initialize_step is AgentWorker.initialize_step:
             return TaskStep()
         task = await self._source.task()
-        made = worker.initialize_step(task)
+        with calling(f"initialize_step of agent {agent.name!r}"):
+            made: TaskStep = await invoke(worker.initialize_step, task)
         if made.input == task.input and not made.images:
             changes: dict[str, object] = {"images": task.images}  # it does not know of images
             if not task.input and not task.images:
@@ -187,7 +191,7 @@ class StepActivities:
         history, transcript = await seen_before(source, head, opened.step, given.at)
         hooks = StepHooks(agent, registry, source, head, opened)
         asking = Asking(
-            code.model(),
+            await code.model(),
             code,
             source,
             hooks=hooks,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import itertools
 from collections.abc import Sequence
 from typing import Any
@@ -22,6 +21,7 @@ from holdfast.activities.source import Source, worker_identity
 from holdfast.activities.spans import Recording, came_to, tool_call
 from holdfast.activities.tool_watch import INTERRUPTED
 from holdfast.agent_tool import AgentTool
+from holdfast.calling import calling
 from holdfast.errors import (
     AgentsException,
     ArchiveError,
@@ -39,6 +39,7 @@ from holdfast.run_context import RunContextWrapper
 from holdfast.sources import SourceNode, nodes_of
 from holdfast.tool_context import ToolContext
 from holdfast.tool_errors import ToolErrorFormatterArgs, worded
+from holdfast.tool_hooks import invoke
 from holdfast.tool_result import read_result
 from holdfast.tools import Tool, ToolArgumentsError, ToolResultError
 from holdfast.values import Json, canonical
@@ -139,7 +140,7 @@ class ToolActivities:
     async def _outcome(self, ready: Ready, span: Recording) -> Outcome:
         tool = ready.tool
         try:
-            with span.watching():
+            with span.watching(), calling(f"tool {tool.name!r}"):
                 value = ready.watch.value = await run_with_retries(tool, ready.ctx)
             result = read_result(value, tool=tool.name)
             nodes = nodes_of(value)
@@ -202,6 +203,7 @@ async def failed(source: Source, ready: Ready, error: BaseException) -> Outcome:
     if isinstance(error, ToolArgumentsError):
         text = clean(await arguments_text(ready, error))
         return Outcome(content=text, is_error=True, status="failed")
+    log.warning("Tool %r of task %r raised", ready.tool.name, ready.ctx.task_id, exc_info=error)
     text = clean(await failure_text(ready, error))
     stored = await source.store(text)
     return Outcome(content=stored or text, is_error=True, status="failed")
@@ -293,11 +295,10 @@ async def failure_text(ready: Ready, error: BaseException) -> str:
         raise ApplicationError(msg, type="UserError", non_retryable=True) from None
     if callable(formatter) and isinstance(error, Exception):
         try:
-            text = formatter(ready.ctx, error)
-            return str(await text if inspect.isawaitable(text) else text)
+            return str(await invoke(formatter, ready.ctx, error))
         except Exception:
             log.exception("The failure_error_function of tool %r failed", tool.name)
-    default = FIXED_ERROR if fixed else f"Encountered error: {said(error)}"
+    default = FIXED_ERROR if fixed else f"Encountered error: {named(error)}"
     return await _worded(ready, default, error)
 
 
@@ -326,6 +327,12 @@ def said(error: BaseException) -> str:
     except Exception:  # noqa: BLE001  an error that cannot even say what it is
         text = ""
     return clean(redact(text))[:LONGEST_TEXT] or type(error).__name__
+
+
+def named(error: BaseException) -> str:
+    """Return the class of an error with its text: that of a KeyError is the key alone."""
+    text, name = said(error), type(error).__name__
+    return text if isinstance(error, SystemExit) or text == name else f"{name}: {text}"
 
 
 def _short(error: BaseException) -> str:

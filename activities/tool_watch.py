@@ -23,6 +23,7 @@ from holdfast.tool_guardrails import (
     ToolInputGuardrailData,
     ToolOutputGuardrailData,
 )
+from holdfast.tool_hooks import invoke
 from holdfast.tools import Tool
 from holdfast.values import Json
 from holdfast.wire import ToolInput
@@ -90,7 +91,7 @@ class ToolWatch:
         stopped = await self.screen()
         if stopped is None and self._agent.hooks is not None:
             with users_code():
-                await self._agent.hooks.on_tool_start(self._ctx, self._agent, self._tool)
+                await invoke(self._agent.hooks.on_tool_start, self._ctx, self._agent, self._tool)
         return stopped
 
     async def end(self, outcome: Outcome) -> Outcome:
@@ -108,7 +109,8 @@ class ToolWatch:
         outcome = await self._checked(outcome)
         if outcome.failure is None and self._agent.hooks is not None:
             try:
-                await self._agent.hooks.on_tool_end(self._ctx, self._agent, self._tool, self.value)
+                told = (self._ctx, self._agent, self._tool, self.value)
+                await invoke(self._agent.hooks.on_tool_end, *told)
             except Exception as error:
                 log.warning("A hook of agent %r failed", self._agent.name, exc_info=True)
                 kind, text = type(error).__name__, text_of(error)

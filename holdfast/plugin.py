@@ -19,6 +19,7 @@ from holdfast.activities.registry import Registry
 from holdfast.activities.source import Source
 from holdfast.activities.step import StepActivities
 from holdfast.activities.tool import ToolActivities
+from holdfast.activities.user_loop import UserLoops
 from holdfast.agent import Agent
 from holdfast.archive import Archive
 from holdfast.converter import holdfast_converter
@@ -36,16 +37,23 @@ class Activities:
         index: The one of them that sessions need.
     """
 
-    def __init__(self, agents: Iterable[Agent], archive: Archive) -> None:
-        """Set up the activities; they share one cache."""
+    def __init__(
+        self, agents: Iterable[Agent], archive: Archive, loops: UserLoops | None = None
+    ) -> None:
+        """Set up the activities; they share one cache.
+
+        Args:
+            agents: The agents.
+            archive: The archive of the namespace.
+            loops: Where their work is done; on the worker's own loop by default.
+        """
         self.registry = Registry(agents, archive)
         source = Source(archive, Cache())
         steps = StepActivities(self.registry, source)
         closing = ClosingActivities(self.registry, source)
         judging = JudgingActivities(self.registry, source)
         nesting = NestingActivities(self.registry, source)
-        self.index = closing.index
-        self.all: list[Callable[..., Any]] = [
+        activities: list[Callable[..., Any]] = [
             steps.describe,
             steps.step,
             ToolActivities(self.registry, source).tool,
@@ -64,6 +72,8 @@ class Activities:
             nesting.nest,
             nesting.is_own,
         ]
+        self.index = closing.index if loops is None else loops.apart(closing.index)
+        self.all = activities if loops is None else [loops.apart(each) for each in activities]
 
 
 class HoldfastPlugin(SimplePlugin):
@@ -91,5 +101,5 @@ class HoldfastPlugin(SimplePlugin):
             "holdfast",
             data_converter=converter,
             workflows=[AgentTask, Session] if served else None,
-            activities=Activities(served, archive).all if served else None,
+            activities=Activities(served, archive, UserLoops()).all if served else None,
         )

@@ -9,31 +9,35 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
-from typing import Any, Self, TypeGuard, cast
+from typing import Any, TypeGuard, cast
 
 from temporalio.client import Client
 from temporalio.worker import Worker
 
 from holdfast.activities.failures import log_failures_once
+from holdfast.activities.user_loop import UserLoops
 from holdfast.agent import Agent
 from holdfast.archive import Archive
 from holdfast.client.names import check_archive
 from holdfast.engine.cluster import ensure_search_attributes
 from holdfast.engine.connect import connect_client, connect_embedded
 from holdfast.errors import HoldfastError, InvalidArgumentError
+from holdfast.hosting import Host, Workers, hosted
 from holdfast.ids import DEFAULT_APP, check_app, queue_of
 from holdfast.logs import log
-from holdfast.models import close_models
 from holdfast.plugin import Activities, HoldfastPlugin
 from holdfast.redact import redact
 from holdfast.unserved import warn_of_unserved
 from holdfast.workflows.agent_task import AgentTask
 from holdfast.workflows.session import Session
+
+Connect = Callable[[], Coroutine[Any, Any, Client]]
 
 GRACE = timedelta(seconds=30)
 BUILD_ID = "1"
@@ -66,40 +70,9 @@ class App:
         return tuple(dict.fromkeys(queue_of(self.name, agent.name) for agent in self.served))
 
 
-class Workers:
-    """The Temporal workers of a process, one for each queue that it serves; start them together.
-
-    Attributes:
-        queues: The queues.
-        client: The client that they use.
-    """
-
-    def __init__(self, workers: Sequence[Worker]) -> None:
-        """Keep workers that are not started, at least one."""
-        self.queues = tuple(worker.task_queue for worker in workers)
-        self.client = workers[0].client
-        self._workers = tuple(workers)
-        self._running = AsyncExitStack()
-
-    async def __aenter__(self) -> Self:
-        """Start them."""
-        async with AsyncExitStack() as stack:
-            for worker in self._workers:
-                await stack.enter_async_context(worker)
-            self._running = stack.pop_all()
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        """Stop them all at once: running calls end side by side."""
-        await self.shutdown()
-
-    async def shutdown(self) -> None:
-        """Do what leaving the block does."""
-        await asyncio.gather(*(worker.shutdown() for worker in self._workers))
-        await self._running.aclose()
-
-
-def build_workers(client: Client, app: App, *, archive: Archive, **options: Any) -> Workers:
+def build_workers(
+    client: Client, app: App, *, archive: Archive, loops: UserLoops | None = None, **options: Any
+) -> Workers:
     """Build the Temporal workers that serve an app.
 
     A named app has one queue. In the default app, which programs share that know nothing of each
@@ -109,12 +82,13 @@ def build_workers(client: Client, app: App, *, archive: Archive, **options: Any)
         client: As for `build_worker`, like archive and options.
         app: The agents.
         archive: The archive of the namespace.
+        loops: Where tools and models do their work.
         options: Options of each worker.
 
     Raises:
         UserError: Two agents have one name.
     """
-    activities = Activities(app.agents, archive)
+    activities = Activities(app.agents, archive, loops or UserLoops())
     workers = [serving_worker(client, activities, queue=queue, **options) for queue in app.queues]
     if app.name == DEFAULT_APP:
         workers.append(session_worker(client, activities, **options))
@@ -136,8 +110,8 @@ def build_worker(
     Raises:
         UserError: Two different agents have one name.
     """
-    queue = queue_of(check_app(app))
-    return serving_worker(client, Activities(agents, archive), queue=queue, **options)
+    activities = Activities(agents, archive, UserLoops())
+    return serving_worker(client, activities, queue=queue_of(check_app(app)), **options)
 
 
 def session_worker(client: Client, activities: Activities, **options: Any) -> Worker:
@@ -248,41 +222,69 @@ async def serve(
     """
     async with AsyncExitStack() as stack:
         if data_dir is None:
-            client, store = await _cluster(archive, connection)
+            connect, store = _cluster(archive, connection)
         else:
-            client, store = await _embedded(stack, data_dir)
+            connect, store = await _embedded(stack, data_dir)
+        client = await connect()
+        if data_dir is None:
+            await ensure_search_attributes(client)
         await check_archive(client, store)
-        workers = build_workers(client, app, archive=store)
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
-        stack.push_async_callback(close_models)
-        async with workers:
-            names = ", ".join(agent.name for agent in app.served)
-            log.info("serving %s on %s", names, ", ".join(workers.queues))
-            if ready is not None:
-                ready(workers)
-            warning = asyncio.create_task(warn_of_unserved(client, workers.queues))
-            await stop.wait()
-            warning.cancel()
-            log.info("stopping: running calls get %s seconds", GRACE.seconds)
+        making = partial(make_workers, app, connect, store, GRACE)
+        host, workers = await stack.enter_async_context(hosted(making, GRACE))
+        names = ", ".join(agent.name for agent in app.served)
+        log.info("serving %s on %s", names, ", ".join(workers.queues))
+        if ready is not None:
+            ready(workers)
+        warning = asyncio.create_task(warn_of_unserved(client, workers.queues))
+        stack.callback(warning.cancel)
+        await _until(stop, host.ended(workers))
+        log.info("stopping: running calls get %s seconds", GRACE.seconds)
 
 
-async def _cluster(archive: str | None, connection: dict[str, Any]) -> tuple[Client, Archive]:
+async def make_workers(
+    app: App, connect: Connect, archive: Archive, grace: timedelta, host: Host
+) -> Workers:
+    """Make the workers of an app for a host, in whose loop this runs."""
+    return build_workers(
+        await connect(),
+        app,
+        archive=archive,
+        loops=host.tools,
+        graceful_shutdown_timeout=grace,
+        workflow_task_executor=host.workflows,
+    )
+
+
+async def _until(stop: asyncio.Event, ended: Coroutine[Any, Any, None]) -> None:
+    """Wait until a worker is to be stopped.
+
+    Raises:
+        Exception: What ended the worker before.
+    """
+    ending, stopping = asyncio.create_task(ended), asyncio.create_task(stop.wait())
+    await asyncio.wait((ending, stopping), return_when=asyncio.FIRST_COMPLETED)
+    for task in (ending, stopping):
+        if task.done():
+            await task
+        task.cancel()
+    await asyncio.gather(ending, stopping, return_exceptions=True)
+
+
+def _cluster(archive: str | None, connection: dict[str, Any]) -> tuple[Connect, Archive]:
     store = Archive(archive or default_archive())
-    client = await connect_client(plugins=[HoldfastPlugin(archive=store)], **connection)
-    await ensure_search_attributes(client)
-    return client, store
+    return partial(connect_client, plugins=[HoldfastPlugin(archive=store)], **connection), store
 
 
-async def _embedded(stack: AsyncExitStack, data_dir: Path) -> tuple[Client, Archive]:
+async def _embedded(stack: AsyncExitStack, data_dir: Path) -> tuple[Connect, Archive]:
     from holdfast.engine.leases import leased_server  # needs the extra `local`
 
     server = await stack.enter_async_context(leased_server(data_dir))
     store = Archive(data_dir / "archive")
-    client = await connect_embedded(server, plugins=[HoldfastPlugin(archive=store)])
-    return client, store
+    return partial(connect_embedded, server, plugins=[HoldfastPlugin(archive=store)]), store
 
 
 def default_archive() -> str:

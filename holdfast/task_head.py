@@ -87,9 +87,12 @@ class RunRules(Value):
         traced: Whether spans are made.
         sensitive: Whether spans carry inputs and outputs; None for the environment's choice.
         streams: Whether the answers of models are streamed to whoever follows the task.
+        variables: For a task that is a tool call of another one: the first task of the run, whose
+            context variables its tools see.
     """
 
     agent: str = ""
+    variables: str = ""
     context: str = ""
     model: str = ""
     model_provider: str = ""

@@ -7,10 +7,11 @@ import contextvars
 import functools
 import inspect
 from collections.abc import Awaitable, Callable
-from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Any, Literal, cast
 
+from holdfast.calling import calling, name_of
 from holdfast.errors import InvalidArgumentError
+from holdfast.threads import DaemonThreads
 from holdfast.tool_context import Effect, ToolContext
 from holdfast.tool_signature import EMPTY
 
@@ -39,23 +40,29 @@ so that no call waits for a thread, not even beside calls that were cut off and 
 
 
 @functools.cache
-def tool_threads() -> Executor:
+def tool_threads() -> DaemonThreads:
     """Return the threads of sync tools; one is started only when none is idle.
 
     They are not the loop's own, of which there are few: six on two processors, and the archive
     needs them, so that some slow tools would stop every task of the process.
     """
-    return ThreadPoolExecutor(MOST_THREADS, thread_name_prefix="holdfast-tool")
+    return DaemonThreads(MOST_THREADS, "holdfast-tool")
 
 
 async def invoke(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """Call an async function on this loop, any other in a thread with the context variables.
 
-    A cancelled thread goes on to its end: `ToolContext.is_cancelled` is how it learns of it.
+    A cancelled thread goes on to its end: `ToolContext.is_cancelled` is how it learns of it. Its
+    name says what it runs.
+
+    Raises:
+        BusyError: There is no thread left to call in.
+        Exception: Whatever the function raises.
     """
-    call = functools.partial(function, *args, **kwargs)
-    result = call() if is_async(function) else await _in_thread(call)
-    return await result if inspect.isawaitable(result) else result
+    call, name = functools.partial(function, *args, **kwargs), name_of(function)
+    with calling(name):
+        result = call() if is_async(function) else await _in_thread(call, name)
+        return await result if inspect.isawaitable(result) else result
 
 
 async def invoke_hook(
@@ -118,11 +125,11 @@ def is_async(function: Any) -> bool:
     return inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004  the method itself is wanted
 
 
-async def _in_thread(call: Callable[[], Any]) -> Any:
+async def _in_thread(call: Callable[[], Any], name: str) -> Any:
     """Call in a thread, which sees the context variables."""
     seen = contextvars.copy_context()
-    loop = asyncio.get_running_loop()
-    return await loop.run_in_executor(tool_threads(), lambda: seen.run(lambda: _shielded(call)))
+    done = tool_threads().named(name, lambda: seen.run(lambda: _shielded(call)))
+    return await asyncio.wrap_future(done)
 
 
 def _shielded(call: Callable[[], Any]) -> Any:

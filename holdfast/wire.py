@@ -147,6 +147,7 @@ class ToolInput(Value):
         agent: Agent that runs the step, when it is not the task's first one.
         child: For a call of an agent as a tool that is to be ended: the task that it was.
         patch: What was made of the state before that task began, a merge patch.
+        tried: Attempts that were lost before this activity was scheduled.
     """
 
     n: int
@@ -161,6 +162,7 @@ class ToolInput(Value):
     agent: str = ""
     child: str = ""
     patch: dict[str, Json] = Field(default_factory=dict)
+    tried: int = 0
 
 
 class HandleInput(Value):

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from datetime import timedelta
+from typing import Any, TypeVar
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy
 from temporalio.exceptions import (
     ActivityError,
     ApplicationError,
+    TimeoutType,
 )
 from temporalio.exceptions import (
     TimeoutError as TemporalTimeout,
@@ -23,6 +26,8 @@ from holdfast.records import Failure, ForkOf, SegmentRef
 from holdfast.state import Described
 from holdfast.steps import TaskStep
 from holdfast.wire import Advanced, CloseInput, GuardInput
+
+T = TypeVar("T")
 
 VERDICTS = frozenset(
     {
@@ -90,19 +95,55 @@ CLOSED = Failure(type="TaskClosedError", message="The task is closed or closing.
 QUICK = timedelta(minutes=2)
 LONGEST_TOOL = timedelta(days=30)
 PATIENT = RetryPolicy(maximum_interval=timedelta(seconds=30))
+LOSSES = ("TemporalTimeout:Heartbeat", "TemporalTimeout:StartToClose")
+"""What the server calls attempts that are lost; those it is not to repeat the task counts."""
+
+COUNTED = RetryPolicy(maximum_interval=timedelta(seconds=30), non_retryable_error_types=LOSSES)
+MOST_LOST = 5
+"""Attempts of one activity that may be lost: one that ends its worker would do so for ever."""
+
+
+async def quick(
+    ledger: Ledger, name: str, given: Any, kind: type[T] | None, *, longest: timedelta = QUICK
+) -> T:
+    """Run an activity that changes nothing in the world, a short one as a rule.
+
+    What time can heal is tried again for as long as it takes. An attempt that is lost may have been
+    lost by the user's code that it runs: the last of some is raised.
+
+    Raises:
+        ActivityError: It failed, or was lost too often.
+    """
+    for lost in itertools.count(1):
+        try:
+            result: T = await workflow.execute_activity(
+                name,
+                given,
+                result_type=kind,
+                start_to_close_timeout=longest,
+                heartbeat_timeout=timedelta(seconds=ledger.given.heartbeat),
+                retry_policy=COUNTED,
+            )
+        except ActivityError as error:
+            if not is_lost(error) or lost >= MOST_LOST:
+                raise
+        else:
+            return result
+    raise RuntimeError  # unreachable: the loop returns or raises
+
+
+def is_lost(error: ActivityError) -> bool:
+    """Whether an attempt began, and its worker has not said how it ended."""
+    match error.cause:
+        case TemporalTimeout(type=TimeoutType.HEARTBEAT | TimeoutType.START_TO_CLOSE):
+            return True
+        case _:
+            return False
 
 
 async def describe(ledger: Ledger) -> Described:
     """Ask the worker process for the agent's snapshot."""
-    described: Described = await workflow.execute_activity(
-        "describe",
-        ledger.given.head,
-        result_type=Described,
-        start_to_close_timeout=QUICK,
-        heartbeat_timeout=timedelta(seconds=ledger.given.heartbeat),
-        retry_policy=PATIENT,
-    )
-    return described
+    return await quick(ledger, "describe", ledger.given.head, Described)
 
 
 async def advance(ledger: Ledger, n: int, *, now: float) -> Advanced:
@@ -155,13 +196,7 @@ async def archive(ledger: Ledger) -> SegmentRef:
 
 async def close(ledger: Ledger, sent: CloseInput) -> None:
     """Archive the whole task and commit its turn to the session."""
-    await workflow.execute_activity(
-        "close",
-        sent,
-        start_to_close_timeout=QUICK,
-        heartbeat_timeout=timedelta(seconds=ledger.given.heartbeat),
-        retry_policy=PATIENT,
-    )
+    await quick(ledger, "close", sent, type(None))
 
 
 def failure_of(error: BaseException) -> Failure:
@@ -175,7 +210,11 @@ def failure_of(error: BaseException) -> Failure:
             parks = {"parks": True} in cause.details
             return Failure(type=kind, message=cause.message, parks=parks)
         case TemporalTimeout():
-            text = "No worker finished the activity in time; the last one may have been lost."
+            name = error.activity_type if isinstance(error, ActivityError) else ""
+            text = (
+                f"No worker finished the activity {name!r} in time; the last one may have been"
+                " lost. The log of the worker processes may say what hangs, or ends them."
+            )
             return Failure(type="ActivityTimeout", message=text)
         case _:
             return Failure(type=type(cause).__name__, message=str(cause))

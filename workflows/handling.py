@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
-from temporalio import workflow
-
 from holdfast.ledger import Ledger
 from holdfast.messages import Message
 from holdfast.records import AGAIN, Failure, OpenState, StepResult
 from holdfast.steps import TaskStep
 from holdfast.values import Json
 from holdfast.wire import Advanced, Handled, HandleInput
-from holdfast.workflows.calls import PATIENT, QUICK, now
+from holdfast.workflows.calls import now, quick
 
 
 async def ask_handler(ledger: Ledger, n: int, kind: str, failure: Failure) -> Handled | None:
@@ -25,14 +21,7 @@ async def ask_handler(ledger: Ledger, n: int, kind: str, failure: Failure) -> Ha
         error=failure.type,
         text=failure.message,
     )
-    handled: Handled = await workflow.execute_activity(
-        "handle",
-        given,
-        result_type=Handled,
-        start_to_close_timeout=QUICK,
-        heartbeat_timeout=timedelta(seconds=ledger.given.heartbeat),
-        retry_policy=PATIENT,
-    )
+    handled = await quick(ledger, "handle", given, Handled)
     body: dict[str, Json] = {"kind": kind, "error": failure.type, "declined": handled.declined}
     ledger.note("handled", now=now(), text=failure.message, body=body)
     return None if handled.declined else handled

@@ -13,8 +13,13 @@ def unknown_tool(call: ToolCall, known: list[str]) -> Outcome:
     return Outcome(content=text, is_error=True, status="failed", attempts=0)
 
 
-def lost_text(call: ToolCall) -> str:
-    """Say that the worker was lost inside a call that may or may not have taken effect."""
+def lost_text(call: ToolCall, times: int) -> str:
+    """Say that workers were lost inside a call that may or may not have taken effect."""
+    if times > 1:
+        return (
+            f"Tool {call.name!r} was run {times} times, and each time its worker was lost. The tool"
+            " may be what ends the worker. It is not known whether it took effect."
+        )
     return (
         f"The worker was lost while tool {call.name!r} ran. It is not known whether it took effect,"
         " and it must not be repeated blindly."

@@ -13,7 +13,6 @@ from temporalio.common import RetryPolicy
 from temporalio.exceptions import (
     ActivityError,
     ApplicationError,
-    TimeoutType,
     is_cancelled_exception,
 )
 from temporalio.exceptions import (
@@ -30,12 +29,14 @@ from holdfast.tool_policy import ToolPolicy
 from holdfast.wire import Probed, ToolInput
 from holdfast.workflows.calls import (
     LONGEST_TOOL,
+    LOSSES,
     LOST,
-    PATIENT,
-    QUICK,
+    MOST_LOST,
     failure_of,
+    is_lost,
     is_verdict,
     now,
+    quick,
 )
 from holdfast.workflows.children import Children
 from holdfast.workflows.outcomes import cut_text, lost_text, unknown_tool
@@ -44,6 +45,9 @@ T = TypeVar("T")
 
 NOT_STARTED = "NotStarted"
 """Type of the failure by which a tool activity says that the tool was not begun."""
+
+BLOCKED = "Blocked"
+"""Type of the failure of a call that blocks the event loop of its worker."""
 
 MOST_STARTS = 8
 
@@ -257,7 +261,8 @@ async def _take(
         if not _may_have_happened(error, policy):
             return failure_of(error)
         failure = failure_of(error)
-        text = failure.message if failure.type == LOST else lost_text(call)
+        said = failure.type in (LOST, BLOCKED)
+        text = failure.message if said else lost_text(call, MOST_LOST if policy.repeatable else 1)
         await _ask_about(ledger, n, i, policy, text)
     return None
 
@@ -267,7 +272,7 @@ async def _nest(
 ) -> Failure | None:
     """Start the task that a call of an agent is, unless the call has its outcome before that."""
     branch, given = ledger.s.branch, ledger.tool_input(n, i, edited)
-    plan = await _quick(ledger, "nest", given, Nesting, longest=LONGEST_TOOL)
+    plan = await quick(ledger, "nest", given, Nesting, longest=LONGEST_TOOL)
     if _is_left(ledger, branch, n, i):
         return None
     if plan.outcome is None:
@@ -291,17 +296,17 @@ async def _may_run(ledger: Ledger, n: int, i: int, policy: ToolPolicy) -> bool:
     if approval is not None and approval.status != "closed":  # as by an end that failed: ask anew
         if approval.status == "checking":
             edited = approvals.effective_call(approval, _call(ledger, n, i))
-            refused = await _quick(ledger, "check", ledger.tool_input(n, i, edited), str)
+            refused = await quick(ledger, "check", ledger.tool_input(n, i, edited), str)
             approvals.checked(ledger, approval, refused, now=now())
             return not refused
         if approval.status == "rejected":
-            text = await _quick(ledger, "rejected", ledger.tool_input(n, i), str)
+            text = await quick(ledger, "rejected", ledger.tool_input(n, i), str)
             approvals.rejected(ledger, n, i, text)
         return approval.status == "approved"
     current = ledger.find(n)
     if policy.needs_approval == "no" or (current is not None and i in current.cleared):
         return True
-    if policy.needs_approval == "ask" and not await _quick(
+    if policy.needs_approval == "ask" and not await quick(
         ledger, "gate", ledger.tool_input(n, i), bool
     ):
         ledger.clear(n, i)
@@ -309,7 +314,7 @@ async def _may_run(ledger: Ledger, n: int, i: int, policy: ToolPolicy) -> bool:
     if approvals.stands(ledger, n, i, now=now()):  # a rejection may still have to be worded
         return ledger.is_missing(n, i) and await _may_run(ledger, n, i, policy)
     if policy.guarded and ledger.given.head.run.guards_before_approval:
-        stopped = await _quick(ledger, "screen", ledger.tool_input(n, i), Outcome)
+        stopped = await quick(ledger, "screen", ledger.tool_input(n, i), Outcome)
         if stopped != Outcome():
             ledger.outcome(n, i, stopped)
             return False
@@ -341,7 +346,7 @@ async def _ask_about(ledger: Ledger, n: int, i: int, policy: ToolPolicy, text: s
     edited = None if ran == call else ran
     if policy.has_probe:
         try:
-            probed = await _quick(ledger, "probe", ledger.tool_input(n, i, edited), Probed)
+            probed = await quick(ledger, "probe", ledger.tool_input(n, i, edited), Probed)
         except ActivityError as error:
             text += f" Its probe failed: {failure_of(error).message}"
         else:
@@ -359,47 +364,43 @@ async def _ask_about(ledger: Ledger, n: int, i: int, policy: ToolPolicy, text: s
 async def _tool(
     ledger: Ledger, n: int, i: int, edited: ToolCall | None, policy: ToolPolicy
 ) -> Outcome:
-    """Run one call; one that is known not to have started is scheduled again."""
-    for attempt in itertools.count():
+    """Run one call; one that is known not to have started is scheduled again.
+
+    So is one that may be repeated and whose worker was lost, but not for ever: the tool may be what
+    ends the worker.
+    """
+    starts = lost = 0
+    while True:
         try:
-            return await _tool_once(ledger, n, i, edited, policy)
+            given = ledger.tool_input(n, i, edited).model_copy(update={"tried": lost})
+            outcome = await _tool_once(ledger, given, policy)
         except ActivityError as error:
-            if attempt >= MOST_STARTS or failure_of(error).type != NOT_STARTED:
+            if policy.repeatable and is_lost(error) and lost + 1 < MOST_LOST:
+                lost += 1
+                continue
+            if starts >= MOST_STARTS or failure_of(error).type != NOT_STARTED:
                 raise
-        await workflow.sleep(min(2.0**attempt, 60.0))
-    raise RuntimeError  # unreachable: the loop returns or raises
+        else:
+            return outcome.model_copy(update={"attempts": outcome.attempts + lost})
+        await workflow.sleep(min(2.0**starts, 60.0))
+        starts += 1
 
 
-async def _tool_once(
-    ledger: Ledger, n: int, i: int, edited: ToolCall | None, policy: ToolPolicy
-) -> Outcome:
+async def _tool_once(ledger: Ledger, given: ToolInput, policy: ToolPolicy) -> Outcome:
     outcome: Outcome = await workflow.execute_activity(
         "tool",
-        ledger.tool_input(n, i, edited),
+        given,
         result_type=Outcome,
         start_to_close_timeout=LONGEST_TOOL,
         heartbeat_timeout=timedelta(seconds=ledger.given.heartbeat),
         retry_policy=RetryPolicy(
-            maximum_attempts=0 if policy.repeatable else 1, maximum_interval=timedelta(seconds=60)
+            maximum_attempts=0 if policy.repeatable else 1,
+            maximum_interval=timedelta(seconds=60),
+            non_retryable_error_types=LOSSES if policy.repeatable else None,
         ),
         cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
     )
     return outcome
-
-
-async def _quick(
-    ledger: Ledger, name: str, given: ToolInput, kind: type[T], *, longest: timedelta = QUICK
-) -> T:
-    """Run an activity that changes nothing in the world, a short one as a rule."""
-    result: T = await workflow.execute_activity(
-        name,
-        given,
-        result_type=kind,
-        start_to_close_timeout=longest,
-        heartbeat_timeout=timedelta(seconds=ledger.given.heartbeat),
-        retry_policy=PATIENT,
-    )
-    return result
 
 
 def _call(ledger: Ledger, n: int, i: int) -> ToolCall:
@@ -407,13 +408,11 @@ def _call(ledger: Ledger, n: int, i: int) -> ToolCall:
 
 
 def _may_have_happened(error: ActivityError, policy: ToolPolicy) -> bool:
-    """Whether the tool was started and nobody knows how it ended."""
-    if policy.repeatable:
-        return False
+    """Whether the tool was started, nobody knows how it ended, and it is not to be run again."""
     match error.cause:
-        case TemporalTimeout(type=TimeoutType.HEARTBEAT | TimeoutType.START_TO_CLOSE):
-            return True
+        case TemporalTimeout():
+            return is_lost(error)
         case ApplicationError(type=kind):
-            return kind == LOST
+            return kind == BLOCKED or (kind == LOST and not policy.repeatable)
         case _:
             return False

@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,11 +22,11 @@ from holdfast.client.runner import AgentRunner
 from holdfast.engine.cluster import ensure_search_attributes
 from holdfast.engine.command import DATABASE
 from holdfast.engine.connect import connect_client, connect_embedded
-from holdfast.engine.loop import LoopThread
 from holdfast.engine.serverinfo import ServerInfo
 from holdfast.errors import InvalidArgumentError
+from holdfast.hosting import Workers, hosted
 from holdfast.plugin import HoldfastPlugin
-from holdfast.serve import App, Workers, build_workers, default_archive, load_app
+from holdfast.serve import App, default_archive, load_app, make_workers
 
 T = TypeVar("T")
 GRACE = timedelta(seconds=10)
@@ -141,22 +142,9 @@ async def served(engine: Engine, app: App) -> AsyncGenerator[Workers]:
 
     A tool that blocks its loop then stops no heartbeat of ours, nor the live view.
     """
-    loop = LoopThread("holdfast-worker")
-
-    async def start() -> Workers:
-        workers = build_workers(
-            await engine.connect(), app, archive=engine.archive, graceful_shutdown_timeout=GRACE
-        )
-        return await workers.__aenter__()
-
-    try:
-        workers = await loop.wrap(start())
-        try:
-            yield workers
-        finally:
-            await loop.wrap(workers.shutdown())
-    finally:
-        loop.close()
+    making = partial(make_workers, app, engine.connect, engine.archive, GRACE)
+    async with hosted(making, GRACE) as (_, workers):
+        yield workers
 
 
 def load_agents(target: str, name: str | None = None) -> App:

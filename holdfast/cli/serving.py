@@ -11,8 +11,9 @@ from holdfast.cli.connection import engine_of, load_agents, served, until_stoppe
 from holdfast.cli.exits import ExitCode, InterruptedByUserError
 from holdfast.cli.options import Common
 from holdfast.errors import InvalidArgumentError, ServerStartError
+from holdfast.hosting import Workers
 from holdfast.ids import DEFAULT_APP
-from holdfast.serve import App, Workers, serve
+from holdfast.serve import App, serve
 from holdfast.unserved import warn_of_unserved
 from holdfast.values import Json
 

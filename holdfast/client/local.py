@@ -14,17 +14,15 @@ from datetime import timedelta
 from pathlib import Path
 
 from temporalio.client import Client
-from temporalio.worker import Worker
 
 from holdfast.agent import Agent, reachable
 from holdfast.archive import Archive
 from holdfast.client.names import check_archive
 from holdfast.engine.connect import connect_embedded
-from holdfast.engine.loop import LoopThread
 from holdfast.engine.serverinfo import ServerInfo
 from holdfast.errors import ConnectError, InvalidArgumentError
+from holdfast.hosting import Host, Workers
 from holdfast.ids import DEFAULT_APP, queue_of
-from holdfast.models import close_models
 from holdfast.plugin import Activities, HoldfastPlugin
 from holdfast.serve import App, serving_worker, session_worker
 
@@ -55,10 +53,11 @@ async def running_server(data_dir: Path) -> tuple[Client, Archive]:
 
 
 class LocalEngine:
-    """A dev server, an archive, and workers on a thread and event loop of their own.
+    """A dev server, an archive, and workers on threads and event loops of their own.
 
     The workers have their own loop because a blocking call in the caller's loop would stop their
-    heartbeats, and a call whose worker shows no sign of life counts as lost.
+    heartbeats, and a call whose worker shows no sign of life counts as lost. Tools and AgentWorkers
+    have another one, for the same reason.
     """
 
     def __init__(self, data_dir: Path | None) -> None:
@@ -73,7 +72,7 @@ class LocalEngine:
         self._lent: dict[str, set[str]] = {}
         self._serving: dict[str, Activities] = {}
         self._resources = AsyncExitStack()
-        self._loop: LoopThread | None = None
+        self._host: Host | None = None
         self._archive: Archive | None = None
         self._lock = asyncio.Lock()
 
@@ -112,7 +111,7 @@ class LocalEngine:
         async with self._lock:
             queue = queue_of(app, agent.name)
             known = self._serving.get(queue)
-            activities = known or Activities((), self._store)
+            activities = known or self._activities(())
             activities.registry.lend(agent)
             if known is None:
                 await self._serve(queue, activities)
@@ -137,8 +136,8 @@ class LocalEngine:
             self._archive = archive = Archive(directory / "archive")
             client = await connect_embedded(self.server, plugins=[HoldfastPlugin(archive=archive)])
             await check_archive(client, archive)
-            self._loop = LoopThread()
-            stack.callback(self._loop.close)
+            self._host = Host()
+            stack.push_async_callback(self._host.close)
             for app in self._agents:
                 await self._serve_app(app)
             self._resources = stack.pop_all()
@@ -147,7 +146,7 @@ class LocalEngine:
     async def _serve_app(self, app: str) -> None:
         """Start the workers of the agents that the engine was made with."""
         agents = tuple(self._agents[app].values())
-        activities = Activities(agents, self._store)
+        activities = self._activities(agents)
         for queue in App(name=app, agents=agents).queues:
             await self._serve(queue, activities)
         if app == DEFAULT_APP:
@@ -157,38 +156,37 @@ class LocalEngine:
         """Start the worker of the default app's sessions, once."""
         queue = queue_of(DEFAULT_APP)
         if queue not in self._serving:
-            await self._serve(queue, Activities((), self._store))
+            await self._serve(queue, self._activities(()))
+
+    def _activities(self, agents: tuple[Agent, ...]) -> Activities:
+        """Make the activities of agents.
+
+        Raises:
+            InvalidArgumentError: The engine is not started.
+        """
+        if self._host is None or self._archive is None:
+            raise InvalidArgumentError(_NOT_STARTED)
+        return Activities(agents, self._archive, self._host.tools)
 
     async def _serve(self, queue: str, activities: Activities) -> None:
-        """Start the worker of a queue on the engine's loop."""
-        loop, server, archive = self._loop, self.server, self._store
-        if loop is None or server is None:
+        """Start the worker of a queue."""
+        host, server, archive = self._host, self.server, self._archive
+        if host is None or server is None or archive is None:
             raise InvalidArgumentError(_NOT_STARTED)
 
-        async def start() -> Worker:
+        async def make(host: Host) -> Workers:
             client = await connect_embedded(server, plugins=[HoldfastPlugin(archive=archive)])
+            options = {
+                "graceful_shutdown_timeout": GRACE,
+                "workflow_task_executor": host.workflows,
+            }
             if queue == queue_of(DEFAULT_APP):
-                worker = session_worker(client, activities, graceful_shutdown_timeout=GRACE)
-            else:
-                worker = serving_worker(
-                    client, activities, queue=queue, graceful_shutdown_timeout=GRACE
-                )
-            await worker.__aenter__()
-            return worker
+                return Workers([session_worker(client, activities, **options)])
+            return Workers([serving_worker(client, activities, queue=queue, **options)])
 
-        async def stop() -> None:
-            await loop.wrap(worker.shutdown())
-            await loop.wrap(close_models())
-
-        worker = await loop.wrap(start())
-        self._resources.push_async_callback(stop)
+        workers = await host.start(make)
+        self._resources.push_async_callback(host.stop, workers, GRACE)
         self._serving[queue] = activities
-
-    @property
-    def _store(self) -> Archive:
-        if self._archive is None:
-            raise InvalidArgumentError(_NOT_STARTED)
-        return self._archive
 
     async def __aexit__(self, *_: object) -> None:
         """Stop the workers, then the server if nobody else uses it."""

@@ -99,6 +99,7 @@ class AgentRunner(TaskStreaming, TaskReading, TaskControl, TimeTravel):
             heartbeat=self._heartbeat,
             roll_events=self._roll_events,
         )
+        self.carry_variables(task_id)
         await self._tasks.start(task_id, given, self._queue_for(head.agent), input)
         return Task(
             task_id=task_id,
@@ -184,6 +185,7 @@ class AgentRunner(TaskStreaming, TaskReading, TaskControl, TimeTravel):
         )
         said = (message.text for message in reversed(before) if message.role == "user")
         asked = input or next(filter(None, said), "")
+        self.carry_variables(task_id)
         await self._tasks.start_and_run(task_id, given, self._queue_for(agent), asked, started)
 
     async def _stored(self, messages: Sequence[Message]) -> str:

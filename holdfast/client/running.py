@@ -190,6 +190,7 @@ async def go_on(
     _check_same(engine, agent, before, options)
     run = _Run(engine, agent, state.task_id, None, options, started=started)
     run.started()
+    engine.carry_variables(state.task_id)
     return await run.result_of(_decide_and_go(engine, state, options.by, before), before=before)
 
 

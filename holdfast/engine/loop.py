@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextvars import Context
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -32,6 +33,16 @@ class LoopThread:
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self._thread.start()
         self._started.wait()
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The loop; from other threads only its thread-safe methods may be called."""
+        return self._loop
+
+    @property
+    def ident(self) -> int:
+        """Identifier of the thread."""
+        return self._thread.ident or 0
 
     @property
     def is_inside(self) -> bool:
@@ -68,10 +79,14 @@ class LoopThread:
         self._check(coro)
         return asyncio.run_coroutine_threadsafe(coro, self._loop)
 
-    async def wrap(self, coro: Coroutine[Any, Any, T]) -> T:
+    async def wrap(self, coro: Coroutine[Any, Any, T], *, context: Context | None = None) -> T:
         """Await, from any loop, a coroutine that runs in this one.
 
         Cancelling the caller cancels the coroutine and waits until it has cleaned up.
+
+        Args:
+            coro: The coroutine.
+            context: The context that it runs in, if another loop runs it; the caller's by default.
 
         Raises:
             RuntimeError: Called after `close`, or in a forked child.
@@ -90,7 +105,7 @@ class LoopThread:
         def cancel() -> None:
             tasks[0].cancel()
 
-        self._loop.call_soon_threadsafe(start)
+        self._loop.call_soon_threadsafe(start, context=context)
         outer = asyncio.wrap_future(done)
         try:
             await asyncio.wait([outer])
@@ -103,8 +118,11 @@ class LoopThread:
             raise
         return outer.result()
 
-    def close(self) -> None:
+    def close(self, seconds: float | None = None) -> None:
         """Cancel what still runs, wait for it, and end the thread. A second call does nothing.
+
+        Args:
+            seconds: How long to wait; what is left then is left to the end of the process.
 
         Raises:
             RuntimeError: Called from inside this loop.
@@ -113,7 +131,7 @@ class LoopThread:
             raise RuntimeError("A loop cannot close itself. Call close() from another thread.")
         if self._pid == os.getpid() and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join()
+            self._thread.join(seconds)
 
     def _check(self, coro: Coroutine[Any, Any, Any]) -> None:
         """Refuse a coroutine that this loop can never run."""

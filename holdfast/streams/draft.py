@@ -63,9 +63,9 @@ class Draft:
         self.units = 0
 
     def add(self, delta: Delta) -> None:
-        """Append a piece."""
-        self._deltas.append(delta)
+        """Append a piece. Another thread may read meanwhile: a piece is there after its place."""
         self._starts.append(self.units)
+        self._deltas.append(delta)
         self.units += units_of(delta)
 
     def frame(self, since: int = 0) -> Frame:

@@ -7,13 +7,15 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from holdfast import merge_patch
-from holdfast.errors import AgentsException, InvalidArgumentError, StalledTaskError
+from holdfast.calling import calling
+from holdfast.errors import AgentsException, InvalidArgumentError, StalledTaskError, UserError
 from holdfast.logs import log
 from holdfast.messages import Message, ToolCall, assistant, clean, user
 from holdfast.models.base import ModelAnswer
 from holdfast.records import OVER_BUDGET, Failure, JournalEntry, OpenStep, StepResult
 from holdfast.redact import redact
 from holdfast.steps import TaskStep, TaskStepOutput
+from holdfast.tool_hooks import invoke
 from holdfast.values import Json, as_text
 from holdfast.wire import Advanced
 from holdfast.workers.base import AgentWorker
@@ -62,14 +64,15 @@ async def advance(worker: AgentWorker, ctx: StepContext, opened: OpenStep) -> Ad
 async def _run(worker: AgentWorker, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
     """Run the step with the agent as it is in this turn."""
     await ctx.prepare()
-    return await worker.run_step(step, ctx)
+    with calling(f"run_step of agent {ctx.agent.name!r}"):
+        return await worker.run_step(step, ctx)
 
 
 async def _join(worker: AgentWorker, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
     """Make the task's answer of several last outputs."""
     has_rule = type(worker).join is not AgentWorker.join
     over = step.step_state.get(OVER_BUDGET) and not has_rule
-    joined = dict(ctx.inputs) if over else worker.join(ctx.inputs)
+    joined = dict(ctx.inputs) if over else await invoke(worker.join, ctx.inputs)
     ctx.add(assistant(as_text(joined)))
     return TaskStepOutput(output=joined, task_step=step, is_last=True)
 
@@ -134,7 +137,8 @@ def with_fresh(advanced: Advanced, fresh: Sequence[JournalEntry]) -> Advanced:
 def failure_after(error: Exception) -> Failure:
     """Say why a step stopped after its model call, whose answer is kept."""
     text = clean(redact(str(error)))[:LONGEST_TEXT]
-    return Failure(type=type(error).__name__, message=text, data=facts_of(error))
+    parks = isinstance(error, UserError)  # code is to be mended, and the task can go on then
+    return Failure(type=type(error).__name__, message=text, data=facts_of(error), parks=parks)
 
 
 def facts_of(error: Exception) -> dict[str, Json]:

@@ -174,7 +174,8 @@ async def kill_within_step(labs: Labs, name: str, point: tuple[str, int]) -> Non
         assert [source.content for source in output.sources] == ["look(a)", "book(b)"]
         assert lab.asked == [0, 2]
         assert await lab.scheduled(task, "step") == 2
-        assert await lab.scheduled(task, "tool") == 2
+        # Both calls may be repeated: each is scheduled once more if it was lost with the worker.
+        assert await lab.scheduled(task, "tool") in (2, 3, 4)
 
 
 @pytest.mark.parametrize("asked", [0, 1])

@@ -773,7 +773,7 @@ async def test_results_of_quiet_calls_are_the_output_and_no_messages(
     runner = await make_runner(look, worker=Quiet())
     task = await runner.create_task("q")
     output = await runner.run_task(task)
-    broken = {"content": "Encountered error: bad", "is_error": True}
+    broken = {"content": "Encountered error: ValueError: bad", "is_error": True}
     assert output.output == {
         "one": "saw x",
         "two": str(["saw x", broken])[:60],

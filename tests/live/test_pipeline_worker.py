@@ -350,7 +350,7 @@ def looking(**options: Any) -> PipelineAgentWorker:
 
 
 @pytest.mark.parametrize(
-    ("policy", "output"), [("text", "Encountered error: the door is shut"), ("skip", "-")]
+    ("policy", "output"), [("text", "Encountered error: OSError: the door is shut"), ("skip", "-")]
 )
 async def test_a_failed_tool_gives_its_text_or_is_skipped(
     make_runner: MakeRunner, policy: Any, output: str

@@ -67,8 +67,8 @@ async def test_a_tool_that_raises_is_told_to_the_model_with_its_text(
     model.reply("sorry")
     response = await runner.chat("q")
     assert [(s.content, s.is_error) for s in response.sources] == [
-        ("Encountered error: sync trouble", True),
-        ("Encountered error: async trouble", True),
+        ("Encountered error: ValueError: sync trouble", True),
+        ("Encountered error: ValueError: async trouble", True),
     ]
     assert sorted(ran) == ["async", "sync"]
 

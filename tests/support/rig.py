@@ -25,6 +25,7 @@ from temporalio.plugin import SimplePlugin
 from temporalio.worker import Replayer, Worker
 
 from holdfast import Agent, AgentRunner, Task
+from holdfast.activities.user_loop import UserLoops
 from holdfast.archive import Archive
 from holdfast.client.names import check_archive
 from holdfast.engine.connect import connect_embedded
@@ -135,11 +136,21 @@ class Rig:
             **options,
         )
 
-    async def serve(self, *agents: Agent, **options: Any) -> None:
-        """Start a worker for these agents, in the place of the one before."""
+    async def serve(self, *agents: Agent, own_loop: bool = False, **options: Any) -> None:
+        """Start a worker for these agents, in the place of the one before.
+
+        Args:
+            agents: The agents.
+            own_loop: Whether tools have a loop of their own, as in all workers but those of tests,
+                which share events with their tools.
+            options: Options of the worker.
+        """
         await self.stop()
         given: dict[str, Any] = {"graceful_shutdown_timeout": timedelta(seconds=5), **options}
-        activities = Activities(agents, self.engine.archive)
+        loops = UserLoops() if own_loop else None
+        if loops is not None:
+            self._resources.push_async_callback(loops.close)
+        activities = Activities(agents, self.engine.archive, loops)
         self.worker = serving_worker(self.engine.client, activities, queue=self.queue, **given)
         await self._resources.enter_async_context(self.worker)
 

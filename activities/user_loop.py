@@ -1,0 +1,341 @@
+"""The event loop of users' code: its own thread, apart from the loop of the Temporal worker.
+
+Tools, hooks, AgentWorkers, models and all else that an activity does run there. One that blocks
+keeps the others waiting, but no heartbeat, no workflow and no stop of the worker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
+from contextvars import Context, ContextVar
+from typing import Any, ParamSpec, TypeVar
+from weakref import WeakKeyDictionary
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from holdfast import calling, variables
+from holdfast.activities.heartbeat import heartbeats
+from holdfast.engine.loop import LoopThread
+from holdfast.logs import log
+from holdfast.models import close_models
+from holdfast.task_head import TaskHead
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+BLOCKED_SECONDS = 10.0
+"""After this time a loop that does not come back is told of, with what blocks it."""
+
+GIVEN_UP_SECONDS = 120.0
+"""After this time the call that blocks a loop is given up, and others get a loop of their own."""
+
+WATCH_SECONDS = 1.0
+
+MOST_LOOPS = 8
+"""Loops of one process, blocked ones included."""
+
+SHORT = frozenset({"describe", "gate", "check", "rejected", "screen", "probe", "handle", "close"})
+"""Activities that call users' code which should answer at once."""
+
+LONGEST_CALL_SECONDS = 100.0
+"""How long such code may take, less than the activity: so it can be said what did not answer."""
+
+MOST_HANGS = 3
+"""Attempts of such code before the task waits for a person."""
+
+STOP_SECONDS = 10.0
+"""How long code may go on that a stopping worker has cancelled."""
+
+HANGS = "CodeHangsError"
+"""Type of the failure of an activity whose users' code did not come back."""
+
+BLOCKED = "Blocked"
+"""Type of the failure of a tool call that blocks its event loop."""
+
+
+class Work:
+    """One activity's work on a user loop.
+
+    Attributes:
+        kind: Type of the activity.
+        task_id: The task that it works for.
+        calls: The users' code that it is calling.
+        done: How it ended, or that it was given up.
+    """
+
+    def __init__(self, kind: str, task_id: str) -> None:
+        """Begin nothing yet."""
+        self.kind = kind
+        self.task_id = task_id
+        self.calls = calling.Calls()
+        self.done: Future[Any] = Future()
+        self.task: asyncio.Task[Any] | None = None
+
+    def __str__(self) -> str:
+        """Say what is being done."""
+        called = str(self.calls) or f"activity {self.kind!r}"
+        return f"{called} of task {self.task_id!r}"
+
+
+class UserLoop:
+    """One loop in its thread, and a watch that notices when it is blocked."""
+
+    def __init__(self) -> None:
+        """Start the loop and its watch."""
+        self.blocked_for = 0.0
+        self.thread = LoopThread("holdfast-tools")
+        self._loop = self.thread.loop
+        self._works: WeakKeyDictionary[asyncio.Task[Any], Work] = WeakKeyDictionary()
+        self._loop.call_soon_threadsafe(self._loop.set_task_factory, self._make_task)
+        threading.Thread(target=self._watch, name="holdfast-watch", daemon=True).start()
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether it has been blocked for so long that nothing new should begin here."""
+        return self.blocked_for >= GIVEN_UP_SECONDS
+
+    def begin(self, work: Work, coro: Coroutine[Any, Any, Any], context: Context) -> None:
+        """Start a coroutine in a context; its end sets `work.done`."""
+
+        def start() -> None:
+            work.task = asyncio.create_task(coro)
+            work.task.add_done_callback(lambda ended: _tell_end(ended, work.done))
+
+        context.run(calling.current.set, work.calls)
+        context.run(_working.set, work)
+        self._loop.call_soon_threadsafe(start, context=context)
+
+    def cancel(self, work: Work) -> None:
+        """Cancel what `begin` has started: callbacks run in the order in which they were posted."""
+
+        def stop() -> None:
+            if work.task is not None:
+                work.task.cancel()
+
+        self._loop.call_soon_threadsafe(stop)
+
+    def _make_task(
+        self, loop: asyncio.AbstractEventLoop, coro: Any, *, context: Context | None = None
+    ) -> asyncio.Task[Any]:
+        """Make a task and remember whose it is: tools make tasks, too."""
+        work = _working.get(None) if context is None else context.get(_working)
+        task: asyncio.Task[Any] = asyncio.Task(coro, loop=loop, context=context)
+        if work is not None:
+            self._works[task] = work
+        return task
+
+    def _watch(self) -> None:
+        """Look each second whether the loop comes back, until it is closed."""
+        while True:
+            seen = threading.Event()
+            try:
+                self._loop.call_soon_threadsafe(seen.set)
+            except RuntimeError:
+                return
+            if not seen.wait(BLOCKED_SECONDS):
+                self._wait_blocked(seen)
+            time.sleep(WATCH_SECONDS)
+
+    def _wait_blocked(self, seen: threading.Event) -> None:
+        """Tell what blocks the loop, and wait for its end; after a while its work is given up.
+
+        Seconds are counted, not read from a clock, which goes on while the process is stopped.
+        """
+        self.blocked_for = BLOCKED_SECONDS
+        work = self._blocking()
+        log.warning(
+            "The event loop of tools and AgentWorkers has been blocked for %g seconds by %s. All"
+            " others of this process wait. Make it await what it waits for, or make it a plain"
+            " function, which runs in a thread. It is here:\n%s",
+            BLOCKED_SECONDS,
+            work or "code that no task of Holdfast began",
+            self._stack(),
+        )
+        while not seen.wait(WATCH_SECONDS) and not self._loop.is_closed():
+            was_stuck, work = self.is_stuck, self._blocking()
+            self.blocked_for += WATCH_SECONDS
+            if self.is_stuck and not was_stuck and work is not None:
+                log.error("Given up: %s. Later work gets another event loop.", work)
+                _set_error(work.done, _given_up(work))
+        self.blocked_for = 0.0
+
+    def _stack(self) -> str:
+        """Return where the loop's thread is."""
+        frames = sys._current_frames()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  documented
+        return "".join(traceback.format_stack(frames.get(self.thread.ident)))
+
+    def _blocking(self) -> Work | None:
+        """Return the work whose code the loop is running at this moment, if it is known."""
+        task = asyncio.current_task(self._loop)
+        return None if task is None else self._works.get(task)
+
+
+_working: ContextVar[Work | None] = ContextVar("holdfast_work", default=None)
+"""The activity's work in whose context a task is made."""
+
+
+class UserLoops:
+    """The user loops of the workers that share them: one, unless one is blocked for long.
+
+    Attributes:
+        works: What is being done.
+    """
+
+    def __init__(self) -> None:
+        """Start nothing yet."""
+        self._lock = threading.Lock()
+        self._loops: list[UserLoop] = []
+        self.works: set[Work] = set()
+
+    def free(self) -> UserLoop:
+        """Return a loop for new work.
+
+        Raises:
+            ApplicationError: All are blocked; nothing was begun.
+        """
+        with self._lock:
+            for loop in self._loops:
+                if not loop.is_stuck:
+                    return loop
+            if len(self._loops) >= MOST_LOOPS:
+                msg = (
+                    f"All {MOST_LOOPS} event loops for tools of this worker process are blocked."
+                    " Its log says by what. Mend that, and restart the process."
+                )
+                raise ApplicationError(msg, type="NotStarted")
+            self._loops.append(UserLoop())
+            return self._loops[-1]
+
+    def apart(self, function: Callable[P, Awaitable[T]]) -> Callable[P, Coroutine[Any, Any, T]]:
+        """Have an activity's work done on a user loop, in the context of the task's run.
+
+        Its heartbeats come from the worker's loop.
+        """
+
+        @functools.wraps(function)
+        async def run(*args: P.args, **kwargs: P.kwargs) -> T:
+            info = activity.info()
+            task_id = info.workflow_id or ""
+            if args and isinstance(args[0], TaskHead) and args[0].run.variables:
+                variables.share(task_id, args[0].run.variables)
+
+            async def work_there() -> T:
+                return await function(*args, **kwargs)
+
+            async with heartbeats():
+                loop, work = self.free(), Work(info.activity_type, task_id)
+                self.works.add(work)
+                work.done.add_done_callback(lambda _: self.works.discard(work))
+                loop.begin(work, work_there(), variables.context_of(task_id))
+                result: T = await _result(loop, work)
+                return result
+
+        return run
+
+    async def close(self, seconds: float = STOP_SECONDS) -> None:
+        """Close the models' connections and end the threads; one that is blocked is left."""
+        with self._lock:
+            loops, self._loops = self._loops, []
+        for loop in loops:
+            done = asyncio.wrap_future(loop.thread.submit(close_models()))
+            closed, _ = await asyncio.wait([done], timeout=seconds)
+            if closed:
+                done.result()
+            await asyncio.to_thread(loop.thread.close, seconds)
+
+
+async def _result(loop: UserLoop, work: Work) -> Any:
+    """Wait for the end of work on another loop; cancelling the caller cancels it."""
+    outer = asyncio.wrap_future(work.done)
+    outer.add_done_callback(_heard)
+    try:
+        limit = _limit()
+        if limit is not None:
+            await asyncio.wait([outer], timeout=limit)
+            if not outer.done() and work.calls.names:
+                loop.cancel(work)
+                raise _hangs(work, limit)
+        await asyncio.wait([outer])
+    except asyncio.CancelledError:
+        loop.cancel(work)
+        await _until_stopped(outer, work)
+    return outer.result()
+
+
+def _limit() -> float | None:
+    """Return how long the code of the activity may take, None for as long as it wants."""
+    return LONGEST_CALL_SECONDS if activity.info().activity_type in SHORT else None
+
+
+async def _until_stopped(outer: asyncio.Future[Any], work: Work) -> None:
+    """Wait for cancelled work; a worker that stops does not wait for ever.
+
+    Raises:
+        CancelledError: It goes on, and is left behind.
+        ApplicationError: It goes on, and it is a tool call whose outcome is not known therefore.
+    """
+    waited = 0.0
+    while not outer.done():
+        if waited >= STOP_SECONDS:
+            log.warning("The worker stops without %s, which does not end", work)
+            if work.kind != "tool":
+                raise asyncio.CancelledError
+            msg = f"The worker process was stopped while {str(work.calls) or 'the tool'} ran."
+            raise ApplicationError(msg, type="Interrupted")
+        await asyncio.wait([outer], timeout=WATCH_SECONDS)
+        waited += WATCH_SECONDS if activity.is_worker_shutdown() else 0
+
+
+def _hangs(work: Work, seconds: float) -> ApplicationError:
+    """Say that users' code did not come back; after some attempts the task waits for a person."""
+    attempt = activity.info().attempt
+    text = (
+        f"{work.calls} did not come back within {seconds:g} seconds, in attempt {attempt} of"
+        f" {MOST_HANGS}. Find out what it waits for, restart the worker process and ask again."
+    )
+    log.warning("%s", text)
+    last = attempt >= MOST_HANGS
+    return ApplicationError(text, {"parks": True}, type=HANGS, non_retryable=last)
+
+
+def _given_up(work: Work) -> ApplicationError:
+    """Say that users' code blocks its loop; the same code would block the next one as well."""
+    text = (
+        f"{str(work.calls) or work.kind} blocked the event loop of its worker process for"
+        f" {GIVEN_UP_SECONDS:g} seconds and was given up. Make it await what it waits for, or make"
+        " it a plain function (def), which runs in a thread; then restart the worker process."
+    )
+    kind = BLOCKED if work.kind == "tool" else HANGS
+    return ApplicationError(text, {"parks": True}, type=kind, non_retryable=True)
+
+
+def _tell_end(task: asyncio.Task[Any], done: Future[Any]) -> None:
+    """Give a task's end to a future, unless the work was given up before."""
+    if task.cancelled():
+        done.cancel()
+        done.set_running_or_notify_cancel() if done.cancelled() else None
+    elif (error := task.exception()) is not None:
+        _set_error(done, error)
+    else:
+        with suppress(InvalidStateError):
+            done.set_result(task.result())
+
+
+def _set_error(done: Future[Any], error: BaseException) -> None:
+    with suppress(InvalidStateError):
+        done.set_exception(error)
+
+
+def _heard(ended: asyncio.Future[Any]) -> None:
+    """Look at how work ended that is waited for no more, or asyncio complains of it."""
+    if not ended.cancelled():
+        ended.exception()

@@ -1,0 +1,277 @@
+"""Tools and other code of the user's that block, hang, or end the worker they run in."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from temporalio import activity
+
+from holdfast import Agent, Task, TaskStep, ToolContext, tool
+from holdfast.activities import heartbeat, user_loop
+from holdfast.errors import StepFailedError
+from holdfast.testing import FakeOpenAI
+from holdfast.tool_hooks import tool_threads
+from holdfast.workers import FunctionCallingAgentWorker
+from tests.support.rig import Rig, until_status
+
+
+@pytest.fixture(autouse=True)
+def _own_api(model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", model.base_url)
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-tests-1")
+
+
+@pytest.fixture
+def door() -> Iterator[threading.Event]:
+    """Hold up code until the test is over."""
+    made = threading.Event()
+    yield made
+    made.set()
+
+
+def agent_with(*tools: Any, **options: Any) -> Agent:
+    return Agent(name="agent", model="gpt-5-mini", tools=tools, **options)
+
+
+async def test_an_async_tool_that_blocks_for_longer_than_a_heartbeat_is_run_once(
+    rig: Rig, model: FakeOpenAI
+) -> None:
+    ran: list[int] = []
+
+    @tool(effect="read")
+    async def slow() -> str:
+        """Block the event loop."""
+        ran.append(1)
+        time.sleep(4)
+        return "done"
+
+    await rig.serve(agent_with(slow), own_loop=True)
+    model.call("slow")
+    model.reply("good")
+    assert str(await rig.runner(heartbeat=1.0).chat("q")) == "good"
+    assert ran == [1]
+
+
+async def test_a_call_beside_a_tool_that_blocks_is_not_lost(rig: Rig, model: FakeOpenAI) -> None:
+    ran: list[str] = []
+
+    @tool
+    async def blocks() -> str:
+        """Block the event loop."""
+        ran.append("blocks")
+        time.sleep(4)
+        return "done"
+
+    @tool
+    async def waits() -> str:
+        """Wait as one should."""
+        ran.append("waits")
+        await asyncio.sleep(0.1)
+        return "done"
+
+    await rig.serve(agent_with(blocks, waits), own_loop=True)
+    model.calls([("waits", {}), ("blocks", {})])
+    model.reply("good")
+    assert str(await rig.runner(heartbeat=1.0).chat("q")) == "good"
+    assert sorted(ran) == ["blocks", "waits"]
+
+
+async def test_a_tool_that_blocks_its_loop_is_named_in_the_log_and_then_to_a_person(
+    rig: Rig,
+    model: FakeOpenAI,
+    door: threading.Event,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(user_loop, "BLOCKED_SECONDS", 0.3)
+    monkeypatch.setattr(user_loop, "GIVEN_UP_SECONDS", 1.0)
+
+    @tool(effect="read")
+    async def blocks() -> str:
+        """Block the event loop."""
+        door.wait()  # a lock of threads, in an async function
+        return "done"
+
+    await rig.serve(agent_with(blocks), own_loop=True)
+    model.call("blocks")
+    runner = rig.runner()
+    task = await runner.create_task("q")
+    with caplog.at_level(logging.WARNING, "holdfast"):
+        await runner.run_task(task)
+    [asked] = await runner.pending_approvals(task)
+    assert asked.kind == "unknown"
+    assert "tool 'blocks'" in asked.text
+    assert "blocked the event loop" in asked.text
+    told = next(text for text in caplog.messages if "has been blocked" in text)
+    assert "tool 'blocks'" in told
+    assert "door.wait()" in told
+
+
+async def test_other_tasks_go_on_while_a_tool_blocks_its_loop_for_ever(
+    rig: Rig, model: FakeOpenAI, door: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(user_loop, "BLOCKED_SECONDS", 0.3)
+    monkeypatch.setattr(user_loop, "GIVEN_UP_SECONDS", 1.0)
+
+    @tool(effect="read")
+    async def blocks() -> str:
+        """Block the event loop."""
+        door.wait()
+        return "done"
+
+    await rig.serve(agent_with(blocks), own_loop=True)
+    model.call("blocks")
+    model.reply("good")
+    runner = rig.runner()
+    task = await runner.create_task("q")
+    await runner.run_task(task)
+    assert str(await runner.chat("another")) == "good"
+
+
+async def test_a_tool_that_may_be_repeated_but_loses_each_worker_is_asked_about(
+    rig: Rig, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[int] = []
+
+    beat = heartbeat._beat  # pyright: ignore[reportPrivateUsage]
+
+    async def silent(pulse: heartbeat.Pulse) -> None:
+        """Show no sign of life of a tool, as a process that was killed."""
+        if activity.info().activity_type != "tool":
+            await beat(pulse)
+
+    monkeypatch.setattr(heartbeat, "_beat", silent)
+
+    @tool(effect="read")
+    async def deadly(ctx: ToolContext) -> str:
+        """End the worker."""
+        tried.append(ctx.attempt)
+        await asyncio.sleep(3600)
+        return "never"
+
+    await rig.serve(agent_with(deadly))
+    model.call("deadly")
+    runner = rig.runner(heartbeat=1.0)
+    task = await runner.create_task("q", step_mode="automatic")
+    await until_status(runner, task, "waiting")
+    [asked] = await runner.pending_approvals(task)
+    assert asked.kind == "unknown"
+    assert "run 5 times" in asked.text
+    assert tried == [1, 2, 3, 4, 5]
+
+
+async def test_a_predicate_that_hangs_is_tried_some_times_and_then_named(
+    rig: Rig, model: FakeOpenAI, door: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(user_loop, "LONGEST_CALL_SECONDS", 0.3)
+    asked: list[int] = []
+
+    def must_ask(_arguments: dict[str, Any]) -> bool:
+        asked.append(1)
+        door.wait()
+        return False
+
+    @tool(needs_approval=must_ask)
+    async def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    await rig.serve(agent_with(pay), own_loop=True)
+    model.call("pay")
+    with pytest.raises(StepFailedError, match="needs_approval of tool 'pay'") as raised:
+        await rig.runner().chat("q")
+    assert "must_ask" in str(raised.value)
+    assert len(asked) == 3
+    assert sum("must_ask" in name for name in tool_threads().names) == 3
+
+
+class Stuck(FunctionCallingAgentWorker):
+    """Hangs in its first step."""
+
+    def __init__(self, door: threading.Event) -> None:
+        super().__init__()
+        self.door = door
+
+    def initialize_step(self, task: Task) -> TaskStep:
+        self.door.wait()
+        return TaskStep(input=task.input)
+
+
+async def test_an_initialize_step_that_hangs_is_tried_some_times_and_then_named(
+    rig: Rig, door: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(user_loop, "LONGEST_CALL_SECONDS", 0.3)
+    await rig.serve(agent_with(worker=Stuck(door)), own_loop=True)
+    with pytest.raises(StepFailedError, match="initialize_step of agent 'agent'"):
+        await rig.runner().chat("q")
+
+
+async def test_a_probe_that_hangs_leaves_the_question_to_a_person(
+    rig: Rig, model: FakeOpenAI, door: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(user_loop, "LONGEST_CALL_SECONDS", 0.3)
+    monkeypatch.setattr(user_loop, "BLOCKED_SECONDS", 0.3)
+    monkeypatch.setattr(user_loop, "GIVEN_UP_SECONDS", 1.0)
+
+    def happened(_effect: Any) -> str:
+        door.wait()
+        return "yes"
+
+    @tool(probe=happened)
+    async def pay() -> str:
+        """Pay."""
+        door.wait()
+        return "paid"
+
+    await rig.serve(agent_with(pay), own_loop=True)
+    model.call("pay")
+    runner = rig.runner()
+    task = await runner.create_task("q")
+    await runner.run_task(task)
+    [asked] = await runner.pending_approvals(task)
+    assert asked.kind == "unknown"
+    assert "Its probe failed: probe of tool 'pay'" in asked.text
+
+
+async def test_code_that_blocks_where_a_text_or_a_session_is_made_runs_in_a_thread(
+    rig: Rig, model: FakeOpenAI
+) -> None:
+    threads: dict[str, str] = {}
+
+    def here(what: str) -> None:
+        threads[what] = threading.current_thread().name.partition("_")[0]
+
+    class Marking(FunctionCallingAgentWorker):
+        def initialize_step(self, task: Task) -> TaskStep:
+            here("initialize_step")
+            return super().initialize_step(task)
+
+        def finalize_task(self, task: Task, transcript: Any) -> Any:
+            here("finalize_task")
+            return super().finalize_task(task, transcript)
+
+    def word(_ctx: Any, error: Exception) -> str:
+        here("failure_error_function")
+        return str(error)
+
+    @tool(failure_error_function=word)
+    async def fails() -> str:
+        """Fail."""
+        raise ValueError("no")
+
+    await rig.serve(agent_with(fails, worker=Marking()), own_loop=True)
+    model.call("fails")
+    model.reply("done")
+    runner = rig.runner()
+    task = await runner.create_task("q", session="s")
+    await runner.run_task(task)
+    await runner.finalize_response(task)
+    assert threads == dict.fromkeys(
+        ("initialize_step", "failure_error_function", "finalize_task"), "holdfast-tool"
+    )

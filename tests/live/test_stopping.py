@@ -1,0 +1,136 @@
+"""Workers that stop in time, whatever their tasks and tools do."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast import Agent, AgentRunner, hosting, tool
+from holdfast.activities import user_loop
+from holdfast.client import local
+from holdfast.testing import FakeOpenAI
+from holdfast.workflows.agent_task import AgentTask
+from tests.support.rig import until
+
+MOST_SECONDS = 60
+
+
+@pytest.fixture
+def door() -> Iterator[threading.Event]:
+    """Hold up code until the test is over."""
+    made = threading.Event()
+    yield made
+    made.set()
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hosting, "EXTRA_SECONDS", 3.0)
+    monkeypatch.setattr(hosting, "CLOSE_SECONDS", 2.0)
+    monkeypatch.setattr(user_loop, "STOP_SECONDS", 1.0)
+    monkeypatch.setattr(local, "GRACE", timedelta(seconds=1))
+
+
+async def test_a_runner_closes_although_the_workflow_task_of_a_task_does_not_end(
+    door: threading.Event, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    reached = threading.Event()
+
+    def block(_task: Any) -> bool:
+        reached.set()
+        return door.wait()
+
+    runner = await AgentRunner.local(Agent(name="a", model="offline"), data_dir=None).start()
+    monkeypatch.setattr(AgentTask, "_has_work", block)
+    task = await runner.create_task("1 + 1")
+
+    async def was_failed() -> bool:
+        client = runner.client
+        described = await client.get_workflow_handle(task.task_id).describe()
+        return described.raw_description.pending_workflow_task.attempt > 1
+
+    await until(was_failed)
+    async with asyncio.timeout(MOST_SECONDS):
+        await runner.close()
+    told = next(text for text in caplog.messages if "is left behind" in text)
+    assert task.task_id in told
+
+
+@pytest.mark.parametrize("kind", ["async", "sync"])
+async def test_a_runner_closes_although_a_tool_does_not_end(
+    door: threading.Event,
+    model: FakeOpenAI,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    kind: str,
+) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", model.base_url)
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-tests-1")
+    reached = threading.Event()
+
+    def hold() -> str:
+        """Hold on."""
+        reached.set()
+        door.wait()
+        return "done"
+
+    async def hold_async() -> str:
+        """Hold on."""
+        return hold()
+
+    made = tool(effect="read", name_override="hold")(hold if kind == "sync" else hold_async)
+    agent = Agent(name="a", model="gpt-5-mini", tools=[made])
+    runner = await AgentRunner.local(agent, data_dir=None).start()
+    model.call("hold")
+    await runner.create_task("q", step_mode="automatic")
+    await asyncio.to_thread(reached.wait)
+    with caplog.at_level(logging.WARNING, "holdfast"):
+        async with asyncio.timeout(MOST_SECONDS):
+            await runner.close()
+    if kind == "async":
+        assert any("tool 'hold'" in text for text in caplog.messages)
+
+
+async def test_a_worker_process_heeds_sigterm_although_a_task_is_stuck(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "holdfast.cli", "worker", "tests.support.bricked:agent"]
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        "--data-dir",
+        str(tmp_path),
+        stderr=asyncio.subprocess.PIPE,
+        cwd=Path(__file__).parents[2],
+    )
+    stderr = process.stderr
+    assert stderr is not None
+    said = bytearray()
+
+    async def read_until(text: bytes) -> None:
+        while text not in said:
+            line = await stderr.readline()
+            assert line, said.decode()
+            said.extend(line)
+
+    try:
+        async with asyncio.timeout(MOST_SECONDS):
+            await read_until(b"serving")
+            runner = await AgentRunner.connect(agent="bricked", data_dir=tmp_path)
+            task = await runner.create_task("1 + 1")
+            await read_until(b"deadlock")
+            process.send_signal(signal.SIGTERM)
+            await read_until(b"is left behind")
+            assert task.task_id.encode() in said
+            await stderr.read()
+            await process.wait()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()

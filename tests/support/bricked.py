@@ -1,0 +1,22 @@
+"""An agent whose workflow tasks never end, for worker processes that should stop all the same."""
+
+from __future__ import annotations
+
+import threading
+from datetime import timedelta
+
+from holdfast import Agent, hosting, serve
+from holdfast.workflows.agent_task import AgentTask
+
+agent = Agent(name="bricked", model="offline")
+
+
+def block(_task: AgentTask) -> bool:
+    """Never come back."""
+    threading.Event().wait()
+    return True
+
+
+AgentTask._has_work = block  # type: ignore[method-assign, assignment]  # pyright: ignore[reportPrivateUsage]
+hosting.EXTRA_SECONDS = 2.0
+serve.GRACE = timedelta(seconds=1)
