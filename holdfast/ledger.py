@@ -199,7 +199,8 @@ class Ledger(LedgerState):
             if current.limit == "allow":
                 current = current.model_copy(update={"limit": ""})
             usage = got.answer.usage.model_copy(update={"requests": 1})
-            self.change(turns=self.s.turns + 1, usage=self.s.usage + usage)
+            spent = self.s.spent + usage
+            self.change(turns=self.s.turns + 1, usage=self.s.usage + usage, spent=spent)
         for entry in new_entries(got, last=current.limit == "finish"):
             current = with_entry(current, entry)
         if got.result is not None and refused is None:
@@ -369,6 +370,8 @@ class Ledger(LedgerState):
         self.entries.append(Entry(step=record))
         self._forget_approvals(n)
         answered = result.last and current.alone
+        if not self.s.path or self.s.path[-1][0] != self.s.branch:
+            self.change(path=(*self.s.path, (self.s.branch, record.n)))
         self.change(
             opens=tuple(other for other in self.s.opens if other.n != n),
             steps=record.n,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Collection
 
 from holdfast.asked import Asked
 from holdfast.links import ready_steps
@@ -18,7 +19,7 @@ from holdfast.records import (
     SegmentRef,
 )
 from holdfast.references import batches_of, turns_of, usage_of
-from holdfast.state import Carried, Receipt, RunReply, TaskInput
+from holdfast.state import Carried, Newest, Receipt, RunReply, TaskInput
 from holdfast.steps import Task, TaskStatus, TaskStep
 from holdfast.values import Json
 
@@ -83,7 +84,9 @@ class LedgerState:
 
     @property
     def failure(self) -> Failure | None:
-        """What stands in the way of the next step."""
+        """What stands in the way of the next step, or of the end."""
+        if self.s.closing is not None and self.s.failure is not None:
+            return self.s.failure
         failed = self.failed
         return failed[0].failure if failed else self.s.failure
 
@@ -101,6 +104,21 @@ class LedgerState:
     def owners(self) -> frozenset[str]:
         """Ids of the requests that steps in progress are run for."""
         return frozenset(current.owner for current in self.s.opens if current.owner)
+
+    def branch_of(self, n: int) -> int:
+        """Return the branch on which a completed step of the present one was run."""
+        begun = [branch for branch, first in self.s.path if first <= n]
+        return begun[-1] if begun else 0
+
+    @property
+    def newest(self) -> Newest:
+        """The steps in progress, else the last completed one: what an undo of the newest undoes."""
+        s = self.s
+        last = next((e.step for e in reversed(self.entries) if e.step is not None), None)
+        open_ = tuple(current.open.step.step_id for current in s.opens)
+        done = (last.step.step_id,) if last is not None and last.n == s.steps else ()
+        to = s.steps if open_ else max(s.steps - 1, 0)
+        return Newest(branch=s.branch, opened=self.last_opened, to=to, steps=open_ or done)
 
     def find(self, n: int) -> OpenState | None:
         """Return the step in progress of this number, or None."""
@@ -130,8 +148,31 @@ class LedgerState:
         return next((id for id in found if not self.s.children[id].left), "")
 
     @property
+    def spent(self) -> Usage:
+        """What the task has cost in all, whatever became of it.
+
+        That is every model call whose answer has arrived (of undone steps, of steps that were
+        started anew, of steps that failed, answers that a guardrail then blocked), and what the
+        tasks of its calls have spent likewise. Unknown, and not counted, are calls that were cut
+        off before their answer, and what tools and guardrails spend by clients of their own.
+        """
+        asked = (child.usage for child in self.s.children.values())
+        return sum(asked, self.s.spent)
+
+    def forget_children(self, gone: Collection[str]) -> None:
+        """Forget tasks of calls that were undone; what they have spent stays spent."""
+        children = self.s.children
+        cost = (children[id].usage for id in gone)
+        kept = {id: child for id, child in children.items() if id not in gone}
+        self.change(spent=sum(cost, self.s.spent), children=kept)
+
+    @property
     def usage(self) -> Usage:
-        """Cost of the task, with what the tasks of its open calls are known to have cost."""
+        """What counts for the budget: an undo restores it.
+
+        It is the cost of the steps that stand, with what the tasks of open calls are known to have
+        cost.
+        """
         open_calls = (
             child.usage
             for child in self.s.children.values()
@@ -191,7 +232,7 @@ class LedgerState:
             status=self.status,
             created=self.s.created,
             steps=self.s.steps,
-            usage=self.usage,
+            usage=self.spent,
             stored=self.given.stored,
             images=self.given.images,
             parent=self.given.parent.task if self.given.parent else "",
@@ -203,7 +244,7 @@ class LedgerState:
     def _error(self) -> str:
         """Say what stands in the way, for each step that has failed."""
         failures = [c.failure for c in self.failed if c.failure is not None]
-        if len(failures) > 1:
+        if len(failures) > 1 and self.s.closing is None:
             return "; ".join(f"step {f.step!r}: {f.type}: {f.message}" for f in failures)
         return f"{self.failure.type}: {self.failure.message}" if self.failure else ""
 

@@ -305,6 +305,9 @@ def call_digest(call: ToolCall) -> str:
 KIND = "kind"
 """Fact of a verdict: the error handlers of the run that may answer in its place."""
 
+CLOSING = "closing"
+"""Fact of a failure: it stands in the way of the end of its task, and of no step."""
+
 AGAIN = "again"
 """Fact of a verdict: another turn follows when no handler answers."""
 

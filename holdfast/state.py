@@ -20,7 +20,7 @@ from holdfast.records import (
     StandingRule,
 )
 from holdfast.settings import Budget
-from holdfast.steps import TaskStep
+from holdfast.steps import TaskStatus, TaskStep
 from holdfast.task_head import TaskHead
 from holdfast.tool_policy import ToolPolicy
 from holdfast.values import Json, Value
@@ -115,17 +115,41 @@ class Described(AgentRules):
         return self.team.get(agent, self)
 
 
+class Newest(Value):
+    """The newest step of a task, as somebody saw it who wants it undone.
+
+    Attributes:
+        branch: The task's branch.
+        opened: Number of the step that was begun last on it.
+        to: Ordinal of the last step before those that an undo would take back.
+        steps: Ids of these: the steps in progress, else the last completed one.
+    """
+
+    branch: int = 0
+    opened: int = 0
+    to: int = 0
+    steps: tuple[str, ...] = ()
+
+
 class UndoRequest(Value):
     """Argument of the `undo` update.
 
     Attributes:
         to: Ordinal of the last step to keep; -1 for all but the last one.
+        step: Id of that step, for people.
+        branch: Branch on which that step was run; it and the ordinal name a step of a task. -1 for
+            whichever it is.
+        newest: What is to be undone, as it was seen; the undo is refused when there is more or
+            less to be undone by now.
         residue: Whether effects that cannot be undone refuse the undo, or stay knowingly.
         by: Who asks.
         reason: Why.
     """
 
     to: int = -1
+    step: str = ""
+    branch: int = -1
+    newest: Newest | None = None
     residue: Literal["refuse", "keep"] = "refuse"
     by: str = ""
     reason: str = ""
@@ -160,6 +184,24 @@ class UndoState(Value):
     mode: Literal["", "check", "held", "release"] = ""
 
 
+class Closing(Value):
+    """The end of a task that was accepted, until it is closed.
+
+    Attributes:
+        status: The status that it is to have then.
+        why: Who ends it and why, where somebody does.
+        is_prepared: Whether approvals were closed and children told; what is left is the archive.
+        failures: How many attempts to close it have failed.
+        due: Time of the next attempt, seconds since the epoch; 0 while one is being made.
+    """
+
+    status: TaskStatus
+    why: str = ""
+    is_prepared: bool = False
+    failures: int = 0
+    due: float = 0.0
+
+
 class Receipt(Value):
     """What became of a command.
 
@@ -185,18 +227,25 @@ class Carried(Value):
         done: Completed steps that others may wait for: those with an id that a worker gave, and
             those that are waited for.
         lasts: (number, id) of steps that ran beside others and ended the task; to be joined.
-        undo_notes: What the model is to be told of undos since the last step was begun.
+        undo_notes: What the model is to be told of undos since the last step was begun, also after
+            an undo that goes further back.
         last_step: The step that gave the task's answer, if another agent than the first ran it: a
             follow-up is for that agent.
         inputs: The run's input, as far as guardrails have passed it: once, whatever is undone.
         outputs: The final output, likewise.
+        spent: Cost of all model calls and tasks of calls, also of those that an undo or
+            a new start has taken back, but for those in `children`; `usage` is what counts for the
+            budget.
+        path: (branch, ordinal of the first step of it) for the completed steps of the present
+            branch, oldest first: with the ordinal, a branch names a step for good.
         rounds: Request of `run_steps_in_queue` to its steps and their ordinals, 0 until done.
         standing: Tool name to the decision that holds for all its calls.
         children: Id to what is known of each task that a call of an agent as a tool began.
         held: Who paused the task that this one works for, and why, else empty.
         heard: Number of the newest thing that this task's own parent said.
         undo_answer: Newest answer to an undo that it wanted.
-        verdict: What the task is to end with, once closing it works.
+        verdict: What the task is to end with.
+        closing: The end that was accepted, if any.
         tries_again: Whether the parent has wanted what failed to be tried again; the next failure
             ends that.
     """
@@ -238,6 +287,8 @@ class Carried(Value):
     last_step: TaskStep | None = None
     inputs: Guarded = Guarded()
     outputs: Guarded = Guarded()
+    spent: Usage = Usage()
+    path: tuple[tuple[int, int], ...] = ()
     rounds: dict[str, dict[str, int]] = Field(default_factory=dict[str, dict[str, int]])
     standing: dict[str, StandingRule] = Field(default_factory=dict[str, StandingRule])
     children: dict[str, ChildState] = Field(default_factory=dict[str, ChildState])
@@ -245,6 +296,7 @@ class Carried(Value):
     heard: int = 0
     undo_answer: UndoAnswer | None = None
     verdict: Failure | None = None
+    closing: Closing | None = None
     tries_again: bool = False
 
 

@@ -54,7 +54,8 @@ class Task(Value):
         status: One of `TaskStatus`.
         created: Time of creation, seconds since the epoch.
         steps: Number of completed steps.
-        usage: Cost so far.
+        usage: What the task has cost so far: all model calls whose answer has arrived, also of
+            steps that were undone, started anew or blocked, and what the tasks of its calls cost.
         error: Why the task needs attention or has failed, else empty.
         paused: Who paused it and why, else empty.
         stored: Where the archive keeps an input too large for history; AgentRunner resolves it.
@@ -275,7 +276,7 @@ class AgentResponse(Value):
         output: The last step's output as JSON data.
         sources: Results of all tool calls, over all steps, in call order.
         source_nodes: What those results rest on, in the same order, each id once.
-        usage: What all model calls cost.
+        usage: What all model calls of the task cost, see Task.
         task_id: The task that gave it.
         status: "done", or "waiting" while a person must decide and there is no answer yet.
     """

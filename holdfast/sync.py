@@ -82,6 +82,7 @@ class Session(_Twin):
 
     chat_history = _sync(_sessions.Session.chat_history)
     append = _sync(_sessions.Session.append)
+    replace = _sync(_sessions.Session.replace)
     reset = _sync(_sessions.Session.reset)
     get_items = _sync(_sessions.Session.get_items)
     add_items = _sync(_sessions.Session.add_items)

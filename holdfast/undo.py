@@ -12,9 +12,18 @@ from holdfast import merge_patch
 from holdfast.chain import ChainRef
 from holdfast.ledger import Ledger
 from holdfast.messages import ImagePart, Message, ToolCall, system, user
-from holdfast.records import Before, Entry, ForkOf, OpenState, Outcome, SegmentRef, StepRecord
+from holdfast.records import (
+    Before,
+    Entry,
+    Failure,
+    ForkOf,
+    OpenState,
+    Outcome,
+    SegmentRef,
+    StepRecord,
+)
 from holdfast.references import queue_after
-from holdfast.state import Carried, UndoState
+from holdfast.state import Carried, UndoRequest, UndoState
 from holdfast.steps import TaskStep
 from holdfast.tool_policy import ToolPolicy
 from holdfast.values import Json
@@ -99,6 +108,39 @@ def departure(
         fork=fork,
         marks=record.marks[-1].number if record.marks else 0,
     )
+
+
+def undone_meanwhile(step_id: str, n: int, branch: int) -> str:
+    """Say that a step which somebody names is not there any more."""
+    return (
+        f"Step {step_id!r}, number {n} of branch {branch}, was undone meanwhile, and nothing was"
+        " changed now. get_completed_steps shows the steps that stand."
+    )
+
+
+def outdated(ledger: Ledger, asked: UndoRequest) -> Failure | None:
+    """Say why an undo is not for the steps that there are now, or return None."""
+    if asked.branch >= 0:
+        is_gone = asked.to > ledger.s.steps
+        if is_gone or (asked.to > 0 and ledger.branch_of(asked.to) != asked.branch):
+            text = undone_meanwhile(asked.step, asked.to, asked.branch)
+            return Failure(type="StepNotFoundError", message=text)
+    seen, newest = asked.newest, ledger.newest
+    if seen is None or (seen.branch, seen.opened) == (newest.branch, newest.opened):
+        return None
+    wanted = ", ".join(map(repr, seen.steps)) or f"number {seen.opened}"
+    there = ", ".join(map(repr, newest.steps)) or f"number {newest.opened}"
+    what = (
+        "another step has begun since"
+        if seen.branch == newest.branch
+        else "somebody has undone steps meanwhile"
+    )
+    text = (
+        f"Step {wanted} of branch {seen.branch} was to be undone, but {what}: the newest is"
+        f" {there} of branch {newest.branch}. Nothing was changed. Look at the steps that stand and"
+        " ask again."
+    )
+    return Failure(type="CommandRefusedError", message=text)
 
 
 def active_messages(entries: Iterable[Entry]) -> list[Message]:
@@ -227,6 +269,7 @@ def leave_step(ledger: Ledger, target: Undoable) -> None:
         steps=target.n - 1,
         extra_state=merge_patch.apply(ledger.s.extra_state, target.inverse),
         transcript=before.transcript,
+        path=tuple(each for each in ledger.s.path if each[1] < target.n),
         undelivered=(),
         done=done,
     )
@@ -281,12 +324,13 @@ def finish_undo(ledger: Ledger, left: Collection[str], *, now: float) -> None:
     residue = (*ledger.s.residue, *state.remains)  # also what earlier undos left
     lines += [f"Still in the world: {text}" for text in residue]
     note = system("\n".join(lines))
+    stays = asked.reason or state.undone  # else a later undo says all that this one says
     ledger.change(
         undo=None,
         undone_effects=tuple(key for key in state.done if key not in left),
         residue=residue,
         branch=ledger.s.branch + 1,
         notes=(*ledger.s.notes, *ledger.s.undo_notes, note),
-        undo_notes=(*ledger.s.undo_notes, note),
+        undo_notes=(*ledger.s.undo_notes, *((note,) if stays else ())),
         automatic=False,
     )

@@ -107,7 +107,7 @@ def output_view(ledger: Ledger, current: OpenState) -> View:
     """Show a guardrail what a step that is about to end gives, and the state that it leaves."""
     output = output_of(current)
     state, _ = merge_patch.merge(current.state, [o.patch for o in current.outcomes.values()])
-    return View(output=output, state=state, usage=ledger.usage)
+    return View(output=output, state=state, usage=ledger.spent)
 
 
 class StepView(Value):

@@ -15,7 +15,7 @@ from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_
 
 from holdfast import approvals
 from holdfast.commands import Command
-from holdfast.records import Approval, Failure
+from holdfast.records import Approval
 from holdfast.state import RunReply, TaskInput
 from holdfast.steps import TaskStatus
 from holdfast.wire import CloseInput, TaskResult
@@ -62,9 +62,9 @@ class AgentTask(StepLanes):
         while not self.closed:
             try:
                 await self._wait()
-                if self.closing is not None:
+                if self.ending.is_due:
                     await self._close()
-                elif self._rolls() and not self._undoes():
+                elif self._rolls() and (self.ending.is_stuck or not self._undoes()):
                     await self._roll()
                 else:
                     await self._work()
@@ -77,7 +77,7 @@ class AgentTask(StepLanes):
         await workflow.wait_condition(self._is_done)
         telling.cancel()
         verdict = self.ledger.s.verdict
-        if verdict is not None:
+        if self.closing == "failed" and verdict is not None:
             raise ApplicationError(verdict.message, type=verdict.type, non_retryable=True)
         return TaskResult(status=self.closing or "finished")
 
@@ -92,21 +92,28 @@ class AgentTask(StepLanes):
         return workflow.all_handlers_finished() and self.children.are_told
 
     async def _wait(self) -> None:
-        """Wait for work; approvals that nobody decides in time expire meanwhile."""
+        """Wait for work; approvals that nobody decides in time expire meanwhile.
+
+        What could not be closed is tried again when its time has come.
+        """
         while not self._has_work():
             try:
                 await workflow.wait_condition(self._has_work, timeout=self._left())
             except TimeoutError:
                 approvals.expire(self.ledger, now=now())
+                if self.ending.is_stuck and now() >= self.ending.due:
+                    self.ending.try_again()
                 publish(self.ledger, self.ledger.status)
 
     def _left(self) -> timedelta | None:
-        """Return the time until the next approval expires, None for never."""
-        deadline = approvals.deadline(self.ledger)
+        """Return the time until an approval expires or closing is tried again; None for never."""
+        deadline = self.ending.due or approvals.deadline(self.ledger)
         return timedelta(seconds=max(deadline - now(), 0)) if deadline else None
 
     def _has_work(self) -> bool:
-        return self.closing is not None or self._rolls() or self._runnable()
+        if self.closing is not None:
+            return self.ending.is_due or self._rolls()
+        return self._rolls() or self._runnable()
 
     async def _work(self) -> None:
         """Do one unit of work; an abandon or undo cancels it, a failure parks the task."""
@@ -171,8 +178,7 @@ class AgentTask(StepLanes):
         if self.undo_failure is not None or state.mode == "release":
             await ask_about_cut(self.ledger, cut)
         elif state.number:
-            self.why = f"{state.asked.by or 'its parent'}: undone"
-            self._end("abandoned")
+            self.ending.abandon(f"{state.asked.by or 'its parent'}: undone")
         else:
             self.ledger.remember(state.request, RunReply(n=self.ledger.s.steps))
             self._start_over()
@@ -189,9 +195,9 @@ class AgentTask(StepLanes):
         try:
             if self.ledger.s.described is None:
                 self.ledger.described(await calls.describe(self.ledger))
-            if self.ledger.s.verdict is not None:  # closing had failed; try again
+            if self.ledger.s.verdict is not None:  # an undo had come first, and was refused
                 self._end("failed")
-            if self.given.finalize and self.ledger.s.answered:
+            if self._finalizes():
                 self._end("finished")
             if self.closing is None and self._runnable():
                 await self._run_lanes(work)
@@ -211,7 +217,8 @@ class AgentTask(StepLanes):
                     self._roll_failed(error)
                     return
             await workflow.wait_condition(self._is_done)
-        if self.closing is not None:
+        if self.ending.is_due:
+            self.draining = False
             return
         workflow.continue_as_new(
             self.given.model_copy(update={"carried": self.ledger.s, "extra_state": {}})
@@ -230,21 +237,14 @@ class AgentTask(StepLanes):
     async def _close(self) -> None:
         """Finalize or abandon: the archive first, then the session, then the end."""
         status = self.closing or "finished"
-        approvals.close_open(self.ledger, now=now())
-        self.children.close(status)
-        if status == "abandoned":
-            self.children.end("abandon", self.why)
-        self.ledger.note(
-            "closed",
-            now=now(),
-            text=self.why,
-            body={"status": status, "number": self.ledger.next_number()},
-        )
+        if self.ending.prepare():
+            self._prepare_close(status)
         head = self.given.head
         commits = status == "finished" or (status == "failed" and head.dialect.keeps_failed)
         commit = commits and head.session is not None
+        failure = self.ending.failure()
         sent = CloseInput(
-            status=status, at=self.ledger.s.transcript, commit=commit, failure=self._ending()
+            status=status, at=self.ledger.s.transcript, commit=commit, failure=failure
         )
         work = asyncio.create_task(calls.close(self.ledger, sent))
         while not work.done():
@@ -254,8 +254,9 @@ class AgentTask(StepLanes):
                 continue
         error = work.exception()
         if error is not None:
-            self.closing = None
-            self._park(calls.failure_of(error))
+            found = calls.failure_of(error)
+            pause = self.given.heartbeat
+            self._park(self.ending.failed(found, now=now(), pause=pause))
             self.requests.tell()
             unheard, self.unheard = self.unheard, []
             for said in unheard:
@@ -269,7 +270,15 @@ class AgentTask(StepLanes):
         self.requests.fail_all(calls.CLOSED)
         publish(self.ledger, status)
 
-    def _ending(self) -> Failure | None:
-        if self.closing == "abandoned":
-            return calls.abandoned(self.why)
-        return self.ledger.s.verdict
+    def _prepare_close(self, status: TaskStatus) -> None:
+        """Do what comes before the archive: the ledger that it gets tells of the end."""
+        approvals.close_open(self.ledger, now=now())
+        self.children.close(status)
+        if status == "abandoned":
+            self.children.end("abandon", self.ending.why)
+        self.ledger.note(
+            "closed",
+            now=now(),
+            text=self.ending.why,
+            body={"status": status, "number": self.ledger.next_number()},
+        )

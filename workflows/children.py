@@ -365,8 +365,7 @@ class Children:
         gone = self.all_of(targets)
         for name in gone:
             self._tell(name, status="undone")
-        kept = {name: child for name, child in self._known().items() if name not in gone}
-        self._ledger.change(children=kept)
+        self._ledger.forget_children(gone)
 
     def release(self) -> None:
         """Let those go on that were stopped for an undo and have not been undone."""

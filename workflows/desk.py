@@ -12,17 +12,19 @@ from holdfast import approvals
 from holdfast.commands import Command, decode
 from holdfast.ledger import Ledger
 from holdfast.links import unmet
-from holdfast.nesting import REPORTS, SAYS, ChildReport, ParentSays, is_secret
+from holdfast.nesting import REPORTS, SAYS, ChildReport, ParentSays, UndoAnswer, is_secret
 from holdfast.obey import obey
 from holdfast.records import Approval, Failure, OpenState
-from holdfast.state import Receipt, RunReply, TaskInput, UndoRequest, UndoState
+from holdfast.state import Newest, Receipt, RunReply, TaskInput, UndoRequest, UndoState
 from holdfast.steps import Task, TaskStatus, TaskStep
+from holdfast.undo import outdated
 from holdfast.values import Json
 from holdfast.views import EntriesPage, EntriesRequest, StepView, entries_page, step_view, view
 from holdfast.wire import RunRequest, View, ViewRequest
 from holdfast.workflows import calls
 from holdfast.workflows.calls import now
 from holdfast.workflows.children import Children
+from holdfast.workflows.ending import Ending
 from holdfast.workflows.pending import Pending, refusal
 from holdfast.workflows.reporting import undo_for_parent
 from holdfast.workflows.requests import Requests
@@ -32,6 +34,9 @@ from holdfast.workflows.visible import publish
 
 MOST_LANES = 64
 """Most steps of one task that are open at the same time; the rest of a round follows."""
+
+LEFT_BEHIND = frozenset({"feedback", "edit_step", "drop_step"})
+"""Commands whose effect an undo in progress would take back with the steps, unseen by anybody."""
 
 
 class TaskDesk:
@@ -44,7 +49,7 @@ class TaskDesk:
         self.spans = StepSpans(self.ledger)
         self.requests = Requests()
         self.children = Children(self.ledger, self.spans)
-        self.closing: TaskStatus | None = None
+        self.ending = Ending(self.ledger)
         self.closed = False
         self.unheard: list[ParentSays] = []
         self.undo_failure: Failure | None = None
@@ -55,7 +60,11 @@ class TaskDesk:
         self.running: Running = set()
         self.room = Room()
         self.work: asyncio.Task[None] | None = None
-        self.why = ""
+
+    @property
+    def closing(self) -> TaskStatus | None:
+        """The status with which the task is to be closed; None while it is open."""
+        return self.ending.status
 
     def _undoes(self) -> bool:
         """Whether an undo is in progress and waits for nobody."""
@@ -69,9 +78,15 @@ class TaskDesk:
         s = self.ledger.s
         if s.undo is not None:
             return self._undoes()
+        if s.verdict is not None or self._finalizes():
+            return True
         if s.described is None and self.ledger.failure is None:
             return True
         return self._retries() or self._begins() or any(map(self._goes, s.opens))
+
+    def _finalizes(self) -> bool:
+        """Whether the task has its answer and was to be finalized by itself."""
+        return self.given.finalize and self.ledger.s.answered and self.ledger.failure is None
 
     def _goes(self, current: OpenState) -> bool:
         """Whether an open step can be taken further."""
@@ -120,9 +135,9 @@ class TaskDesk:
         return ready if wanted else ()
 
     def _end(self, status: TaskStatus) -> None:
-        """Begin to close the task; what came first stays."""
-        if self.closing is None:
-            self.closing = status
+        """Begin to close the task; what came first stays, an undo as well as another end."""
+        if self.ledger.s.undo is None:
+            self.ending.begin(status)
 
     @workflow.update(name="run")
     async def run_update(self, asked: RunRequest) -> RunReply:
@@ -133,6 +148,8 @@ class TaskDesk:
         s = self.ledger.s
         if pending.id in s.seen:
             return s.seen[pending.id]
+        if self.ending.is_stuck:
+            return await self._end_for(asked)
         if s.children:
             await self.children.ask()
             self._refuse_when_leaving()
@@ -149,6 +166,22 @@ class TaskDesk:
             self.requests.settle(self.ledger)
         await workflow.wait_condition(lambda: pending.done)
         return pending.result()
+
+    async def _end_for(self, asked: RunRequest) -> RunReply:
+        """Try to close the task, which somebody has ended; nothing is run."""
+        await self._until_closed()
+        failure = self.ending.failure()
+        if self.closing == "finished" and asked.all:
+            return RunReply(n=self.ledger.s.steps)
+        raise refusal(failure if failure is not None else calls.CLOSED)
+
+    async def _until_closed(self) -> None:
+        """Have the task closed, or fail with what stands in the way of that."""
+        self.ending.try_again()
+        failures = self.ending.failures
+        await workflow.wait_condition(lambda: self.closed or self.ending.failures > failures)
+        if not self.closed:
+            raise refusal(self.ledger.s.failure or calls.CLOSED, parked=True)
 
     def _deliver(self, pending: Pending) -> RunReply:
         """Hand over outputs of steps that were completed while nobody waited for them."""
@@ -167,6 +200,8 @@ class TaskDesk:
         info = workflow.current_update_info()
         s = self.ledger.s
         if info is not None and info.id in s.seen:
+            return
+        if self.ending.is_stuck and not self.draining:
             return
         self._refuse_when_leaving()
         self._refuse_after_verdict()
@@ -217,17 +252,20 @@ class TaskDesk:
         if self.closing is None:
             self.ledger.change(failure=None)
         self._end("finished")
-        await workflow.wait_condition(lambda: self.closed or self.closing is None)
-        failure = self.ledger.failure
-        if not self.closed and failure is not None:
-            raise refusal(failure, parked=True)
+        await self._until_closed()
+        if self.closing != "finished":
+            raise refusal(self.ending.failure() or calls.CLOSED)
         return True
 
     @finalize_update.validator
     def _check_finalize(self) -> None:
-        if self.closing == "finished":  # somebody else's finalize is on its way
+        if self.closing == "finished" and not self.ending.is_stuck:
+            return  # somebody else's finalize is on its way
+        if self.ending.is_stuck and not self.draining:
             return
         self._refuse_when_leaving()
+        if self.ledger.s.undo is not None:
+            raise refusal(calls.UNDOING)
         if not self.ledger.s.answered:
             raise refusal(calls.NOT_LAST)
 
@@ -247,16 +285,20 @@ class TaskDesk:
                 undo=UndoState(asked=explicit, done=s.undone_effects, request=request)
             )
             self.undone_requests = self.requests.ids
-        await workflow.wait_condition(
-            lambda: self.closed or self.ledger.s.undo is None or approvals.undo_waits(self.ledger)
-        )
-        if self.closed:
-            raise refusal(calls.CLOSED)
+        await workflow.wait_condition(self._undo_rests)
+        if self.closing is not None:
+            raise refusal(self.ending.refusal())
         if self.ledger.s.undo is not None:
             return RunReply(n=self.ledger.s.steps, status="waiting")
         if self.undo_failure is not None:
             raise refusal(self.undo_failure)
         return RunReply(n=self.ledger.s.steps)
+
+    def _undo_rests(self) -> bool:
+        """Whether the undo is over, waits for a person, or was cut short by an end of the task."""
+        if self.closing is not None:
+            return self.closed or self.ending.is_stuck
+        return self.ledger.s.undo is None or approvals.undo_waits(self.ledger)
 
     @undo_update.validator
     def _check_undo(self, asked: UndoRequest) -> None:
@@ -271,6 +313,9 @@ class TaskDesk:
             raise refusal(calls.UNDO_RUNS)
         if not s.opens and not s.steps:
             raise refusal(calls.NOTHING_DONE)
+        found = outdated(self.ledger, asked)
+        if found is not None:
+            raise refusal(found)
         if asked.to > s.steps or (asked.to == s.steps and not s.opens):
             raise refusal(calls.NOTHING_AFTER)
         to = asked.to if asked.to >= 0 else s.steps - (0 if s.opens else 1)
@@ -281,7 +326,7 @@ class TaskDesk:
         if self.draining:
             raise refusal(calls.DRAINING)
         if self.closing is not None:
-            raise refusal(calls.CLOSED)
+            raise refusal(self.ending.refusal())
 
     def _refuse_after_verdict(self) -> None:
         """Refuse to go on from a verdict that the parent has heard: it is what the call came to."""
@@ -344,9 +389,8 @@ class TaskDesk:
             return
         self.ledger.change(heard=max(said.number, self.ledger.s.heard))
         if self.closing is not None:
-            self.unheard.append(said)  # for the case that closing fails
-            return
-        if said.end:
+            self._hear_while_closing(said)
+        elif said.end:
             self._end_for_parent(said)
         elif said.paused is not None:
             was = self.ledger.paused
@@ -360,12 +404,25 @@ class TaskDesk:
             self.unrollable = False
             self.ledger.change(automatic=True, tries_again=True)
 
+    def _hear_while_closing(self, said: ParentSays) -> None:
+        """Try again to close, if that has failed; an end that was accepted cannot be undone."""
+        if self.ending.is_due:
+            self.unheard.append(said)  # for the case that closing fails
+            return
+        if said.undo and said.undo != "release":
+            why = self.ending.refusal().message
+            answer = UndoAnswer(number=said.number, stands=(why,), failure=why)
+            self.ledger.change(undo_answer=answer)
+        if said.end or said.run or said.undo:
+            self.ending.try_again()
+
     def _end_for_parent(self, said: ParentSays) -> None:
-        """Close as the task is: answered, failed, or neither."""
+        """Close as the task is: answered, failed, or neither, as in the middle of an undo."""
         failure = self.ledger.failure
-        if said.end == "finish" and self.ledger.s.answered and failure is None:
+        rests = said.end == "finish" and self.ledger.s.undo is None
+        if rests and self.ledger.s.answered and failure is None:
             self._end("finished")
-        elif said.end == "finish" and calls.is_verdict(failure):
+        elif rests and calls.is_verdict(failure):
             self.ledger.change(verdict=failure)
             self._end("failed")
         else:
@@ -374,11 +431,18 @@ class TaskDesk:
 
     def _obey(self, command: Command) -> str:
         """Do what a command says; return why not, or empty."""
-        if self.closing is not None:
+        if self.ending.is_due:
             return f"The task is {self.closing} already."
         if command.verb == "abandon":
             self._abandon(command)
             return ""
+        if self.ending.is_stuck:
+            if command.verb != "resume":
+                return self.ending.refusal().message
+            self.ending.try_again()
+            return ""
+        if self.ledger.s.undo is not None and command.verb in LEFT_BEHIND:
+            return calls.UNDOING.message
         was = self.ledger.paused
         reason = obey(self.ledger, command, now=now())
         self._hold_children(was)
@@ -390,11 +454,8 @@ class TaskDesk:
             self.children.pause(self.ledger.paused)
 
     def _abandon(self, command: Command) -> None:
-        if self.closing is not None:
-            return
-        self._end("abandoned")
         who = command.by or "somebody"
-        self.why = f"{who}: {command.reason}" if command.reason else who
+        self.ending.abandon(f"{who}: {command.reason}" if command.reason else who)
 
     @workflow.query(name="view")
     def view_query(self, asked: ViewRequest) -> View:
@@ -427,6 +488,11 @@ class TaskDesk:
         children = self.ledger.s.children.values()
         asked = [approval for child in children for approval in child.approvals]
         return [*self.ledger.s.approvals, *asked]
+
+    @workflow.query(name="newest")
+    def newest_query(self) -> Newest:
+        """Show what an undo of the newest step would take back."""
+        return self.ledger.newest
 
     @workflow.query(name="receipt")
     def receipt_query(self, command_id: str) -> Receipt | None:

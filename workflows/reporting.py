@@ -42,7 +42,7 @@ class Reporter:
         while True:
             await workflow.wait_condition(lambda: self._news() != self._told)
             news = self._news()
-            report = news.model_copy(update={"usage": self._ledger.usage})
+            report = news.model_copy(update={"usage": self._ledger.spent})
             try:
                 await handle.signal(REPORTS, report)
             except FailureError:  # it has ended, and nobody wants to know any more

@@ -132,6 +132,7 @@ class Requests:
         elif ledger.child_paused or (ledger.paused and (not s.opens or ledger.failure is not None)):
             n = s.opens[0].n if s.opens else s.steps
             self._settle_rounds(ledger, RunReply(n=n, status="paused"))
+            ledger.disown()
             self.answer_all(RunReply(n=n, status="paused"))
         elif s.answered and ledger.failure is None:
             self.answer_all(RunReply(n=s.steps), only_all=True)

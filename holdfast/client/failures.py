@@ -21,7 +21,7 @@ from holdfast.errors import (
     StepFailedError,
     TaskClosedError,
 )
-from holdfast.records import Failure
+from holdfast.records import CLOSING, Failure
 from holdfast.state import PARKED
 from holdfast.values import Json
 
@@ -130,6 +130,9 @@ def _step_failed(failure: Failure, *, task_id: str, step_id: str) -> StepFailedE
         return errors.StepCodeChangedError(
             failure.message, task_id=task_id, step_id=step_id, cause_type=failure.type
         )
+    if CLOSING in failure.data:
+        text = f"Task {task_id!r} could not be closed: {failure.type}: {failure.message}"
+        return StepFailedError(text, task_id=task_id, step_id="", cause_type=failure.type)
     text = (
         f"{f'Step {step_id!r}' if step_id else 'A step'} of task {task_id!r} failed:"
         f" {failure.type}: {failure.message}\n"

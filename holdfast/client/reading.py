@@ -30,7 +30,7 @@ from holdfast.errors import (
     TaskClosedError,
     TaskNotFoundError,
 )
-from holdfast.messages import Blob, Message, ToolCall, Usage, shown
+from holdfast.messages import Blob, Message, ToolCall, shown
 from holdfast.records import Approval, Entry, OpenState, Outcome, SegmentRef, StepRecord
 from holdfast.references import input_message, resolve_adds
 from holdfast.segments import read_record, read_segment, read_segments
@@ -465,14 +465,6 @@ def open_messages(current: OpenState) -> list[Message]:
     done = ((call, current.outcomes.get(i)) for i, call in enumerate(current.calls))
     found.extend(outcome.message(call) for call, outcome in done if outcome is not None)
     return found
-
-
-def total_usage(outputs: list[TaskStepOutput]) -> Usage:
-    """Sum the cost of steps."""
-    total = Usage()
-    for output in outputs:
-        total += output.usage
-    return total
 
 
 def _with_task(step: TaskStep, task_id: str) -> TaskStep:

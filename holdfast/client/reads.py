@@ -10,7 +10,6 @@ from holdfast.audit import AuditEvent, Finding, audit_events, verify
 from holdfast.client.base import RunnerBase, TaskLike, id_of
 from holdfast.client.failures import server_errors
 from holdfast.client.following import Follower, follow, told
-from holdfast.client.reading import total_usage
 from holdfast.client.visibility import agent_of, listed, tasks_query
 from holdfast.errors import StepNotFoundError
 from holdfast.events import EventHandler, StepEvent, print_event
@@ -166,7 +165,7 @@ class TaskReading(RunnerBase):
             output=last.output,
             sources=sources,
             source_nodes=union(source.nodes for source in sources),
-            usage=total_usage(outputs),
+            usage=(await self._read.task(id_of(task))).usage,
             task_id=id_of(task),
         )
 

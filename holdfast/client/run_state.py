@@ -25,6 +25,7 @@ class Decision(Value):
         always: Whether later calls of the tool in this task are decided alike.
         message: What the model is told of a rejection, word for word; None for the usual text.
         digest: Digest of the call that they saw: another one is not decided.
+        tool: Name of the tool.
     """
 
     approval: str
@@ -32,6 +33,7 @@ class Decision(Value):
     always: bool = False
     message: str | None = None
     digest: str = ""
+    tool: str = ""
 
 
 class _Asked(Value):
@@ -59,7 +61,9 @@ class RunState:
 
     The run itself is its task, which any process reaches by its id. A decision counts once
     `Runner.run(agent, state)` has sent it; until then it is in this object and in the text made of
-    it. Decisions made elsewhere (by the command line, by `AgentRunner.approve`) count as well.
+    it. A decision on one call comes before those that hold for all calls of a tool, in whatever
+    order they were made here. Decisions made elsewhere (by the command line, by
+    `AgentRunner.approve`) count as well; one made here that contradicts them is refused.
 
     Attributes:
         task_id: The run's task.
@@ -99,7 +103,8 @@ class RunState:
 
         Args:
             approval_item: One of the interruptions.
-            always_approve: Whether later calls of the tool in this task need nobody any more.
+            always_approve: Whether later calls of the tool in this task need nobody any more, and
+                those that wait and have no decision of their own here.
 
         Raises:
             UserError: It is of another run.
@@ -117,7 +122,8 @@ class RunState:
 
         Args:
             approval_item: One of the interruptions.
-            always_reject: Whether later calls of the tool in this task are rejected as well.
+            always_reject: Whether later calls of the tool in this task are rejected as well, and
+                those that wait and have no decision of their own here.
             rejection_message: What the model is told.
 
         Raises:
@@ -242,12 +248,14 @@ class RunState:
         if not item.approval_id.startswith((f"{self.task_id}:", f"{self.task_id}.")):
             msg = f"{item.approval_id!r} belongs to another run than {self.task_id!r}."
             raise UserError(msg)
+        self._decisions.pop(item.approval_id, None)  # decided anew, it is the newest
         self._decisions[item.approval_id] = Decision(
             approval=item.approval_id,
             verb=verb,
             always=always,
             message=message,
             digest=item.digest,
+            tool=item.tool_name or "",
         )
 
 

@@ -73,12 +73,40 @@ class AgentRunner(TaskStreaming, TaskReading, TaskControl, TimeTravel):
                 the embedded engine has no such agent.
             TaskExistsError: There is a task of this id.
         """
+        if task_id is not None:
+            check_new_id(task_id)
+        given = await self._task_input(
+            input,
+            agent=agent,
+            session=session,
+            extra_state=extra_state,
+            budget=budget,
+            tool_choice=tool_choice,
+            step_mode=step_mode,
+            images=images,
+            streams=streams,
+        )
+        return await self._start(task_id or new_id(given.head.agent), given, input)
+
+    async def _task_input(
+        self,
+        input: str,
+        *,
+        agent: str | None,
+        session: str | Session | None,
+        extra_state: Mapping[str, Json] | None,
+        budget: Budget | None,
+        tool_choice: str | None,
+        step_mode: StepMode,
+        images: Images,
+        streams: bool,
+    ) -> TaskInput:
+        """Check what a task is created with, as `create_task` is given it; nothing begins."""
         if extra_state is not None and self._extra_state is not None:
             msg = "Cannot specify both `extra_state` and `default_extra_state`"
             raise InvalidArgumentError(msg)
         name = check_name("agent", self.agent if agent is None else agent)
         self._require_agent(name)
-        task_id = new_id(name) if task_id is None else check_new_id(task_id)
         choice = tool_choice or self._tool_choice
         head = TaskHead(
             agent=name,
@@ -88,7 +116,7 @@ class AgentRunner(TaskStreaming, TaskReading, TaskControl, TimeTravel):
         )
         state = json_state(extra_state or self._extra_state or {})
         text, stored, parts = await self._input(input, images)
-        given = TaskInput(
+        return TaskInput(
             head=head,
             input=text or "",
             stored=stored,
@@ -99,6 +127,10 @@ class AgentRunner(TaskStreaming, TaskReading, TaskControl, TimeTravel):
             heartbeat=self._heartbeat,
             roll_events=self._roll_events,
         )
+
+    async def _start(self, task_id: str, given: TaskInput, input: str) -> Task:
+        """Start a task and describe it."""
+        head = given.head
         self.carry_variables(task_id)
         await self._tasks.start(task_id, given, self._queue_for(head.agent), input)
         return Task(
@@ -107,8 +139,8 @@ class AgentRunner(TaskStreaming, TaskReading, TaskControl, TimeTravel):
             agent=head.agent,
             session=head.session.name if head.session else "",
             extra_state=given.extra_state,
-            images=parts,
-            budget=budget,
+            images=given.images,
+            budget=given.budget,
         )
 
     async def run_to_end(
@@ -386,7 +418,8 @@ class AgentRunner(TaskStreaming, TaskReading, TaskControl, TimeTravel):
         Args:
             message: The request.
             session: Session that remembers the conversation.
-            chat_history: Replaces the session's history before the task starts.
+            chat_history: Replaces the session's history before the task starts, once everything
+                else that is given was found to be in order.
             tool_choice: Tool choice of the first step.
             agent: As for create_task, like those after it.
             task_id: Id of the task.
@@ -399,27 +432,35 @@ class AgentRunner(TaskStreaming, TaskReading, TaskControl, TimeTravel):
             started: Called once the task is there.
 
         Raises:
-            InvalidArgumentError: chat_history is given without a session.
+            InvalidArgumentError: chat_history is given without a session, or as for create_task;
+                the session is as it was.
+            TaskExistsError: There is a task of this id; the session is as it was.
             StepFailedError: A step failed; the task can be healed and run on by its id.
         """
-        if chat_history is not None:
-            if session is None:
-                msg = "chat_history replaces the history of a session: name one with session=..."
-                raise InvalidArgumentError(msg)
-            memory = self.session(session)
-            await memory.reset()
-            await memory.append(chat_history)
-        task = await self.create_task(
+        if chat_history is not None and session is None:
+            msg = "chat_history replaces the history of a session: name one with session=..."
+            raise InvalidArgumentError(msg)
+        if on_event is not None and not callable(cast("object", on_event)):
+            msg = f"on_event must be a function of an event; it was {on_event!r:.80}."
+            raise InvalidArgumentError(msg)
+        if task_id is not None:
+            check_new_id(task_id)
+        given = await self._task_input(
             message,
             agent=agent,
-            task_id=task_id,
             session=session,
             extra_state=extra_state,
             budget=budget,
             tool_choice=tool_choice,
+            step_mode="manual",
             images=images,
             streams=streams,
         )
+        if chat_history is not None and session is not None:
+            if task_id is not None:
+                await self._tasks.refuse_known(task_id)
+            await self.session(session).replace(chat_history)
+        task = await self._start(task_id or new_id(given.head.agent), given, message)
         if started is not None:
             started()
         # Not automatic: a task that has failed before run_task comes would be tried once more.

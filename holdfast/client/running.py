@@ -15,6 +15,7 @@ from holdfast import context_object
 from holdfast.agent import Agent
 from holdfast.client.base import new_id
 from holdfast.client.control import AGAIN_SECONDS
+from holdfast.client.decisions import send_decisions
 from holdfast.client.guard_results import with_known
 from holdfast.client.items import team_of
 from holdfast.client.recorded import Recorded, read_recorded
@@ -23,7 +24,7 @@ from holdfast.client.run_config import RunConfig
 from holdfast.client.run_hooks import HookFailed, HookTeller
 from holdfast.client.run_input import Call, read_input
 from holdfast.client.run_reading import known_guardrails, listed, run_data, run_result
-from holdfast.client.run_state import Decision, RunState
+from holdfast.client.run_state import RunState
 from holdfast.client.runner import AgentRunner
 from holdfast.client.sessions import Session
 from holdfast.code_refs import beginning, forget, refer
@@ -36,7 +37,6 @@ from holdfast.errors import (
     StepFailedError,
     TaskClosedError,
     TaskExistsError,
-    TaskNotFoundError,
     UserError,
 )
 from holdfast.hooks import RunHooks, check_run_hooks
@@ -182,6 +182,7 @@ async def go_on(
     Raises:
         UserError: Its task began with an agent that the given one does not know, or in another
             session.
+        CommandRefusedError: A decision of the state contradicts one that was made elsewhere.
         AgentsException: As for `begin`.
         HoldfastError: As for `begin`.
     """
@@ -222,8 +223,7 @@ def _check_same(engine: AgentRunner, agent: Agent, before: Recorded, options: Ru
 
 
 async def _decide_and_go(engine: AgentRunner, state: RunState, by: str, before: Recorded) -> None:
-    for decision in state.decisions:
-        await _send(engine, state.task_id, decision, by)
+    await send_decisions(engine, state, by, is_over=before.task.status in CLOSED)
     for request_id, text in state.added_input:
         try:
             await engine.give_feedback(state.task_id, text, by=by, request_id=request_id)
@@ -233,27 +233,6 @@ async def _decide_and_go(engine: AgentRunner, state: RunState, by: str, before: 
         with suppress(CommandRefusedError, TaskClosedError):  # somebody was faster
             await engine.resume(state.task_id, by=by)
     await engine.run_on(state.task_id)
-
-
-async def _send(engine: AgentRunner, task_id: str, decision: Decision, by: str) -> None:
-    """Send a decision; one that was made already, here or elsewhere, stands."""
-    known = {each.id: each for each in await engine.pending_approvals(task_id)}
-    approval = known.get(decision.approval)
-    if approval is None:
-        return
-    if decision.digest:
-        approval = approval.model_copy(update={"digest": decision.digest})
-    try:
-        if decision.verb == "approve":
-            await engine.approve(approval, by, always=decision.always)
-        else:
-            message, always = decision.message, decision.always
-            await engine.reject(approval, by, "", message=message, always=always)
-    except (TaskClosedError, TaskNotFoundError):
-        return
-    except CommandRefusedError:
-        if any(each.id == approval.id for each in await engine.pending_approvals(task_id)):
-            raise
 
 
 class _Run:

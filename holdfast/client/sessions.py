@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from typing import cast
 
 from temporalio.client import Client
 
@@ -11,7 +12,7 @@ from holdfast.archive import Archive
 from holdfast.client.failures import server_errors
 from holdfast.client.reading import Reader
 from holdfast.contents import refer_all, resolve_message
-from holdfast.errors import TaskNotFoundError
+from holdfast.errors import InvalidArgumentError, TaskNotFoundError
 from holdfast.ids import queue_of, session_id
 from holdfast.messages import Message
 from holdfast.models.items import from_response_items, to_response_items
@@ -73,14 +74,39 @@ class Session:
         """Commit messages as one turn; what `data:` URLs of images hold is stored by reference.
 
         Raises:
-            InvalidArgumentError: A `data:` URL cannot be decoded, or holds more than 20 MB.
+            InvalidArgumentError: One is no Message, or a `data:` URL cannot be decoded, or holds
+                more than 20 MB.
             SessionClosedError: The session was ended with Temporal's own tools.
             ConnectError: The server could not be reached.
         """
-        if messages:
-            referring = await refer_all(messages, self._archive.aput)
-            sha256 = await write_messages(self._archive, referring)
-            await self._commit(CommitRef(task=_unique(), sha256=sha256, count=len(messages)))
+        turn = await self._turn(messages)
+        if turn is not None:
+            await self._commit(turn)
+
+    async def replace(self, messages: Sequence[Message]) -> None:
+        """Forget everything and begin with these messages, which are stored before.
+
+        Raises:
+            InvalidArgumentError: As for append; nothing was forgotten.
+            SessionClosedError: As for append.
+            ConnectError: As for append.
+        """
+        turn = await self._turn(messages)
+        await self.reset()
+        if turn is not None:
+            await self._commit(turn)
+
+    async def _turn(self, messages: Sequence[Message]) -> CommitRef | None:
+        """Store messages as a turn; None for no messages."""
+        if not messages:
+            return None
+        for each in messages:
+            if not isinstance(cast("object", each), Message):
+                msg = f"A session keeps Messages; {each!r:.80} is none. add_items takes dicts."
+                raise InvalidArgumentError(msg)
+        referring = await refer_all(messages, self._archive.aput)
+        sha256 = await write_messages(self._archive, referring)
+        return CommitRef(task=_unique(), sha256=sha256, count=len(messages))
 
     async def reset(self) -> None:
         """Forget everything; tasks that have begun keep what they saw.

@@ -289,7 +289,7 @@ class TaskClient:
             args: Arguments of the update.
             again: Whether the request was sent before.
         """
-        await self._expect_worker(task_id, request_id)
+        await self.expect_worker(task_id, request_id)
         run_id, unheard = "", None
         for pause in _pauses():
             try:
@@ -318,7 +318,7 @@ class TaskClient:
             await asyncio.sleep(pause)
         raise _closed(task_id)
 
-    async def _expect_worker(self, task_id: str, request_id: str) -> None:
+    async def expect_worker(self, task_id: str, request_id: str) -> None:
         """Check that a request would be carried out soon, and not later when nobody wants it.
 
         Raises:
@@ -523,6 +523,17 @@ class TaskClient:
 
     async def _describe(self, task_id: str) -> WorkflowExecutionDescription:
         return await self._reader.describe(task_id)
+
+    async def refuse_known(self, task_id: str) -> None:
+        """Refuse an id that a task has, open or closed.
+
+        Raises:
+            TaskExistsError: There is a task of this id.
+        """
+        await self._refuse_archived(task_id)
+        with suppress(TaskNotFoundError):
+            await self._describe(task_id)
+            raise TaskExistsError(task_id)
 
     async def _refuse_archived(self, task_id: str) -> None:
         """Keep ids unique also after Temporal has forgotten the closed task."""

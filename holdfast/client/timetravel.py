@@ -8,6 +8,7 @@ from typing import Literal
 from holdfast import merge_patch
 from holdfast.client.base import Images, RunnerBase, TaskLike, id_of, new_id
 from holdfast.client.sessions import Session
+from holdfast.client.tasks import unique_id
 from holdfast.errors import InvalidArgumentError, StepNotFoundError
 from holdfast.ids import check_name, check_new_id
 from holdfast.ledger import DONE_KEPT
@@ -16,10 +17,10 @@ from holdfast.messages import ImagePart, system
 from holdfast.records import Entry, EventRecord, ForkOf, InputRef, StepRecord
 from holdfast.references import output_digest
 from holdfast.segments import write_segment
-from holdfast.state import Carried, TaskInput, UndoRequest
+from holdfast.state import Carried, Newest, TaskInput, UndoRequest
 from holdfast.steps import Task, TaskStep, TaskStepOutput, UndoReceipt
 from holdfast.task_head import SessionRef, TaskHead
-from holdfast.undo import UNDONE, active_steps, departure, path_to
+from holdfast.undo import UNDONE, active_steps, departure, path_to, undone_meanwhile
 from holdfast.values import Json
 from holdfast.wire import INLINE_BYTES
 
@@ -60,10 +61,16 @@ class TimeTravel(RunnerBase):
         Raises:
             UndoRefusedError: Effects stand in the way; the text lists them. Nothing was changed.
             UndoFailedError: An `undo=` failed. What was undone before stays undone; ask again.
+            CommandRefusedError: Another step has begun, or somebody has undone steps, since this
+                was called. Nothing was changed.
             TaskClosedError: The task is closed; fork it.
             NoWorkerError: No worker process serves the task; the error names the request.
         """
-        asked = UndoRequest(residue=residue, by=by, reason=reason)
+        task_id, request_id = id_of(task), request_id or unique_id()
+        await self._tasks.expect_worker(task_id, request_id)
+        newest = await self._read.query(task_id, "newest", Newest)
+        to = newest.to if newest.opened else -1
+        asked = UndoRequest(to=to, newest=newest, residue=residue, by=by, reason=reason)
         return await self._undo(task, asked, request_id)
 
     async def rewind(
@@ -87,13 +94,21 @@ class TimeTravel(RunnerBase):
             request_id: As for undo_step.
 
         Raises:
-            StepNotFoundError: No such step is completed on the present branch.
+            StepNotFoundError: No such step is completed on the present branch, as when somebody
+                has undone it meanwhile. Nothing was changed.
             UndoRefusedError: As for undo_step.
             UndoFailedError: As for undo_step.
         """
         entries = await self._read.entries(id_of(task))
-        n = _find(active_steps(entries), to).n
-        asked = UndoRequest(to=n, residue=residue, by=by, reason=reason)
+        kept = _kept(entries, to)
+        asked = UndoRequest(
+            to=kept.n,
+            step=kept.step.step_id,
+            branch=kept.branch,
+            residue=residue,
+            by=by,
+            reason=reason,
+        )
         return await self._undo(task, asked, request_id)
 
     async def fork(
@@ -219,7 +234,16 @@ class TimeTravel(RunnerBase):
         if was_undone:
             notes = (system(LEFT.format(path[-1].step.step_id, mark.body["from"])), *notes)
         done = {r.step.step_id: InputRef(r.n, output_digest(r)) for r in path[-DONE_KEPT:]}
-        changes = {"created": mark.at, "branch": branch, "notes": notes, "done": done}
+        known: dict[int, int] = {}
+        for record in path:
+            known.setdefault(record.branch, record.n)
+        changes: dict[str, object] = {
+            "created": mark.at,
+            "branch": branch,
+            "notes": notes,
+            "done": done,
+            "path": tuple(known.items()),
+        }
         return begun.model_copy(update=changes)
 
     async def _undo(
@@ -293,6 +317,21 @@ def _find(steps: list[StepRecord], wanted: StepLike) -> StepRecord:
             return record
     msg = f"Could not find step_id: {step_id}"
     raise StepNotFoundError(msg)
+
+
+def _kept(entries: list[Entry], wanted: StepLike) -> StepRecord:
+    """Find the step that a rewind keeps.
+
+    Raises:
+        StepNotFoundError: There is none, or it was undone.
+    """
+    if isinstance(wanted, TaskStepOutput):
+        step = wanted.task_step.step_id
+        for record in (entry.step for entry in entries if entry.step is not None):
+            is_it = (record.branch, record.step.step_id) == (wanted.branch, step)
+            if is_it and record not in active_steps(entries):
+                raise StepNotFoundError(undone_meanwhile(step, record.n, record.branch))
+    return _find(active_steps(entries), wanted)
 
 
 def _find_anywhere(entries: list[Entry], wanted: StepLike) -> StepRecord:

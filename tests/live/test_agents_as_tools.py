@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import AgentRunner, Task, tool
+from holdfast import AgentRunner, Task, TaskStep, TaskStepOutput, tool
 from holdfast.activities import nested as collecting
 from holdfast.cli.finding import find_task
 from holdfast.client.recorded import Recorded, read_recorded
@@ -24,9 +24,11 @@ from holdfast.errors import (
     UndoFailedError,
     UndoRefusedError,
 )
+from holdfast.messages import ToolCall
 from holdfast.testing import FakeOpenAI, call
 from holdfast.tool_context import Effect
 from holdfast.tools import Tool
+from holdfast.workers import StepContext
 from holdfast.workflows import children
 from tests.support.people import World, ask, asked
 from tests.support.rig import (
@@ -39,6 +41,7 @@ from tests.support.rig import (
     until_status,
 )
 from tests.support.runs import serve_nested
+from tests.support.workers import Doing
 
 
 @pytest.fixture
@@ -327,6 +330,48 @@ async def test_a_paused_child_keeps_nobody_waiting(
     assert str(await runner.run_task(task)) == "done"
 
 
+@pytest.mark.parametrize("is_last", [True, False])
+@pytest.mark.parametrize("asks", ["run_step", "run_steps_in_queue"])
+async def test_the_output_of_a_step_is_handed_over_after_its_child_was_paused(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, asks: str, *, is_last: bool
+) -> None:
+    async def ask() -> list[Any]:
+        if asks == "run_step":
+            return [await runner.run_step(task)]
+        return await runner.run_steps_in_queue(task)
+
+    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        if ctx.n == 1:
+            await ctx.call_tools([ToolCall(id="c", name="helper", arguments='{"input": "a"}')])
+        return TaskStepOutput(
+            output=f"step {ctx.n}",
+            task_step=step,
+            next_steps=() if is_last else (step.get_next_step(),),
+            is_last=is_last or ctx.n == 2,
+        )
+
+    helper = make_agent(name="helper")
+    await rig.serve(make_agent(helper.as_tool(), name="agent", worker=Doing(body)))
+    runner = rig.runner()
+    model.hang("helped")
+    task = await runner.create_task("q")
+    running = asyncio.create_task(ask())
+    await asyncio.to_thread(model.wait_held)
+    child = f"{task.task_id}~0.1.0.0"
+    await runner.pause(child, by="ann")
+    [output] = [each for each in await running if each.waiting_for]
+    assert output.waiting_for == (f"paused by somebody in task {child!r}; resume the task first",)
+    model.release()
+    await runner.resume(child, by="ann")
+
+    async def is_done() -> bool:
+        return (await runner.get_task(task)).steps == 1
+
+    await until(is_done)
+    assert [each.output for each in await ask()] == ["step 1"]
+    assert (await runner.get_task(task)).steps == 1
+
+
 async def test_deleting_a_task_deletes_those_that_worked_for_it(
     rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
 ) -> None:
@@ -510,7 +555,7 @@ async def test_undoing_a_step_undoes_what_its_agents_did_and_the_call_is_a_new_t
     assert 'book({"city": "oslo"})' in undone
     assert (receipt.remains, receipt.check) == ((), ())
     found = await runner.get_task(task)
-    assert (found.steps, found.usage.requests, found.status) == (0, 0, "running")
+    assert (found.steps, found.usage.requests, found.status) == (0, 6, "running")
     for each in (child, f"{child}~0.2.0.0"):
         await until_status(runner, each, "abandoned")
     model.call("helper", {"input": "a"})
@@ -519,7 +564,7 @@ async def test_undoing_a_step_undoes_what_its_agents_did_and_the_call_is_a_new_t
     assert str(await runner.run_task(task)) == "done"
     [output] = (await runner.get_completed_steps(task))[0].sources
     assert output.child_task == f"{task.task_id}~1.1.0.0"
-    assert (await runner.get_task(task)).usage.requests == 3
+    assert (await runner.get_task(task)).usage.requests == 9
     assert await runner.verify(task) == []
 
 
@@ -563,7 +608,7 @@ async def test_a_running_child_is_stopped_and_undone(
     assert len(receipt.undone) == 1
     await until_status(runner, f"{task.task_id}~0.1.0.0", "abandoned")
     found = await runner.get_task(task)
-    assert (found.steps, found.status, found.usage.requests) == (0, "running", 0)
+    assert (found.steps, found.status, found.usage.requests) == (0, "running", 2)
 
 
 async def test_a_refused_undo_lets_the_running_child_go_on(

@@ -14,28 +14,12 @@ from holdfast.client.recorded import read_recorded
 from holdfast.errors import StepFailedError
 from holdfast.testing import FakeOpenAI, call, paced
 from tests.support.rig import MakeAgent, Rig, until_status
-from tests.support.runs import Runs, look
+from tests.support.runs import Runs, look, outputs, tools
 
 
 @pytest.fixture
 def run(rig: Rig, make_agent: MakeAgent) -> Runs:
     return Runs(rig, make_agent)
-
-
-def tools() -> tuple[list[str], Any]:
-    ran: list[str] = []
-
-    @tool(needs_approval=True)
-    def pay(to: str) -> str:
-        """Pay somebody."""
-        ran.append(to)
-        return f"paid {to}"
-
-    return ran, pay
-
-
-def outputs(result: Any) -> list[str]:
-    return [item.output for item in result.new_items if item.type == "tool_call_output_item"]
 
 
 async def test_a_call_that_needs_approval_interrupts_the_run_and_approving_goes_on(
@@ -139,7 +123,6 @@ async def test_a_decision_made_elsewhere_counts(run: Runs, model: FakeOpenAI) ->
     model.call("pay", {"to": "ann"})
     result = await run("q", pay)
     state = result.to_state()
-    state.reject(result.interruptions[0])
     model.reply("done")
     await run.runner.approve(result.interruptions[0].approval_id, by="ann")
     assert (await run(state)).final_output == "done"

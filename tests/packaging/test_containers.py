@@ -1,16 +1,26 @@
 """The compose file and the Dockerfile, as far as they can be checked without an engine."""
 
+import asyncio
+import os
 import re
 import subprocess
 import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
+from temporalio.client import Client
 
-from holdfast.engine.command import SEARCH_ATTRIBUTES
+from holdfast.engine.command import SEARCH_ATTRIBUTES, find_cli
+from holdfast.engine.health import wait_ready
+from holdfast.engine.process import free_port
+from holdfast.engine.serverinfo import ServerInfo
 from tests.packaging.checkout import MAPPED, ROOT
+from tests.support.rig import Engine
 
 COMPOSE = ROOT / "docker-compose.yml"
 ENVIRONMENT = ("TEMPORAL_ADDRESS", "TEMPORAL_NAMESPACE", "HOLDFAST_ARCHIVE", "OPENAI_API_KEY")
@@ -33,6 +43,37 @@ def check_schema(path: Path) -> subprocess.CompletedProcess[str]:
 def interpolated(text: str) -> str:
     """Return a value as compose reads it with nothing set."""
     return VARIABLE.sub(lambda match: match["default"] or "", text).replace("$$", "$")
+
+
+@asynccontextmanager
+async def bare_server(directory: Path) -> AsyncGenerator[str]:
+    """Run a Temporal server that knows nothing of Holdfast; give its address."""
+    port = free_port()
+    flags = ["server", "start-dev", "--headless", "--ip", "127.0.0.1", "--port", str(port)]
+    with (
+        (directory / "log").open("wb") as log,
+        subprocess.Popen([str(find_cli()), *flags], stdout=log, stderr=log) as process,
+    ):
+        try:
+            assert await wait_ready(f"127.0.0.1:{port}", seconds=60) is not None
+            yield f"127.0.0.1:{port}"
+        finally:
+            process.kill()
+
+
+def run_with_cli(
+    text: str, environment: dict[str, str], home: Path
+) -> subprocess.CompletedProcess[str]:
+    """Run a script of the admin tools' image, which has the command `temporal`."""
+    path = f"{find_cli().parent}:{os.environ['PATH']}"
+    return subprocess.run(
+        ["/bin/sh", "-euc", text],
+        env={**environment, "PATH": path, "HOME": str(home)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
 
 
 def script(service: dict[str, Any]) -> str:
@@ -140,13 +181,46 @@ def test_set_up_script_is_valid_shell(compose: dict[str, Any], name: str) -> Non
     subprocess.run(["sh", "-n"], input=text, text=True, check=True)
 
 
-def test_set_up_makes_every_search_attribute_with_its_type(compose: dict[str, Any]) -> None:
-    text = script(compose["services"]["temporal-namespace"])
-    made: dict[str, str] = {}
-    for line in re.findall(r"search-attribute create (.*)", text):
-        (kind,) = re.findall(r"--type (\w+)", line)
-        made |= dict.fromkeys(re.findall(r"--name (\w+)", line), kind)
-    assert made == SEARCH_ATTRIBUTES
+async def test_set_up_makes_namespace_and_search_attributes_on_a_bare_server(
+    compose: dict[str, Any], tmp_path: Path
+) -> None:
+    service = compose["services"]["temporal-namespace"]
+    async with bare_server(tmp_path) as address:
+        environment = {"TEMPORAL_ADDRESS": address, "TEMPORAL_NAMESPACE": "ours", "RETENTION": "3d"}
+        assert set(environment) == set(service["environment"])
+        for _ in range(2):  # it is run at each `up`
+            done = await asyncio.to_thread(run_with_cli, script(service), environment, tmp_path)
+            assert done.returncode == 0, done.stderr
+        client = await Client.connect(address, namespace="ours")
+        listed = await client.operator_service.list_search_attributes(
+            ListSearchAttributesRequest(namespace="ours")
+        )
+    names = {"Keyword": 2, "Int": 3}
+    made = dict(listed.custom_attributes)
+    assert {name: made[name] for name in SEARCH_ATTRIBUTES} == {
+        name: names[kind] for name, kind in SEARCH_ATTRIBUTES.items()
+    }
+
+
+def test_health_of_a_worker_is_a_command_that_uses_namespace_and_archive(
+    compose: dict[str, Any], server: ServerInfo, engine: Engine, tmp_path: Path
+) -> None:
+    kind, name, *arguments = compose["services"]["worker"]["healthcheck"]["test"]
+    assert (kind, name) == ("CMD", "holdfast")
+
+    def health(archive: str) -> int:
+        environment = {"TEMPORAL_ADDRESS": server.address, "HOLDFAST_ARCHIVE": archive}
+        command = [sys.executable, "-m", "holdfast", *arguments]
+        env = os.environ | environment
+        return subprocess.run(command, env=env, capture_output=True, check=False).returncode
+
+    assert health(engine.archive.url) == 0
+    assert health(str(tmp_path / "another")) == 5
+
+
+def test_settings_for_development_are_not_used(compose: dict[str, Any]) -> None:
+    text = compose["configs"]["temporal-dynamic-config"]["content"]
+    assert "forceSearchAttributesCacheRefreshOnRead" not in text
 
 
 def test_image_has_all_three_trees_and_another_user() -> None:
@@ -168,4 +242,5 @@ def test_image_copies_only_what_exists() -> None:
 def test_image_installs_locked_distributions_only() -> None:
     text = (ROOT / "Dockerfile").read_text("utf-8").replace("\\\n", " ")
     for command in re.findall(r"pip (?:install|wheel)[^&\n]*", text):
-        assert "--require-hashes" in command or "--no-deps" in command
+        own = command.split()[-1] == "$PACKAGES"  # the user's
+        assert own or "--require-hashes" in command or "--no-deps" in command

@@ -14,6 +14,24 @@ def look(where: str = "here") -> str:
     return f"seen {where}"
 
 
+def tools() -> tuple[list[str], Any]:
+    """Make a tool that needs approval, beside the list of what it has paid."""
+    ran: list[str] = []
+
+    @tool(needs_approval=True)
+    def pay(to: str) -> str:
+        """Pay somebody."""
+        ran.append(to)
+        return f"paid {to}"
+
+    return ran, pay
+
+
+def outputs(result: Any) -> list[str]:
+    """List the outputs of tools that a run has."""
+    return [item.output for item in result.new_items if item.type == "tool_call_output_item"]
+
+
 async def serve_nested(rig: Rig, make_agent: MakeAgent, *tools: Any, **options: Any) -> AgentRunner:
     """Serve an agent whose one tool is an agent with these tools, and return its runner."""
     helper = make_agent(*tools, name="helper")

@@ -78,6 +78,8 @@ def picture(ledger: Ledger) -> dict[str, Any]:
         "approval_serial",
         "marks",
         "undo_notes",
+        "path",
+        "spent",
         "residue",
         "segments",
         "automatic",
@@ -116,6 +118,7 @@ class Life(RuleBasedStateMachine):
         self.asked_ever: set[str] = set()
         self.used: dict[str, str] = {}
         self.residue: list[str] = []
+        self.reasons: list[str] = []
 
     # ---- helpers
 
@@ -153,6 +156,7 @@ class Life(RuleBasedStateMachine):
         at = next(k for k, (i, _) in enumerate(self.now.queue) if i == step.step_id)
         del self.now.queue[at]
         self.seen_notes, self.now.notes = self.now.notes, []
+        self.reasons = []
         self.now.answered = False
 
     @precondition(
@@ -379,8 +383,13 @@ class Life(RuleBasedStateMachine):
     @precondition(
         lambda self: not self.ledger.s.answered or self.ledger.s.steps or self.current is not None
     )
-    @rule(back=st.integers(1, 3), by=st.sampled_from(["", "ben"]), keep=st.booleans())
-    def undo(self, back: int, by: str, keep: bool) -> None:
+    @rule(
+        back=st.integers(1, 3),
+        by=st.sampled_from(["", "ben"]),
+        reason=st.sampled_from(["", "wrong"]),
+        keep=st.booleans(),
+    )
+    def undo(self, *, back: int, by: str, reason: str, keep: bool) -> None:
         steps = self.ledger.s.steps
         if self.current is None and not steps:
             return
@@ -408,7 +417,7 @@ class Life(RuleBasedStateMachine):
         assert len(blocked) == len(paid)
         if blocked and not keep:
             return
-        asked = UndoRequest(to=to, by=by)
+        asked = UndoRequest(to=to, by=by, reason=reason)
         state = UndoState(asked=asked, done=self.ledger.s.undone_effects)
         for target in reversed(targets):
             for _, effect in to_undo(target, POLICIES, state):
@@ -431,7 +440,9 @@ class Life(RuleBasedStateMachine):
         del self.befores[to:], self.pictures[to:]
         self.opened = None
         self.now = copy.deepcopy(model)
-        self.now.notes.append(self.ledger.s.notes[-1].text)
+        note = self.ledger.s.notes[-1].text
+        self.now.notes += [*self.reasons, note]
+        self.reasons += [note] if reason else []
 
     def opened_now(self) -> Now:
         assert self.opened is not None
@@ -528,3 +539,48 @@ Life.TestCase.settings = settings(
 
 
 TestLife = Life.TestCase
+
+
+# ---- what the search has found
+
+
+def begun(budget: int | None = None) -> Life:
+    life = Life()
+    life.create(state={}, budget=budget)
+    return life
+
+
+def step(life: Life, *, last: bool = False) -> None:
+    life.begin(pick=0)
+    life.answer(names=[], text="alpha", following=[None], last=last, state={}, tokens=1)
+    life.finish()
+
+
+def holds(life: Life) -> None:
+    life.is_what_the_model_says()
+    life.folds_agree_with_the_state()
+    life.the_audit_only_grows()
+
+
+def test_the_undo_of_an_open_step_leaves_no_note_beside_that_of_an_undo_that_goes_further() -> None:
+    life = begun()
+    step(life)
+    life.begin(pick=0)
+    life.undo(back=1, by="", reason="", keep=False)
+    holds(life)
+    life.undo(back=1, by="", reason="", keep=False)
+    assert life.now.notes == ["Steps after number 0 were undone."]
+    holds(life)
+
+
+def test_the_reason_of_an_undo_is_told_also_after_one_that_goes_further() -> None:
+    life = begun()
+    step(life)
+    life.begin(pick=0)
+    life.undo(back=1, by="ben", reason="wrong", keep=False)
+    life.undo(back=1, by="", reason="", keep=False)
+    assert [note.splitlines()[0] for note in life.now.notes] == [
+        "Steps after number 1 were undone by ben.",
+        "Steps after number 0 were undone.",
+    ]
+    holds(life)

@@ -1,0 +1,93 @@
+"""`chat(chat_history=...)`: a session is replaced only for a chat that begins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from holdfast import AgentRunner
+from holdfast.errors import InvalidArgumentError, TaskExistsError
+from holdfast.messages import ImagePart, Message, user
+from tests.support.rig import MakeRunner
+from tests.support.workers import Counting
+
+BROKEN = ImagePart(kind="image", url="data:image/png;base64,!")
+NEW = [user("new")]
+WRONG: dict[str, tuple[type[Exception], dict[str, Any]]] = {
+    "message": (InvalidArgumentError, {"message": "  "}),
+    "surrogate": (InvalidArgumentError, {"message": "\ud800"}),
+    "extra_state": (InvalidArgumentError, {"extra_state": {"a": object()}}),
+    "images": (InvalidArgumentError, {"images": ["no image"]}),
+    "on_event": (InvalidArgumentError, {"on_event": "print"}),
+    "chat_history": (InvalidArgumentError, {"chat_history": [user("new"), "old"]}),
+    "image in it": (
+        InvalidArgumentError,
+        {
+            "chat_history": [
+                Message(
+                    role="user", content=(ImagePart(kind="image", url="data:image/png;base64,!"),)
+                )
+            ]
+        },
+    ),
+}
+
+
+@pytest.fixture
+async def runner(make_runner: MakeRunner) -> AgentRunner:
+    return await make_runner(worker=Counting(1))
+
+
+def streamed(runner: AgentRunner) -> Callable[..., Any]:
+    async def chat(message: str, **options: Any) -> Any:
+        return await runner.stream_chat(message, **options).result()
+
+    return chat
+
+
+async def texts(runner: AgentRunner) -> list[str]:
+    return [m.text for m in await runner.session(f"of {runner.app}").chat_history()]
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("wrong", [*WRONG, "task_id"])
+async def test_a_chat_that_is_refused_leaves_its_session_as_it_was(
+    runner: AgentRunner, wrong: str, *, stream: bool
+) -> None:
+    session = f"of {runner.app}"
+    await runner.session(session).append([user("old")])
+    kind: type[Exception]
+    if wrong == "task_id":
+        await runner.create_task("q", task_id=f"taken by {runner.app}")
+        kind, given = TaskExistsError, {"task_id": f"taken by {runner.app}"}
+    else:
+        kind, given = WRONG[wrong]
+    options: dict[str, Any] = {"message": "q", "chat_history": NEW, "session": session, **given}
+    message = options.pop("message")
+    chat = streamed(runner) if stream else runner.chat
+    with pytest.raises(kind):
+        await chat(message, **options)
+    assert await texts(runner) == ["old"]
+
+
+async def test_a_chat_history_takes_the_place_of_what_the_session_had(runner: AgentRunner) -> None:
+    session = f"of {runner.app}"
+    await runner.session(session).append([user("old")])
+    await runner.chat("q", session=session, chat_history=NEW)
+    assert await texts(runner) == ["new", "q", "counted to 1"]
+    await runner.chat("q", session=session, chat_history=[])
+    assert await texts(runner) == ["q", "counted to 1"]
+
+
+async def test_a_session_is_replaced_as_a_whole_or_not(runner: AgentRunner) -> None:
+    memory = runner.session(f"of {runner.app}")
+    await memory.append([user("old")])
+    with pytest.raises(InvalidArgumentError, match="keeps Messages"):
+        await memory.replace([{"role": "user", "content": "x"}])  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
+    assert await texts(runner) == ["old"]
+    await memory.replace(NEW)
+    assert await texts(runner) == ["new"]
+    await memory.replace([])
+    assert await texts(runner) == []

@@ -1,0 +1,402 @@
+"""The end of a task: once accepted it stays, also when closing fails, and no step runs after it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from temporalio.client import WorkflowUpdateStage
+
+from holdfast import AgentRunner, StepFailedError, Task, segments, tool
+from holdfast.activities import closing
+from holdfast.errors import (
+    CommandRefusedError,
+    HoldfastError,
+    MaxTurnsExceeded,
+    TaskAbandonedError,
+    TaskClosedError,
+    UndoRefusedError,
+)
+from holdfast.settings import Budget
+from holdfast.testing import FakeOpenAI
+from holdfast.tools import Tool
+from tests.support.people import World, ask, kinds
+from tests.support.rig import (
+    MakeAgent,
+    MakeRunner,
+    Rig,
+    event_types,
+    until,
+    until_rolled,
+    until_status,
+)
+from tests.support.workers import Counting
+
+Verb = Callable[[AgentRunner, Task], Awaitable[Any]]
+
+RUNS: dict[str, Verb] = {
+    "run_step": lambda runner, task: runner.run_step(task),
+    "run_task": lambda runner, task: runner.run_task(task),
+    "run_steps_in_queue": lambda runner, task: runner.run_steps_in_queue(task),
+    "finalize": lambda runner, task: runner.finalize_response(task),
+}
+CHANGES: dict[str, Verb] = {
+    "undo_step": lambda runner, task: runner.undo_step(task),
+    "rewind": lambda runner, task: runner.rewind(task, to="s1"),
+    "pause": lambda runner, task: runner.pause(task),
+    "give_feedback": lambda runner, task: runner.give_feedback(task, "more", when="queued"),
+    "edit_step": lambda runner, task: runner.edit_step(task, "s2", "other"),
+    "drop_step": lambda runner, task: runner.drop_step(task, "s2"),
+}
+
+
+class Record:
+    """Stands in for the function that writes the record of a closed task.
+
+    Attributes:
+        broken: Whether it fails, as a full disk does.
+        tried: How often it was called.
+    """
+
+    def __init__(self) -> None:
+        self.broken = True
+        self.tried = 0
+
+    async def __call__(self, *given: Any) -> None:
+        self.tried += 1
+        if self.broken:
+            msg = "the disk is full"
+            raise ValueError(msg)
+        await segments.write_record(*given)
+
+
+@pytest.fixture
+def record(monkeypatch: pytest.MonkeyPatch) -> Record:
+    made = Record()
+    monkeypatch.setattr(closing, "write_record", made)
+    return made
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+@pytest.fixture
+def book(world: World) -> Tool:
+    @tool(undo=lambda effect: world.done.append("cancel"), undo_needs_approval=True)
+    async def book() -> str:
+        """Book."""
+        world.done.append("book")
+        return "booked"
+
+    return book
+
+
+async def abandoned(runner: AgentRunner) -> Task:
+    """Make a task of which one step is done and whose abandon was accepted, but has failed."""
+    task = await runner.create_task("q")
+    await runner.run_step(task)
+    await runner.abandon(task, "enough", by="ann")
+    found = await until_status(runner, task, "needs_attention")
+    assert "is to be abandoned (ann: enough)" in found.error
+    assert "the disk is full" in found.error
+    return task
+
+
+@pytest.mark.parametrize("verb", RUNS)
+async def test_after_an_accepted_abandon_no_step_runs_and_each_request_tries_to_close(
+    make_runner: MakeRunner, record: Record, verb: str
+) -> None:
+    runner = await make_runner(worker=Counting(3))
+    task = await abandoned(runner)
+    with pytest.raises(StepFailedError, match=r"could not be closed.*the disk is full"):
+        await RUNS[verb](runner, task)
+    assert (record.tried, (await runner.get_task(task)).steps) == (2, 1)
+    record.broken = False
+    with pytest.raises(TaskAbandonedError, match="ann: enough"):
+        await RUNS[verb](runner, task)
+    found = await runner.get_task(task)
+    assert (found.status, found.steps) == ("abandoned", 1)
+    assert (await kinds(runner, task)).count("closed") == 1
+
+
+@pytest.mark.parametrize("verb", CHANGES)
+async def test_after_an_accepted_abandon_nothing_is_changed(
+    make_runner: MakeRunner, record: Record, verb: str
+) -> None:
+    runner = await make_runner(worker=Counting(3))
+    task = await abandoned(runner)
+    upcoming = await runner.get_upcoming_steps(task)
+    with pytest.raises(CommandRefusedError, match=r"abandoned \(ann: enough\).*disk is full"):
+        await CHANGES[verb](runner, task)
+    assert (await runner.get_task(task)).status == "needs_attention"
+    assert await runner.get_upcoming_steps(task) == upcoming
+    record.broken = False
+    await runner.resume(task)
+    await until_status(runner, task, "abandoned")
+
+
+@pytest.mark.parametrize("verb", ["resume", "abandon", "cancel"])
+async def test_a_command_has_an_end_tried_again(
+    make_runner: MakeRunner, record: Record, verb: str
+) -> None:
+    runner = await make_runner(worker=Counting(3))
+    task = await abandoned(runner)
+    record.broken = False
+    match verb:
+        case "resume":
+            await runner.resume(task)
+        case "abandon":
+            await runner.abandon(task, "again", by="ben")
+        case _:
+            await runner.client.get_workflow_handle(task.task_id).cancel()
+    await until_status(runner, task, "abandoned")
+    assert await reasons(runner, task) == ["ann: enough"]
+
+
+async def test_an_end_is_tried_again_by_itself(make_runner: MakeRunner, record: Record) -> None:
+    runner = await make_runner(worker=Counting(3), heartbeat=1)
+    task = await abandoned(runner)
+
+    async def tried_again() -> bool:
+        return record.tried > 2
+
+    await until(tried_again)
+    record.broken = False
+    await until_status(runner, task, "abandoned")
+
+
+async def test_an_accepted_abandon_stays_over_a_rollover(
+    make_runner: MakeRunner, record: Record
+) -> None:
+    runner = await make_runner(worker=Counting(3), roll_events=50)
+    task = await abandoned(runner)
+    for _ in range(25):
+        with pytest.raises(CommandRefusedError):
+            await runner.pause(task)
+    await until_rolled(runner.client, task.task_id)
+    with pytest.raises(StepFailedError, match="could not be closed"):
+        await runner.run_step(task)
+    assert (await runner.get_task(task)).steps == 1
+    record.broken = False
+    with pytest.raises(TaskAbandonedError, match="ann: enough"):
+        await runner.run_step(task)
+    assert await runner.verify(task) == []
+
+
+async def test_an_accepted_abandon_stays_when_the_worker_is_another_one(
+    rig: Rig, make_agent: MakeAgent, record: Record
+) -> None:
+    agent = make_agent(worker=Counting(3))
+    await rig.serve(agent)
+    runner = rig.runner()
+    task = await abandoned(runner)
+    await rig.serve(agent)
+    with pytest.raises(StepFailedError, match="could not be closed"):
+        await runner.run_step(task)
+    record.broken = False
+    await runner.resume(task)
+    await until_status(runner, task, "abandoned")
+
+
+async def test_children_are_told_once_of_an_end_that_is_tried_again(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, record: Record
+) -> None:
+    helper = make_agent(name="helper")
+    await rig.serve(make_agent(helper.as_tool(), name="agent"))
+    runner = rig.runner()
+    model.call("helper", {"input": "a"})
+    model.reply("helped")
+    task = await runner.create_task("q")
+    await runner.run_step(task)
+    child = f"{task.task_id}.0.1.0.0"
+    await runner.abandon(task, "enough", by="ann")
+    for each in (task, child):
+        await until_status(runner, each, "needs_attention")
+    with pytest.raises(StepFailedError, match="could not be closed"):
+        await runner.run_step(task)
+    types = await event_types(runner.client, child)
+    assert types.count("WORKFLOW_EXECUTION_SIGNALED") == 1
+    record.broken = False
+    for each in (child, task):
+        await runner.resume(each)
+        await until_status(runner, each, "abandoned")
+
+
+async def test_a_child_that_cannot_close_stands_in_the_way_of_an_undo_and_is_not_forgotten(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, record: Record
+) -> None:
+    helper = make_agent(name="helper")
+    await rig.serve(make_agent(helper.as_tool(), name="agent"))
+    runner = rig.runner()
+    model.call("helper", {"input": "a"})
+    model.reply("helped")
+    task = await runner.create_task("q")
+    await runner.run_step(task)
+    child = f"{task.task_id}.0.1.0.0"
+    await runner.abandon(child, "enough", by="ann")
+    await until_status(runner, child, "needs_attention")
+    with pytest.raises(UndoRefusedError, match=r"is to be abandoned \(ann: enough\)"):
+        await runner.undo_step(task)
+    record.broken = False
+    with pytest.raises(UndoRefusedError):  # it has the child closed
+        await runner.undo_step(task)
+    await until_status(runner, child, "abandoned")
+    await runner.undo_step(task, "keep")
+    await runner.abandon(task, "enough")
+
+
+async def reasons(runner: AgentRunner, task: Task) -> list[str]:
+    """List why a task was closed."""
+    return [event.reason for event in await runner.audit(task) if event.kind == "closed"]
+
+
+async def answered(runner: AgentRunner) -> Task:
+    """Make a task that has its answer and could not be finalized."""
+    task = await runner.create_task("q", session=f"of {runner.app}")
+    await runner.run_task(task)
+    with pytest.raises(StepFailedError, match=r"could not be closed.*the disk is full"):
+        await runner.finalize_response(task)
+    return task
+
+
+async def test_a_finalize_that_failed_stays_and_is_tried_again_by_the_next_one(
+    make_runner: MakeRunner, record: Record
+) -> None:
+    runner = await make_runner(worker=Counting(2))
+    task = await answered(runner)
+    with pytest.raises(CommandRefusedError, match="is to be finished"):
+        await runner.undo_step(task)
+    with pytest.raises(CommandRefusedError, match="is to be finished"):
+        await runner.give_feedback(task, "more", when="queued")
+    record.broken = False
+    assert (await runner.finalize_response(task)).task_id == task.task_id
+    assert (await runner.get_task(task)).status == "finished"
+    said = [m.text for m in await runner.session(f"of {runner.app}").chat_history()]
+    assert said == ["q", "counted to 2"]
+
+
+async def test_a_run_closes_what_could_not_be_finalized(
+    make_runner: MakeRunner, record: Record
+) -> None:
+    runner = await make_runner(worker=Counting(2))
+    task = await answered(runner)
+    record.broken = False
+    assert (await runner.run_task(task)).output["count"] == 2
+    assert (await runner.get_task(task)).status == "finished"
+    with pytest.raises(TaskClosedError):
+        await runner.run_step(task)
+
+
+async def test_a_task_that_cannot_be_finalized_can_be_abandoned(
+    make_runner: MakeRunner, record: Record
+) -> None:
+    runner = await make_runner(worker=Counting(2))
+    task = await answered(runner)
+    record.broken = False
+    await runner.abandon(task, "give it up", by="ann")
+    await until_status(runner, task, "abandoned")
+    assert await reasons(runner, task) == ["", "ann: give it up"]
+
+
+async def test_a_verdict_that_could_not_be_recorded_stays(
+    make_runner: MakeRunner, record: Record, model: FakeOpenAI
+) -> None:
+    @tool(effect="read")
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    runner = await make_runner(look)
+    model.call("look")
+    task = await runner.create_task("q", budget=Budget(max_turns=1, on_exceeded="fail"))
+    with pytest.raises(StepFailedError, match=r"could not be closed.*the disk is full"):
+        await runner.run_task(task)
+    with pytest.raises(CommandRefusedError, match="ended by its verdict"):
+        await runner.undo_step(task)
+    with pytest.raises(StepFailedError, match="could not be closed"):
+        await runner.run_task(task)
+    record.broken = False
+    with pytest.raises(MaxTurnsExceeded):
+        await runner.run_task(task)
+    assert (await runner.get_task(task)).status == "failed"
+    assert len(model.requests) == 1
+
+
+async def test_an_abandon_of_a_task_with_a_verdict_ends_it_as_abandoned(
+    make_runner: MakeRunner, record: Record, model: FakeOpenAI
+) -> None:
+    runner = await make_runner()
+    task = await runner.create_task("q", budget=Budget(max_turns=0, on_exceeded="fail"))
+    with pytest.raises(StepFailedError, match="could not be closed"):
+        await runner.run_task(task)
+    record.broken = False
+    await runner.abandon(task, "enough", by="ann")
+    await until_status(runner, task, "abandoned")
+    handle = runner.client.get_workflow_handle(task.task_id)
+    assert (await handle.result())["status"] == "abandoned"
+    assert model.requests == []
+
+
+async def test_an_undo_that_an_abandon_cuts_short_is_told_when_closing_fails(
+    make_runner: MakeRunner, record: Record, model: FakeOpenAI, book: Tool, world: World
+) -> None:
+    runner = await make_runner(book)
+    model.call("book")
+    task = await runner.create_task("q")
+    await runner.run_step(task)
+    assert (await runner.undo_step(task)).status == "waiting"
+    approval = await ask(runner, task)
+    await runner.abandon(task, "enough", by="ann")
+    await until_status(runner, task, "needs_attention")
+    with pytest.raises(HoldfastError, match=r"abandoned \(ann: enough\)|withdrawn|closed"):
+        await runner.approve(approval, "ben")
+    with pytest.raises(StepFailedError, match="could not be closed"):
+        await runner.run_step(task)
+    record.broken = False
+    await runner.resume(task)
+    await until_status(runner, task, "abandoned")
+    assert world.done == ["book"]
+
+
+async def test_a_finalize_in_the_middle_of_an_undo_is_refused(
+    make_runner: MakeRunner, model: FakeOpenAI, book: Tool, world: World
+) -> None:
+    runner = await make_runner(book)
+    model.call("book")
+    model.reply("booked it")
+    task = await runner.create_task("q", session=f"of {runner.app}")
+    await runner.run_task(task)
+    undoing = await runner.client.get_workflow_handle(task.task_id).start_update(  # pyright: ignore[reportUnknownMemberType]  temporalio's types
+        "undo", {"to": 0}, wait_for_stage=WorkflowUpdateStage.COMPLETED
+    )
+    assert (await undoing.result())["status"] == "waiting"
+    approval = await ask(runner, task)
+    with pytest.raises(CommandRefusedError, match="undo of the task is in progress"):
+        await runner.finalize_response(task)
+    await runner.approve(approval, "ann")
+    await until_status(runner, task, "running")
+    assert world.done == ["book", "cancel"]
+    assert await runner.session(f"of {runner.app}").chat_history() == []
+    await runner.abandon(task, "enough")
+
+
+async def test_what_would_be_lost_with_the_steps_is_refused_in_the_middle_of_an_undo(
+    make_runner: MakeRunner, model: FakeOpenAI, book: Tool
+) -> None:
+    runner = await make_runner(book)
+    model.call("book")
+    model.reply("still booked")
+    task = await runner.create_task("q")
+    await runner.run_step(task)
+    assert (await runner.undo_step(task)).status == "waiting"
+    approval = await ask(runner, task)
+    for verb in ("give_feedback", "edit_step", "drop_step"):
+        with pytest.raises(CommandRefusedError, match="undo of the task is in progress"):
+            await CHANGES[verb](runner, task)
+    await runner.pause(task, by="ann")
+    await runner.resume(task, by="ann")
+    await runner.reject(approval, "ann", "keep it")
+    assert str(await runner.run_task(task)) == "still booked"

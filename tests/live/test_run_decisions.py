@@ -1,0 +1,166 @@
+"""What a RunState decides: each call as it was decided, and nothing that contradicts another."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from holdfast.client.facade import RunState
+from holdfast.errors import CommandRefusedError
+from holdfast.testing import FakeOpenAI
+from tests.support.rig import MakeAgent, Rig
+from tests.support.runs import Runs, outputs, tools
+
+NOT_RUN = "Tool execution was not approved."
+
+
+@pytest.fixture
+def run(rig: Rig, make_agent: MakeAgent) -> Runs:
+    return Runs(rig, make_agent)
+
+
+async def waiting(run: Runs, model: FakeOpenAI, *names: str) -> tuple[list[str], RunState]:
+    """Begin a run that waits for a person with a payment to each of these."""
+    ran, pay = tools()
+    model.calls([("pay", {"to": name}) for name in names])
+    return ran, (await run("q", pay)).to_state()
+
+
+async def refusals(run: Runs, state: RunState) -> list[str]:
+    """List why the task has refused commands."""
+    events = await run.runner.audit(state.task_id)
+    return [event.reason for event in events if event.kind == "refused"]
+
+
+@pytest.mark.parametrize("standing_first", [True, False])
+@pytest.mark.parametrize("standing", ["approve", "reject"])
+async def test_a_decision_on_one_call_comes_before_a_standing_one(
+    run: Runs, model: FakeOpenAI, standing: str, *, standing_first: bool
+) -> None:
+    ran, state = await waiting(run, model, "ann", "bob", "cid")
+    first, second, _ = state.get_interruptions()
+
+    def decide_all() -> None:
+        if standing == "approve":
+            state.approve(first, always_approve=True)
+        else:
+            state.reject(first, always_reject=True)
+
+    if standing_first:
+        decide_all()
+    if standing == "approve":
+        state.reject(second)
+    else:
+        state.approve(second)
+    if not standing_first:
+        decide_all()
+    model.reply("done")
+    result = await run(state)
+    expected = {"approve": ["ann", "cid"], "reject": ["bob"]}[standing]
+    assert sorted(ran) == expected
+    told = [f"paid {name}" if name in expected else NOT_RUN for name in ("ann", "bob", "cid")]
+    assert outputs(result) == told
+
+
+async def test_of_two_standing_decisions_each_holds_for_its_call_and_the_last_for_later_ones(
+    run: Runs, model: FakeOpenAI
+) -> None:
+    ran, state = await waiting(run, model, "ann", "bob")
+    first, second = state.get_interruptions()
+    state.approve(first, always_approve=True)
+    state.reject(second, always_reject=True)
+    model.call("pay", {"to": "cid"})
+    model.reply("done")
+    result = await run(await RunState.from_string(run.agent, state.to_string()))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    assert (outputs(result), ran) == (["paid ann", NOT_RUN, NOT_RUN], ["ann"])
+    assert (await run(state)).final_output == "done"
+
+
+async def test_a_call_decided_anew_in_a_state_counts_as_its_newest_decision(
+    run: Runs, model: FakeOpenAI
+) -> None:
+    ran, state = await waiting(run, model, "ann", "bob")
+    first, second = state.get_interruptions()
+    state.approve(first, always_approve=True)
+    state.reject(second, always_reject=True)
+    state.approve(first, always_approve=True)
+    model.call("pay", {"to": "cid"})
+    model.reply("done")
+    assert outputs(await run(state)) == ["paid ann", NOT_RUN, "paid cid"]
+    assert ran == ["ann", "cid"]
+
+
+async def test_a_decision_that_contradicts_one_made_elsewhere_is_refused_and_nothing_is_sent(
+    run: Runs, model: FakeOpenAI
+) -> None:
+    ran, state = await waiting(run, model, "ann", "bob")
+    first, second = state.get_interruptions()
+    await run.runner.reject(second.approval_id, by="eve", reason="too much")
+    state.approve(first)
+    state.approve(second)
+    with pytest.raises(CommandRefusedError, match=r"rejected by eve at 20.*Nothing .* was sent"):
+        await run(state, by="ann")
+    assert ran == []
+    [why] = await refusals(run, state)
+    assert "rejected by eve already" in why
+    rest = RunState.of(state.task_id)
+    [left] = (await run(rest)).interruptions
+    assert left.approval_id == first.approval_id
+    await run.runner.abandon(state.task_id, "enough")
+
+
+@pytest.mark.parametrize("is_over", [True, False])
+async def test_a_contradiction_is_refused_also_when_the_step_or_the_run_is_over(
+    run: Runs, model: FakeOpenAI, *, is_over: bool
+) -> None:
+    ran, state = await waiting(run, model, "ann")
+    [item] = state.get_interruptions()
+    model.reply("done") if is_over else model.call("pay", {"to": "bob"})
+    await run.runner.approve(item.approval_id, by="eve")
+    await run(RunState.of(state.task_id))
+    state.reject(item)
+    with pytest.raises(CommandRefusedError, match="approved for this one call by eve"):
+        await run(state)
+    assert ran == ["ann"]
+    if not is_over:
+        assert len(await refusals(run, state)) == 1
+        await run.runner.abandon(state.task_id, "enough")
+
+
+async def test_the_same_decision_made_elsewhere_is_no_contradiction(
+    run: Runs, model: FakeOpenAI
+) -> None:
+    ran, state = await waiting(run, model, "ann")
+    [item] = state.get_interruptions()
+    await run.runner.approve(item.approval_id, by="eve")
+    state.approve(item)
+    model.reply("done")
+    assert [(await run(state)).final_output for _ in range(2)] == ["done", "done"]
+    assert ran == ["ann"]
+
+
+@pytest.mark.parametrize(
+    ("elsewhere", "told"),
+    [
+        ("edit", "approved with other arguments for this one call by eve"),
+        ("respond", "given a result by eve"),
+        ("approve", "approved for this one call by eve.*approve it and all later calls"),
+    ],
+)
+async def test_another_decision_than_the_states_is_named(
+    run: Runs, model: FakeOpenAI, elsewhere: str, told: str
+) -> None:
+    _, state = await waiting(run, model, "ann")
+    [item] = state.get_interruptions()
+    decide: dict[str, Any] = {
+        "edit": lambda: run.runner.approve(item.approval_id, "eve", {"to": "bob"}),
+        "respond": lambda: run.runner.respond(item.approval_id, "eve", "paid by hand"),
+        "approve": lambda: run.runner.approve(item.approval_id, "eve"),
+    }
+    model.reply("done")
+    await decide[elsewhere]()
+    state.approve(item, always_approve=elsewhere == "approve")
+    with pytest.raises(CommandRefusedError, match=told):
+        await run(state)
+    assert (await run(RunState.of(state.task_id))).final_output == "done"

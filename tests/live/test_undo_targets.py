@@ -1,0 +1,162 @@
+"""Undo and rewind name the steps that they are for; the task undoes no others in their place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from holdfast import AgentRunner, Task
+from holdfast.client.tasks import TaskClient
+from holdfast.errors import CommandRefusedError, StepNotFoundError
+from tests.support.rig import MakeRunner, until_rolled
+from tests.support.workers import Counting
+
+
+@pytest.fixture
+async def runner(make_runner: MakeRunner) -> AgentRunner:
+    return await make_runner(worker=Counting(9))
+
+
+async def counted(runner: AgentRunner, steps: int, **options: Any) -> Task:
+    task = await runner.create_task("q", **options)
+    for _ in range(steps):
+        await runner.run_step(task)
+    return task
+
+
+async def counts(runner: AgentRunner, task: Task) -> list[tuple[int, int]]:
+    """List branch and number of the steps that stand."""
+    return [(o.branch, o.output["count"]) for o in await runner.get_completed_steps(task)]
+
+
+def meanwhile(monkeypatch: pytest.MonkeyPatch, happens: Any) -> None:
+    """Have something happen after an undo was asked for, and before the task gets it."""
+    real = TaskClient.undo
+
+    async def undo(self: TaskClient, *args: Any) -> Any:
+        monkeypatch.undo()
+        await happens()
+        return await real(self, *args)
+
+    monkeypatch.setattr(TaskClient, "undo", undo)
+
+
+async def test_a_rewind_to_a_step_that_was_undone_and_run_again_undoes_nothing(
+    runner: AgentRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = await counted(runner, 3)
+
+    async def happens() -> None:
+        await runner.rewind(task, to="s1", by="ben")
+        for _ in range(3):
+            await runner.run_step(task)
+
+    meanwhile(monkeypatch, happens)
+    with pytest.raises(StepNotFoundError, match=r"'s2', number 2 of branch 0, was undone"):
+        await runner.rewind(task, to="s2", by="ann")
+    assert await counts(runner, task) == [(0, 1), (1, 2), (1, 3), (1, 4)]
+
+
+async def test_a_rewind_to_a_step_that_was_undone_says_so(
+    runner: AgentRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = await counted(runner, 3)
+
+    async def happens() -> None:
+        await runner.rewind(task, to="s1", by="ben")
+
+    meanwhile(monkeypatch, happens)
+    with pytest.raises(StepNotFoundError, match=r"'s2', number 2 of branch 0, was undone"):
+        await runner.rewind(task, to="s2", by="ann")
+    assert await counts(runner, task) == [(0, 1)]
+
+
+async def test_an_output_of_an_undone_step_is_no_step_to_rewind_to(runner: AgentRunner) -> None:
+    task = await counted(runner, 1)
+    second = await runner.run_step(task)
+    await runner.run_step(task)
+    await runner.rewind(task, to="s1")
+    for _ in range(2):
+        await runner.run_step(task)
+    with pytest.raises(StepNotFoundError, match="was undone meanwhile, and nothing was changed"):
+        await runner.rewind(task, to=second)
+    assert await counts(runner, task) == [(0, 1), (1, 2), (1, 3)]
+
+
+async def test_a_rewind_keeps_its_step_when_others_have_begun_since(
+    runner: AgentRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = await counted(runner, 2)
+
+    async def happens() -> None:
+        await runner.run_step(task)
+
+    meanwhile(monkeypatch, happens)
+    receipt = await runner.rewind(task, to="s1")
+    assert receipt.steps == ("s2", "s3")
+    assert await counts(runner, task) == [(0, 1)]
+
+
+async def test_steps_are_told_apart_over_undos_rollovers_and_forks(
+    make_runner: MakeRunner,
+) -> None:
+    runner = await make_runner(worker=Counting(99), roll_events=50)
+    task = await counted(runner, 3)
+    await runner.undo_step(task)
+    await runner.run_step(task)
+    await runner.undo_step(task)
+    for _ in range(8):
+        await runner.run_step(task)
+    await until_rolled(runner.client, task.task_id)
+    steps = await runner.get_completed_steps(task)
+    assert [o.branch for o in steps[:4]] == [0, 0, 2, 2]
+    await runner.rewind(task, to=steps[3])
+    await runner.run_step(task)
+    steps = await runner.get_completed_steps(task)
+    assert [o.branch for o in steps] == [0, 0, 2, 2, 3]
+    fork = await runner.fork(task, at=steps[3])
+    await runner.run_step(fork)
+    await runner.run_step(fork)
+    found = await runner.get_completed_steps(fork)
+    receipt = await runner.rewind(fork, to=found[4])
+    assert receipt.steps == (found[5].task_step.step_id,)
+
+
+async def test_of_two_undos_of_the_newest_step_one_is_refused(
+    runner: AgentRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = await counted(runner, 3)
+
+    async def happens() -> None:
+        await runner.undo_step(task, by="ben")
+
+    meanwhile(monkeypatch, happens)
+    with pytest.raises(CommandRefusedError, match=r"'s3' of branch 0.*undone steps meanwhile"):
+        await runner.undo_step(task, by="ann")
+    assert await counts(runner, task) == [(0, 1), (0, 2)]
+
+
+async def test_an_undo_of_the_newest_step_does_not_take_back_a_newer_one(
+    runner: AgentRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = await counted(runner, 1)
+
+    async def happens() -> None:
+        await runner.run_step(task)
+
+    meanwhile(monkeypatch, happens)
+    with pytest.raises(CommandRefusedError, match=r"'s1'.*another step has begun.*'s2'"):
+        await runner.undo_step(task)
+    assert await counts(runner, task) == [(0, 1), (0, 2)]
+
+
+async def test_an_undo_of_an_outdated_step_is_named_by_its_request(
+    runner: AgentRunner,
+) -> None:
+    """Sent again with its id, an undo that was done is not compared with what there is now."""
+    task = await counted(runner, 3)
+    first = await runner.undo_step(task, request_id="u")
+    await runner.run_step(task)
+    assert await runner.undo_step(task, request_id="u") == first
+    assert await counts(runner, task) == [(0, 1), (0, 2), (1, 3)]
