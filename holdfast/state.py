@@ -12,6 +12,7 @@ from holdfast.messages import Blob, ImagePart, Message, Usage
 from holdfast.nesting import ChildState, ParentRef, UndoAnswer
 from holdfast.records import (
     Approval,
+    Entry,
     Failure,
     ForkOf,
     InputRef,
@@ -248,6 +249,8 @@ class Carried(Value):
         closing: The end that was accepted, if any.
         tries_again: Whether the parent has wanted what failed to be tried again; the next failure
             ends that.
+        commands: The ids of the newest commands, packed: a repeated one is dropped.
+        entries: Events that came while the ledger was being archived.
     """
 
     created: float = 0.0
@@ -298,6 +301,8 @@ class Carried(Value):
     verdict: Failure | None = None
     closing: Closing | None = None
     tries_again: bool = False
+    commands: str = ""
+    entries: tuple[Entry, ...] = ()
 
 
 class RunReply(Value):

@@ -29,6 +29,9 @@ from holdfast.workflows.visible import publish
 
 CANCEL_GRACE_SECONDS = 10
 
+MOST_CARRIED = 200
+"""Most events that a run hands on to the next without having archived them."""
+
 CANCELLED = Command(
     id="temporal", verb="abandon", by="temporal", body={"reason": "cancelled through Temporal"}
 )
@@ -54,6 +57,7 @@ class AgentTask(StepLanes):
     async def run(self, given: TaskInput) -> TaskResult:
         """Run the task until it is finalized, abandoned or ended by a verdict."""
         telling = asyncio.create_task(self.spans.tell())
+        reading = asyncio.create_task(self.read_commands())
         if given.carried is not None:
             publish(self.ledger, self.ledger.status)
         orphaned = partial(self._abandon, ORPHANED)
@@ -76,6 +80,7 @@ class AgentTask(StepLanes):
             await reporter.finish()
         await workflow.wait_condition(self._is_done)
         telling.cancel()
+        reading.cancel()
         verdict = self.ledger.s.verdict
         if self.closing == "failed" and verdict is not None:
             raise ApplicationError(verdict.message, type=verdict.type, non_retryable=True)
@@ -89,7 +94,8 @@ class AgentTask(StepLanes):
 
     def _is_done(self) -> bool:
         """Whether nobody is to be told anything any more."""
-        return workflow.all_handlers_finished() and self.children.are_told
+        done = workflow.all_handlers_finished() and self.children.are_told
+        return done and not self.inbox
 
     async def _wait(self) -> None:
         """Wait for work; approvals that nobody decides in time expire meanwhile.
@@ -209,19 +215,21 @@ class AgentTask(StepLanes):
         """Continue as new with the ledger archived; nobody notices but the auditor."""
         self.draining = True
         self.requests.answer_all(RunReply(status="moved"))
-        while self.ledger.entries or not self._is_done():
-            if self.ledger.entries:  # a signal may add one while the others are archived
+        most = 0
+        while len(self.ledger.entries) > most or not self._is_done():
+            if len(self.ledger.entries) > most:
                 try:
                     self.ledger.archived(await calls.archive(self.ledger))
                 except ActivityError as error:
                     self._roll_failed(error)
                     return
+            most = MOST_CARRIED  # commands may come all the time: the next run archives them
             await workflow.wait_condition(self._is_done)
         if self.ending.is_due:
             self.draining = False
             return
         workflow.continue_as_new(
-            self.given.model_copy(update={"carried": self.ledger.s, "extra_state": {}})
+            self.given.model_copy(update={"carried": self.ledger.carried(), "extra_state": {}})
         )
 
     def _roll_failed(self, error: ActivityError) -> None:
@@ -237,6 +245,7 @@ class AgentTask(StepLanes):
     async def _close(self) -> None:
         """Finalize or abandon: the archive first, then the session, then the end."""
         status = self.closing or "finished"
+        await workflow.wait_condition(lambda: not self.inbox)  # they are refused, each with a note
         if self.ending.prepare():
             self._prepare_close(status)
         head = self.given.head

@@ -91,6 +91,7 @@ NOTHING_AFTER = Failure(
     type="InvalidArgumentError", message="There is no step after the one to be kept."
 )
 DRAINING = Failure(type="Draining", message="The task continues as new; ask again.")
+BUSY = Failure(type="Draining", message="The task has commands to read first; ask again.")
 CLOSED = Failure(type="TaskClosedError", message="The task is closed or closing.")
 
 QUICK = timedelta(minutes=2)

@@ -8,26 +8,37 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
+import time
 from collections.abc import Iterable
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
 from temporalio.client import Client
+from temporalio.service import RPCError
 
 from holdfast.agent import Agent, reachable
 from holdfast.archive import Archive
 from holdfast.client.names import check_archive
+from holdfast.client.visibility import is_
 from holdfast.engine.connect import connect_embedded
 from holdfast.engine.serverinfo import ServerInfo
 from holdfast.errors import ConnectError, InvalidArgumentError
 from holdfast.hosting import Host, Workers
 from holdfast.ids import DEFAULT_APP, queue_of
+from holdfast.logs import log
 from holdfast.plugin import Activities, HoldfastPlugin
 from holdfast.serve import App, serving_worker, session_worker
 
 GRACE = timedelta(seconds=10)
 _NOT_STARTED = "The engine is not started."
+
+MOST_LENT = 16
+"""Agents that came with runs and keep a worker though they have nothing to do."""
+
+IDLE_SECONDS = 5.0
+"""How long an agent is not idle after it was used: its new task may not be listed yet."""
 
 
 async def running_server(data_dir: Path) -> tuple[Client, Archive]:
@@ -52,6 +63,21 @@ async def running_server(data_dir: Path) -> tuple[Client, Archive]:
     return client, archive
 
 
+@dataclass
+class _Served:
+    """A queue that is served.
+
+    Attributes:
+        activities: Its activities, with the agents.
+        workers: Its worker.
+        used: When a run last wanted it, by the monotonic clock.
+    """
+
+    activities: Activities
+    workers: Workers
+    used: float
+
+
 class LocalEngine:
     """A dev server, an archive, and workers on threads and event loops of their own.
 
@@ -70,7 +96,9 @@ class LocalEngine:
         self.server: ServerInfo | None = None
         self._agents: dict[str, dict[str, Agent]] = {}
         self._lent: dict[str, set[str]] = {}
-        self._serving: dict[str, Activities] = {}
+        self._kept: set[str] = set()
+        self._serving: dict[str, _Served] = {}
+        self._client: Client | None = None
         self._resources = AsyncExitStack()
         self._host: Host | None = None
         self._archive: Archive | None = None
@@ -111,13 +139,62 @@ class LocalEngine:
         async with self._lock:
             queue = queue_of(app, agent.name)
             known = self._serving.get(queue)
-            activities = known or self._activities(())
+            activities = self._activities(()) if known is None else known.activities
             activities.registry.lend(agent)
             if known is None:
                 await self._serve(queue, activities)
             if app == DEFAULT_APP:
                 await self._serve_sessions()
+            served = self._serving[queue] = self._serving.pop(queue)  # the newest
+            served.used = time.monotonic()
             self._lent.setdefault(app, set()).add(agent.name)
+            await self._stop_idle()
+
+    def serves(self, app: str, agent: str) -> bool:
+        """Whether a worker serves an agent."""
+        return queue_of(app, agent) in self._serving
+
+    async def _stop_idle(self) -> None:
+        """Stop the workers of agents that have not been used for longest, and have no open task.
+
+        Each agent that a Runner starts has a queue: a program may make any number of them. A worker
+        that is stopped is started again when its agent is used.
+        """
+        lent = [queue for queue in self._serving if queue not in self._kept]
+        for queue in lent[: max(len(lent) - MOST_LENT, 0)]:
+            served = self._serving[queue]
+            if time.monotonic() - served.used < IDLE_SECONDS or await self._has_tasks(served):
+                continue
+            del self._serving[queue]
+            self._let_go(queue)
+            await self._stop(served)
+
+    async def _has_tasks(self, served: _Served) -> bool:
+        """Whether a queue has open tasks; so it counts, too, while that cannot be found out."""
+        [queue] = served.workers.queues
+        query = (
+            f"WorkflowType = 'AgentTask' AND ExecutionStatus = 'Running'{is_('TaskQueue', queue)}"
+        )
+        try:
+            return self._client is None or (await self._client.count_workflows(query)).count > 0
+        except RPCError:
+            log.warning("Open tasks of %r could not be counted", queue, exc_info=True)
+            return True
+
+    async def _stop(self, served: _Served) -> None:
+        if self._host is not None:
+            await self._host.stop(served.workers, GRACE)
+
+    def _let_go(self, queue: str) -> None:
+        """Forget the agent of a queue whose worker was stopped."""
+        for app, names in self._lent.items():
+            names -= {name for name in names if queue_of(app, name) == queue}
+
+    async def _stop_all(self) -> None:
+        """Stop all workers at once: one that does not stop costs the others no time."""
+        serving, self._serving = self._serving, {}
+        self._lent.clear()
+        await asyncio.gather(*map(self._stop, serving.values()))
 
     async def __aenter__(self) -> tuple[Client, Archive]:
         """Start the server, then the workers; return a client for the caller's loop."""
@@ -138,6 +215,8 @@ class LocalEngine:
             await check_archive(client, archive)
             self._host = Host()
             stack.push_async_callback(self._host.close)
+            stack.push_async_callback(self._stop_all)
+            self._client = client
             for app in self._agents:
                 await self._serve_app(app)
             self._resources = stack.pop_all()
@@ -148,6 +227,7 @@ class LocalEngine:
         agents = tuple(self._agents[app].values())
         activities = self._activities(agents)
         for queue in App(name=app, agents=agents).queues:
+            self._kept.add(queue)
             await self._serve(queue, activities)
         if app == DEFAULT_APP:
             await self._serve_sessions()
@@ -155,6 +235,7 @@ class LocalEngine:
     async def _serve_sessions(self) -> None:
         """Start the worker of the default app's sessions, once."""
         queue = queue_of(DEFAULT_APP)
+        self._kept.add(queue)
         if queue not in self._serving:
             await self._serve(queue, self._activities(()))
 
@@ -185,11 +266,8 @@ class LocalEngine:
             return Workers([serving_worker(client, activities, queue=queue, **options)])
 
         workers = await host.start(make)
-        self._resources.push_async_callback(host.stop, workers, GRACE)
-        self._serving[queue] = activities
+        self._serving[queue] = _Served(activities, workers, time.monotonic())
 
     async def __aexit__(self, *_: object) -> None:
         """Stop the workers, then the server if nobody else uses it."""
         await self._resources.aclose()
-        self._serving.clear()
-        self._lent.clear()
