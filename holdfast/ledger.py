@@ -368,7 +368,7 @@ class Ledger(LedgerState):
             alone=current.alone,
         )
         self.messages.extend(adds)
-        self.entries.append(Entry(step=record))
+        self.append(Entry(step=record))
         self._forget_approvals(n)
         answered = result.last and current.alone
         if not self.s.path or self.s.path[-1][0] != self.s.branch:

@@ -17,6 +17,7 @@ from holdfast.links import unmet
 from holdfast.nesting import REPORTS, SAYS, ChildReport, ParentSays, UndoAnswer, is_secret
 from holdfast.obey import obey
 from holdfast.records import Approval, Failure, OpenState
+from holdfast.seal import Seal
 from holdfast.state import Newest, Receipt, RunReply, TaskInput, UndoRequest, UndoState
 from holdfast.steps import Task, TaskStatus, TaskStep
 from holdfast.undo import outdated
@@ -78,6 +79,7 @@ class TaskDesk:
         self.running: Running = set()
         self.room = Room()
         self.work: asyncio.Task[None] | None = None
+        self.seal = Seal()
         self.inbox: deque[tuple[str, list[bytes]]] = deque()
         self.has_news = False
         self._obeyed = (0, 0)
