@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 
 from holdfast.chain import extend
@@ -24,6 +25,23 @@ from holdfast.wire import Advanced
 
 SAID_IN_ADDS = Message(role="tool")
 """Stands in a step record for a message that its `adds` hold."""
+
+
+NOTES_APART = 100
+"""Most notes that a step gets as they were said; of more, neighbours of one role are joined."""
+
+
+def joined(notes: tuple[Message, ...]) -> tuple[Message, ...]:
+    """Join notes when there are very many: thousands of messages are no conversation."""
+    if len(notes) <= NOTES_APART:
+        return notes
+    groups = itertools.groupby(notes, key=lambda note: (note.role, isinstance(note.content, str)))
+    found: list[Message] = []
+    for (role, is_text), group in groups:
+        said = list(group)
+        one = [Message(role=role, content="\n\n".join(note.text for note in said))]
+        found += one if is_text else said
+    return tuple(found)
 
 
 def queue_after(before: Before, step: TaskStep, steps: Sequence[TaskStep]) -> tuple[TaskStep, ...]:

@@ -30,6 +30,7 @@ from holdfast.values import Json
 from holdfast.wire import EffectRef, Undoable
 
 UNDONE = "undone"
+NO_LEDGER = ChainRef()
 
 
 def active_steps(entries: Iterable[Entry]) -> list[StepRecord]:
@@ -59,6 +60,7 @@ def departure(
     state: dict[str, Json],
     segment: SegmentRef,
     *,
+    ledger: ChainRef = NO_LEDGER,
     fork: ForkOf,
     text: str | None,
     feedback: str | None,
@@ -70,6 +72,7 @@ def departure(
         record: The last step that both tasks share.
         state: The extra_state after it.
         segment: The archived ledger up to it.
+        ledger: Length and digest of its chain.
         fork: Where it comes from.
         text: New user input in place of the steps that were queued, or None.
         feedback: Said to the model before its next call, or None.
@@ -99,6 +102,7 @@ def departure(
         transcript=ChainRef(before.transcript.length + len(record.adds), record.digest),
         steps=record.n,
         segments=(segment,),
+        ledger=ledger,
         answered=record.last and record.alone and text is None,
         concluded=record.last and record.alone,
         notes=(user(feedback),) if feedback else (),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Sequence
+from typing import Literal
 
 from temporalio import workflow
 from temporalio.common import RawValue
@@ -15,6 +17,7 @@ from holdfast.links import unmet
 from holdfast.nesting import REPORTS, SAYS, ChildReport, ParentSays, UndoAnswer, is_secret
 from holdfast.obey import obey
 from holdfast.records import Approval, Failure, OpenState
+from holdfast.seal import Seal
 from holdfast.state import Newest, Receipt, RunReply, TaskInput, UndoRequest, UndoState
 from holdfast.steps import Task, TaskStatus, TaskStep
 from holdfast.undo import outdated
@@ -31,6 +34,16 @@ from holdfast.workflows.requests import Requests
 from holdfast.workflows.telling import StepSpans
 from holdfast.workflows.tools import Room, Running, awaits_children, ready_calls, verdict_of_calls
 from holdfast.workflows.visible import publish
+
+COMMANDS_AT_ONCE = 400
+"""Most commands that are obeyed in one workflow task; the others wait for the next.
+
+A workflow task may take two seconds of wall time, and tens of thousands of commands may have come
+while no worker process was up. Tasks in flight depend on the number.
+"""
+
+TURN_SECONDS = 0.001
+"""Length of the timer that ends one workflow task and begins the next."""
 
 MOST_LANES = 64
 """Most steps of one task that are open at the same time; the rest of a round follows."""
@@ -60,6 +73,10 @@ class TaskDesk:
         self.running: Running = set()
         self.room = Room()
         self.work: asyncio.Task[None] | None = None
+        self.seal = Seal()
+        self.inbox: deque[tuple[str, list[bytes]]] = deque()
+        self.has_news = False
+        self._obeyed = (0, 0)
 
     @property
     def closing(self) -> TaskStatus | None:
@@ -107,7 +124,13 @@ class TaskDesk:
     def _begins(self) -> bool:
         """Whether a queued step is to be begun now."""
         s, ledger = self.ledger.s, self.ledger
-        if ledger.paused or not s.queue or ledger.failure is not None or (s.lasts and s.opens):
+        if (
+            self.inbox
+            or ledger.paused
+            or not s.queue
+            or ledger.failure is not None
+            or (s.lasts and s.opens)
+        ):
             return False
         if len(s.opens) >= self._room():
             return False
@@ -327,6 +350,8 @@ class TaskDesk:
             raise refusal(calls.DRAINING)
         if self.closing is not None:
             raise refusal(self.ending.refusal())
+        if self.inbox:
+            raise refusal(calls.BUSY)
 
     def _refuse_after_verdict(self) -> None:
         """Refuse to go on from a verdict that the parent has heard: it is what the call came to."""
@@ -338,10 +363,38 @@ class TaskDesk:
 
     @workflow.signal(dynamic=True)
     def command(self, name: str, args: Sequence[RawValue]) -> None:
-        """Obey or refuse a command; never raises, whatever was sent."""
-        got = decode(name, [arg.payload.data for arg in args])
-        known = {receipt.id for receipt in self.ledger.s.receipts}
-        if got.id and got.id in known:
+        """Obey or refuse a command, now or in its turn; never raises, whatever was sent."""
+        data = [arg.payload.data for arg in args]
+        if self.inbox or not self._has_time():
+            self.inbox.append((name, data))
+        else:
+            self._take(name, data)
+        self.has_news = True
+
+    def _has_time(self) -> bool:
+        """Whether another command may be obeyed in this workflow task."""
+        at, count = self._obeyed
+        length = workflow.info().get_current_history_length()
+        count = count + 1 if at == length else 1
+        self._obeyed = (length, count)
+        return count <= COMMANDS_AT_ONCE
+
+    async def read_commands(self) -> None:
+        """Obey the commands that wait, batch after batch, and tell of all that has changed."""
+        while True:
+            await workflow.wait_condition(lambda: self.has_news or bool(self.inbox))
+            self.has_news = False
+            self._after_news()
+            if self.inbox:
+                await workflow.sleep(TURN_SECONDS)
+                for _ in range(min(COMMANDS_AT_ONCE, len(self.inbox))):
+                    self._take(*self.inbox.popleft())
+                self.has_news = True
+
+    def _take(self, name: str, data: list[bytes]) -> None:
+        """Obey or refuse a command."""
+        got = decode(name, data)
+        if got.id and got.id in self.ledger.commands:
             return
         if isinstance(got, Command):
             reason = self._obey(got)
@@ -354,12 +407,10 @@ class TaskDesk:
         if reason:
             kind, text = "refused", reason
         self.ledger.note(kind, now=now(), by=by, text=text, body=body)
-        self.ledger.receipt(
-            Receipt(
-                id=got.id, verb=got.verb, status="refused" if reason else "applied", reason=reason
-            )
-        )
-        self._after_news()
+        status: Literal["applied", "refused"] = "refused" if reason else "applied"
+        self.ledger.receipt(Receipt(id=got.id, verb=got.verb, status=status, reason=reason))
+        if got.id:
+            self.ledger.commands.add(got.id)
 
     def _after_news(self) -> None:
         """Tell whoever waits, and the lists, what has changed."""

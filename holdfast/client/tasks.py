@@ -57,6 +57,13 @@ from holdfast.wire import RunRequest
 FIRST_PAUSE_SECONDS = 0.05
 LONGEST_PAUSE_SECONDS = 2.0
 CLOSING_SECONDS = 120.0
+MOST_EVENTS = 30_000
+"""Events in the history of one run of a task from which on it takes no more of what can wait: the
+server ends a workflow at 51,200, and a task continues as new only between its calls."""
+
+UNHURRIED = frozenset[Verb]({"feedback", "edit_step", "drop_step"})
+"""Verbs that are refused then."""
+
 RECEIPT_SECONDS = 1.0
 """How long a command that is recorded waits for a worker process to be seen, for its receipt."""
 
@@ -433,6 +440,8 @@ class TaskClient:
             CommandRefusedError: The task refused it.
         """
         sent = Command(id=request_id or unique_id(), verb=verb, by=by, body=body or {})
+        if verb in UNHURRIED:
+            await self._refuse_when_full(task_id, verb)
         handle = self._client.get_workflow_handle(task_id)
         try:
             await handle.signal(SIGNAL, sent)
@@ -443,6 +452,24 @@ class TaskClient:
             msg = f"Task {task_id!r} refused to {verb}: {receipt.reason}"
             raise CommandRefusedError(msg)
         return receipt
+
+    async def _refuse_when_full(self, task_id: str, verb: Verb) -> None:
+        """Keep a task's history from growing without end while a tool of it runs for days.
+
+        Raises:
+            CommandRefusedError: It has grown too long already.
+        """
+        try:
+            events = (await self._describe(task_id)).history_length
+        except TaskNotFoundError:  # the command finds out whether it is closed
+            return
+        if events >= MOST_EVENTS:
+            msg = (
+                f"Task {task_id!r} has {events} events in its history and cannot begin a new one"
+                " before the call that it is running ends, or a worker process is up. Until then it"
+                f" takes no {verb}; decisions, pause, resume and abandon are taken."
+            )
+            raise CommandRefusedError(msg)
 
     async def _receipt(self, task_id: str, sent: Command) -> Receipt:
         """Read what became of a command that is recorded; trouble in reading is none of it."""
