@@ -41,6 +41,7 @@ from holdfast.errors import (
     CommandRefusedError,
     ConnectError,
     HoldfastError,
+    InvalidArgumentError,
     NoWorkerError,
     TaskClosedError,
     TaskExistsError,
@@ -63,6 +64,9 @@ server ends a workflow at 51,200, and a task continues as new only between its c
 
 UNHURRIED = frozenset[Verb]({"feedback", "edit_step", "drop_step"})
 """Verbs that are refused then."""
+
+LONGEST_NAME = 200
+"""Most characters of the id of a request or a step."""
 
 RECEIPT_SECONDS = 1.0
 """How long a command that is recorded waits for a worker process to be seen, for its receipt."""
@@ -296,6 +300,7 @@ class TaskClient:
             args: Arguments of the update.
             again: Whether the request was sent before.
         """
+        _check_request(request_id, args)
         await self.expect_worker(task_id, request_id)
         run_id, unheard = "", None
         for pause in _pauses():
@@ -362,8 +367,11 @@ class TaskClient:
         try:
             return await self._patiently(task_id, sending, request_id)
         except RPCError as error:
-            if error.status is RPCStatusCode.RESOURCE_EXHAUSTED:  # ten updates wait already
-                return None
+            if error.status is RPCStatusCode.RESOURCE_EXHAUSTED:
+                if "larger than max" in error.message:
+                    msg = f"The request for task {task_id!r} is too large: {error.message}."
+                    raise InvalidArgumentError(msg) from error
+                return None  # ten updates wait already
             raise await self._missing(task_id, error) from error
 
     async def _patiently(
@@ -439,6 +447,7 @@ class TaskClient:
             ConnectError: The server could not be reached.
             CommandRefusedError: The task refused it.
         """
+        _check_request(unique_id() if request_id is None else request_id)
         sent = Command(id=request_id or unique_id(), verb=verb, by=by, body=body or {})
         if verb in UNHURRIED:
             await self._refuse_when_full(task_id, verb)
@@ -566,6 +575,20 @@ class TaskClient:
         """Keep ids unique also after Temporal has forgotten the closed task."""
         if await read_record(self._reader.archive, task_id) is not None:
             raise TaskExistsError(task_id)
+
+
+def _check_request(request_id: object, args: tuple[object, ...] = ()) -> None:
+    """Check what names a request and its step: both travel as they are, whatever their size.
+
+    Raises:
+        InvalidArgumentError: One of them is no text, or too long.
+    """
+    steps = [("step", arg.step) for arg in args if isinstance(arg, RunRequest) and arg.step]
+    for name, value in [("request_id", request_id), *steps]:
+        if not isinstance(value, str) or not 0 < len(value) <= LONGEST_NAME:
+            what = f"{len(value)} characters" if isinstance(value, str) else type(value).__name__
+            msg = f"{name} is a text of 1 to {LONGEST_NAME} characters; this is {what}."
+            raise InvalidArgumentError(msg)
 
 
 def _prepared(given: TaskInput) -> TaskInput:
