@@ -184,7 +184,7 @@ def recorded(source: Source, given: ToolInput, ready: Ready, outcome: Outcome) -
     """Return an outcome as the task records it; what the model is told is at hand from now on."""
     source.memory().put_result(given.n, given.i, outcome.message(ready.call))
     at, begun = time.time(), activity.info().started_time.timestamp()
-    took = {"at": round(at, 3), "took": round(max(at - begun, 0), 3)}
+    took = {"ended": round(at, 3), "took": round(max(at - begun, 0), 3)}
     return outcome.model_copy(update={"worker": worker_identity(), **took})
 
 

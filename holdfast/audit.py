@@ -21,7 +21,7 @@ from holdfast.records import (
     StepRecord,
 )
 from holdfast.redact import REDACTED
-from holdfast.references import usage_of
+from holdfast.references import told, usage_of
 from holdfast.undo import active_steps
 from holdfast.values import Json, Value, canonical
 
@@ -179,14 +179,14 @@ class _Step(NamedTuple):
         branch: Its branch.
         started: When it began.
         ended: When it ended; infinite while it is open.
-        said: The messages of tools that it added, by call.
+        adds: The messages that it added to the transcript.
     """
 
     id: str
     branch: int
     started: float
     ended: float
-    said: dict[str, Message]
+    adds: Sequence[Message]
 
     def event(self, kind: str, at: float, took: float = 0.0, **fields: Json) -> AuditEvent:
         """Make an event of the step; a worker's clock moves none out of the step's time."""
@@ -205,8 +205,7 @@ class _Step(NamedTuple):
 
 
 def _step_events(record: StepRecord) -> Iterator[AuditEvent]:
-    said = {message.call_id: message for message in record.adds if message.role == "tool"}
-    step = _Step(record.step.step_id, record.branch, record.started, record.ended, said)
+    step = _Step(record.step.step_id, record.branch, record.started, record.ended, record.adds)
     made = list(_made_events(record.journal, step))
     yield from made
     after = max((event.time for event in made), default=record.started)
@@ -225,7 +224,7 @@ def _step_events(record: StepRecord) -> Iterator[AuditEvent]:
 
 def _open_events(current: OpenState, branch: int, *, is_closed: bool) -> Iterator[AuditEvent]:
     """Tell what a step has done that has not come to its end."""
-    step = _Step(current.open.step.step_id, branch, current.started, math.inf, {})
+    step = _Step(current.open.step.step_id, branch, current.started, math.inf, ())
     body: dict[str, Json] = {"n": current.n}
     if current.failure is not None:
         body["failure"] = f"{current.failure.type}: {current.failure.message}"
@@ -279,15 +278,14 @@ def _journal_events(entry: JournalEntry, step: _Step, after: float) -> Iterator[
 
 def _call_event(call: ToolCall, outcome: Outcome, step: _Step, after: float) -> AuditEvent:
     """Tell of a call; one that no worker ran was over when it was decided."""
-    message = step.said.get(call.id)
-    content = outcome.content or (message.content if message is not None else "")
+    content = told(step.adds, call, outcome).content
     decided = outcome.decided[-1] if outcome.decided else Decided(approval="")
     facts: dict[str, Json] = {"task": outcome.child} if outcome.child else {}
     if outcome.decided:
         facts["decided"] = [each.wire() for each in outcome.decided]
     return step.event(
         "tool_call",
-        outcome.at or max(decided.at, after),
+        outcome.ended or max(decided.at, after),
         outcome.took,
         actor="model",
         tool=call.name,

@@ -228,8 +228,9 @@ class Outcome(Value):
         usage: What that task cost.
         effect: What a call of the tool does to the world, as the task knows the tool.
         decided: What was decided about the call, oldest first.
-        at: When it ended by the clock of its worker, seconds since the epoch; 0 when none ran it.
+        ended: When it ended by the clock of its worker, seconds since the epoch; 0 for none.
         took: Seconds that its last attempt took.
+        at: In the record of a step: position in its `adds` of the message that has the content.
     """
 
     content: Content = ""
@@ -246,8 +247,9 @@ class Outcome(Value):
     usage: Usage = Usage()
     effect: str = ""
     decided: tuple[Decided, ...] = ()
-    at: float = 0.0
+    ended: float = 0.0
     took: float = 0.0
+    at: int | None = None
 
     @property
     def is_stopped(self) -> bool:

@@ -93,6 +93,7 @@ NOTHING_AFTER = Failure(
 )
 DRAINING = Failure(type="Draining", message="The task continues as new; ask again.")
 BUSY = Failure(type="Draining", message="The task has commands to read first; ask again.")
+CROWDED = Failure(type="Draining", message="Many requests wait for the task; ask again.")
 CLOSED = Failure(type="TaskClosedError", message="The task is closed or closing.")
 
 QUICK = timedelta(minutes=2)

@@ -29,7 +29,7 @@ from holdfast.errors import (
 )
 from holdfast.messages import Blob, Message, ToolCall, shown
 from holdfast.records import Approval, Entry, OpenState, Outcome, SegmentRef, StepRecord
-from holdfast.references import input_message, resolve_adds
+from holdfast.references import input_message, resolve_adds, told
 from holdfast.segments import read_record, read_segment, read_segments
 from holdfast.sources import read_nodes
 from holdfast.state import TaskRecord
@@ -363,14 +363,13 @@ class Reader:
 
     async def sources(self, record: StepRecord) -> tuple[ToolOutput, ...]:
         """List a step's tool results in call order."""
-        adds = {message.call_id: message for message in record.adds if message.role == "tool"}
         pairs = [
             *((c, o) for e in record.journal for c, o in zip(e.calls, e.outcomes, strict=True)),
             *zip(record.calls, record.outcomes, strict=True),
         ]
         outputs: list[ToolOutput] = []
         for call, outcome in pairs:
-            message = adds.get(call.id, outcome.message(call))
+            message = told(record.adds, call, outcome)
             outputs.append(await self.source(call, outcome, message))
         return tuple(outputs)
 
