@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Collection, Iterable
 
 from holdfast.asked import Asked
+from holdfast.chain import ChainRef, extend
 from holdfast.known_ids import KnownIds
 from holdfast.links import ready_steps
 from holdfast.messages import Message, Usage
@@ -313,7 +314,13 @@ class LedgerState:
     ) -> None:
         """Append an event."""
         event = EventRecord(kind=kind, at=now, by=by, text=text, body=body or {})
-        self.entries.append(Entry(event=event))
+        self.append(Entry(event=event))
+
+    def append(self, entry: Entry) -> None:
+        """Append an entry to the ledger, and to the chain that stands for all of it."""
+        self.entries.append(entry)
+        length, digest = self.s.ledger
+        self.change(ledger=ChainRef(length + 1, extend(digest, (entry,))))
 
     def next_number(self) -> int:
         """Count one more thing that happened, and return its number."""

@@ -160,19 +160,30 @@ def new_entries(advanced: Advanced, *, last: bool) -> tuple[JournalEntry, ...]:
 def without_adds(result: StepResult, current: OpenState) -> tuple[JournalEntry, ...]:
     """Leave out of the journal the messages that the record's `adds` hold."""
     journal = list(current.journal)
-    for add in result.adds:
+    for position, add in enumerate(result.adds):
         if not isinstance(add, str) or not add.startswith("j"):
             continue
         at, call = place_of(add)
         entry = journal[at]
         if call is not None:
             outcomes = list(entry.outcomes)
-            outcomes[call] = outcomes[call].model_copy(update={"content": ""})
+            outcomes[call] = outcomes[call].model_copy(update={"content": "", "at": position})
             journal[at] = entry.model_copy(update={"outcomes": tuple(outcomes)})
         elif entry.answer is not None:
             answer = entry.answer.model_copy(update={"message": SAID_IN_ADDS})
             journal[at] = entry.model_copy(update={"answer": answer})
     return tuple(journal)
+
+
+def told(adds: Sequence[Message], call: ToolCall, outcome: Outcome) -> Message:
+    """Return the message that tells of a call, by its place: providers may repeat the ids of calls.
+
+    Args:
+        adds: What the call's step adds to the transcript; empty while that is not known.
+        call: The call.
+        outcome: What became of it.
+    """
+    return outcome.message(call) if outcome.at is None else adds[outcome.at]
 
 
 def newest_answer(journal: Sequence[JournalEntry]) -> ModelAnswer:

@@ -21,11 +21,12 @@ from holdfast.steps import TaskStatus
 from holdfast.wire import CloseInput, TaskResult
 from holdfast.workflows import calls
 from holdfast.workflows.calls import now
+from holdfast.workflows.cutting import record_cut
 from holdfast.workflows.lanes import StepLanes
 from holdfast.workflows.reporting import Reporter
 from holdfast.workflows.tools import ask_about_cut
 from holdfast.workflows.undoing import answer_parent, run_undo, stop_undo
-from holdfast.workflows.visible import publish
+from holdfast.workflows.visible import keep_seal, publish
 
 CANCEL_GRACE_SECONDS = 10
 
@@ -84,7 +85,7 @@ class AgentTask(StepLanes):
         verdict = self.ledger.s.verdict
         if self.closing == "failed" and verdict is not None:
             raise ApplicationError(verdict.message, type=verdict.type, non_retryable=True)
-        return TaskResult(status=self.closing or "finished")
+        return TaskResult(status=self.closing or "finished", seal=self.seal)
 
     def _to_be_reported(self) -> TaskStatus | None:
         """Return the status that the ledger does not know of, if there is one."""
@@ -253,7 +254,11 @@ class AgentTask(StepLanes):
         commit = commits and head.session is not None
         failure = self.ending.failure()
         sent = CloseInput(
-            status=status, at=self.ledger.s.transcript, commit=commit, failure=failure
+            status=status,
+            at=self.ledger.s.transcript,
+            commit=commit,
+            failure=failure,
+            ledger=self.ledger.s.ledger,
         )
         work = asyncio.create_task(calls.close(self.ledger, sent))
         while not work.done():
@@ -272,6 +277,8 @@ class AgentTask(StepLanes):
                 self.parent_says(said)
             return
         self.closed = True
+        self.seal = work.result()
+        keep_seal(self.seal)
         self.children.end("finish")
         if sent.failure is not None:
             self.requests.fail_all(sent.failure)
@@ -281,6 +288,7 @@ class AgentTask(StepLanes):
 
     def _prepare_close(self, status: TaskStatus) -> None:
         """Do what comes before the archive: the ledger that it gets tells of the end."""
+        record_cut(self.ledger, self.running)
         approvals.close_open(self.ledger, now=now())
         self.children.close(status)
         if status == "abandoned":

@@ -17,6 +17,7 @@ from holdfast.links import unmet
 from holdfast.nesting import REPORTS, SAYS, ChildReport, ParentSays, UndoAnswer, is_secret
 from holdfast.obey import obey
 from holdfast.records import Approval, Failure, OpenState
+from holdfast.seal import Seal
 from holdfast.state import Newest, Receipt, RunReply, TaskInput, UndoRequest, UndoState
 from holdfast.steps import Task, TaskStatus, TaskStep
 from holdfast.undo import outdated
@@ -39,6 +40,12 @@ COMMANDS_AT_ONCE = 400
 
 A workflow task may take two seconds of wall time, and tens of thousands of commands may have come
 while no worker process was up. Tasks in flight depend on the number.
+"""
+
+MOST_WAITING = 6
+"""Most requests to run that wait at the same time; others ask again every two seconds.
+
+The server holds ten updates of a workflow: the others are for those who undo and finalize.
 """
 
 TURN_SECONDS = 0.001
@@ -72,9 +79,11 @@ class TaskDesk:
         self.running: Running = set()
         self.room = Room()
         self.work: asyncio.Task[None] | None = None
+        self.seal = Seal()
         self.inbox: deque[tuple[str, list[bytes]]] = deque()
         self.has_news = False
         self._obeyed = (0, 0)
+        self._waiting = 0
 
     @property
     def closing(self) -> TaskStatus | None:
@@ -163,6 +172,14 @@ class TaskDesk:
     @workflow.update(name="run")
     async def run_update(self, asked: RunRequest) -> RunReply:
         """Run one step, or all of them. Sent twice with one id, it runs once."""
+        self._waiting += 1
+        try:
+            return await self._run_for(asked)
+        finally:
+            self._waiting -= 1
+
+    async def _run_for(self, asked: RunRequest) -> RunReply:
+        """Take a request, and wait until it is answered."""
         self.updates += 1
         info = workflow.current_update_info()
         pending = Pending(info.id if info else "", asked)
@@ -225,6 +242,8 @@ class TaskDesk:
         if self.ending.is_stuck and not self.draining:
             return
         self._refuse_when_leaving()
+        if self._waiting >= MOST_WAITING:
+            raise refusal(calls.CROWDED)
         self._refuse_after_verdict()
         failed = self._failed(asked.step)
         if asked.restart and (failed is None or approvals.waits(self.ledger, failed.n)):

@@ -6,11 +6,12 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Literal
 
-from holdfast.audit import AuditEvent, Finding, audit_events, verify
+from holdfast.audit import AuditEvent, audit_events
 from holdfast.client.base import RunnerBase, TaskLike, id_of
 from holdfast.client.failures import server_errors
 from holdfast.client.following import Follower, follow, told
-from holdfast.client.visibility import listed, tasks_query
+from holdfast.client.verifying import Verification, verified
+from holdfast.client.visibility import agent_of, listed, tasks_query
 from holdfast.errors import StepNotFoundError
 from holdfast.events import EventHandler, StepEvent, print_event
 from holdfast.images import Image
@@ -61,9 +62,11 @@ class TaskReading(RunnerBase):
             ConnectError: The server could not be reached.
         """
         tasks: dict[str, Task] = {}
+        above = id_of(parent) if parent is not None else ""
         with server_errors():
-            query = tasks_query(status, agent, id_of(parent) if parent is not None else "")
-            async for found in self.client.list_workflows(query):
+            async for found in self.client.list_workflows(tasks_query(status, agent, above)):
+                if above != (found.parent_id or "") or agent not in (None, agent_of(found)):
+                    continue
                 if limit is not None and len(tasks) >= limit:
                     break
                 if found.id not in tasks:
@@ -215,10 +218,14 @@ class TaskReading(RunnerBase):
         """
         return audit_events(await self._read.entries(id_of(task)), secrets)
 
-    async def verify(self, task: TaskLike) -> list[Finding]:
-        """Compute the task's digests anew; return where they do not fit, or nothing."""
-        entries, damage = await self._read.intact_entries(id_of(task))
-        return [*verify(entries), *damage]
+    async def verify(self, task: TaskLike) -> Verification:
+        """Compute the task's digests anew; return where they do not fit, or nothing.
+
+        They are compared with what the task itself has while it is open, with what Temporal keeps
+        of its closed run, and with the signature of its record, if there is a key
+        (`HOLDFAST_SIGNING_KEY`). `proved` and `unproved` of the list say what came of that.
+        """
+        return await verified(self._read, id_of(task))
 
     async def ledger(self, task: TaskLike) -> list[Entry]:
         """Return every record of a task: steps, commands and failures, oldest first."""

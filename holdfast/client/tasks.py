@@ -35,12 +35,13 @@ from holdfast.client.failures import (
 )
 from holdfast.client.presence import PATIENCE_SECONDS
 from holdfast.client.reading import Reader
-from holdfast.client.visibility import attributes, memo, quoted
+from holdfast.client.visibility import attributes, is_, memo
 from holdfast.commands import SIGNAL, Command, Verb
 from holdfast.errors import (
     CommandRefusedError,
     ConnectError,
     HoldfastError,
+    InvalidArgumentError,
     NoWorkerError,
     TaskClosedError,
     TaskExistsError,
@@ -63,6 +64,9 @@ server ends a workflow at 51,200, and a task continues as new only between its c
 
 UNHURRIED = frozenset[Verb]({"feedback", "edit_step", "drop_step"})
 """Verbs that are refused then."""
+
+LONGEST_NAME = 200
+"""Most characters of the id of a request or a step."""
 
 RECEIPT_SECONDS = 1.0
 """How long a command that is recorded waits for a worker process to be seen, for its receipt."""
@@ -296,6 +300,7 @@ class TaskClient:
             args: Arguments of the update.
             again: Whether the request was sent before.
         """
+        _check_request(request_id, args)
         await self.expect_worker(task_id, request_id)
         run_id, unheard = "", None
         for pause in _pauses():
@@ -362,8 +367,11 @@ class TaskClient:
         try:
             return await self._patiently(task_id, sending, request_id)
         except RPCError as error:
-            if error.status is RPCStatusCode.RESOURCE_EXHAUSTED:  # ten updates wait already
-                return None
+            if error.status is RPCStatusCode.RESOURCE_EXHAUSTED:
+                if "larger than max" in error.message:
+                    msg = f"The request for task {task_id!r} is too large: {error.message}."
+                    raise InvalidArgumentError(msg) from error
+                return None  # ten updates wait already
             raise await self._missing(task_id, error) from error
 
     async def _patiently(
@@ -439,6 +447,7 @@ class TaskClient:
             ConnectError: The server could not be reached.
             CommandRefusedError: The task refused it.
         """
+        _check_request(unique_id() if request_id is None else request_id)
         sent = Command(id=request_id or unique_id(), verb=verb, by=by, body=body or {})
         if verb in UNHURRIED:
             await self._refuse_when_full(task_id, verb)
@@ -499,9 +508,11 @@ class TaskClient:
                 await self.delete(child)
         known = await self._delete_run(task_id) if await self._is_known(task_id) else False
         self._reader.presence.forget(task_id)
-        query = f"WorkflowType = 'AgentTask' AND WorkflowId = '{quoted(task_id)}'"
+        query = f"WorkflowType = 'AgentTask'{is_('WorkflowId', task_id)}"
         with server_errors():
             async for run in self._client.list_workflows(query):
+                if run.id != task_id:
+                    continue
                 known = await self._delete_run(task_id, run.run_id) or known
         archived = await self._reader.archive.adelete_record(record_name("tasks", task_id))
         if not (known or archived):
@@ -509,9 +520,10 @@ class TaskClient:
 
     async def _children(self, task_id: str) -> set[str]:
         """List the tasks that calls of agents as tools were in a task."""
-        query = f"WorkflowType = 'AgentTask' AND ParentWorkflowId = '{quoted(task_id)}'"
+        query = f"WorkflowType = 'AgentTask'{is_('ParentWorkflowId', task_id)}"
         with server_errors():
-            return {each.id async for each in self._client.list_workflows(query)}
+            found = self._client.list_workflows(query)
+            return {each.id async for each in found if each.parent_id == task_id}
 
     async def _delete_run(self, task_id: str, run_id: str = "") -> bool:
         """Delete a run, the newest by default; return whether Temporal still had it."""
@@ -563,6 +575,20 @@ class TaskClient:
         """Keep ids unique also after Temporal has forgotten the closed task."""
         if await read_record(self._reader.archive, task_id) is not None:
             raise TaskExistsError(task_id)
+
+
+def _check_request(request_id: object, args: tuple[object, ...] = ()) -> None:
+    """Check what names a request and its step: both travel as they are, whatever their size.
+
+    Raises:
+        InvalidArgumentError: One of them is no text, or too long.
+    """
+    steps = [("step", arg.step) for arg in args if isinstance(arg, RunRequest) and arg.step]
+    for name, value in [("request_id", request_id), *steps]:
+        if not isinstance(value, str) or not 0 < len(value) <= LONGEST_NAME:
+            what = f"{len(value)} characters" if isinstance(value, str) else type(value).__name__
+            msg = f"{name} is a text of 1 to {LONGEST_NAME} characters; this is {what}."
+            raise InvalidArgumentError(msg)
 
 
 def _prepared(given: TaskInput) -> TaskInput:
