@@ -85,7 +85,10 @@ def assistant_message(output: Sequence[Item]) -> Message:
     for index, item in enumerate(output):
         turn.add(_without_empty_logprobs(check_item(index, item)))
     needs_items = any(
-        kind_of(item) not in ("message", "function_call") or "phase" in item or _has_logprobs(item)
+        kind_of(item) not in ("message", "function_call")
+        or "phase" in item
+        or _has_logprobs(item)
+        or _has_annotations(item)
         for item in turn.entries
     )
     return turn.message(keep_ids=needs_items)
@@ -339,6 +342,13 @@ def _has_refusal(item: Item) -> bool:
 def _has_logprobs(item: Item) -> bool:
     content: Json = item.get("content")
     return is_array(content) and any("logprobs" in part for part in content)
+
+
+def _has_annotations(item: Item) -> bool:
+    content: Json = item.get("content")
+    return is_array(content) and any(
+        is_object(part) and part.get("annotations") for part in content
+    )
 
 
 def _without_empty_logprobs(item: Item) -> Item:
