@@ -212,7 +212,7 @@ async def failed(source: Source, ready: Ready, error: BaseException) -> Outcome:
 def _with_patch(outcome: Outcome, ready: Ready) -> Outcome:
     """Add the tool's change of the state; one that cannot be recorded is told to the model."""
     try:
-        patch = merge_patch.diff(ready.state, ready.ctx.final_state())
+        patch = merge_patch.change(ready.state, ready.ctx.final_state())
         return outcome.model_copy(update={"patch": patch})
     except (InvalidArgumentError, UserError, TypeError, ValueError, RecursionError) as error:
         name = ready.tool.name

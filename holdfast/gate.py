@@ -16,7 +16,7 @@ import math
 from typing import Any, NamedTuple
 
 from holdfast.errors import InvalidArgumentError
-from holdfast.values import Json
+from holdfast.values import Json, Value
 
 DEEPEST = 64
 """Most levels of lists and objects in one value.
@@ -116,6 +116,20 @@ def check(data: Json, where: str = "value") -> None:
     wrong = flaw(data, where)
     if wrong:
         raise InvalidArgumentError(wrong)
+
+
+def check_value(value: Value, where: str) -> None:
+    """Refuse one of our own values when what it holds may not enter.
+
+    Raises:
+        InvalidArgumentError: As for `check`.
+    """
+    try:
+        data = value.wire()
+    except (ValueError, RecursionError):  # pydantic gives up at 255 levels
+        msg = f"{where} is nested more than {DEEPEST} levels deep. Make it flatter."
+        raise InvalidArgumentError(msg) from None
+    check(data, where)
 
 
 def read(text: str | bytes, where: str = "value") -> Json:

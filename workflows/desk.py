@@ -9,10 +9,18 @@ from temporalio import workflow
 from temporalio.common import RawValue
 
 from holdfast import approvals
-from holdfast.commands import Command, decode
+from holdfast.commands import LONGEST_REASON, Command, Refusal, decode
 from holdfast.ledger import Ledger
 from holdfast.links import unmet
-from holdfast.nesting import REPORTS, SAYS, ChildReport, ParentSays, UndoAnswer, is_secret
+from holdfast.nesting import (
+    REPORTS,
+    SAYS,
+    ChildReport,
+    ParentSays,
+    UndoAnswer,
+    hear,
+    is_secret,
+)
 from holdfast.obey import obey
 from holdfast.records import Approval, Failure, OpenState
 from holdfast.state import Newest, Receipt, RunReply, TaskInput, UndoRequest, UndoState
@@ -337,14 +345,29 @@ class TaskDesk:
             raise refusal(failure)
 
     @workflow.signal(dynamic=True)
-    def command(self, name: str, args: Sequence[RawValue]) -> None:
-        """Obey or refuse a command; never raises, whatever was sent."""
-        got = decode(name, [arg.payload.data for arg in args])
+    def signal(self, name: str, args: Sequence[RawValue]) -> None:
+        """Take a command, a child's report or a parent's word; never raises, whatever was sent.
+
+        Signals are read here and not by Temporal, which fails the workflow task, again and again,
+        when a handler is called with another number of arguments than it has.
+        """
+        payloads = [arg.payload.data for arg in args]
+        heard = hear(name, payloads)
+        match heard:
+            case ChildReport():
+                self._child_reports(heard)
+            case ParentSays():
+                self.parent_says(heard)
+            case _:
+                self._command(heard or decode(name, payloads))
+
+    def _command(self, got: Command | Refusal) -> None:
+        """Obey or refuse a command."""
         known = {receipt.id for receipt in self.ledger.s.receipts}
         if got.id and got.id in known:
             return
         if isinstance(got, Command):
-            reason = self._obey(got)
+            reason = self._obey(got)[:LONGEST_REASON]
             kind, by, text = "command", got.by, got.reason
         else:
             reason, kind, by, text = got.reason, "refused", "", got.reason
@@ -368,8 +391,7 @@ class TaskDesk:
         if self.closing is None and not self.draining:
             publish(self.ledger, self.ledger.status)
 
-    @workflow.signal(name=REPORTS)
-    def child_reports(self, report: ChildReport) -> None:
+    def _child_reports(self, report: ChildReport) -> None:
         """Take over how a child is."""
         refused = self.children.heard(report)
         if refused:
@@ -381,7 +403,6 @@ class TaskDesk:
         """Record a signal that somebody sent in the name of a parent or a child."""
         self.ledger.note("refused", now=now(), text=why, body={"verb": name})
 
-    @workflow.signal(name=SAYS)
     def parent_says(self, said: ParentSays) -> None:
         """Do what the task wants that this one works for; it is told how this one is then."""
         if self.given.parent is None or not is_secret(said.secret, self.given.secret):
