@@ -5,6 +5,7 @@ from __future__ import annotations
 from holdfast.activities.agent_code import RegisteredCode
 from holdfast.activities.heartbeat import Pulse
 from holdfast.activities.hooking import StepHooks
+from holdfast.activities.lease import ensure_ours
 from holdfast.activities.source import Source
 from holdfast.activities.spans import answered, model_call
 from holdfast.activities.telling import telling
@@ -63,6 +64,7 @@ class Asking:
 
         The step names the agent's model, as does the journal: which one answers is known here.
         """
+        await ensure_ours("model call")  # before anything is told
         request = request.model_copy(update={"model": self._model.name})
         sent = await self._code.sent(request, self._state)
         await self._hooks.asking(sent)
@@ -75,6 +77,7 @@ class Asking:
 
     async def _respond(self, request: ModelRequest) -> ModelAnswer:
         key, model = self._key, self._model
+        await ensure_ours("model call")  # again: hooks and images may have taken long
         if key is None or not isinstance(model, StreamingModel):
             return await model.respond(request)
         with telling(local_hub, self._pulse, key, self._attempt) as tell:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -27,6 +28,7 @@ from holdfast.logs import log
 from holdfast.messages import clean
 from holdfast.records import Failure
 from holdfast.redact import redact
+from holdfast.tool_failures import INTERRUPTED, NOT_STARTED
 
 LONGEST_TEXT = 2000
 LASTING = frozenset(
@@ -86,6 +88,50 @@ def typed_failures() -> Generator[None]:
         facts = [{"parks": True}] if isinstance(error, UserError) else []
         kind, lasts = type(error).__name__, not heals_by_time(error)
         raise ToldError(text_of(error), *facts, type=kind, non_retryable=lasts) from None
+
+
+@contextmanager
+def not_started(what: str) -> Generator[None]:
+    """Say of what stops the block, which stands before a call, that the call has not been made.
+
+    Args:
+        what: What was to be run, for a person.
+
+    Raises:
+        ApplicationError: "NotStarted" when time can heal it: the call may be scheduled again
+            whatever it does to the world.
+    """
+    try:
+        yield
+    except asyncio.CancelledError:
+        if not activity.is_worker_shutdown():
+            raise
+        msg = f"The worker process was stopped before the {what} started."
+        raise ApplicationError(msg, type=NOT_STARTED) from None
+    except Exception as error:
+        if not heals_by_time(error):
+            raise
+        msg = f"The {what} was not started: {text_of(error)}"
+        raise ApplicationError(msg, type=NOT_STARTED) from None
+
+
+@contextmanager
+def interrupted(what: str) -> Generator[None]:
+    """Say of a call that is cut off because its worker process is stopped that it was started.
+
+    Args:
+        what: What was running, for a person.
+
+    Raises:
+        ApplicationError: "Interrupted" when the process is being stopped.
+    """
+    try:
+        yield
+    except asyncio.CancelledError:
+        if not activity.is_worker_shutdown():
+            raise
+        msg = f"The worker process was stopped while the {what} ran."
+        raise ApplicationError(msg, type=INTERRUPTED) from None
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from temporalio import activity
@@ -25,6 +26,9 @@ from holdfast.wire import ToolInput
 
 if TYPE_CHECKING:
     from holdfast.client.results import RunResult
+
+
+_EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 class Ready(NamedTuple):
@@ -116,6 +120,7 @@ def context_of(
         arguments=call.arguments,
         attempt=given.tried + activity.info().attempt,
         idempotency_key=idempotency_key(task_id(), given, call),
+        fencing_token=fencing_token(),
         agent_name=given.agent or head.agent,
         usage=usage,
         state=state,
@@ -123,6 +128,16 @@ def context_of(
         load_context=registry.context_loader(head),
         nested=nested,
     )
+
+
+def fencing_token() -> int:
+    """Number the current start of a call: higher than each earlier one of the same call.
+
+    Made of when the server scheduled the activity, and of the attempt: a call whose activity has
+    failed is scheduled again, seconds later. It stays below 2^53, which every JSON reader can read.
+    """
+    info = activity.info()
+    return (info.scheduled_time - _EPOCH) // timedelta(milliseconds=1) * 1000 + info.attempt
 
 
 def idempotency_key(task: str, given: ToolInput, call: ToolCall) -> str:

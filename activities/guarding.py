@@ -11,6 +11,7 @@ from holdfast import merge_patch
 from holdfast.activities.failures import typed_failures
 from holdfast.activities.heartbeat import heartbeats
 from holdfast.activities.history import history_before
+from holdfast.activities.lease import ensure_ours
 from holdfast.activities.registry import Registry
 from holdfast.activities.source import Source, task_id, worker_identity
 from holdfast.activities.spans import checked
@@ -56,6 +57,7 @@ class GuardingActivities:
         guardrail = _find(registry, agent, given)
         rule, step = given.rule, (given.step.branch, given.step.n)
         shown: Json = None
+        await ensure_ours("guardrail")  # it may ask a model itself
         with recorded(head, rule.name, rule.kind, step=step) as span:
             if isinstance(guardrail, InputGuardrail):
                 context = _context(registry, head, opened.state)

@@ -10,6 +10,7 @@ from typing import Any
 
 from temporalio import activity
 
+from holdfast.activities.lease import begin_lease
 from holdfast.values import Json
 
 FASTEST_SECONDS = 5.0
@@ -72,6 +73,7 @@ async def heartbeats() -> AsyncGenerator[Pulse]:
         yield current.get()
         return
     pulse = Pulse()
+    begin_lease()
     token = current.set(pulse)
     beat = asyncio.create_task(_beat(pulse))
     try:

@@ -9,9 +9,15 @@ from pydantic_core import to_jsonable_python
 from temporalio import activity
 
 from holdfast import merge_patch
-from holdfast.activities.failures import typed_failures, users_code
+from holdfast.activities.failures import (
+    interrupted,
+    not_started,
+    typed_failures,
+    users_code,
+)
 from holdfast.activities.finding import Ready, context_of, find, tool_of
 from holdfast.activities.heartbeat import heartbeats
+from holdfast.activities.lease import ensure_ours
 from holdfast.activities.registry import Registry
 from holdfast.activities.source import Source, task_id
 from holdfast.activities.spans import undo_of
@@ -23,8 +29,9 @@ from holdfast.run_context import RunContextWrapper
 from holdfast.segments import read_segments
 from holdfast.tool_context import Effect, ToolContext
 from holdfast.tool_errors import ToolErrorFormatterArgs, worded
+from holdfast.tool_failures import certain
 from holdfast.tool_result import read_result
-from holdfast.tools import ToolArgumentsError, render_result
+from holdfast.tools import Tool, ToolArgumentsError, render_result
 from holdfast.undo import active_steps, undoable
 from holdfast.values import Json
 from holdfast.wire import Probed, ToolInput, Undoable, UndoInput
@@ -93,6 +100,7 @@ class JudgingActivities:
             async with heartbeats():
                 ready = await self._find(given, usage=True)
                 effect = _effect(ready.ctx, "unknown", None)
+                await ensure_ours("probe")
                 with calling(f"probe of tool {ready.tool.name!r}"):
                     found = await ready.tool.run_probe(ready.ctx, effect)
                 if found is None:
@@ -104,27 +112,40 @@ class JudgingActivities:
 
     @activity.defn(name="undo")
     async def undo(self, given: UndoInput) -> str:
-        """Undo one effect; return what the undo says of it."""
+        """Undo one effect; return what the undo says of it.
+
+        Raises:
+            ApplicationError: A certain one when nothing was undone, as far as the undo itself says;
+                "NotStarted" when it may be scheduled again.
+        """
         with typed_failures():
             async with heartbeats():
-                head, task = await self._source.head(), await self._source.status()
-                registry, call = self._registry.of(head), given.effect.call
-                tool = tool_of(registry.agent(given.agent or head.agent), call, given.n)
-                place = ToolInput(
-                    n=given.n,
-                    i=given.effect.i,
-                    batch=given.effect.batch,
-                    branch=given.branch,
-                    step=given.step,
-                    agent=given.agent,
-                )
-                state = merge_patch.plain(task.extra_state)
-                ctx = context_of(registry, head, call, place, state=state, usage=task.usage)
-                content = await self._source.content(given.effect.content)
-                effect = _effect(ctx, "done", _parsed(shown(content)))
-                with undo_of(head, call), calling(f"undo of tool {tool.name!r}"):
-                    said = await tool.run_undo(ctx, effect)
-                return "" if said is None else clean(render_result(said, tool=tool.name))[:2000]
+                with certain(), typed_failures(), not_started("undo"):
+                    tool, ctx, effect = await self._undoing(given)
+                    await ensure_ours("undo")
+                head = await self._source.head()
+                with undo_of(head, given.effect.call), interrupted("undo"):
+                    with certain(), typed_failures(), calling(f"undo of tool {tool.name!r}"):
+                        said = await tool.run_undo(ctx, effect)
+                    return "" if said is None else clean(render_result(said, tool=tool.name))[:2000]
+
+    async def _undoing(self, given: UndoInput) -> tuple[Tool, ToolContext[dict[str, Json]], Effect]:
+        """Find an effect's tool and what its undo is told."""
+        head, task = await self._source.head(), await self._source.status()
+        registry, call = self._registry.of(head), given.effect.call
+        tool = tool_of(registry.agent(given.agent or head.agent), call, given.n)
+        place = ToolInput(
+            n=given.n,
+            i=given.effect.i,
+            batch=given.effect.batch,
+            branch=given.branch,
+            step=given.step,
+            agent=given.agent,
+        )
+        state = merge_patch.plain(task.extra_state)
+        ctx = context_of(registry, head, call, place, state=state, usage=task.usage)
+        content = await self._source.content(given.effect.content)
+        return tool, ctx, _effect(ctx, "done", _parsed(shown(content)))
 
     @activity.defn(name="recall")
     async def recall(self, wanted: list[int]) -> list[Undoable]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from typing import TypeVar
 
@@ -58,13 +58,13 @@ from holdfast.values import Json, canonical, digest
 from holdfast.views import EntriesPage, EntriesRequest, StepView
 from holdfast.wire import INLINE_BYTES, AdvanceInput, ToolInput, View, ViewRequest
 
+T = TypeVar("T")
+
 PATIENCE_SECONDS = (0.1, 0.4, 1, 2, 4, 8, 15, 25)
 """Waits between the attempts to store a value that must not be lost."""
 
 BUSY_PAUSES = (0.1, 0.2, 0.5, 1, 2, 3, 5, 5, 5, 5)
 """Waits between the attempts to ask a task that others ask, too."""
-
-T = TypeVar("T")
 
 _left_queue: ContextVar[bytes] = ContextVar("holdfast_left_queue", default=b"")
 """Task token of the activity attempt that has left the queue of a worker that may be dead."""
@@ -349,12 +349,18 @@ class Source:
         Raises:
             ArchiveError: The archive could not be written for about a minute.
         """
-        for wait in PATIENCE_SECONDS:
-            try:
-                return await self.archive.aput(data)
-            except ArchiveError:
-                await asyncio.sleep(wait)
-        return await self.archive.aput(data)
+        return await _patiently(lambda: self.archive.aput(data))
+
+    async def written(self, outcome: Outcome) -> None:
+        """Write an outcome as Temporal will write it, and read it again; wait for the archive.
+
+        Raises:
+            ArchiveError: It is large, and the archive could not be written for about a minute.
+            Exception: It cannot be written, or what is written cannot be read.
+        """
+        converter = activity.client().data_converter
+        payloads = await _patiently(lambda: converter.encode([outcome]))
+        await converter.decode(payloads, [Outcome])
 
     # ---- the task
 
@@ -390,6 +396,20 @@ class Source:
                 )
             )
         return activity.client().get_workflow_handle(task_id(), run_id=info.workflow_run_id)
+
+
+async def _patiently(write: Callable[[], Awaitable[T]]) -> T:
+    """Write to the archive, again and again while it refuses.
+
+    Raises:
+        ArchiveError: It did so for about a minute.
+    """
+    for wait in PATIENCE_SECONDS:
+        try:
+            return await write()
+        except ArchiveError:
+            await asyncio.sleep(wait)
+    return await write()
 
 
 def _known(memory: TaskMemory, given: ToolInput) -> ToolCall | None:

@@ -15,6 +15,7 @@ from holdfast.activities.failures import failure_by, heals_by_time, typed_failur
 from holdfast.activities.heartbeat import Pulse, heartbeats
 from holdfast.activities.history import count_commits, seen_before
 from holdfast.activities.hooking import StepHooks
+from holdfast.activities.lease import ensure_ours
 from holdfast.activities.registry import Registry
 from holdfast.activities.source import Source, task_id, worker_identity
 from holdfast.activities.spans import handoff
@@ -221,6 +222,7 @@ class StepActivities:
             tokens=given.tokens,
             unrecorded=memory.unrecorded(given.n, activity.info().activity_id),
             keep=functools.partial(memory.keep, given.n),
+            ensure_ours=functools.partial(ensure_ours, "memo"),
             code=code,
             used_tools=await self._has_used_tools(head, first, snapshot, given.at),
         )

@@ -9,22 +9,27 @@ from typing import Any
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
-from temporalio.service import RPCError
 
 from holdfast import merge_patch
-from holdfast.activities.failures import LONGEST_TEXT, heals_by_time, text_of, typed_failures
+from holdfast.activities.failures import (
+    LONGEST_TEXT,
+    heals_by_time,
+    interrupted,
+    not_started,
+    text_of,
+    typed_failures,
+)
 from holdfast.activities.finding import Ready, find
 from holdfast.activities.heartbeat import heartbeats
+from holdfast.activities.lease import NotOursError, ensure_ours
 from holdfast.activities.nested import ChildUnreadError
 from holdfast.activities.registry import Registry
 from holdfast.activities.source import Source, worker_identity
 from holdfast.activities.spans import Recording, came_to, tool_call
-from holdfast.activities.tool_watch import INTERRUPTED
 from holdfast.agent_tool import AgentTool
 from holdfast.calling import calling
 from holdfast.errors import (
     AgentsException,
-    ArchiveError,
     InvalidArgumentError,
     ToolTimeoutError,
     UserError,
@@ -39,14 +44,12 @@ from holdfast.run_context import RunContextWrapper
 from holdfast.sources import SourceNode, nodes_of
 from holdfast.tool_context import ToolContext
 from holdfast.tool_errors import ToolErrorFormatterArgs, worded
+from holdfast.tool_failures import INTERRUPTED, TIMED_OUT, certain, marked
 from holdfast.tool_hooks import invoke
 from holdfast.tool_result import read_result
 from holdfast.tools import Tool, ToolArgumentsError, ToolResultError
 from holdfast.values import Json, canonical
 from holdfast.wire import ToolInput
-
-NOT_STARTED = "NotStarted"
-"""Type of the failure of a call that was certainly not made."""
 
 FIXED_ERROR = "An error occurred while running the tool. Please try again."
 
@@ -64,66 +67,30 @@ class ToolActivities:
         """Run one call. What the model can act on is a result, also when it is an error."""
         with typed_failures():
             async with heartbeats():
-                ready = await self._ready(given)
-                stopped = None if given.child else await self._begun(ready)  # `nest` did, if so
+                with certain(), typed_failures(), not_started("tool"):
+                    ready = await find(self._registry, self._source, given)
+                    await ensure_ours("tool")
+                    stopped = None if given.child else await ready.watch.begin()  # `nest` has
                 if stopped is not None:
                     return recorded(self._source, given, ready, stopped)
                 return await self._started(given, ready)
-
-    async def _ready(self, given: ToolInput) -> Ready:
-        """Find out what to run.
-
-        Raises:
-            ApplicationError: "NotStarted" when time can heal it: the call has not been made, so it
-                may be scheduled again whatever the tool does to the world.
-            AgentNotFoundError: This process lacks the agent.
-        """
-        try:
-            return await find(self._registry, self._source, given)
-        except asyncio.CancelledError:
-            if activity.is_worker_shutdown():
-                msg = "The worker process was stopped before the tool started."
-                raise ApplicationError(msg, type=NOT_STARTED) from None
-            raise
-        except (RPCError, ArchiveError) as error:
-            if not heals_by_time(error):
-                raise
-            msg = f"The tool was not started: {text_of(error)}"
-            raise ApplicationError(msg, type=NOT_STARTED) from None
-
-    async def _begun(self, ready: Ready) -> Outcome | None:
-        """Ask and tell what stands before the tool; None lets it be run.
-
-        Raises:
-            ApplicationError: "NotStarted" as for `_ready`, else what the user's code raised.
-        """
-        try:
-            return await ready.watch.begin()
-        except asyncio.CancelledError:
-            if activity.is_worker_shutdown():
-                msg = "The worker process was stopped before the tool started."
-                raise ApplicationError(msg, type=NOT_STARTED) from None
-            raise
 
     async def _started(self, given: ToolInput, ready: Ready) -> Outcome:
         """Run the tool.
 
         Raises:
-            ApplicationError: "Interrupted" when the tool was started and what came of it is lost;
-                anything else is the tool's own wish.
+            ApplicationError: "Interrupted" when the tool was started and its outcome is lost,
+                "ToolTimeoutError" when it took too long; a certain one is the tool's own wish.
         """
         try:
-            return await self._run(given, ready)
-        except asyncio.CancelledError:
-            if activity.is_worker_shutdown():
-                msg = "The worker process was stopped while the tool ran."
-                raise ApplicationError(msg, type=INTERRUPTED) from None
-            raise
-        except (ApplicationError, ToolTimeoutError):
+            with interrupted("tool"):
+                return await self._run(given, ready)
+        except ApplicationError:
             raise
         except Exception as error:
             log.warning("The outcome of tool %r is lost", ready.tool.name, exc_info=True)
-            msg = f"Tool {ready.tool.name!r} was run, but what came of it is lost: {text_of(error)}"
+            why = f"its outcome is lost: {type(error).__name__}: {text_of(error)}"
+            msg = f"Tool {ready.tool.name!r} was run, but {why}"
             raise ApplicationError(
                 msg, type=INTERRUPTED, non_retryable=not heals_by_time(error)
             ) from None
@@ -132,10 +99,29 @@ class ToolActivities:
         with tool_call(ready.head, given, ready.tool, ready.call) as span:
             outcome = await ready.watch.end(await self._outcome(ready, span))
             came_to(span, outcome)
-        if outcome.status == "done":
-            outcome = _with_patch(outcome, ready)
-        outcome = outcome.model_copy(update={"attempts": activity.info().attempt})
+        update = {"attempts": activity.info().attempt, "worker": worker_identity()}
+        outcome = await self._sealed(_with_patch(outcome, ready).model_copy(update=update), ready)
         return recorded(self._source, given, ready, outcome)
+
+    async def _sealed(self, outcome: Outcome, ready: Ready) -> Outcome:
+        """Return an outcome that has been written as Temporal will write it, and read again.
+
+        Temporal would do so only after the activity, when nobody can say any more what the tool
+        has done. The change of the state is what may be of any size and depth: one that cannot be
+        recorded is told to the model.
+
+        Raises:
+            Exception: The outcome cannot be recorded without the change either.
+        """
+        try:
+            await self._source.written(outcome)
+        except Exception as error:
+            if not outcome.patch:
+                raise
+            log.warning("The change of the state by %r is lost", ready.tool.name, exc_info=True)
+            outcome = _without_patch(outcome, ready, text_of(error))
+            await self._source.written(outcome)
+        return outcome
 
     async def _outcome(self, ready: Ready, span: Recording) -> Outcome:
         tool = ready.tool
@@ -144,19 +130,24 @@ class ToolActivities:
                 value = ready.watch.value = await run_with_retries(tool, ready.ctx)
             result = read_result(value, tool=tool.name)
             nodes = nodes_of(value)
+        except NotOursError:  # nothing ran
+            raise
         except ToolResultError as error:  # it ran; only its result is of no use
             return Outcome(content=_short(error), is_error=True)
         except HandoffFailedError as error:  # no result for the model: the task stays where it is
-            raise ApplicationError(text_of(error), type=error.kind, non_retryable=True) from None
+            raise marked(
+                ApplicationError(text_of(error), type=error.kind, non_retryable=True)
+            ) from None
         except ChildUnreadError as error:  # no result either: what came of it is there to be read
             kind, lasts = type(error.cause).__name__, not heals_by_time(error.cause)
-            raise ApplicationError(text_of(error), type=kind, non_retryable=lasts) from None
+            raise marked(ApplicationError(text_of(error), type=kind, non_retryable=lasts)) from None
         except ToolTimeoutError as error:
-            if tool.timeout_behavior == "raise_exception":
-                raise
+            if tool.timeout_behavior == "raise_exception" or tool.policy().may_have_happened:
+                raise ApplicationError(_short(error), type=TIMED_OUT, non_retryable=True) from None
             return Outcome(content=_short(error), is_error=True, status="failed")
         except (Exception, SystemExit) as error:  # noqa: BLE001  a result for the model
-            return await failed(self._source, ready, error)
+            with certain():  # the tool itself has said how it ended
+                return await failed(self._source, ready, error)
         if isinstance(result, str):
             return await self._done(tool, result, nodes)
         return await self._done_with_images(tool, result)
@@ -211,13 +202,25 @@ async def failed(source: Source, ready: Ready, error: BaseException) -> Outcome:
 
 def _with_patch(outcome: Outcome, ready: Ready) -> Outcome:
     """Add the tool's change of the state; one that cannot be recorded is told to the model."""
+    if outcome.status != "done":
+        return outcome
     try:
+<<<<<<< HEAD
         patch = merge_patch.change(ready.state, ready.ctx.final_state())
         return outcome.model_copy(update={"patch": patch})
+=======
+        patch = merge_patch.diff(ready.state, ready.ctx.final_state())
+>>>>>>> main
     except (InvalidArgumentError, UserError, TypeError, ValueError, RecursionError) as error:
-        name = ready.tool.name
-        text = f"Tool {name!r} ran, but its change of the state was not kept: {_short(error)}"
-        return Outcome(content=text, is_error=True)
+        return _without_patch(outcome, ready, _short(error))
+    return outcome.model_copy(update={"patch": patch})
+
+
+def _without_patch(outcome: Outcome, ready: Ready, why: str) -> Outcome:
+    """Tell the model that a tool's change of the state is lost, in the place of its result."""
+    text = f"Tool {ready.tool.name!r} ran, but its change of the state was not kept: {why}"
+    changes: dict[str, object] = {"content": text, "is_error": True, "patch": {}, "nodes": ()}
+    return outcome.model_copy(update=changes)
 
 
 async def run_with_retries(tool: Tool, ctx: ToolContext[dict[str, Json]]) -> Any:
@@ -228,9 +231,11 @@ async def run_with_retries(tool: Tool, ctx: ToolContext[dict[str, Json]]) -> Any
 
     Raises:
         ToolTimeoutError: It ran longer than it may.
+        NotOursError: The attempt is not this process's any more.
         Exception: Whatever the tool raised last.
     """
     for attempt in itertools.count(1):
+        await ensure_ours("tool")
         try:
             return await run_once(tool, ctx)
         except Exception as error:

@@ -18,6 +18,7 @@ from holdfast.messages import clean, shown
 from holdfast.records import Failure, Outcome
 from holdfast.task_head import TaskHead
 from holdfast.tool_context import ToolContext
+from holdfast.tool_failures import INTERRUPTED
 from holdfast.tool_guardrails import (
     ToolGuardrailFunctionOutput,
     ToolInputGuardrailData,
@@ -27,9 +28,6 @@ from holdfast.tool_hooks import invoke
 from holdfast.tools import Tool
 from holdfast.values import Json
 from holdfast.wire import ToolInput
-
-INTERRUPTED = "Interrupted"
-"""Type of the failure of a call that was started and whose outcome nobody knows."""
 
 NOTHING: Any = object()
 

@@ -1,13 +1,13 @@
 """What waits for a person: asked, decided once, and used on the branch on which it was asked.
 
 Four things ask: a tool call that needs approval, a call that may have happened, a budget that is
-used up, and an undo that needs approval. They are decided by the same verbs.
+used up, and an undo that needs approval or may have happened. They are decided by the same verbs.
 
-| verb    | approval of a call  | unknown effect             | budget         |
-| ------- | ------------------- | -------------------------- | -------------- |
-| approve | run it, edited or not | it did not happen: run it | one more call  |
-| reject  | tell the model why  | give it up, tell the model | finish now     |
-| respond | use this as result  | it happened, with this     |                |
+| verb    | approval of a call    | unknown effect             | budget        | undo           |
+| ------- | --------------------- | -------------------------- | ------------- | -------------- |
+| approve | run it, edited or not | it did not happen: run it  | one more call | undo it        |
+| reject  | tell the model why    | give it up, tell the model | finish now    | it ends here   |
+| respond | use this as result    | it happened, with this     |               | it was undone  |
 """
 
 from __future__ import annotations
@@ -341,11 +341,14 @@ def rejected(ledger: Ledger, n: int, i: int, text: str) -> None:
 
 
 def _respond(ledger: Ledger, approval: Approval, result: Json) -> str:
-    if approval.kind in ("limit", "undo"):
+    if approval.kind == "limit":
         return "There is no result to respond with: approve or reject."
     if result is None:
         return "respond needs a result."
     text = result if isinstance(result, str) else json.dumps(result)
+    if approval.kind == "undo":  # it is undone already: the text says how that is known
+        ledger.put_approval(approval.model_copy(update={"status": "responded", "message": text}))
+        return ""
     ledger.put_approval(approval.model_copy(update={"status": "responded"}))
     attempts = 0 if approval.kind == "tool" else 1
     edited = _edited(ledger, approval)

@@ -41,9 +41,7 @@ def written(data: Any, path: str = "value") -> Json:
         made = to_jsonable_python(data)
     except ValueError as cause:  # also pydantic's own, and circles
         raise InvalidArgumentError(str(cause)) from cause
-    made = plain(made, path)
-    gate.check(made, path)
-    return made
+    return _entering(plain(made, path), path)
 
 
 def plain(data: Any, path: str = "state") -> Json:
@@ -103,9 +101,18 @@ def change(old: Mapping[str, Json], new: Mapping[str, Json]) -> Patch:
     Raises:
         InvalidArgumentError: The new state is not JSON data, or may not enter a task.
     """
-    left = plain(dict(new))
-    gate.check(left, "state")
-    return _diff(plain(dict(old)), left)
+    return _diff(plain(dict(old)), _entering(plain(dict(new)), "state"))
+
+
+def _entering(made: Json, path: str) -> Json:
+    """Check what a user's code made; lone surrogates in it are replaced."""
+    try:
+        made = gate.mended(made)
+    except RecursionError:
+        msg = f"{path} is nested more than {gate.DEEPEST} levels deep. Make it flatter."
+        raise InvalidArgumentError(msg) from None
+    gate.check(made, path)
+    return made
 
 
 def diff(old: Mapping[str, Json], new: Mapping[str, Json]) -> Patch:

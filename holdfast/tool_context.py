@@ -41,6 +41,9 @@ class ToolContext(RunContextWrapper[Any], Generic[StateT]):
         arguments: The arguments as JSON text, as the model wrote them or a person edited them.
         attempt: Number of this attempt, from 1.
         idempotency_key: Names the action, not the attempt: give it to services that accept one.
+        fencing_token: Grows with every start of the action that this key names. A service that has
+            seen a higher one for a key must refuse a lower one: it comes from a worker process that
+            was stopped for a while and has been replaced.
         agent_name: The agent that called.
         usage: Cost of the run so far.
         state: This call's own copy of the task's extra_state. Change it in place or assign it;
@@ -60,6 +63,7 @@ class ToolContext(RunContextWrapper[Any], Generic[StateT]):
         arguments: str = "{}",
         attempt: int = 1,
         idempotency_key: str = "",
+        fencing_token: int = 0,
         agent_name: str = "",
         usage: Usage | None = None,
         state: StateT | None = None,
@@ -77,6 +81,7 @@ class ToolContext(RunContextWrapper[Any], Generic[StateT]):
             arguments: See above.
             attempt: See above.
             idempotency_key: See above.
+            fencing_token: See above.
             agent_name: See above.
             usage: See above.
             state: See above.
@@ -91,6 +96,7 @@ class ToolContext(RunContextWrapper[Any], Generic[StateT]):
         self.arguments = arguments
         self.attempt = attempt
         self.idempotency_key = idempotency_key
+        self.fencing_token = fencing_token
         self.agent_name = agent_name
         self.usage = Usage() if usage is None else usage
         self.nested = nested

@@ -45,6 +45,7 @@ class ToolOptions(TypedDict, total=False):
     max_output_bytes: int
     approval_seconds: float | None
     undo_needs_approval: bool
+    undo_idempotent: bool
     tool_input_guardrails: Sequence[ToolInputGuardrail]
     tool_output_guardrails: Sequence[ToolOutputGuardrail]
 

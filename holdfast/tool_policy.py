@@ -31,6 +31,7 @@ class ToolPolicy(Value):
         max_output_bytes: Longest result, in UTF-8 bytes.
         approval_seconds: Seconds after which an approval expires to rejected; 0 for never.
         undo_needs_approval: Whether a person decides before a call is undone.
+        undo_idempotent: Whether undoing one call twice acts once.
         is_conditional: Whether a predicate decides for each turn if it is offered.
         guarded: Whether guardrails see a call before it is run.
         agent: For an agent as a tool: its name; a call is a task of that agent.
@@ -49,6 +50,7 @@ class ToolPolicy(Value):
     max_output_bytes: int = DEFAULT_MAX_OUTPUT_BYTES
     approval_seconds: float = 0
     undo_needs_approval: bool = False
+    undo_idempotent: bool = False
     is_conditional: bool = False
     guarded: bool = False
     agent: str = ""
@@ -58,3 +60,11 @@ class ToolPolicy(Value):
     def repeatable(self) -> bool:
         """Whether a call may be run again when it is not known if it ran."""
         return self.effect == "read" or self.idempotent
+
+    @property
+    def may_have_happened(self) -> bool:
+        """Whether a call whose end is not known is *unknown*.
+
+        That of an agent as a tool is not: what runs is the collecting of what its task came to.
+        """
+        return not (self.repeatable or self.agent)

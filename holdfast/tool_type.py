@@ -8,7 +8,7 @@ from typing import Any, Generic, Literal, ParamSpec, TypeVar, cast
 
 import typing_extensions as ext
 
-from holdfast.errors import InvalidArgumentError
+from holdfast.errors import InvalidArgumentError, ToolTimeoutError
 from holdfast.models.base import ToolSpec
 from holdfast.tool_arguments import ToolArgumentsError, parse_arguments
 from holdfast.tool_context import Effect, ToolContext
@@ -59,8 +59,10 @@ class Tool(Generic[P, R]):
             None when it did not happen.
         needs_approval: Whether a person decides first, or a predicate (ctx, arguments), or
             (arguments), or (ctx, arguments, call_id), that decides it per call.
-        timeout_seconds: Longest time of one attempt, or None.
-        timeout_behavior: Whether the model is told of a timeout, or ToolTimeoutError is raised.
+        timeout_seconds: Longest time of one attempt, or None. A call cut off by it may have
+            happened: it is *unknown*, unless the tool is `effect="read"` or `idempotent`.
+        timeout_behavior: Whether the model is told of a timeout that hides no effect, or
+            ToolTimeoutError is raised.
         max_attempts: Most attempts when it raises an error of `retry_on`.
         retry_on: Errors worth another attempt; empty means every Exception.
         return_direct: Whether the result is the answer of the task.
@@ -71,6 +73,8 @@ class Tool(Generic[P, R]):
         max_output_bytes: Longest result, in UTF-8 bytes.
         approval_seconds: Seconds after which an approval expires to rejected, or None for never.
         undo_needs_approval: Whether a person decides before a call is undone.
+        undo_idempotent: Whether undoing one call twice acts once: an `undo` that was cut off, or
+            that raised what time can heal, is then called again.
         tool_input_guardrails: Checks of a call before it is run, in order.
         tool_output_guardrails: Checks of what it gave, in order.
 
@@ -101,6 +105,7 @@ class Tool(Generic[P, R]):
     max_output_bytes: int = DEFAULT_MAX_OUTPUT_BYTES
     approval_seconds: float | None = None
     undo_needs_approval: bool = False
+    undo_idempotent: bool = False
     tool_input_guardrails: Sequence[ToolInputGuardrail] = ()
     tool_output_guardrails: Sequence[ToolOutputGuardrail] = ()
 
@@ -194,6 +199,7 @@ class Tool(Generic[P, R]):
             max_output_bytes=self.max_output_bytes,
             approval_seconds=self.approval_seconds or 0,
             undo_needs_approval=self.undo_needs_approval,
+            undo_idempotent=self.undo_idempotent,
             is_conditional=callable(self.is_enabled),
             guarded=bool(self.tool_input_guardrails),
         )
@@ -220,8 +226,14 @@ class Tool(Generic[P, R]):
         return await invoke(self.function, *positional, **named)
 
     def is_worth_repeating(self, error: BaseException) -> bool:
-        """Whether a call that raised this may be attempted again, as far as the tool says."""
+        """Whether a call that raised this may be attempted again, as far as the tool says.
+
+        A call that was cut off by its timeout may have happened: only what is repeatable is made
+        again.
+        """
         if self.max_attempts == 1 or isinstance(error, ToolArgumentsError):
+            return False
+        if isinstance(error, ToolTimeoutError) and self.policy().may_have_happened:
             return False
         return isinstance(error, self.retry_on or Exception)
 

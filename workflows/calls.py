@@ -50,9 +50,6 @@ def is_verdict(failure: Failure | None) -> bool:
     return failure is not None and failure.type in VERDICTS and not failure.parks
 
 
-LOST = "Interrupted"
-"""Type of the failure by which a tool activity says that its worker is going away."""
-
 NO_STEPS = Failure(type="NoUpcomingStepsError", message="The task has no upcoming steps to run.")
 NONE_FOLLOWED = Failure(
     type="NoUpcomingStepsError",
@@ -98,6 +95,8 @@ CLOSED = Failure(type="TaskClosedError", message="The task is closed or closing.
 
 QUICK = timedelta(minutes=2)
 LONGEST_TOOL = timedelta(days=30)
+MOST_STARTS = 8
+"""How often a call is scheduled again that is known not to have started."""
 PATIENT = RetryPolicy(maximum_interval=timedelta(seconds=30))
 LOSSES = ("TemporalTimeout:Heartbeat", "TemporalTimeout:StartToClose")
 """What the server calls attempts that are lost; those it is not to repeat the task counts."""

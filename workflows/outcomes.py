@@ -20,15 +20,14 @@ def lost_text(call: ToolCall, times: int) -> str:
             f"Tool {call.name!r} was run {times} times, and each time its worker was lost. The tool"
             " may be what ends the worker. It is not known whether it took effect."
         )
-    return (
-        f"The worker was lost while tool {call.name!r} ran. It is not known whether it took effect,"
-        " and it must not be repeated blindly."
-    )
+    return not_known_text(f"The worker was lost while tool {call.name!r} ran.")
 
 
 def cut_text(call: ToolCall) -> str:
     """Say that a call was cancelled and may or may not have taken effect."""
-    return (
-        f"Tool {call.name!r} was cancelled while it ran. It is not known whether it took effect,"
-        " and it must not be repeated blindly."
-    )
+    return not_known_text(f"Tool {call.name!r} was cancelled while it ran.")
+
+
+def not_known_text(why: str) -> str:
+    """Say that a call may or may not have taken effect."""
+    return f"{why} It is not known whether it took effect, and it must not be repeated blindly."

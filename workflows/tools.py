@@ -10,14 +10,7 @@ from typing import TypeVar
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy
-from temporalio.exceptions import (
-    ActivityError,
-    ApplicationError,
-    is_cancelled_exception,
-)
-from temporalio.exceptions import (
-    TimeoutError as TemporalTimeout,
-)
+from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
 from temporalio.workflow import ActivityCancellationType
 
 from holdfast import approvals
@@ -25,13 +18,14 @@ from holdfast.ledger import Ledger
 from holdfast.messages import ToolCall
 from holdfast.nesting import Nesting
 from holdfast.records import Failure, OpenState, Outcome
+from holdfast.tool_failures import INTERRUPTED, NOT_STARTED, TIMED_OUT, is_certain
 from holdfast.tool_policy import ToolPolicy
 from holdfast.wire import Probed, ToolInput
 from holdfast.workflows.calls import (
     LONGEST_TOOL,
     LOSSES,
-    LOST,
     MOST_LOST,
+    MOST_STARTS,
     failure_of,
     is_lost,
     is_verdict,
@@ -39,17 +33,12 @@ from holdfast.workflows.calls import (
     quick,
 )
 from holdfast.workflows.children import Children
-from holdfast.workflows.outcomes import cut_text, lost_text, unknown_tool
+from holdfast.workflows.outcomes import cut_text, lost_text, not_known_text, unknown_tool
 
 T = TypeVar("T")
 
-NOT_STARTED = "NotStarted"
-"""Type of the failure by which a tool activity says that the tool was not begun."""
-
 BLOCKED = "Blocked"
 """Type of the failure of a call that blocks the event loop of its worker."""
-
-MOST_STARTS = 8
 
 MOST_AT_ONCE = 300
 """Most calls of a task that are taken further at the same time; the others follow.
@@ -258,13 +247,11 @@ async def _take(
         if is_cancelled_exception(error) or _is_left(ledger, branch, n, i):
             raise
         running.discard((n, i))
-        if not _may_have_happened(error, policy):
-            return failure_of(error)
         failure = failure_of(error)
-        said = failure.type in (LOST, BLOCKED)
-        text = failure.message if said else lost_text(call, MOST_LOST if policy.repeatable else 1)
-        await _ask_about(ledger, n, i, policy, text)
-    return None
+        if not _may_have_happened(error, policy):
+            return failure
+        why = _unknown_text(error, call, policy)
+        return await _ask_about(ledger, n, i, policy, why, failure=failure)
 
 
 async def _nest(
@@ -339,8 +326,28 @@ def _stopped_by(ledger: Ledger, n: int, i: int) -> Failure | None:
     return outcome.failure if outcome is not None else None
 
 
-async def _ask_about(ledger: Ledger, n: int, i: int, policy: ToolPolicy, text: str) -> None:
-    """Find out about a call that may have happened: by its probe, else by a person."""
+async def _ask_about(
+    ledger: Ledger,
+    n: int,
+    i: int,
+    policy: ToolPolicy,
+    text: str,
+    *,
+    failure: Failure | None = None,
+) -> Failure | None:
+    """Find out about a call that may have happened: by its probe, else by a person.
+
+    Args:
+        ledger: The task.
+        n: The step.
+        i: Position of the call.
+        policy: The rules of its tool.
+        text: What is known, for a person.
+        failure: How its activity failed, if it did.
+
+    Returns:
+        Why the step stops, if the call is now known not to have happened.
+    """
     call, approval = _call(ledger, n, i), approvals.latest(ledger, n, i)
     ran = approvals.effective_call(approval, call) if approval else call
     edited = None if ran == call else ran
@@ -355,10 +362,23 @@ async def _ask_about(ledger: Ledger, n: int, i: int, policy: ToolPolicy, text: s
             if probed.happened:
                 known = Outcome(content=probed.content, edited=edited.arguments if edited else "")
                 ledger.outcome(n, i, known)
+            elif failure is not None and failure.type == TIMED_OUT:
+                return _timed_out(ledger, n, i, policy, failure)
             else:
                 ledger.clear(n, i)  # it did not happen, so it is run: it was approved before
-            return
+            return None
     approvals.ask(ledger, n, i, "unknown", now=now(), text=text, call=ran)
+    return None
+
+
+def _timed_out(
+    ledger: Ledger, n: int, i: int, policy: ToolPolicy, failure: Failure
+) -> Failure | None:
+    """End a call that took too long and has not happened: another run might take as long."""
+    if policy.timeout_behavior == "raise_exception":
+        return failure
+    ledger.outcome(n, i, Outcome(content=failure.message, is_error=True, status="failed"))
+    return None
 
 
 async def _tool(
@@ -379,6 +399,9 @@ async def _tool(
                 lost += 1
                 continue
             if starts >= MOST_STARTS or failure_of(error).type != NOT_STARTED:
+                raise
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():  # it was not begun, and is not to be
                 raise
         else:
             return outcome.model_copy(update={"attempts": outcome.attempts + lost})
@@ -408,11 +431,24 @@ def _call(ledger: Ledger, n: int, i: int) -> ToolCall:
 
 
 def _may_have_happened(error: ActivityError, policy: ToolPolicy) -> bool:
-    """Whether the tool was started, nobody knows how it ended, and it is not to be run again."""
-    match error.cause:
-        case TemporalTimeout():
-            return is_lost(error)
-        case ApplicationError(type=kind):
-            return kind == BLOCKED or (kind == LOST and not policy.repeatable)
-        case _:
-            return False
+    """Whether a call may have taken effect although its activity failed.
+
+    Whatever the failure is, one that is new to this code too, unless it is known to hide none. A
+    call that may be repeated is asked about when it has ended, or blocked, its worker too often.
+    """
+    cause = error.cause
+    if isinstance(cause, ApplicationError) and cause.type == BLOCKED:
+        return True
+    if not policy.may_have_happened:
+        return is_lost(error)
+    return not (isinstance(cause, ApplicationError) and is_certain(cause))
+
+
+def _unknown_text(error: ActivityError, call: ToolCall, policy: ToolPolicy) -> str:
+    """Say to a person why it is not known whether a call took effect."""
+    cause = error.cause
+    if not isinstance(cause, ApplicationError):
+        return lost_text(call, MOST_LOST if policy.repeatable else 1)
+    if cause.type in (INTERRUPTED, BLOCKED):
+        return cause.message
+    return not_known_text(cause.message)

@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from datetime import timedelta
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy
-from temporalio.exceptions import ActivityError
+from temporalio.exceptions import ActivityError, ApplicationError
 from temporalio.workflow import ActivityHandle
 
 from holdfast import approvals, undo
 from holdfast.ledger import Ledger
 from holdfast.messages import system
 from holdfast.nesting import UndoAnswer
-from holdfast.records import Failure, OpenState
+from holdfast.records import Approval, Failure, OpenState
 from holdfast.state import UndoState
+from holdfast.tool_failures import NOT_STARTED, is_certain
+from holdfast.tool_policy import ToolPolicy
 from holdfast.wire import Undoable, UndoInput
-from holdfast.workflows.calls import LONGEST_TOOL, PATIENT, QUICK, failure_of, now
+from holdfast.workflows.calls import (
+    LONGEST_TOOL,
+    MOST_STARTS,
+    PATIENT,
+    QUICK,
+    failure_of,
+    now,
+)
 from holdfast.workflows.children import Children
 
 GRACE_SECONDS = 8
@@ -25,7 +35,9 @@ GRACE_SECONDS = 8
 
 CUT = "The task was ended meanwhile: it may have been undone, and nobody knows."
 
-NO_ATTEMPTS_LEFT = RetryPolicy(maximum_attempts=3, maximum_interval=timedelta(seconds=30))
+REPEATED = RetryPolicy(maximum_attempts=3, maximum_interval=timedelta(seconds=30))
+ONCE = RetryPolicy(maximum_attempts=1)
+"""For an `undo=` that must not be called again blindly: its worker may have been lost inside it."""
 
 
 async def run_undo(ledger: Ledger, children: Children) -> Failure | None:
@@ -128,29 +140,82 @@ async def _undo_effect(ledger: Ledger, target: Undoable, i: int) -> Failure | No
         return None
     effect = target.effects[i]
     policy = described.rules(target.step.agent).policies[effect.call.name]
-    if policy.undo_needs_approval:
-        asked = next(
-            (
-                a
-                for a in reversed(ledger.s.approvals)
-                if (a.kind, a.n, a.i) == ("undo", target.n, i)
-            ),
-            None,
+    what = undo.in_words(effect)
+    asked = _asked(ledger, target, i)
+    if asked is None and policy.undo_needs_approval:
+        _ask(ledger, target, i, f"Undo of {what} in step {target.n}")
+        return None
+    if asked is not None and asked.status == "open":
+        return None
+    if asked is not None and asked.status == "responded":
+        ledger.note(
+            "effect_undone", now=now(), by=asked.by, text=asked.message, body={"effect": what}
         )
-        if asked is None:
-            text = f"Undo of {effect.call.name}({effect.call.arguments}) in step {target.n}"
-            # Not of a step in progress that happens to have this number.
-            agent = target.step.agent or ledger.given.head.agent
-            approvals.ask(
-                ledger, target.n, i, "undo", now=now(), text=text, call=effect.call, agent=agent
-            )
-            return None
-        if asked.status == "open":
-            return None
-        if asked.status != "approved":
-            stop_undo(ledger)
-            text = f"The undo of {effect.call.name} was {asked.status} by {asked.by}: {asked.note}"
-            return Failure(type="UndoRefusedError", message=text)
+        _note_done(ledger, state, undo.effect_key(target, i), what)
+        return None
+    if asked is not None and asked.status != "approved":
+        stop_undo(ledger)
+        text = f"The undo of {effect.call.name} was {asked.status} by {asked.by}: {asked.note}"
+        return Failure(type="UndoRefusedError", message=text)
+    said = await _call_undo(ledger, target, i, policy)
+    if isinstance(said, str):
+        ledger.note("effect_undone", now=now(), by=state.asked.by, text=said, body={"effect": what})
+        _note_done(ledger, state, undo.effect_key(target, i), what)
+        return None
+    if _may_have_happened(said, policy):
+        text = f"The undo of {what} in step {target.n} {_why_unknown(said)}"
+        ledger.note("undo_unknown", now=now(), text=text, body={"effect": what})
+        _ask(ledger, target, i, text)
+        return None
+    return _failed(ledger, state, what, failure_of(said).message)
+
+
+def _ask(ledger: Ledger, target: Undoable, i: int, text: str) -> None:
+    """Ask a person about the undo of an effect, in the name of the agent whose call it was.
+
+    It is not asked of a step in progress that happens to have this number.
+    """
+    call, agent = target.effects[i].call, target.step.agent or ledger.given.head.agent
+    approvals.ask(ledger, target.n, i, "undo", now=now(), text=text, call=call, agent=agent)
+
+
+def _asked(ledger: Ledger, target: Undoable, i: int) -> Approval | None:
+    """Return the newest question about the undo of an effect."""
+    asked = (
+        each
+        for each in reversed(ledger.s.approvals)
+        if (each.kind, each.n, each.i) == ("undo", target.n, i)
+    )
+    return next(asked, None)
+
+
+async def _call_undo(
+    ledger: Ledger, target: Undoable, i: int, policy: ToolPolicy
+) -> str | ActivityError:
+    """Call the `undo=` of an effect; one that is known not to have started is called again.
+
+    Returns:
+        What it says, or how it failed.
+    """
+    for attempt in itertools.count():
+        said = await _call_undo_once(ledger, target, i, policy)
+        if isinstance(said, str) or attempt >= MOST_STARTS:
+            return said
+        if failure_of(said).type != NOT_STARTED:
+            return said
+        await workflow.sleep(min(2.0**attempt, 60.0))
+    raise RuntimeError  # unreachable: the loop returns
+
+
+async def _call_undo_once(
+    ledger: Ledger, target: Undoable, i: int, policy: ToolPolicy
+) -> str | ActivityError:
+    """Call the `undo=` of an effect.
+
+    Raises:
+        asyncio.CancelledError: The task is ended meanwhile. What is known of the undo is recorded.
+    """
+    effect = target.effects[i]
     what = undo.in_words(effect)
     undoing: ActivityHandle[str] = workflow.start_activity(
         "undo",
@@ -165,7 +230,7 @@ async def _undo_effect(ledger: Ledger, target: Undoable, i: int) -> Failure | No
         result_type=str,
         start_to_close_timeout=LONGEST_TOOL,
         heartbeat_timeout=timedelta(seconds=ledger.given.heartbeat),
-        retry_policy=NO_ATTEMPTS_LEFT,
+        retry_policy=REPEATED if policy.undo_idempotent else ONCE,
     )
     cut = await _is_cut(undoing)
     if not undoing.done():
@@ -173,14 +238,45 @@ async def _undo_effect(ledger: Ledger, target: Undoable, i: int) -> Failure | No
         ledger.note("undo_failed", now=now(), text=CUT, body={"effect": what})
         raise asyncio.CancelledError
     try:
-        said = undoing.result()
+        said: str | ActivityError = undoing.result()
     except ActivityError as error:
-        return _failed(ledger, state, what, failure_of(error).message)
-    ledger.note("effect_undone", now=now(), by=state.asked.by, text=said, body={"effect": what})
-    _note_done(ledger, state, undo.effect_key(target, i), what)
+        said = error
     if cut:
+        _note_cut(ledger, target, i, said)
         raise asyncio.CancelledError
-    return None
+    return said
+
+
+def _note_cut(ledger: Ledger, target: Undoable, i: int, said: str | ActivityError) -> None:
+    """Record how an undo ended whose task is ended meanwhile."""
+    state, what = ledger.s.undo, undo.in_words(target.effects[i])
+    if state is None:
+        return
+    if isinstance(said, str):
+        ledger.note("effect_undone", now=now(), by=state.asked.by, text=said, body={"effect": what})
+        _note_done(ledger, state, undo.effect_key(target, i), what)
+        return
+    certain = isinstance(said.cause, ApplicationError) and is_certain(said.cause)
+    text = failure_of(said).message if certain else CUT
+    ledger.note("undo_failed", now=now(), text=text, body={"effect": what})
+
+
+def _may_have_happened(error: ActivityError, policy: ToolPolicy) -> bool:
+    """Whether an undo may have taken effect although its activity failed."""
+    if policy.undo_idempotent:
+        return False
+    return not (isinstance(error.cause, ApplicationError) and is_certain(error.cause))
+
+
+def _why_unknown(error: ActivityError) -> str:
+    """Say to a person why it is not known whether an undo took effect, and how to decide."""
+    cause = error.cause
+    lost = "was cut off, because its worker was lost."
+    why = f"failed: {cause.message}" if isinstance(cause, ApplicationError) else lost
+    return (
+        f"{why} It is not known whether it took effect. Approve: it did not, call it again."
+        " Respond: it did. Reject: the undo ends here."
+    )
 
 
 async def _is_cut(undoing: ActivityHandle[str]) -> bool:

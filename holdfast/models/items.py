@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import assert_never, get_args
 
+from holdfast import gate
 from holdfast.errors import InvalidArgumentError
 from holdfast.images import address, part_at
 from holdfast.messages import (
@@ -83,7 +84,8 @@ def assistant_message(output: Sequence[Item]) -> Message:
     """
     turn = _Turn()
     for index, item in enumerate(output):
-        turn.add(_without_empty_logprobs(check_item(index, item)))
+        whole = gate.mended(item) if item.get("type") == "message" else item
+        turn.add(_without_empty_logprobs(check_item(index, whole)))
     needs_items = any(
         kind_of(item) not in ("message", "function_call")
         or "phase" in item

@@ -99,6 +99,7 @@ class StepContext:
         tokens: int = 0,
         unrecorded: JournalEntry | None = None,
         keep: Callable[[JournalEntry], None] | None = None,
+        ensure_ours: Callable[[], Awaitable[None]] | None = None,
         code: AgentCode | None = None,
         used_tools: bool = False,
     ) -> None:
@@ -123,6 +124,8 @@ class StepContext:
             unrecorded: An answer that was paid for, but never reached the task: the same request
                 gets it without a call.
             keep: Told of each answer at once, before anything that may fail.
+            ensure_ours: Asked before each costly memo is made: raises when another worker process
+                has taken the step over.
             code: What the agent's own code says; None for an agent without any.
             used_tools: Whether the agent has used a tool in this task.
         """
@@ -151,6 +154,7 @@ class StepContext:
         self._tokens = tokens
         self._unrecorded = unrecorded
         self._keep = keep
+        self._ensure_ours = ensure_ours
         self._position = 0
         self._spent = False  # something costly was made here and is not recorded yet
         self._idle = asyncio.Event()  # no model call is in flight
@@ -366,6 +370,8 @@ class StepContext:
         if costly and known is not None and known.memo is not None and known.request == key:
             value = known.memo.output
         else:
+            if costly:
+                await self._ensure_task_is_ours()
             value = await self._make(name, make)
         entry = JournalEntry(request=key, memo=Handed(output=value), name=name)
         self.fresh.append(entry)
@@ -373,6 +379,15 @@ class StepContext:
         if costly and self._keep is not None:
             self._keep(entry)
         return copy.deepcopy(value)
+
+    async def _ensure_task_is_ours(self) -> None:
+        """Stop here when another worker process has taken the step over."""
+        if self._ensure_ours is None:
+            return
+        try:
+            await self._ensure_ours()
+        except Exception as error:  # noqa: BLE001  handed to the driver, which raises it
+            await self._fail(error)
 
     async def _make(self, name: str, make: Callable[[], Awaitable[Any] | Any]) -> Json:
         self._idle.clear()

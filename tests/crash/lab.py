@@ -78,6 +78,7 @@ class Lab:
         api: The fake model.
         runner: A client in the test's own process.
         home: Directory of the test.
+        processes: Its processes, in the order in which they were started.
     """
 
     def __init__(self, job: Job, api: FakeOpenAI, runner: AgentRunner) -> None:
@@ -85,7 +86,7 @@ class Lab:
         self.api = api
         self.runner = runner
         self.home = job.home
-        self._processes: list[BaseProcess] = []
+        self.processes: list[BaseProcess] = []
 
     # ---- processes
 
@@ -93,7 +94,7 @@ class Lab:
         """Start a program; a worker by default. It need not be up when this returns."""
         process = context.Process(target=program, args=(replace(self.job, **changes),))
         process.start()
-        self._processes.append(process)
+        self.processes.append(process)
         return process
 
     async def serve(self, **changes: Any) -> BaseProcess:
@@ -116,10 +117,10 @@ class Lab:
 
     async def end(self) -> None:
         """Kill what is left; nothing outlives a test."""
-        for process in self._processes:
+        for process in self.processes:
             if process.exitcode is None:
                 process.kill()
-        for process in self._processes:
+        for process in self.processes:
             await asyncio.to_thread(process.join)
             process.close()
 

@@ -121,6 +121,7 @@ def make_tools(job: Job) -> dict[str, Tool]:
             "call": ctx.call_id,
             "key": ctx.idempotency_key,
             "attempt": ctx.attempt,
+            "token": ctx.fencing_token,
         }
         note(home, "start", **facts)
         while (home / f"hold.{ctx.tool_name}").exists():
@@ -426,6 +427,7 @@ class DeadlyActivity(ActivityInboundInterceptor):
             return await super().execute_activity(input)
         finally:
             self._deadly.passed("end", kind)
+            note(self._deadly.home, "left", kind=kind)
 
 
 class Mute(ActivityOutboundInterceptor):

@@ -71,8 +71,8 @@ class Holdfast(Lib):
 
     def function_tool(self, function: Any, **options: Any) -> Any:
         """Make a tool with the names of Holdfast's options, strict as the Agents SDK's are."""
-        if "timeout" in options:
-            options["timeout_seconds"] = options.pop("timeout")
+        if "timeout" in options:  # a call of any other tool that is cut off is unknown here
+            options |= {"timeout_seconds": options.pop("timeout"), "idempotent": True}
         given: dict[str, Any] = {"strict": True, **options}
         return function_tool(function, **given)
 

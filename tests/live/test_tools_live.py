@@ -347,20 +347,6 @@ async def test_a_call_that_is_done_is_not_repeated_because_its_sibling_failed(
     assert len(model.requests) == 1
 
 
-async def test_a_timeout_is_told_to_the_model(make_runner: MakeRunner, model: FakeOpenAI) -> None:
-    @tool(timeout_seconds=0.1)
-    async def slow() -> str:
-        """Be slow."""
-        await asyncio.sleep(30)
-        return "late"
-
-    runner = await make_runner(slow)
-    model.call("slow")
-    model.reply("sorry")
-    response = await runner.chat("q")
-    assert "timed out after 0.1 seconds" in response.sources[0].content
-
-
 async def test_a_tool_repeats_the_errors_that_it_declares_worth_it(
     make_runner: MakeRunner, model: FakeOpenAI
 ) -> None:

@@ -1,0 +1,54 @@
+"""How the activity of a tool call fails, as the task reads it.
+
+A call of a tool that is not repeatable may have happened whenever its activity fails, whatever the
+reason: a lost worker, a timeout, an outcome that cannot be encoded or stored. Only the failures
+that say otherwise are certain to hide no effect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+
+from temporalio.exceptions import ApplicationError
+
+NOT_STARTED = "NotStarted"
+"""Type of the failure of a call that was certainly not made, and may be scheduled again."""
+
+INTERRUPTED = "Interrupted"
+"""Type of the failure of a call that was started and whose outcome is lost; its text says why."""
+
+TIMED_OUT = "ToolTimeoutError"
+"""Type of the failure of a call that ran longer than its tool allows."""
+
+CERTAIN: dict[str, Any] = {"certain": True}
+"""Detail of a failure that hides no effect: the call was not made, or has itself failed in this
+way."""
+
+
+@contextmanager
+def certain() -> Generator[None]:
+    """Mark failures of the block, which is none that the tool's function runs in, as certain."""
+    try:
+        yield
+    except ApplicationError as error:
+        raise marked(error) from None
+
+
+def marked(error: ApplicationError) -> ApplicationError:
+    """Return a failure that says that it hides no effect."""
+    return type(error)(
+        error.message,
+        *error.details,
+        CERTAIN,
+        type=error.type,
+        non_retryable=error.non_retryable,
+        next_retry_delay=error.next_retry_delay,
+        category=error.category,
+    )
+
+
+def is_certain(error: ApplicationError) -> bool:
+    """Whether a failure hides no effect."""
+    return error.type == NOT_STARTED or CERTAIN in error.details

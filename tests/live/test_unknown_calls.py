@@ -1,0 +1,343 @@
+"""Calls that may have happened: never made again blindly, never told as failed."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from holdfast import AgentRunner, Task, ToolContext, tool
+from holdfast.activities import source
+from holdfast.archive import Archive
+from holdfast.errors import ArchiveError, ToolTimeoutError, UndoFailedError, UndoRefusedError
+from holdfast.testing import FakeOpenAI
+from holdfast.tool_context import Effect
+from holdfast.undo import UNDONE
+from tests.support.people import World, ask, kinds
+from tests.support.rig import MakeAgent, MakeRunner, Rig, until, until_status
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+@pytest.fixture
+def full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the archive refuse what is large, and nobody wait for it."""
+    put = Archive.put
+
+    def failing(self: Archive, data: bytes) -> str:
+        if len(data) > 50_000:
+            raise ArchiveError("the disk is full")
+        return put(self, data)
+
+    monkeypatch.setattr(Archive, "put", failing)
+    monkeypatch.setattr(source, "PATIENCE_SECONDS", (0.01,))
+
+
+def found(effect: Effect) -> str:
+    return "paid, says the bank"
+
+
+def not_found(effect: Effect) -> None:
+    return None
+
+
+def slow(world: World, **options: Any) -> Any:
+    """Make a tool that acts and then takes too long."""
+
+    @tool(timeout_seconds=0.2, **options)
+    async def pay(account: str) -> str:
+        """Pay."""
+        world.done.append(f"pay {account}")
+        await asyncio.Event().wait()
+        return "late"
+
+    return pay
+
+
+async def run_to_question(runner: AgentRunner, model: FakeOpenAI) -> Task:
+    """Start a task that calls `pay`, and return it once it waits for a person."""
+    model.call("pay", {"account": "bo"})
+    task = await runner.create_task("q")
+    output = await runner.run_step(task)
+    assert output.status == "waiting"
+    return task
+
+
+@pytest.mark.parametrize("behavior", ["error_as_result", "raise_exception"])
+async def test_a_timeout_of_a_call_that_is_not_repeatable_is_unknown(
+    make_runner: MakeRunner, model: FakeOpenAI, world: World, behavior: Any
+) -> None:
+    runner = await make_runner(slow(world, timeout_behavior=behavior))
+    task = await run_to_question(runner, model)
+    asked = await ask(runner, task)
+    assert asked.kind == "unknown"
+    assert "timed out after 0.2 seconds. It is not known" in asked.text
+    with pytest.raises(UndoRefusedError, match="may have happened"):
+        await runner.undo_step(task)
+    model.reply("paid")
+    asked = await ask(runner, task)
+    await runner.respond(asked, by="ann", result="paid, says the bank")
+    assert str(await runner.run_task(task)) == "paid"
+    assert world.done == ["pay bo"]
+
+
+async def test_a_call_that_timed_out_is_not_repeated_by_its_own_attempts(
+    make_runner: MakeRunner, model: FakeOpenAI, world: World
+) -> None:
+    runner = await make_runner(slow(world, max_attempts=3))
+    await run_to_question(runner, model)
+    assert world.done == ["pay bo"]
+
+
+async def test_a_timeout_of_a_repeatable_call_is_told_to_the_model(
+    make_runner: MakeRunner, model: FakeOpenAI, world: World
+) -> None:
+    runner = await make_runner(slow(world, idempotent=True))
+    model.call("pay", {"account": "bo"})
+    model.reply("sorry")
+    response = await runner.chat("q")
+    assert "timed out after 0.2 seconds" in response.sources[0].content
+    assert response.sources[0].status == "failed"
+
+
+async def test_a_probe_that_finds_what_timed_out_gives_its_result(
+    make_runner: MakeRunner, model: FakeOpenAI, world: World
+) -> None:
+    runner = await make_runner(slow(world, probe=found))
+    model.call("pay", {"account": "bo"})
+    model.reply("done")
+    response = await runner.chat("q")
+    assert [str(source) for source in response.sources] == ["paid, says the bank"]
+    assert world.done == ["pay bo"]
+
+
+async def test_a_timeout_that_a_probe_knows_to_have_done_nothing_is_told_to_the_model(
+    make_runner: MakeRunner, model: FakeOpenAI, world: World
+) -> None:
+    runner = await make_runner(slow(world, probe=not_found))
+    model.call("pay", {"account": "bo"})
+    model.reply("sorry")
+    response = await runner.chat("q")
+    assert "timed out" in response.sources[0].content
+    assert world.done == ["pay bo"]
+
+
+async def test_a_timeout_that_a_probe_knows_to_have_done_nothing_ends_the_task_if_it_is_to(
+    make_runner: MakeRunner, model: FakeOpenAI, world: World
+) -> None:
+    pay = slow(world, probe=not_found, timeout_behavior="raise_exception")
+    runner = await make_runner(pay)
+    model.call("pay", {"account": "bo"})
+    task = await runner.create_task("q")
+    with pytest.raises(ToolTimeoutError):
+        await runner.run_task(task)
+    await until_status(runner, task, "failed")
+
+
+@pytest.mark.usefixtures("full_disk")
+async def test_a_call_whose_result_cannot_be_stored_is_unknown(
+    make_runner: MakeRunner, model: FakeOpenAI, world: World
+) -> None:
+    @tool
+    def pay(account: str) -> str:
+        """Pay, with much to say."""
+        world.done.append(f"pay {account}")
+        return "x" * 60_000
+
+    runner = await make_runner(pay)
+    task = await run_to_question(runner, model)
+    asked = await ask(runner, task)
+    assert (asked.kind, "the disk is full" in asked.text) == ("unknown", True)
+    assert (await runner.run_step(task)).status == "waiting"
+    assert world.done == ["pay bo"]
+
+
+def nested(depth: int) -> Any:
+    """Make a list in a list, this deep."""
+    made: list[Any] = []
+    for _ in range(depth):
+        made = [made]
+    return made
+
+
+@pytest.mark.usefixtures("full_disk")
+@pytest.mark.parametrize(
+    "change", ["x" * 300_000, nested(230), nested(300)], ids=["large", "deep", "deeper"]
+)
+async def test_a_call_whose_change_of_the_state_cannot_be_recorded_is_made_once(
+    make_runner: MakeRunner, model: FakeOpenAI, world: World, change: Any
+) -> None:
+    @tool
+    def pay(ctx: ToolContext, account: str) -> str:
+        """Pay, and change the state."""
+        world.done.append(f"pay {account}")
+        ctx.state["kept"] = change
+        return "paid"
+
+    runner = await make_runner(pay)
+    model.call("pay", {"account": "bo"})
+    model.reply("done")
+    task = await runner.create_task("q")
+    output = await runner.run_step(task)
+    [told] = output.sources
+    assert told.status == "done"
+    assert "pay' ran, but its change of the state was not kept" in told.content
+    assert str(await runner.run_task(task)) == "done"
+    assert world.done == ["pay bo"]
+    assert (await runner.get_task(task)).extra_state == {}
+
+
+async def test_a_failure_of_which_nothing_is_known_leaves_a_call_unknown(
+    make_runner: MakeRunner, model: FakeOpenAI, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from holdfast.activities import tool as activity
+
+    def broken(*args: Any) -> Any:
+        raise MemoryError("no more")
+
+    monkeypatch.setattr(activity, "recorded", broken)
+
+    @tool
+    def pay(account: str) -> str:
+        """Pay."""
+        world.done.append(f"pay {account}")
+        return "paid"
+
+    runner = await make_runner(pay)
+    task = await run_to_question(runner, model)
+    asked = await ask(runner, task)
+    assert (asked.kind, "no more" in asked.text) == ("unknown", True)
+    assert world.done == ["pay bo"]
+
+
+# Undo
+
+
+def hanging(world: World, cut: asyncio.Event, **options: Any) -> Any:
+    """Make a tool whose `undo=` acts and then does not end, the first time."""
+
+    async def cancel(effect: Effect) -> str:
+        world.done.append(f"cancel {effect.arguments['city']}")
+        if len(world.done) == 1:
+            cut.set()
+            await asyncio.Event().wait()
+        return "cancelled"
+
+    @tool(undo=cancel, **options)
+    def book(city: str) -> str:
+        """Book."""
+        return f"booked {city}"
+
+    return book
+
+
+async def cut_off(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, world: World, **options: Any
+) -> tuple[AgentRunner, Task, asyncio.Task[Any]]:
+    """Undo a booking and stop the worker while the undo runs; another one takes its place."""
+    cut = asyncio.Event()
+    agent = make_agent(hanging(world, cut, **options))
+    await rig.serve(agent, graceful_shutdown_timeout=timedelta(seconds=0))
+    runner = rig.runner()
+    model.call("book", {"city": "rome"})
+    task = await runner.create_task("q")
+    await runner.run_step(task)
+    undone = asyncio.create_task(runner.undo_step(task, by="ann"))
+    await cut.wait()
+    await rig.serve(agent)
+    return runner, task, undone
+
+
+async def until_undone(runner: AgentRunner, task: Task) -> None:
+    """Wait until an undo in progress has come to its end."""
+
+    async def condition() -> bool:
+        return UNDONE in await kinds(runner, task)
+
+    await until(condition)
+    assert await runner.get_completed_steps(task) == []
+
+
+async def test_an_undo_that_was_cut_off_is_not_called_again_before_a_person_says_so(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, world: World
+) -> None:
+    runner, task, undone = await cut_off(rig, make_agent, model, world)
+    asked = await ask(runner, task)
+    assert asked.kind == "undo"
+    assert "It is not known whether it took effect" in asked.text
+    assert world.done == ["cancel rome"]
+    assert (await undone).status == "waiting"
+    await runner.approve(asked, by="bo")
+    await until_undone(runner, task)
+    assert world.done == ["cancel rome"] * 2
+
+
+async def test_an_undo_that_was_cut_off_and_took_effect_is_not_called_again(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, world: World
+) -> None:
+    runner, task, undone = await cut_off(rig, make_agent, model, world)
+    await runner.respond(await ask(runner, task), by="bo", result="cancelled, says the hotel")
+    await undone
+    await until_undone(runner, task)
+    assert world.done == ["cancel rome"]
+    found = [(e.kind, e.actor, e.reason) for e in await runner.audit(task) if "undo" in e.kind]
+    assert ("effect_undone", "bo", "cancelled, says the hotel") in found
+
+
+async def test_an_idempotent_undo_that_was_cut_off_is_called_again(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, world: World
+) -> None:
+    _, _, undone = await cut_off(rig, make_agent, model, world, undo_idempotent=True)
+    receipt = await undone
+    assert receipt.undone == ('book({"city": "rome"})',)
+    assert world.done == ["cancel rome"] * 2
+
+
+async def test_an_undo_whose_task_cannot_be_read_is_called_once_it_can(
+    make_runner: MakeRunner, model: FakeOpenAI, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from holdfast.activities.source import Source
+
+    status, failed = Source.status, list[int]()
+
+    async def failing(self: Source) -> Any:
+        if not failed:
+            failed.append(1)
+            raise ArchiveError("for a moment")
+        return await status(self)
+
+    cut = asyncio.Event()
+    world.done.append("before")
+    runner = await make_runner(hanging(world, cut))
+    model.call("book", {"city": "rome"})
+    task = await runner.create_task("q")
+    await runner.run_step(task)
+    monkeypatch.setattr(Source, "status", failing)
+    await runner.undo_step(task)
+    assert (failed, world.done) == ([1], ["before", "cancel rome"])
+
+
+async def test_an_undo_that_raises_has_failed_and_asks_nobody(
+    make_runner: MakeRunner, model: FakeOpenAI, world: World
+) -> None:
+    def cancel(effect: Effect) -> None:
+        world.done.append("try")
+        raise ArchiveError("the hotel's archive")
+
+    @tool(undo=cancel)
+    def book(city: str) -> str:
+        """Book."""
+        return "booked"
+
+    runner = await make_runner(book)
+    model.call("book", {"city": "rome"})
+    task = await runner.create_task("q")
+    await runner.run_step(task)
+    with pytest.raises(UndoFailedError, match="the hotel's archive"):
+        await runner.undo_step(task)
+    assert world.done == ["try"]
