@@ -18,6 +18,7 @@ from holdfast.guarding import OUTPUT_TRIPPED
 from holdfast.messages import Message
 from holdfast.records import Entry, Failure, OpenState, OpenStep, SegmentRef, StepRecord
 from holdfast.references import input_message
+from holdfast.seal import Seal
 from holdfast.segments import (
     read_messages,
     read_segments,
@@ -52,17 +53,19 @@ class ClosingActivities:
                 return await write_segment(self._source.archive, entries)
 
     @activity.defn(name="close")
-    async def close(self, given: CloseInput) -> None:
+    async def close(self, given: CloseInput) -> Seal:
         """Commit a finished task's turn to its session, then store the whole task."""
         with typed_failures():
             async with heartbeats():
-                await self._close(given)
+                return await self._close(given)
 
-    async def _close(self, given: CloseInput) -> None:
+    async def _close(self, given: CloseInput) -> Seal:
         source = self._source
         head = await source.head()
         page, entries = await source.entries()
         segments = page.segments
+        archived = sum(segment.entries for segment in segments)
+        entries = entries[: given.ledger.length - archived]  # without what came since it closes
         if entries:
             segments = (*segments, await write_segment(source.archive, entries))
         task = await source.task()
@@ -80,12 +83,14 @@ class ClosingActivities:
             stored=last.stored if last else None,
             transcript=given.at,
             opens=page.opens,
+            ledger=given.ledger,
         )
-        await write_record(source.archive, task_id(), record)
+        sealed = await write_record(source.archive, task_id(), record)
         at = closed_at(entries)
         tell_of_closed(head, record, task, given.status, at=at, branch=page.branch)
         source.cache.drop(task_id())
         variables.release(task_id())
+        return sealed
 
     async def _last_step(
         self, segments: tuple[SegmentRef, ...], entries: list[Entry]

@@ -20,6 +20,9 @@ from holdfast.tool_hooks import invoke
 from holdfast.tools import Tool
 from holdfast.values import Json
 
+MOST_LENT = 1000
+"""Agents of runs that are kept by their names, teams included."""
+
 
 class Registry:
     """Agents that this process can run."""
@@ -45,7 +48,7 @@ class Registry:
         reachable(agents)
         self._archive = archive
         self._agents: dict[str, Agent] = {}
-        self._lent: set[str] = set()
+        self._lent: dict[str, None] = {}
         self._named: dict[str, Any] = {}
         self._snapshots = {} if snapshots is None else snapshots
         for agent in agents:
@@ -60,6 +63,16 @@ class Registry:
         """
         reachable([agent])
         self._add(agent, lent=True)
+        for name in list(self._lent)[: max(len(self._lent) - MOST_LENT, 0)]:
+            self._drop(name)
+
+    def _drop(self, name: str) -> None:
+        """Let go of a lent agent: a run that is not over still has the very object, see `of`."""
+        del self._lent[name]
+        agent = self._agents.pop(name)
+        for tool in agent.made_tools:
+            for part in _code_of(tool):
+                self._named.pop(f"{LOCAL}:{name}.{tool.name}:{part}", None)
 
     def _add(self, agent: Agent, *, lent: bool) -> None:
         name = agent.name
@@ -73,8 +86,9 @@ class Registry:
                 raise UserError(msg)
             if lent:
                 return
-        if lent:
-            self._lent.add(name)
+        if lent and (served is None or name in self._lent):
+            self._lent.pop(name, None)
+            self._lent[name] = None  # the newest
         self._agents[name] = agent
         for tool in agent.made_tools:
             for part, thing in _code_of(tool).items():

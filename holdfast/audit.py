@@ -12,6 +12,7 @@ from holdfast.chain import extend
 from holdfast.messages import Message, ToolCall, shown
 from holdfast.records import Entry, EventRecord, JournalEntry, Outcome, StepRecord
 from holdfast.redact import REDACTED
+from holdfast.references import told
 from holdfast.undo import active_steps
 from holdfast.values import Json, Value, canonical
 
@@ -133,11 +134,11 @@ def _check(record: StepRecord, path: Sequence[StepRecord]) -> str:
 
 def _step_events(record: StepRecord) -> Iterator[AuditEvent]:
     common = {"time": record.ended, "step": record.step.step_id, "branch": record.branch}
-    said = {message.call_id: message for message in record.adds if message.role == "tool"}
+    adds = record.adds
     for entry in record.journal:
-        yield from _journal_events(entry, common, said)
+        yield from _journal_events(entry, common, adds)
     for call, outcome in zip(record.calls, record.outcomes, strict=True):
-        yield _call_event(call, outcome, common, said)
+        yield _call_event(call, outcome, common, adds)
     yield AuditEvent.model_validate(
         {
             **common,
@@ -151,7 +152,7 @@ def _step_events(record: StepRecord) -> Iterator[AuditEvent]:
 
 
 def _journal_events(
-    entry: JournalEntry, common: dict[str, Json], said: dict[str, Message]
+    entry: JournalEntry, common: dict[str, Json], adds: Sequence[Message]
 ) -> Iterator[AuditEvent]:
     if entry.answer is not None:
         yield AuditEvent.model_validate(
@@ -180,17 +181,16 @@ def _journal_events(
             }
         )
     for call, outcome in zip(entry.calls, entry.outcomes, strict=True):
-        yield _call_event(call, outcome, common, said)
+        yield _call_event(call, outcome, common, adds)
 
 
 def _call_event(
     call: ToolCall,
     outcome: Outcome,
     common: dict[str, Json],
-    said: dict[str, Message],
+    adds: Sequence[Message],
 ) -> AuditEvent:
-    message = said.get(call.id)
-    content = outcome.content or (message.content if message is not None else "")
+    content = told(adds, call, outcome).content
     return AuditEvent.model_validate(
         {
             **common,

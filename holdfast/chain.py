@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from holdfast.values import Value, canonical
+from holdfast.values import Json, Value, canonical
 
 EMPTY = ""
 DIGEST_LENGTH = 32
@@ -19,10 +19,13 @@ DIGEST_LENGTH = 32
 
 def extend(digest: str, values: Iterable[Value]) -> str:
     """Return the digest of a chain that ended in `digest` after appending `values`."""
+    return extend_json(digest, (value.wire() for value in values))
+
+
+def extend_json(digest: str, values: Iterable[Json]) -> str:
+    """Return the digest of a chain that ended in `digest` after appending values as JSON data."""
     for value in values:
-        digest = hashlib.sha256(digest.encode() + canonical(value.wire())).hexdigest()[
-            :DIGEST_LENGTH
-        ]
+        digest = hashlib.sha256(digest.encode() + canonical(value)).hexdigest()[:DIGEST_LENGTH]
     return digest
 
 

@@ -32,6 +32,7 @@ from holdfast.records import (
 )
 from holdfast.references import (
     batches_of,
+    joined,
     new_entries,
     output_digest,
     output_of_calls,
@@ -92,7 +93,7 @@ class Ledger(LedgerState):
             state=self.s.extra_state,
             tool_choice=asked.tool_choice,
             stored=asked.stored or (self.given.stored if own else None),
-            notes=self.s.notes,
+            notes=joined(self.s.notes),
             inputs={id: self.s.done[id] for id in step.prev_steps if id in self.s.done},
         )
         siblings = [c.model_copy(update={"alone": False, "before": Before()}) for c in self.s.opens]
@@ -332,8 +333,12 @@ class Ledger(LedgerState):
         else:  # the messages have the contents of the outcomes
             output, stored = resolve_output(result, current)
             said = zip(current.calls, outcomes, strict=True)
+            first = len(adds)
             adds = (*adds, *(outcome.message(call) for call, outcome in said))
-            outcomes = tuple(o.model_copy(update={"content": ""}) for o in outcomes)
+            outcomes = tuple(
+                outcome.model_copy(update={"content": "", "at": at})
+                for at, outcome in enumerate(outcomes, start=first)
+            )
         transcript = ChainRef(
             length=self.s.transcript.length + len(adds),
             digest=extend(self.s.transcript.digest, adds),
@@ -367,7 +372,7 @@ class Ledger(LedgerState):
             alone=current.alone,
         )
         self.messages.extend(adds)
-        self.entries.append(Entry(step=record))
+        self.append(Entry(step=record))
         self._forget_approvals(n)
         answered = result.last and current.alone
         if not self.s.path or self.s.path[-1][0] != self.s.branch:

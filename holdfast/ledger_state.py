@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from holdfast.asked import Asked
+from holdfast.chain import ChainRef, extend
+from holdfast.known_ids import KnownIds
 from holdfast.links import ready_steps
 from holdfast.messages import Message, Usage
 from holdfast.nesting import ChildState, child_ids
@@ -24,8 +26,14 @@ from holdfast.steps import Task, TaskStatus, TaskStep
 from holdfast.values import Json
 
 CREATED = "created"
-SEEN_KEPT = 200
-RECEIPTS_KEPT = 200
+SEEN_KEPT = 5000
+"""Requests whose replies are kept: one that is sent again is not carried out again."""
+
+COMMANDS_KEPT = 20_000
+"""Commands whose ids are kept, for the same reason."""
+
+RECEIPTS_KEPT = 1000
+RECEIPTS_CARRIED = 200
 
 
 class LedgerState:
@@ -33,6 +41,7 @@ class LedgerState:
 
     Attributes:
         entries: Records since the last archived segment, oldest first.
+        commands: Ids of the newest commands.
         messages: Messages that those records added to the transcript.
         asking: Steps in progress that may be making a model call right now.
     """
@@ -57,10 +66,12 @@ class LedgerState:
             serial=1,
             held=given.held,
         )
-        self.entries: list[Entry] = []
+        self.entries: list[Entry] = list(self.s.entries)
+        self.commands = KnownIds(self.s.commands, COMMANDS_KEPT)
         self.messages: list[Message] = []
         self.asking: set[int] = set()
         self._asked = Asked(self.s.approvals)
+        self._noted = (self.s.notes, _length(self.s.notes))
         self.base = self.s.transcript.length
         if carried is None:
             self.note(CREATED, now=now, body={"extra_state": given.extra_state})
@@ -303,7 +314,13 @@ class LedgerState:
     ) -> None:
         """Append an event."""
         event = EventRecord(kind=kind, at=now, by=by, text=text, body=body or {})
-        self.entries.append(Entry(event=event))
+        self.append(Entry(event=event))
+
+    def append(self, entry: Entry) -> None:
+        """Append an entry to the ledger, and to the chain that stands for all of it."""
+        self.entries.append(entry)
+        length, digest = self.s.ledger
+        self.change(ledger=ChainRef(length + 1, extend(digest, (entry,))))
 
     def next_number(self) -> int:
         """Count one more thing that happened, and return its number."""
@@ -316,8 +333,33 @@ class LedgerState:
 
     def remember(self, request_id: str, reply: RunReply) -> None:
         """Keep the reply to a request, so that the same request gets it again."""
-        seen = {**self.s.seen, request_id: reply}
-        self.change(seen=dict(list(seen.items())[-SEEN_KEPT:]))
+        seen = self.s.seen  # in place, because there may be thousands
+        seen[request_id] = reply
+        if len(seen) > SEEN_KEPT:
+            del seen[next(iter(seen))]
+
+    @property
+    def noted(self) -> int:
+        """Length of the texts that wait for the next model call."""
+        if self._noted[0] is not self.s.notes:
+            self._noted = (self.s.notes, _length(self.s.notes))
+        return self._noted[1]
+
+    def add_note(self, note: Message) -> None:
+        """Let the next model call see a message."""
+        length = self.noted + len(note.text)
+        self.change(notes=(*self.s.notes, note))
+        self._noted = (self.s.notes, length)
+
+    def carried(self) -> Carried:
+        """Return the state with which the task continues as new."""
+        return self.s.model_copy(
+            update={
+                "commands": self.commands.packed(),
+                "entries": tuple(self.entries),
+                "receipts": self.s.receipts[-RECEIPTS_CARRIED:],
+            }
+        )
 
     def archived(self, segment: SegmentRef) -> None:
         """Forget entries that are now in the archive; no step was completed meanwhile."""
@@ -325,3 +367,7 @@ class LedgerState:
         self.messages.clear()
         self.base = self.s.transcript.length
         self.change(segments=(*self.s.segments, segment))
+
+
+def _length(messages: Iterable[Message]) -> int:
+    return sum(len(message.text) for message in messages)

@@ -240,6 +240,7 @@ def merge(
 
     Where two of them give one place different values, the later patch wins and the place is a
     conflict. Elements appended to one list by several patches are all kept, in the patches' order.
+    A list that several patches begin counts as empty before, and so does an object.
 
     Returns:
         The merged data, and the paths in conflict ("a.b"), sorted.
@@ -269,6 +270,11 @@ def _merge(
             value = _merge(old[key], nested, f"{prefix}{key}.", conflicts)
         elif all(_appends(old, patch, key) for patch, _ in rivals):
             value = [*old[key], *(item for patch, _ in rivals for item in patch["splice"][key][2])]
+        elif key not in old and len(outcomes) > 1 and all(map(_is_list, outcomes)):
+            value = [item for begun in outcomes for item in begun]
+        elif key not in old and len(outcomes) > 1 and all(isinstance(o, dict) for o in outcomes):
+            begun = [_diff({}, outcome) for outcome in outcomes]
+            value = _merge({}, begun, f"{prefix}{key}.", conflicts)
         elif any(not _agree(outcome, value) for outcome in outcomes):
             conflicts.append(prefix + key)
         new[key] = value

@@ -10,6 +10,12 @@ from holdfast.steps import TaskStep
 
 LONGEST_TEXT = 16 * 1024
 
+LONGEST_NOTES = 4 * 1024 * 1024
+"""Most characters of feedback that wait for one model call."""
+
+MOST_FOLLOWUPS = 1000
+"""Most inputs that wait for the task's answer."""
+
 
 def obey(ledger: Ledger, command: Command, *, now: float) -> str:
     """Apply a command; return why it is refused, or empty. `abandon` is the workflow's.
@@ -51,11 +57,18 @@ def _feedback(ledger: Ledger, command: Command) -> str:
     if len(text) > LONGEST_TEXT:
         return f"Feedback may have at most {LONGEST_TEXT} characters; this has {len(text)}."
     if command.body.get("when", "next_model_call") == "queued":
+        if len(ledger.s.followups) >= MOST_FOLLOWUPS:
+            return f"{MOST_FOLLOWUPS} inputs wait for the task's answer already; no more are taken."
         ledger.change(followups=(*ledger.s.followups, text))
         if ledger.s.answered:
             ledger.follow_up()
         return ""
-    ledger.change(notes=(*ledger.s.notes, user(text)))
+    if ledger.noted + len(text) > LONGEST_NOTES:
+        return (
+            f"{ledger.noted} characters of feedback wait for the next model call already; at most"
+            f" {LONGEST_NOTES} can. Let the task go on first."
+        )
+    ledger.add_note(user(text))
     return ""
 
 

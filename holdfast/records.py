@@ -206,6 +206,7 @@ class Outcome(Value):
         failure: Why the step stops after it, although it is known: a tripped guardrail, a hook.
         child: For a call of an agent as a tool: the task that it was.
         usage: What that task cost.
+        at: In the record of a step: position in its `adds` of the message that has the content.
     """
 
     content: Content = ""
@@ -220,6 +221,7 @@ class Outcome(Value):
     failure: Failure | None = None
     child: str = ""
     usage: Usage = Usage()
+    at: int | None = None
 
     @property
     def is_stopped(self) -> bool:

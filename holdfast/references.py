@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 
 from holdfast.chain import extend
@@ -24,6 +25,23 @@ from holdfast.wire import Advanced
 
 SAID_IN_ADDS = Message(role="tool")
 """Stands in a step record for a message that its `adds` hold."""
+
+
+NOTES_APART = 100
+"""Most notes that a step gets as they were said; of more, neighbours of one role are joined."""
+
+
+def joined(notes: tuple[Message, ...]) -> tuple[Message, ...]:
+    """Join notes when there are very many: thousands of messages are no conversation."""
+    if len(notes) <= NOTES_APART:
+        return notes
+    groups = itertools.groupby(notes, key=lambda note: (note.role, isinstance(note.content, str)))
+    found: list[Message] = []
+    for (role, is_text), group in groups:
+        said = list(group)
+        one = [Message(role=role, content="\n\n".join(note.text for note in said))]
+        found += one if is_text else said
+    return tuple(found)
 
 
 def queue_after(before: Before, step: TaskStep, steps: Sequence[TaskStep]) -> tuple[TaskStep, ...]:
@@ -142,19 +160,30 @@ def new_entries(advanced: Advanced, *, last: bool) -> tuple[JournalEntry, ...]:
 def without_adds(result: StepResult, current: OpenState) -> tuple[JournalEntry, ...]:
     """Leave out of the journal the messages that the record's `adds` hold."""
     journal = list(current.journal)
-    for add in result.adds:
+    for position, add in enumerate(result.adds):
         if not isinstance(add, str) or not add.startswith("j"):
             continue
         at, call = place_of(add)
         entry = journal[at]
         if call is not None:
             outcomes = list(entry.outcomes)
-            outcomes[call] = outcomes[call].model_copy(update={"content": ""})
+            outcomes[call] = outcomes[call].model_copy(update={"content": "", "at": position})
             journal[at] = entry.model_copy(update={"outcomes": tuple(outcomes)})
         elif entry.answer is not None:
             answer = entry.answer.model_copy(update={"message": SAID_IN_ADDS})
             journal[at] = entry.model_copy(update={"answer": answer})
     return tuple(journal)
+
+
+def told(adds: Sequence[Message], call: ToolCall, outcome: Outcome) -> Message:
+    """Return the message that tells of a call, by its place: providers may repeat the ids of calls.
+
+    Args:
+        adds: What the call's step adds to the transcript; empty while that is not known.
+        call: The call.
+        outcome: What became of it.
+    """
+    return outcome.message(call) if outcome.at is None else adds[outcome.at]
 
 
 def newest_answer(journal: Sequence[JournalEntry]) -> ModelAnswer:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from holdfast.archive import Archive, record_name
 from holdfast.messages import Message
 from holdfast.records import Entry, SegmentRef
+from holdfast.seal import Seal, record_digest, signed
 from holdfast.state import CommitRef, SessionState, TaskRecord
 from holdfast.values import Json, canonical
 
@@ -49,9 +50,11 @@ async def read_json(archive: Archive, sha256: str) -> Json:
     return json.loads(await archive.aget(sha256))
 
 
-async def write_record(archive: Archive, task_id: str, record: TaskRecord) -> None:
-    """Store a closed task under its id."""
-    await archive.aput_record(record_name("tasks", task_id), record.wire())
+async def write_record(archive: Archive, task_id: str, record: TaskRecord) -> Seal:
+    """Store a closed task under its id, signed if there is a key; return its digests."""
+    data = record.wire()
+    await archive.aput_record(record_name("tasks", task_id), signed(data, task_id))
+    return Seal(ledger=record.ledger, record=record_digest(data))
 
 
 async def read_record(archive: Archive, task_id: str) -> TaskRecord | None:

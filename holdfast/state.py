@@ -12,6 +12,7 @@ from holdfast.messages import Blob, ImagePart, Message, Usage
 from holdfast.nesting import ChildState, ParentRef, UndoAnswer
 from holdfast.records import (
     Approval,
+    Entry,
     Failure,
     ForkOf,
     InputRef,
@@ -248,6 +249,9 @@ class Carried(Value):
         closing: The end that was accepted, if any.
         tries_again: Whether the parent has wanted what failed to be tried again; the next failure
             ends that.
+        ledger: Length and digest of the chain of all entries of the ledger.
+        commands: The ids of the newest commands, packed: a repeated one is dropped.
+        entries: Events that came while the ledger was being archived.
     """
 
     created: float = 0.0
@@ -298,6 +302,9 @@ class Carried(Value):
     verdict: Failure | None = None
     closing: Closing | None = None
     tries_again: bool = False
+    ledger: ChainRef = ChainRef()
+    commands: str = ""
+    entries: tuple[Entry, ...] = ()
 
 
 class RunReply(Value):
@@ -327,6 +334,8 @@ class TaskRecord(Value):
         stored: Where the archive keeps that output, when it is large.
         transcript: Length and digest of the transcript.
         opens: The steps that were open when the task ended, if it did not end well.
+        ledger: Length and digest of the chain of the ledger's entries.
+        signature: Signature of all the rest by the key of the worker process, if it has one.
     """
 
     task: Json
@@ -337,6 +346,8 @@ class TaskRecord(Value):
     stored: Blob | None = None
     transcript: ChainRef = ChainRef()
     opens: tuple[OpenState, ...] = ()
+    ledger: ChainRef = ChainRef()
+    signature: str = ""
 
 
 class CommitRef(Value):

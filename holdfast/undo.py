@@ -6,7 +6,7 @@ was recorded, never computed anew.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from holdfast import merge_patch
 from holdfast.chain import ChainRef
@@ -22,7 +22,7 @@ from holdfast.records import (
     SegmentRef,
     StepRecord,
 )
-from holdfast.references import queue_after
+from holdfast.references import queue_after, told
 from holdfast.state import Carried, UndoRequest, UndoState
 from holdfast.steps import TaskStep
 from holdfast.tool_policy import ToolPolicy
@@ -30,6 +30,7 @@ from holdfast.values import Json
 from holdfast.wire import EffectRef, Undoable
 
 UNDONE = "undone"
+NO_LEDGER = ChainRef()
 
 
 def active_steps(entries: Iterable[Entry]) -> list[StepRecord]:
@@ -59,6 +60,7 @@ def departure(
     state: dict[str, Json],
     segment: SegmentRef,
     *,
+    ledger: ChainRef = NO_LEDGER,
     fork: ForkOf,
     text: str | None,
     feedback: str | None,
@@ -70,6 +72,7 @@ def departure(
         record: The last step that both tasks share.
         state: The extra_state after it.
         segment: The archived ledger up to it.
+        ledger: Length and digest of its chain.
         fork: Where it comes from.
         text: New user input in place of the steps that were queued, or None.
         feedback: Said to the model before its next call, or None.
@@ -99,6 +102,7 @@ def departure(
         transcript=ChainRef(before.transcript.length + len(record.adds), record.digest),
         steps=record.n,
         segments=(segment,),
+        ledger=ledger,
         answered=record.last and record.alone and text is None,
         concluded=record.last and record.alone,
         notes=(user(feedback),) if feedback else (),
@@ -163,11 +167,10 @@ def undoable(record: StepRecord) -> Undoable:
 
 
 def _effects_of_record(record: StepRecord) -> list[EffectRef]:
-    said = {message.call_id: message for message in record.adds if message.role == "tool"}
     batches = [(entry.calls, entry.outcomes) for entry in record.journal if entry.calls]
     batches.append((record.calls, record.outcomes))
     return [
-        _effect(call, outcome, said.get(call.id), batch, i)
+        _effect(record.adds, call, outcome, batch, i)
         for batch, (calls, outcomes) in enumerate(batches)
         for i, (call, outcome) in enumerate(zip(calls, outcomes, strict=True))
     ]
@@ -177,7 +180,7 @@ def effects_of_open(current: OpenState, running: Iterable[int]) -> tuple[EffectR
     """List what the step in progress has done; calls that were running count as unknown."""
     done = [entry for entry in current.journal if entry.calls]
     effects = [
-        _effect(call, outcome, None, batch, i)
+        _effect((), call, outcome, batch, i)
         for batch, entry in enumerate(done)
         for i, (call, outcome) in enumerate(zip(entry.calls, entry.outcomes, strict=True))
     ]
@@ -185,18 +188,18 @@ def effects_of_open(current: OpenState, running: Iterable[int]) -> tuple[EffectR
     for i, call in enumerate(current.calls):
         outcome = current.outcomes.get(i)
         if outcome is not None:
-            effects.append(_effect(call, outcome, None, len(done), i))
+            effects.append(_effect((), call, outcome, len(done), i))
         elif i in cut:
             effects.append(EffectRef(call=call, status="unknown", batch=len(done), i=i))
     return tuple(effects)
 
 
 def _effect(
-    call: ToolCall, outcome: Outcome, said: Message | None, batch: int, i: int
+    adds: Sequence[Message], call: ToolCall, outcome: Outcome, batch: int, i: int
 ) -> EffectRef:
     return EffectRef(
         call=call.model_copy(update={"arguments": outcome.edited}) if outcome.edited else call,
-        content=outcome.content or (said.content if said is not None else ""),
+        content=told(adds, call, outcome).content,
         status=outcome.status,
         ran=outcome.attempts > 0 or outcome.status == "unknown",
         batch=batch,

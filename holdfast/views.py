@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from holdfast import merge_patch
 from holdfast.approvals import asked_everywhere
+from holdfast.chain import ChainRef
 from holdfast.ledger import Ledger
 from holdfast.records import Approval, Entry, OpenState, SegmentRef, StepRecord
 from holdfast.references import output_of
@@ -46,6 +47,7 @@ class EntriesPage(Value):
         more: Whether there are more.
         opens: The open steps.
         branch: The present branch.
+        ledger: Length and digest of the chain of the whole ledger.
     """
 
     segments: tuple[SegmentRef, ...] = ()
@@ -53,6 +55,7 @@ class EntriesPage(Value):
     more: bool = False
     opens: tuple[OpenState, ...] = ()
     branch: int = 0
+    ledger: ChainRef = ChainRef()
 
 
 def page(values: Sequence[V]) -> tuple[V, ...]:
@@ -77,6 +80,7 @@ def entries_page(ledger: Ledger, asked: EntriesRequest) -> EntriesPage:
         more=len(taken) < len(rest),
         opens=ledger.s.opens if asked.opens else (),
         branch=ledger.s.branch,
+        ledger=ledger.s.ledger,
     )
 
 

@@ -23,6 +23,7 @@ from holdfast.records import (
     SegmentRef,
     StepResult,
 )
+from holdfast.seal import Seal
 from holdfast.steps import TaskStatus, TaskStep
 from holdfast.task_head import TaskHead
 from holdfast.values import Json, Value
@@ -370,12 +371,14 @@ class CloseInput(Value):
         at: The transcript.
         commit: Whether the session gets this task's turn.
         failure: Verdict or reason that ended the task, if it is not finished.
+        ledger: Length and digest of the ledger that is to be stored.
     """
 
     status: TaskStatus
     at: ChainRef = ChainRef()
     commit: bool = False
     failure: Failure | None = None
+    ledger: ChainRef = ChainRef()
 
 
 class TaskResult(Value):
@@ -383,6 +386,8 @@ class TaskResult(Value):
 
     Attributes:
         status: How it closed.
+        seal: The digests of what was stored of it.
     """
 
     status: TaskStatus = "finished"
+    seal: Seal = Seal()

@@ -21,14 +21,18 @@ from holdfast.steps import TaskStatus
 from holdfast.wire import CloseInput, TaskResult
 from holdfast.workflows import calls
 from holdfast.workflows.calls import now
+from holdfast.workflows.cutting import record_cut
 from holdfast.workflows.lanes import StepLanes
 from holdfast.workflows.opening import Opening
 from holdfast.workflows.reporting import Reporter
 from holdfast.workflows.tools import ask_about_cut
 from holdfast.workflows.undoing import answer_parent, run_undo, stop_undo
-from holdfast.workflows.visible import publish
+from holdfast.workflows.visible import keep_seal, publish
 
 CANCEL_GRACE_SECONDS = 10
+
+MOST_CARRIED = 200
+"""Most events that a run hands on to the next without having archived them."""
 
 CANCELLED = Command(
     id="temporal", verb="abandon", by="temporal", body={"reason": "cancelled through Temporal"}
@@ -57,6 +61,7 @@ class AgentTask(StepLanes, Opening):
     async def run(self, given: TaskInput) -> TaskResult:
         """Run the task until it is finalized, abandoned or ended by a verdict."""
         telling = asyncio.create_task(self.spans.tell())
+        reading = asyncio.create_task(self.read_commands())
         if given.carried is not None:
             publish(self.ledger, self.ledger.status)
         orphaned = partial(self._abandon, ORPHANED)
@@ -79,10 +84,11 @@ class AgentTask(StepLanes, Opening):
             await reporter.finish()
         await workflow.wait_condition(self._is_done)
         telling.cancel()
+        reading.cancel()
         verdict = self.ledger.s.verdict
         if self.closing == "failed" and verdict is not None:
             raise ApplicationError(verdict.message, type=verdict.type, non_retryable=True)
-        return TaskResult(status=self.closing or "finished")
+        return TaskResult(status=self.closing or "finished", seal=self.seal)
 
     def _to_be_reported(self) -> TaskStatus | None:
         """Return the status that the ledger does not know of, if there is one."""
@@ -92,7 +98,8 @@ class AgentTask(StepLanes, Opening):
 
     def _is_done(self) -> bool:
         """Whether nobody is to be told anything any more."""
-        return workflow.all_handlers_finished() and self.children.are_told
+        done = workflow.all_handlers_finished() and self.children.are_told
+        return done and not self.inbox
 
     async def _wait(self) -> None:
         """Wait for work; approvals that nobody decides in time expire meanwhile.
@@ -212,19 +219,21 @@ class AgentTask(StepLanes, Opening):
         """Continue as new with the ledger archived; nobody notices but the auditor."""
         self.draining = True
         self.requests.answer_all(RunReply(status="moved"))
-        while self.ledger.entries or not self._is_done():
-            if self.ledger.entries:  # a signal may add one while the others are archived
+        most = 0
+        while len(self.ledger.entries) > most or not self._is_done():
+            if len(self.ledger.entries) > most:
                 try:
                     self.ledger.archived(await calls.archive(self.ledger))
                 except ActivityError as error:
                     self._roll_failed(error)
                     return
+            most = MOST_CARRIED  # commands may come all the time: the next run archives them
             await workflow.wait_condition(self._is_done)
         if self.ending.is_due:
             self.draining = False
             return
         workflow.continue_as_new(
-            self.given.model_copy(update={"carried": self.ledger.s, "extra_state": {}})
+            self.given.model_copy(update={"carried": self.ledger.carried(), "extra_state": {}})
         )
 
     def _roll_failed(self, error: ActivityError) -> None:
@@ -240,6 +249,7 @@ class AgentTask(StepLanes, Opening):
     async def _close(self) -> None:
         """Finalize or abandon: the archive first, then the session, then the end."""
         status = self.closing or "finished"
+        await workflow.wait_condition(lambda: not self.inbox)  # they are refused, each with a note
         if self.ending.prepare():
             self._prepare_close(status)
         head = self.given.head
@@ -247,7 +257,11 @@ class AgentTask(StepLanes, Opening):
         commit = commits and head.session is not None
         failure = self.ending.failure()
         sent = CloseInput(
-            status=status, at=self.ledger.s.transcript, commit=commit, failure=failure
+            status=status,
+            at=self.ledger.s.transcript,
+            commit=commit,
+            failure=failure,
+            ledger=self.ledger.s.ledger,
         )
         work = asyncio.create_task(calls.close(self.ledger, sent))
         while not work.done():
@@ -266,6 +280,8 @@ class AgentTask(StepLanes, Opening):
                 self.parent_says(said)
             return
         self.closed = True
+        self.seal = work.result()
+        keep_seal(self.seal)
         self.children.end("finish")
         if sent.failure is not None:
             self.requests.fail_all(sent.failure)
@@ -275,6 +291,7 @@ class AgentTask(StepLanes, Opening):
 
     def _prepare_close(self, status: TaskStatus) -> None:
         """Do what comes before the archive: the ledger that it gets tells of the end."""
+        record_cut(self.ledger, self.running)
         approvals.close_open(self.ledger, now=now())
         self.children.close(status)
         if status == "abandoned":

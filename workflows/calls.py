@@ -23,6 +23,7 @@ from holdfast.guard_rules import GuardFound
 from holdfast.guarding import Due
 from holdfast.ledger import Ledger
 from holdfast.records import Failure, ForkOf, SegmentRef
+from holdfast.seal import Seal
 from holdfast.state import Described
 from holdfast.steps import TaskStep
 from holdfast.wire import Advanced, CloseInput, GuardInput
@@ -91,6 +92,8 @@ NOTHING_AFTER = Failure(
     type="InvalidArgumentError", message="There is no step after the one to be kept."
 )
 DRAINING = Failure(type="Draining", message="The task continues as new; ask again.")
+BUSY = Failure(type="Draining", message="The task has commands to read first; ask again.")
+CROWDED = Failure(type="Draining", message="Many requests wait for the task; ask again.")
 CLOSED = Failure(type="TaskClosedError", message="The task is closed or closing.")
 
 QUICK = timedelta(minutes=2)
@@ -197,9 +200,9 @@ async def archive(ledger: Ledger) -> SegmentRef:
     return segment
 
 
-async def close(ledger: Ledger, sent: CloseInput) -> None:
+async def close(ledger: Ledger, sent: CloseInput) -> Seal:
     """Archive the whole task and commit its turn to the session."""
-    await quick(ledger, "close", sent, type(None))
+    return await quick(ledger, "close", sent, Seal)
 
 
 def failure_of(error: BaseException) -> Failure:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Sequence
+from typing import Literal
 
 from temporalio import workflow
 from temporalio.common import RawValue
@@ -23,6 +25,7 @@ from holdfast.nesting import (
 )
 from holdfast.obey import obey
 from holdfast.records import Approval, Failure, OpenState
+from holdfast.seal import Seal
 from holdfast.state import Newest, Receipt, RunReply, TaskInput, UndoRequest, UndoState
 from holdfast.steps import Task, TaskStatus, TaskStep
 from holdfast.undo import outdated
@@ -39,6 +42,22 @@ from holdfast.workflows.requests import Requests
 from holdfast.workflows.telling import StepSpans
 from holdfast.workflows.tools import Room, Running, awaits_children, ready_calls, verdict_of_calls
 from holdfast.workflows.visible import publish
+
+COMMANDS_AT_ONCE = 400
+"""Most commands that are obeyed in one workflow task; the others wait for the next.
+
+A workflow task may take two seconds of wall time, and tens of thousands of commands may have come
+while no worker process was up. Tasks in flight depend on the number.
+"""
+
+MOST_WAITING = 6
+"""Most requests to run that wait at the same time; others ask again every two seconds.
+
+The server holds ten updates of a workflow: the others are for those who undo and finalize.
+"""
+
+TURN_SECONDS = 0.001
+"""Length of the timer that ends one workflow task and begins the next."""
 
 MOST_LANES = 64
 """Most steps of one task that are open at the same time; the rest of a round follows."""
@@ -68,6 +87,11 @@ class TaskDesk:
         self.running: Running = set()
         self.room = Room()
         self.work: asyncio.Task[None] | None = None
+        self.seal = Seal()
+        self.inbox: deque[tuple[str, list[bytes]]] = deque()
+        self.has_news = False
+        self._obeyed = (0, 0)
+        self._waiting = 0
 
     @property
     def closing(self) -> TaskStatus | None:
@@ -115,7 +139,13 @@ class TaskDesk:
     def _begins(self) -> bool:
         """Whether a queued step is to be begun now."""
         s, ledger = self.ledger.s, self.ledger
-        if ledger.paused or not s.queue or ledger.failure is not None or (s.lasts and s.opens):
+        if (
+            self.inbox
+            or ledger.paused
+            or not s.queue
+            or ledger.failure is not None
+            or (s.lasts and s.opens)
+        ):
             return False
         if len(s.opens) >= self._room():
             return False
@@ -150,6 +180,14 @@ class TaskDesk:
     @workflow.update(name="run")
     async def run_update(self, asked: RunRequest) -> RunReply:
         """Run one step, or all of them. Sent twice with one id, it runs once."""
+        self._waiting += 1
+        try:
+            return await self._run_for(asked)
+        finally:
+            self._waiting -= 1
+
+    async def _run_for(self, asked: RunRequest) -> RunReply:
+        """Take a request, and wait until it is answered."""
         self.updates += 1
         info = workflow.current_update_info()
         pending = Pending(info.id if info else "", asked)
@@ -212,6 +250,8 @@ class TaskDesk:
         if self.ending.is_stuck and not self.draining:
             return
         self._refuse_when_leaving()
+        if self._waiting >= MOST_WAITING:
+            raise refusal(calls.CROWDED)
         self._refuse_after_verdict()
         failed = self._failed(asked.step)
         if asked.restart and (failed is None or approvals.waits(self.ledger, failed.n)):
@@ -335,6 +375,8 @@ class TaskDesk:
             raise refusal(calls.DRAINING)
         if self.closing is not None:
             raise refusal(self.ending.refusal())
+        if self.inbox:
+            raise refusal(calls.BUSY)
 
     def _refuse_after_verdict(self) -> None:
         """Refuse to go on from a verdict that the parent has heard: it is what the call came to."""
@@ -351,20 +393,48 @@ class TaskDesk:
         Signals are read here and not by Temporal, which fails the workflow task, again and again,
         when a handler is called with another number of arguments than it has.
         """
-        payloads = [arg.payload.data for arg in args]
-        heard = hear(name, payloads)
-        match heard:
-            case ChildReport():
-                self._child_reports(heard)
-            case ParentSays():
-                self.parent_says(heard)
+        data = [arg.payload.data for arg in args]
+        match hear(name, data):
+            case ChildReport() as report:
+                self._child_reports(report)
+            case ParentSays() as said:
+                self.parent_says(said)
             case _:
-                self._command(heard or decode(name, payloads))
+                self._command(name, data)
 
-    def _command(self, got: Command | Refusal) -> None:
+    def _command(self, name: str, data: list[bytes]) -> None:
+        """Obey or refuse a command, now or in its turn."""
+        if self.inbox or not self._has_time():
+            self.inbox.append((name, data))
+        else:
+            self._take(name, data)
+        self.has_news = True
+
+    def _has_time(self) -> bool:
+        """Whether another command may be obeyed in this workflow task."""
+        at, count = self._obeyed
+        length = workflow.info().get_current_history_length()
+        count = count + 1 if at == length else 1
+        self._obeyed = (length, count)
+        return count <= COMMANDS_AT_ONCE
+
+    async def read_commands(self) -> None:
+        """Obey the commands that wait, batch after batch, and tell of all that has changed."""
+        while True:
+            await workflow.wait_condition(lambda: self.has_news or bool(self.inbox))
+            self.has_news = False
+            self._after_news()
+            if self.inbox:
+                await workflow.sleep(TURN_SECONDS)
+                for _ in range(min(COMMANDS_AT_ONCE, len(self.inbox))):
+                    self._take(*self.inbox.popleft())
+                self.has_news = True
+
+    def _take(self, name: str, data: list[bytes]) -> None:
         """Obey or refuse a command."""
-        known = {receipt.id for receipt in self.ledger.s.receipts}
-        if got.id and got.id in known:
+        unheard = hear(name, data)
+        got = unheard if isinstance(unheard, Refusal) else decode(name, data)
+        if got.id and got.id in self.ledger.commands:
             return
         if isinstance(got, Command):
             reason = self._obey(got)[:LONGEST_REASON]
@@ -377,12 +447,10 @@ class TaskDesk:
         if reason:
             kind, text = "refused", reason
         self.ledger.note(kind, now=now(), by=by, text=text, body=body)
-        self.ledger.receipt(
-            Receipt(
-                id=got.id, verb=got.verb, status="refused" if reason else "applied", reason=reason
-            )
-        )
-        self._after_news()
+        status: Literal["applied", "refused"] = "refused" if reason else "applied"
+        self.ledger.receipt(Receipt(id=got.id, verb=got.verb, status=status, reason=reason))
+        if got.id:
+            self.ledger.commands.add(got.id)
 
     def _after_news(self) -> None:
         """Tell whoever waits, and the lists, what has changed."""

@@ -9,6 +9,7 @@ from temporalio.common import SearchAttributeKey, SearchAttributeUpdate
 
 from holdfast import approvals
 from holdfast.ledger import Ledger
+from holdfast.seal import MEMO, Seal
 from holdfast.steps import TaskStatus
 
 HF_STATUS = SearchAttributeKey.for_keyword("HfStatus")
@@ -17,6 +18,11 @@ MEMO_KEY = "approvals"
 MOST_CARDS = 20
 """Most approvals of a task that lists show; the task itself tells of all. Each change of these is
 in history with all of them."""
+
+
+def keep_seal(seal: Seal) -> None:
+    """Keep the digests of what was stored of a task with its closed run."""
+    workflow.upsert_memo({MEMO: seal.wire()})
 
 
 def publish(ledger: Ledger, status: TaskStatus) -> None:

@@ -9,6 +9,7 @@ from holdfast.cli.connection import engine_of
 from holdfast.cli.exits import ExitCode
 from holdfast.cli.finding import find_task
 from holdfast.cli.options import Common
+from holdfast.values import Json
 
 
 async def audit_command(common: Common, typed: str, secrets: Sequence[str]) -> ExitCode:
@@ -28,13 +29,20 @@ async def verify_command(common: Common, typed: str) -> ExitCode:
         findings = await engine.runner().verify(task_id)
     if common.json:
         found = [finding.model_dump(mode="json") for finding in findings]
-        output.emit({"task_id": task_id, "intact": not findings, "findings": found})
-    elif not findings:
-        output.answer(f"The record of {task_id} is intact.")
+        proof: Json = {"proved": findings.proved, "unproved": findings.unproved}
+        output.emit({"task_id": task_id, "intact": not findings, "findings": found, **proof})
     else:
+        if not findings:
+            output.answer(f"The record of {task_id} is intact.")
         for each in findings:
-            output.answer(f"step {each.step} on branch {each.branch}: {each.text}")
+            where = f"step {each.step} on branch {each.branch}: " if each.step else ""
+            output.answer(f"{where}{each.text}")
+        for text in findings.proved:
+            output.answer(f"proved: {text}")
+        for text in findings.unproved:
+            output.answer(f"not proved: {text}")
     if findings:
-        text = f"The record of {task_id} is broken at {len(findings)} of its steps."
+        places = "one place" if len(findings) == 1 else f"{len(findings)} places"
+        text = f"The record of {task_id} is broken at {places}."
         output.say(f"error: {text}", style="red")
     return ExitCode.FAILED if findings else ExitCode.OK

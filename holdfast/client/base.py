@@ -11,7 +11,6 @@ from typing import Any, Self, cast
 
 from temporalio.client import Client
 
-from holdfast import variables
 from holdfast.agent import Agent
 from holdfast.archive import Archive
 from holdfast.client.local import LocalEngine, running_server
@@ -226,11 +225,6 @@ class RunnerBase:
     def is_embedded(self) -> bool:
         """Whether this process runs the server, and the agents that it is given."""
         return self._engine is not None
-
-    def carry_variables(self, task_id: str) -> None:
-        """Let tools of a task see the caller's context variables, if they run in this process."""
-        if self._engine is not None:
-            variables.carry(task_id)
 
     async def ensure_agent(self, agent: Agent) -> None:
         """Serve the agent of a run, when the engine is embedded.

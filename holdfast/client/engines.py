@@ -45,6 +45,11 @@ class Engines:
             if known is None:
                 known = self._runners[agent.name] = await self._make(agent)
         await known.ensure_agent(agent)
+        engine = self._embedded
+        if engine is not None:
+            gone = [name for name, each in self._runners.items() if not engine.serves(each.app)]
+            for name in gone:
+                del self._runners[name]
         return known
 
     async def _make(self, agent: Agent) -> AgentRunner:

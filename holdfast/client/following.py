@@ -33,6 +33,7 @@ from holdfast.events import (
 from holdfast.logs import log
 from holdfast.messages import Message, ToolCall
 from holdfast.records import Entry, EventRecord, Mark, OpenState, Outcome, SegmentRef, StepRecord
+from holdfast.references import told as told_by
 from holdfast.segments import read_record, read_segment
 from holdfast.steps import CLOSED, AgentResponse, Task, TaskStatus
 from holdfast.streams.timeline import number_of, undos
@@ -250,9 +251,7 @@ def _batches(of: StepRecord | OpenState) -> list[Batch]:
 
 def _message(of: StepRecord | OpenState, call: ToolCall, outcome: Outcome) -> Message:
     """Find what a call gave: a completed step may hold it among its messages only."""
-    adds = of.adds if isinstance(of, StepRecord) else ()
-    said = (m for m in adds if m.role == "tool" and m.call_id == call.id)
-    return next(said, outcome.message(call))
+    return told_by(of.adds if isinstance(of, StepRecord) else (), call, outcome)
 
 
 async def follow(

@@ -294,9 +294,11 @@ def conversation_items(messages: Iterable[Message], first: Agent) -> list[RunIte
     said = list(messages)
     team, agent = team_of(first), first
     names = {each.tool_name for known in (first, *first.team()) for each in known.made_handoffs}
-    ids = {call.id for message in said for call in message.calls if call.name in names}
+    ids: set[str] = set()
     found: list[RunItem] = []
     for message in said:
+        ids -= {call.id for call in message.calls}  # providers may use ids again
+        ids |= {call.id for call in message.calls if call.name in names}
         items = message_items([message], agent, team, ids)
         found.extend(items)
         agent = next((i.target_agent for i in items if isinstance(i, HandoffOutputItem)), agent)
@@ -347,8 +349,10 @@ def _said(of: StepRecord | OpenState) -> Iterator[Message]:
     transcript, and puts its own words there as user messages that are marked by a call id.
     """
     adds, journal, outcomes = _parts(of)
-    told = {message.call_id for message in adds if message.role == "tool"}
-    asked = {call.id for message in adds for call in message.calls}
+    made = [*outcomes.values(), *(outcome for entry in journal for outcome in entry.outcomes)]
+    claimed = {outcome.at for outcome in made}
+    told = {m.call_id for at, m in enumerate(adds) if m.role == "tool" and at not in claimed}
+    asked = {call for message in adds for call in message.calls}
     rest = [m for m in adds if m.role != "user" or m.call_id in ("", "turn")]
     if of.n == 1 and _step(of).message() is not None:
         _drop_input(rest)
@@ -357,18 +361,24 @@ def _said(of: StepRecord | OpenState) -> Iterator[Message]:
             said = _up_to(entry.answer.message, rest)
             yield from said
             del rest[: len(said)]
-        inside = [call for call in entry.calls if call.id not in asked]
+        inside = [call for call in entry.calls if call not in asked]
         if inside:
             yield Message(role="assistant", calls=tuple(inside))
         results = zip(entry.calls, entry.outcomes, strict=True)
-        yield from (outcome.message(call) for call, outcome in results if call.id not in told)
+        yield from (
+            outcome.message(call)
+            for call, outcome in results
+            if outcome.at is None and call.id not in told
+        )
     yield from rest
-    inside = [call for call in of.calls if call.id not in asked]
+    inside = [call for call in of.calls if call not in asked]
     if inside:
         yield Message(role="assistant", calls=tuple(inside))
     for i, call in enumerate(of.calls):
-        if i in outcomes and not outcomes[i].is_stopped and call.id not in told:
-            yield outcomes[i].message(call)
+        outcome = outcomes.get(i)
+        if outcome is None or outcome.is_stopped or outcome.at is not None or call.id in told:
+            continue
+        yield outcome.message(call)
 
 
 def _parts(

@@ -8,25 +8,36 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
+import time
 from collections.abc import Iterable
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
 from temporalio.client import Client
+from temporalio.service import RPCError
 from temporalio.worker import Worker
 
 from holdfast.agent import Agent, reachable
 from holdfast.archive import Archive
 from holdfast.client.names import check_archive
+from holdfast.client.visibility import quoted
 from holdfast.engine.connect import connect_embedded
 from holdfast.engine.serverinfo import ServerInfo
 from holdfast.errors import ConnectError, InvalidArgumentError
 from holdfast.hosting import Host
+from holdfast.logs import log
 from holdfast.plugin import Activities, HoldfastPlugin
 from holdfast.serve import serving_worker
 
 GRACE = timedelta(seconds=10)
+
+MOST_LENT = 16
+"""Apps whose agents came with runs that keep a worker though they have nothing to do."""
+
+IDLE_SECONDS = 5.0
+"""How long an app is not idle after it was used: its new task may not be listed yet."""
 
 
 async def running_server(data_dir: Path) -> tuple[Client, Archive]:
@@ -51,6 +62,21 @@ async def running_server(data_dir: Path) -> tuple[Client, Archive]:
     return client, archive
 
 
+@dataclass
+class _Served:
+    """An app that is served.
+
+    Attributes:
+        activities: Its activities, with the agents.
+        worker: Its worker.
+        used: When a run last wanted it, by the monotonic clock.
+    """
+
+    activities: Activities
+    worker: Worker
+    used: float
+
+
 class LocalEngine:
     """A dev server, an archive, and workers on threads and event loops of their own.
 
@@ -68,7 +94,8 @@ class LocalEngine:
         self.data_dir = data_dir
         self.server: ServerInfo | None = None
         self._agents: dict[str, dict[str, Agent]] = {}
-        self._serving: dict[str, Activities] = {}
+        self._serving: dict[str, _Served] = {}
+        self._client: Client | None = None
         self._resources = AsyncExitStack()
         self._host: Host | None = None
         self._archive: Archive | None = None
@@ -92,7 +119,9 @@ class LocalEngine:
         Raises:
             InvalidArgumentError: It is not.
         """
-        known = self._agents.get(app, {})
+        known = set(self._agents.get(app, {}))
+        if app in self._serving:
+            known.update(self._serving[app].activities.registry.names)
         if agent not in known:
             msg = f"No agent {agent!r} here; this runner serves: {', '.join(sorted(known))}."
             raise InvalidArgumentError(msg)
@@ -106,8 +135,48 @@ class LocalEngine:
         async with self._lock:
             if app not in self._serving:
                 await self._serve(app)
-            self._serving[app].registry.lend(agent)
-            self.add(app, [agent])
+            served = self._serving[app] = self._serving.pop(app)  # the newest
+            served.used = time.monotonic()
+            served.activities.registry.lend(agent)
+            await self._stop_idle()
+
+    def serves(self, app: str) -> bool:
+        """Whether a worker serves an app."""
+        return app in self._serving
+
+    async def _stop_idle(self) -> None:
+        """Stop the workers of apps that have not been used for longest, and have no open task.
+
+        Each agent that a Runner starts is an app: a program may make any number of them. A worker
+        that is stopped is started again when its app is used.
+        """
+        lent = [app for app in self._serving if app not in self._agents]
+        for app in lent[: max(len(lent) - MOST_LENT, 0)]:
+            served = self._serving[app]
+            if time.monotonic() - served.used < IDLE_SECONDS or await self._has_tasks(served):
+                continue
+            del self._serving[app]
+            await self._stop(served)
+
+    async def _has_tasks(self, served: _Served) -> bool:
+        """Whether an app has open tasks; so it counts, too, while that cannot be found out."""
+        queue = quoted(served.worker.task_queue)
+        wanted = f"TaskQueue = '{queue}' AND ExecutionStatus = 'Running'"
+        query = f"{wanted} AND WorkflowType = 'AgentTask'"
+        try:
+            return self._client is None or (await self._client.count_workflows(query)).count > 0
+        except RPCError:
+            log.warning("Open tasks of %r could not be counted", queue, exc_info=True)
+            return True
+
+    async def _stop(self, served: _Served) -> None:
+        if self._host is not None:
+            await self._host.stop(served.worker, GRACE)
+
+    async def _stop_all(self) -> None:
+        """Stop all workers at once: one that does not stop costs the others no time."""
+        serving, self._serving = self._serving, {}
+        await asyncio.gather(*map(self._stop, serving.values()))
 
     async def __aenter__(self) -> tuple[Client, Archive]:
         """Start the server, then the workers; return a client for the caller's loop."""
@@ -128,6 +197,8 @@ class LocalEngine:
             await check_archive(client, archive)
             self._host = Host()
             stack.push_async_callback(self._host.close)
+            stack.push_async_callback(self._stop_all)
+            self._client = client
             for app in self._agents:
                 await self._serve(app)
             self._resources = stack.pop_all()
@@ -152,10 +223,8 @@ class LocalEngine:
             )
 
         worker = await host.start(make)
-        self._resources.push_async_callback(host.stop, worker, GRACE)
-        self._serving[app] = activities
+        self._serving[app] = _Served(activities, worker, time.monotonic())
 
     async def __aexit__(self, *_: object) -> None:
         """Stop the workers, then the server if nobody else uses it."""
         await self._resources.aclose()
-        self._serving.clear()

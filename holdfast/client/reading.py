@@ -16,14 +16,11 @@ from temporalio.common import QueryRejectCondition
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.archive import Archive
-from holdfast.audit import Finding
 from holdfast.client.failures import server_errors
 from holdfast.client.presence import PATIENCE_SECONDS, Presence
 from holdfast.client.visibility import listed
 from holdfast.contents import read_json, resolve_message
 from holdfast.errors import (
-    BlobMissingError,
-    DigestMismatchError,
     NoWorkerError,
     QueryFailedError,
     StepNotFoundError,
@@ -32,7 +29,7 @@ from holdfast.errors import (
 )
 from holdfast.messages import Blob, Message, ToolCall, shown
 from holdfast.records import Approval, Entry, OpenState, Outcome, SegmentRef, StepRecord
-from holdfast.references import input_message, resolve_adds
+from holdfast.references import input_message, resolve_adds, told
 from holdfast.segments import read_record, read_segment, read_segments
 from holdfast.sources import read_nodes
 from holdfast.state import TaskRecord
@@ -218,7 +215,15 @@ class Reader:
     async def _ledger(
         self, task_id: str, *, even_closed: bool
     ) -> tuple[list[Entry], tuple[OpenState, ...]]:
-        """Read the ledger from the task; begin anew when it rolls over meanwhile."""
+        page, entries = await self.pages(task_id, even_closed=even_closed)
+        return await read_segments(self.archive, page.segments) + entries, page.opens
+
+    async def pages(self, task_id: str, *, even_closed: bool) -> tuple[EntriesPage, list[Entry]]:
+        """Read what a task itself has of its ledger; begin anew when it rolls over meanwhile.
+
+        Returns:
+            The last page, which has all but the entries, and the entries that are not archived.
+        """
         entries: list[Entry] = []
         segments: tuple[SegmentRef, ...] | None = None
         while True:
@@ -235,35 +240,7 @@ class Reader:
             segments = page.segments
             entries.extend(page.entries)
             if not page.more:
-                return await read_segments(self.archive, segments) + entries, page.opens
-
-    async def intact_entries(self, task_id: str) -> tuple[list[Entry], list[Finding]]:
-        """Read the ledger up to its first damaged segment, and say which segments are damaged."""
-        try:
-            return await self.entries(task_id), []
-        except (DigestMismatchError, BlobMissingError):
-            segments = await self._segments(task_id)
-        entries: list[Entry] = []
-        damage: list[Finding] = []
-        first = 1
-        for number, segment in enumerate(segments, start=1):
-            last = first + segment.entries - 1
-            try:
-                found = await read_segment(self.archive, segment)
-            except (DigestMismatchError, BlobMissingError) as error:
-                where = f"entries {first} to {last} of the ledger (segment {number})"
-                damage.append(Finding(step="", branch=0, text=f"{where} are damaged: {error}"))
-            else:
-                entries.extend(found if not damage else ())
-            first = last + 1
-        return entries, damage
-
-    async def _segments(self, task_id: str) -> tuple[SegmentRef, ...]:
-        try:
-            page = await self.query(task_id, "entries", EntriesPage, EntriesRequest())
-        except (TaskClosedError, TaskNotFoundError):
-            return (await self.record(task_id)).segments
-        return page.segments
+                return page, entries
 
     async def steps(self, task_id: str, *, undone: bool = False) -> list[TaskStepOutput]:
         """Read the completed steps of the present branch, or all, oldest first."""
@@ -386,14 +363,13 @@ class Reader:
 
     async def sources(self, record: StepRecord) -> tuple[ToolOutput, ...]:
         """List a step's tool results in call order."""
-        adds = {message.call_id: message for message in record.adds if message.role == "tool"}
         pairs = [
             *((c, o) for e in record.journal for c, o in zip(e.calls, e.outcomes, strict=True)),
             *zip(record.calls, record.outcomes, strict=True),
         ]
         outputs: list[ToolOutput] = []
         for call, outcome in pairs:
-            message = adds.get(call.id, outcome.message(call))
+            message = told(record.adds, call, outcome)
             outputs.append(await self.source(call, outcome, message))
         return tuple(outputs)
 

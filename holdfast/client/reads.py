@@ -6,10 +6,11 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Literal
 
-from holdfast.audit import AuditEvent, Finding, audit_events, verify
+from holdfast.audit import AuditEvent, audit_events
 from holdfast.client.base import RunnerBase, TaskLike, id_of
 from holdfast.client.failures import server_errors
 from holdfast.client.following import Follower, follow, told
+from holdfast.client.verifying import Verification, verified
 from holdfast.client.visibility import listed, tasks_query
 from holdfast.errors import StepNotFoundError
 from holdfast.events import EventHandler, StepEvent, print_event
@@ -215,10 +216,14 @@ class TaskReading(RunnerBase):
         """
         return audit_events(await self._read.entries(id_of(task)), secrets)
 
-    async def verify(self, task: TaskLike) -> list[Finding]:
-        """Compute the task's digests anew; return where they do not fit, or nothing."""
-        entries, damage = await self._read.intact_entries(id_of(task))
-        return [*verify(entries), *damage]
+    async def verify(self, task: TaskLike) -> Verification:
+        """Compute the task's digests anew; return where they do not fit, or nothing.
+
+        They are compared with what the task itself has while it is open, with what Temporal keeps
+        of its closed run, and with the signature of its record, if there is a key
+        (`HOLDFAST_SIGNING_KEY`). `proved` and `unproved` of the list say what came of that.
+        """
+        return await verified(self._read, id_of(task))
 
     async def ledger(self, task: TaskLike) -> list[Entry]:
         """Return every record of a task: steps, commands and failures, oldest first."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, cast
 
-from holdfast import gate, merge_patch
+from holdfast import gate, merge_patch, variables
 from holdfast.client.base import Images, TaskLike, id_of, new_id
 from holdfast.client.control import TaskControl
 from holdfast.client.reads import TaskReading
@@ -127,7 +127,8 @@ class AgentRunner(TaskStreaming, TaskReading, TaskControl, TimeTravel):
     async def _start(self, task_id: str, given: TaskInput, input: str) -> Task:
         """Start a task and describe it."""
         head = given.head
-        self.carry_variables(task_id)
+        if self.is_embedded:
+            variables.carry(task_id)
         await self._tasks.start(task_id, given, self._queue, input)
         return Task(
             task_id=task_id,
@@ -212,7 +213,8 @@ class AgentRunner(TaskStreaming, TaskReading, TaskControl, TimeTravel):
         self._require_agent(agent)
         said = (message.text for message in reversed(before) if message.role == "user")
         asked = input or next(filter(None, said), "")
-        self.carry_variables(task_id)
+        if self.is_embedded:
+            variables.carry(task_id)
         await self._tasks.start_and_run(task_id, given, self._queue, asked, started)
 
     async def _stored(self, messages: Sequence[Message]) -> str:

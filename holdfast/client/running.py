@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from temporalio.exceptions import TemporalError
 
-from holdfast import context_object
+from holdfast import context_object, variables
 from holdfast.agent import Agent
 from holdfast.client.base import new_id
 from holdfast.client.control import AGAIN_SECONDS
@@ -179,7 +179,8 @@ async def go_on(
     _check_same(engine, agent, before, options)
     run = _Run(engine, agent, state.task_id, None, options, started=started)
     run.started()
-    engine.carry_variables(state.task_id)
+    if engine.is_embedded:
+        variables.carry(state.task_id)
     return await run.result_of(_decide_and_go(engine, state, options.by, before), before=before)
 
 

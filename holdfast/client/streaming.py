@@ -271,6 +271,7 @@ class StreamReader:
         last = said.at._replace(place=said.at.place + 1)
         agent = self._team.of(said.agent)
         names = await self._handoff_names(agent) if said.message.calls else set[str]()
+        self._handoffs -= {call.id for call in said.message.calls}  # ids may be used again
         self._handoffs |= {call.id for call in said.message.calls if call.name in names}
         if int(last) <= self.offset - 256:
             return []

@@ -42,6 +42,7 @@ from holdfast.errors import (
     CommandRefusedError,
     ConnectError,
     HoldfastError,
+    InvalidArgumentError,
     NoWorkerError,
     TaskClosedError,
     TaskExistsError,
@@ -58,6 +59,16 @@ from holdfast.wire import RunRequest
 FIRST_PAUSE_SECONDS = 0.05
 LONGEST_PAUSE_SECONDS = 2.0
 CLOSING_SECONDS = 120.0
+MOST_EVENTS = 30_000
+"""Events in the history of one run of a task from which on it takes no more of what can wait: the
+server ends a workflow at 51,200, and a task continues as new only between its calls."""
+
+UNHURRIED = frozenset[Verb]({"feedback", "edit_step", "drop_step"})
+"""Verbs that are refused then."""
+
+LONGEST_NAME = 200
+"""Most characters of the id of a request or a step."""
+
 RECEIPT_SECONDS = 1.0
 """How long a command that is recorded waits for a worker process to be seen, for its receipt."""
 
@@ -292,6 +303,7 @@ class TaskClient:
             args: Arguments of the update.
             again: Whether the request was sent before.
         """
+        _check_request(request_id, args)
         for arg in args:
             gate.check_value(arg, "The request")
         gate.check(request_id, "request_id")
@@ -361,8 +373,11 @@ class TaskClient:
         try:
             return await self._patiently(task_id, sending, request_id)
         except RPCError as error:
-            if error.status is RPCStatusCode.RESOURCE_EXHAUSTED:  # ten updates wait already
-                return None
+            if error.status is RPCStatusCode.RESOURCE_EXHAUSTED:
+                if "larger than max" in error.message:
+                    msg = f"The request for task {task_id!r} is too large: {error.message}."
+                    raise InvalidArgumentError(msg) from error
+                return None  # ten updates wait already
             raise await self._missing(task_id, error) from error
 
     async def _patiently(
@@ -439,7 +454,10 @@ class TaskClient:
             ConnectError: The server could not be reached.
             CommandRefusedError: The task refused it.
         """
+        _check_request(unique_id() if request_id is None else request_id)
         sent = compose(request_id or unique_id(), verb, by=by, body=body or {})
+        if verb in UNHURRIED:
+            await self._refuse_when_full(task_id, verb)
         handle = self._client.get_workflow_handle(task_id)
         try:
             await handle.signal(SIGNAL, sent)
@@ -450,6 +468,24 @@ class TaskClient:
             msg = f"Task {task_id!r} refused to {verb}: {receipt.reason}"
             raise CommandRefusedError(msg)
         return receipt
+
+    async def _refuse_when_full(self, task_id: str, verb: Verb) -> None:
+        """Keep a task's history from growing without end while a tool of it runs for days.
+
+        Raises:
+            CommandRefusedError: It has grown too long already.
+        """
+        try:
+            events = (await self._describe(task_id)).history_length
+        except TaskNotFoundError:  # the command finds out whether it is closed
+            return
+        if events >= MOST_EVENTS:
+            msg = (
+                f"Task {task_id!r} has {events} events in its history and cannot begin a new one"
+                " before the call that it is running ends, or a worker process is up. Until then it"
+                f" takes no {verb}; decisions, pause, resume and abandon are taken."
+            )
+            raise CommandRefusedError(msg)
 
     async def _receipt(self, task_id: str, sent: Command) -> Receipt:
         """Read what became of a command that is recorded; trouble in reading is none of it."""
@@ -543,6 +579,20 @@ class TaskClient:
         """Keep ids unique also after Temporal has forgotten the closed task."""
         if await read_record(self._reader.archive, task_id) is not None:
             raise TaskExistsError(task_id)
+
+
+def _check_request(request_id: object, args: tuple[object, ...] = ()) -> None:
+    """Check what names a request and its step: both travel as they are, whatever their size.
+
+    Raises:
+        InvalidArgumentError: One of them is no text, or too long.
+    """
+    steps = [("step", arg.step) for arg in args if isinstance(arg, RunRequest) and arg.step]
+    for name, value in [("request_id", request_id), *steps]:
+        if not isinstance(value, str) or not 0 < len(value) <= LONGEST_NAME:
+            what = f"{len(value)} characters" if isinstance(value, str) else type(value).__name__
+            msg = f"{name} is a text of 1 to {LONGEST_NAME} characters; this is {what}."
+            raise InvalidArgumentError(msg)
 
 
 def _prepared(given: TaskInput) -> TaskInput:

@@ -6,6 +6,7 @@ import time
 from typing import Literal
 
 from holdfast import merge_patch
+from holdfast.chain import ChainRef, extend
 from holdfast.client.base import Images, RunnerBase, TaskLike, id_of, new_id
 from holdfast.client.sessions import Session
 from holdfast.client.tasks import unique_id
@@ -208,7 +209,8 @@ class TimeTravel(RunnerBase):
         origin = next((e for e in entries if e.event is not None and e.event.kind == CREATED), None)
         path = [record.model_copy(update={"opened": 0}) for record in path]
         kept = [*((origin,) if origin else ()), *(Entry(step=record) for record in path)]
-        segment = await write_segment(self.archive, [*kept, Entry(event=mark)])
+        kept.append(Entry(event=mark))
+        segment = await write_segment(self.archive, kept)
         body = origin.event.body if origin and origin.event else {}
         state: dict[str, Json] = dict(body.get("extra_state", {}))
         for record in path:
@@ -217,6 +219,7 @@ class TimeTravel(RunnerBase):
             path[-1],
             state,
             segment,
+            ledger=ChainRef(len(kept), extend("", kept)),
             fork=ForkOf(task=str(mark.body["from"]), n=path[-1].n),
             text=text,
             feedback=feedback,

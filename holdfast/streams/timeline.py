@@ -16,7 +16,7 @@ from typing import NamedTuple
 from holdfast.messages import Message, ToolCall
 from holdfast.models.base import ModelAnswer
 from holdfast.records import Entry, EventRecord, JournalEntry, Mark, OpenState, Outcome, StepRecord
-from holdfast.references import SAID_IN_ADDS, resolve_adds
+from holdfast.references import SAID_IN_ADDS, resolve_adds, told
 from holdfast.stream_events import LAST_ATTEMPT, Offset
 from holdfast.undo import UNDONE, active_steps
 
@@ -162,8 +162,8 @@ class _Step:
         self.k = 0
         self.attempts = 0
         self.mark = of.marks[0].number if of.marks else 0
-        self._calls: set[str] = set()
-        self._outputs: set[str] = set()
+        self._calls: set[ToolCall] = set()
+        self._outputs: list[Message] = []
 
     def moments(self, *, over: bool = False) -> Iterator[Moment]:
         of = self.of
@@ -207,9 +207,9 @@ class _Step:
         first = next((m.number for m in marks if m.kind == "call"), 0)
         if not of.calls or not first:
             return
-        wanted = {call.id for call in asked.message.calls} if asked is not None else set[str]()
+        wanted = set(asked.message.calls) if asked is not None else set[ToolCall]()
         at = Offset(first)  # before the answers that follow the mark
-        if asked is not None and wanted >= {call.id for call in of.calls}:
+        if asked is not None and wanted >= set(of.calls):
             yield self._said(at, asked.message)
         else:
             yield self._said(at, Message(role="assistant", calls=of.calls))
@@ -223,9 +223,9 @@ class _Step:
         """Tell what joins the transcript, then the outputs of the calls that end the step."""
         of = self.of
         if isinstance(of, StepRecord):
-            last = {call.id for call in of.calls}
-            adds = [m for m in of.adds if m.call_id not in last or m.role != "tool"]
-            quiet = bool(last) and not any(m.call_id in last for m in of.adds)
+            last = {outcome.at for outcome in of.outcomes}
+            adds = [m for at, m in enumerate(of.adds) if at not in last]
+            quiet = last == {None}
         else:
             result = of.result
             adds = list(resolve_adds(result, of)) if result is not None else []
@@ -235,7 +235,7 @@ class _Step:
             yield from self._adds(at, adds)
         if quiet:
             return
-        extra = tuple(call for call in of.calls if call.id not in self._calls)
+        extra = tuple(call for call in of.calls if call not in self._calls)
         marks = self._marks(batch)
         if extra and marks:
             yield self._said(Offset(marks[0].number), Message(role="assistant", calls=extra))
@@ -246,12 +246,12 @@ class _Step:
         for message in adds:
             match message.role:
                 case "assistant":
-                    told = any(call.id in self._calls for call in message.calls)
+                    is_told = any(call in self._calls for call in message.calls)
                 case "tool":
-                    told = message.call_id in self._outputs
+                    is_told = message in self._outputs
                 case _:
-                    told = True
-            if not told:
+                    is_told = True
+            if not is_told:
                 yield self._said(at, message)
             at = at._replace(place=at.place + ITEMS)
 
@@ -271,14 +271,12 @@ class _Step:
 
     def _output(self, call: ToolCall, outcome: Outcome) -> Message:
         """Find what a call gave: a completed step may hold it among its messages only."""
-        adds = self.of.adds if isinstance(self.of, StepRecord) else ()
-        said = (m for m in adds if m.role == "tool" and m.call_id == call.id)
-        return next(said, outcome.message(call))
+        return told(self.of.adds if isinstance(self.of, StepRecord) else (), call, outcome)
 
     def _said(self, at: Offset, message: Message) -> Said:
-        self._calls |= {call.id for call in message.calls}
+        self._calls |= set(message.calls)
         if message.role == "tool":
-            self._outputs.add(message.call_id)
+            self._outputs.append(message)
         return Said(at, message, self.agent)
 
     def _marks(self, batch: int) -> list[Mark]:

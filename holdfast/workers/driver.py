@@ -16,7 +16,7 @@ from holdfast.records import OVER_BUDGET, Failure, JournalEntry, OpenStep, StepR
 from holdfast.redact import redact
 from holdfast.steps import TaskStep, TaskStepOutput
 from holdfast.tool_hooks import invoke
-from holdfast.values import Json, as_text
+from holdfast.values import Json, as_text, canonical
 from holdfast.wire import Advanced
 from holdfast.workers.base import AgentWorker
 from holdfast.workers.context import StepContext
@@ -235,27 +235,32 @@ def _adds(ctx: StepContext, opened: OpenStep) -> tuple[Message | str, ...]:
     """Name what joins the transcript; a last answer's calls are not run, so they stay out of it."""
     newest = _newest(ctx) if ctx.finished else None
     adds: list[Message | str] = []
+    known = _references(ctx, opened)
     for message in ctx.adds:
         if newest is not None and message.calls and message == newest.message:
             adds.append(message.model_copy(update={"calls": ()}))
         else:
-            adds.append(_reference(message, ctx, opened))
+            adds.append(known.get(_key(message), message))
     return tuple(adds)
 
 
-def _reference(message: Message, ctx: StepContext, opened: OpenStep) -> Message | str:
-    """Name a message that history holds already, so that it is not stored twice."""
-    if message == (opened.step.message() or user("")):
-        return "input"
-    if message in opened.notes:
-        return f"n{opened.notes.index(message)}"
+def _references(ctx: StepContext, opened: OpenStep) -> dict[bytes, str]:
+    """Name the messages that history holds already, so that they are not stored twice.
+
+    Of equal messages the first is named.
+    """
+    named = [(opened.step.message() or user(""), "input")]
+    named += [(note, f"n{k}") for k, note in enumerate(opened.notes)]
     for k, entry in enumerate(ctx.journal):
-        if entry.answer is not None and entry.answer.message == message:
-            return f"j{k}"
-        for i, outcome in enumerate(entry.outcomes):
-            if outcome.message(entry.calls[i]) == message:
-                return f"j{k}.{i}"
-    return message
+        if entry.answer is not None:
+            named.append((entry.answer.message, f"j{k}"))
+        said = (outcome.message(entry.calls[i]) for i, outcome in enumerate(entry.outcomes))
+        named += [(message, f"j{k}.{i}") for i, message in enumerate(said)]
+    return {_key(message): name for message, name in reversed(named)}
+
+
+def _key(message: Message) -> bytes:
+    return canonical(message.wire())
 
 
 def _call_reference(calls: tuple[ToolCall, ...], ctx: StepContext) -> tuple[ToolCall, ...] | str:

@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from holdfast import AgentRunner, Budget, Task, TaskStep, TaskStepOutput, ToolContext, tool
+from holdfast.archive import Archive, record_name
+from holdfast.chain import extend_json
+from holdfast.client.verifying import (
+    CONSISTENT,
+    FORGOTTEN,
+    IN_MEMO,
+    NO_KEY,
+    OPEN,
+    SELF_ONLY,
+    SIGNED,
+    UNSIGNED,
+)
 from holdfast.engine.archivenames import blob_path
 from holdfast.errors import MaxTurnsExceeded
 from holdfast.messages import assistant
 from holdfast.redact import REDACTED
 from holdfast.testing import FakeOpenAI
 from holdfast.tools import Tool
+from holdfast.values import canonical, digest
 from holdfast.views import EntriesPage, EntriesRequest
 from holdfast.workers import StepContext
 from tests.live.test_fork import forget
@@ -205,6 +221,132 @@ async def test_a_changed_byte_in_a_segment_is_found_with_its_place(
     assert second.sha256 in damage.text
     file.write_bytes(whole)
     assert await runner.verify(task) == []
+
+
+def rewrite(
+    archive: Archive, task_id: str, change: Callable[[dict[str, Any], list[Any]], None]
+) -> None:
+    """Change a closed task's record and entries as somebody does who can write to its archive.
+
+    All digests in the archive are made to fit: the segment's name, and the ledger's chain.
+    """
+    name = record_name("tasks", task_id)
+    record: dict[str, Any] = archive.get_record(name)
+    segments: list[dict[str, Any]] = record["segments"]
+    parts: list[list[Any]] = [json.loads(archive.get(each["sha256"])) for each in segments]
+    entries = [entry for part in parts for entry in part]
+    change(record, entries)
+    whole = record["segments"] == segments
+    sha256 = archive.put(canonical(entries))
+    steps = sum("step" in entry for entry in entries)
+    if whole:
+        record["segments"] = [
+            {**segments[0], "sha256": sha256, "steps": steps, "entries": len(entries)}
+        ]
+    record["ledger"] = [len(entries), extend_json("", entries)]
+    archive.put_record(name, record)
+
+
+def other_decider(_: dict[str, Any], entries: list[Any]) -> None:
+    """Let somebody else have decided."""
+    command = next(e["event"] for e in entries if e.get("event", {}).get("kind") == "command")
+    command["by"] = "somebody else"
+
+
+def other_payment(_: dict[str, Any], entries: list[Any]) -> None:
+    """Let another amount have been paid."""
+    step = next(e["step"] for e in entries if "step" in e)
+    step["outcomes"][0]["edited"] = '{"amount": 5000}'
+
+
+def other_event(_: dict[str, Any], entries: list[Any]) -> None:
+    """Leave out what was undone."""
+    entries[:] = [e for e in entries if e.get("event", {}).get("kind") != "effect_undone"]
+
+
+def no_end(_: dict[str, Any], entries: list[Any]) -> None:
+    """Leave out the end of the ledger, as a lost segment does."""
+    del entries[-2:]
+
+
+def other_summary(record: dict[str, Any], _: list[Any]) -> None:
+    """Let the task have ended with another answer."""
+    record["output"] = "everything was paid"
+
+
+ATTACKS = [other_decider, other_payment, other_event, no_end, other_summary]
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+async def test_a_record_that_was_written_anew_is_found(
+    make_runner: MakeRunner,
+    model: FakeOpenAI,
+    pay: Tool,
+    rig: Rig,
+    attack: Callable[[dict[str, Any], list[Any]], None],
+) -> None:
+    runner = await make_runner(pay)
+    task = await eventful(runner, model)
+    assert (await runner.verify(task)).proved == [CONSISTENT, OPEN]
+    await runner.finalize_response(task)
+    intact = await runner.verify(task)
+    assert intact == []
+    assert (intact.proved, intact.unproved) == ([CONSISTENT, IN_MEMO], [UNSIGNED])
+    await rig.stop()
+    rewrite(rig.engine.archive, task.task_id, attack)
+    [finding] = await runner.verify(task)
+    assert "it was written anew" in finding.text
+
+
+async def test_beyond_retention_only_a_signature_proves_a_record(
+    make_runner: MakeRunner, model: FakeOpenAI, pay: Tool, rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runner = await make_runner(pay)
+    monkeypatch.setenv("HOLDFAST_SIGNING_KEY", "the key of the tests")
+    task = await eventful(runner, model)
+    await runner.finalize_response(task)
+    assert (await runner.verify(task)).proved == [CONSISTENT, IN_MEMO, SIGNED]
+    await rig.stop()
+    await forget(runner, task)
+    signed = await runner.verify(task)
+    assert signed == []
+    assert (signed.proved, signed.unproved) == ([CONSISTENT, SIGNED], [FORGOTTEN])
+    monkeypatch.setenv("HOLDFAST_SIGNING_KEY", "a newer key, the key of the tests")
+    assert SIGNED in (await runner.verify(task)).proved
+    monkeypatch.delenv("HOLDFAST_SIGNING_KEY")
+    unknown = await runner.verify(task)
+    assert (unknown, unknown.proved) == ([], [CONSISTENT])
+    assert unknown.unproved == [FORGOTTEN, NO_KEY, SELF_ONLY]
+    monkeypatch.setenv("HOLDFAST_SIGNING_KEY", "the key of the tests")
+    rewrite(rig.engine.archive, task.task_id, other_payment)
+    [finding] = await runner.verify(task)
+    assert "signature is not that of a known key" in finding.text
+    rewrite(rig.engine.archive, task.task_id, lambda record, _: record.pop("signature"))
+    [finding] = await runner.verify(task)
+    assert "has no signature" in finding.text
+    monkeypatch.delenv("HOLDFAST_SIGNING_KEY")
+    rewritten = await runner.verify(task)
+    assert (rewritten, rewritten.proved) == ([], [CONSISTENT])
+    assert rewritten.unproved == [FORGOTTEN, UNSIGNED, SELF_ONLY]
+
+
+async def test_a_text_of_the_archive_that_was_changed_is_found(
+    make_runner: MakeRunner, model: FakeOpenAI, rig: Rig
+) -> None:
+    @tool(effect="read")
+    def tell() -> str:
+        """Tell."""
+        return "x" * 40_000
+
+    runner = await make_runner(tell)
+    model.call("tell", {})
+    model.reply("done")
+    response = await runner.chat("q")
+    assert await runner.verify(response.task_id) == []
+    file = Path(rig.engine.archive.url) / blob_path(digest(b"x" * 40_000))
+    file.write_bytes(b"y" * 40_000)
+    [finding] = await runner.verify(response.task_id)
+    assert "a value that the ledger names is damaged" in finding.text
 
 
 async def test_secrets_are_redacted_in_every_form(

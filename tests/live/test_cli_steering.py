@@ -339,7 +339,8 @@ def test_the_audit_tells_all_hides_secrets_and_proves_itself(run: Run, cli: Cli)
     hidden = run("audit", task, "--secret", "pin-1234", "--secret", "other").out
     assert "pin-1234" not in hidden
     assert "[redacted]" in hidden
-    assert run("audit", task, "--verify").out == "The record of audited is intact.\n"
+    said = run("audit", task, "--verify").out
+    assert said.startswith("The record of audited is intact.\nproved: The steps, events,")
     run("finalize", task)
     assert run("audit", task, "--verify", "--json").json["intact"] is True
     assert [each["kind"] for each in events(run, task)] == [*kinds, "closed"]
@@ -353,19 +354,20 @@ def test_a_broken_record_is_told_with_its_place_and_exit_code_1(
     task = create(run, "forged", "book rome")
     run("step", task)
     run("step", task)
-    whole = Reader.entries
+    whole = Reader.pages
 
-    async def forged(reader: Reader, task_id: str) -> Any:
-        entries = await whole(reader, task_id)
+    async def forged(reader: Reader, task_id: str, *, even_closed: bool) -> Any:
+        page, entries = await whole(reader, task_id, even_closed=even_closed)
         text = json.dumps([entry.model_dump(mode="json") for entry in entries])
         data = json.loads(text.replace("booked rome", "booked oslo"))
-        return [type(entries[0]).model_validate(each) for each in data]
+        return page, [type(entries[0]).model_validate(each) for each in data]
 
-    monkeypatch.setattr(Reader, "entries", forged)
+    monkeypatch.setattr(Reader, "pages", forged)
     found = run("audit", task, "--verify", expect=1)
-    assert found.out.startswith("step s1 on branch 0: its messages do not give its digest")
+    assert found.out.startswith("the ledger has ")
+    assert "\nstep s1 on branch 0: its messages do not give its digest\n" in found.out
     broken = run("audit", task, "--verify", "--json", expect=1).json
-    assert (broken["intact"], broken["findings"][0]["step"]) == (False, "s1")
+    assert (broken["intact"], broken["findings"][1]["step"]) == (False, "s1")
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast import AgentRunner, Budget, Task, TaskStep, TaskStepOutput, ToolContext, tool
+from holdfast.client.items import ToolCallItem, ToolCallOutputItem
 from holdfast.errors import (
     CommandRefusedError,
     InvalidArgumentError,
@@ -17,6 +18,7 @@ from holdfast.errors import (
     UndoRefusedError,
 )
 from holdfast.messages import ToolCall, assistant
+from holdfast.stream_events import RunItemStreamEvent
 from holdfast.testing import FakeOpenAI
 from holdfast.tool_context import Effect
 from holdfast.tools import Tool
@@ -848,3 +850,38 @@ async def test_an_undone_request_id_runs_no_second_step_and_two_undos_of_one_id_
     second = await runner.undo_step(task, request_id="u")
     assert first == second
     assert (await runner.get_task(task)).steps == 1
+
+
+async def test_an_undo_gets_the_result_of_its_own_call_where_a_provider_repeats_ids(
+    make_runner: MakeRunner, world: World
+) -> None:
+    def cancel(effect: Effect) -> None:
+        world.done.append(f"cancel {effect.result}")
+
+    @tool(undo=cancel)
+    def book(city: str) -> str:
+        """Book."""
+        return f"booking of {city}"
+
+    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        for city in ("rome", "oslo"):
+            call = ToolCall(id="call_0", name="book", arguments=json.dumps({"city": city}))
+            ctx.add(assistant("").model_copy(update={"calls": (call,)}))
+            for result in await ctx.call_tools([call]):
+                ctx.add(result.message)
+        call = ToolCall(id="call_0", name="book", arguments=json.dumps({"city": "bern"}))
+        return TaskStepOutput(task_step=step, calls=(call,), is_last=True)
+
+    runner = await make_runner(book, worker=Doing(body))
+    task = await runner.create_task("q")
+    stream = runner.stream_step(task)
+    items = [e.item async for e in stream.stream_events() if isinstance(e, RunItemStreamEvent)]
+    results = [f"booking of {city}" for city in ("rome", "oslo", "bern")]
+    assert [i.output for i in items if isinstance(i, ToolCallOutputItem)] == results
+    assert len([i for i in items if isinstance(i, ToolCallItem)]) == 3
+    output = await stream.result()
+    assert [str(source) for source in output.sources] == results
+    made = [event for event in await runner.audit(task) if event.kind == "tool_call"]
+    assert [event.result for event in made] == results
+    await runner.undo_step(task)
+    assert world.done == [f"cancel {result}" for result in reversed(results)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import FrozenInstanceError
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,7 +25,7 @@ from holdfast.references import resolve_add
 from holdfast.task_head import TaskHead
 from holdfast.testing.image_validation import image_problem
 from holdfast.tool_result import ToolResultError, read_result
-from holdfast.values import digest
+from holdfast.values import canonical, digest
 from holdfast.workers import driver
 from tests.support.pictures import png, url_of
 
@@ -288,8 +289,9 @@ def test_history_holds_an_input_once(
     )
     whole = recorded.model_copy(update={"step": TaskStep(input=text, images=parts)})
     message = whole.step.message() or user("")
-    reference: Callable[..., Any] = driver._reference  # pyright: ignore[reportPrivateUsage]
-    assert reference(message, None, whole) == "input"
+    references: Callable[..., Any] = driver._references  # pyright: ignore[reportPrivateUsage]
+    known = references(SimpleNamespace(journal=()), whole)
+    assert known[canonical(message.wire())] == "input"
     got = resolve_add("input", OpenState(open=recorded, n=1, started=0.0))
     if blob is None:
         assert got == message

@@ -236,3 +236,21 @@ def test_a_value_that_json_cannot_say_is_refused_by_its_place(
 ) -> None:
     with pytest.raises(InvalidArgumentError, match=named):
         diff({}, state)
+
+
+def test_a_list_that_two_patches_begin_keeps_what_both_put_in() -> None:
+    begun = [diff({}, {"trips": [city]}) for city in ("rome", "oslo", "rome")]
+    assert merge({}, begun) == ({"trips": ["rome", "oslo", "rome"]}, [])
+
+
+def test_an_object_that_two_patches_begin_keeps_what_both_put_in() -> None:
+    begun = [
+        diff({}, {"by": {city: [k], "all": [city]}}) for k, city in enumerate(("rome", "oslo"))
+    ]
+    merged = {"by": {"rome": [0], "oslo": [1], "all": ["rome", "oslo"]}}
+    assert merge({}, begun) == (merged, [])
+
+
+def test_different_kinds_of_beginnings_are_a_conflict() -> None:
+    begun = [diff({}, {"trips": ["rome"]}), diff({}, {"trips": "oslo"})]
+    assert merge({}, begun) == ({"trips": "oslo"}, ["trips"])

@@ -1,0 +1,95 @@
+"""Very many commands: taken in batches, each once, while the task and others go on."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from holdfast import AgentRunner, Task
+from holdfast.commands import SIGNAL, Command
+from holdfast.errors import CommandRefusedError
+from holdfast.references import NOTES_APART
+from holdfast.testing import FakeOpenAI
+from holdfast.workflows.desk import COMMANDS_AT_ONCE
+from tests.support.rig import MakeAgent, MakeRunner, Rig, event_types, until
+from tests.support.workers import Counting
+
+
+async def send(runner: AgentRunner, task: Task, ids: list[str]) -> None:
+    """Send feedback as signals, without waiting for receipts."""
+    handle = runner.client.get_workflow_handle(task.task_id)
+    for start in range(0, len(ids), 50):
+        await asyncio.gather(
+            *(
+                handle.signal(SIGNAL, Command(id=id, verb="feedback", body={"text": f"say {id}"}))
+                for id in ids[start : start + 50]
+            )
+        )
+
+
+async def test_commands_sent_while_no_worker_is_up_are_taken_in_batches_before_the_next_step(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    runner = rig.runner()
+    task = await runner.create_task("q", step_mode="automatic")
+    ids = [f"c{k}" for k in range(2 * COMMANDS_AT_ONCE + 50)]
+    await send(runner, task, ids)
+    model.reply("done")
+    await rig.serve(make_agent())
+    assert (await runner.run_task(task)).output == "done"
+    heard = model.requests[0].text
+    assert all(f"say {id}" in heard for id in ids)
+    assert len(model.requests[0].messages) <= NOTES_APART
+    found = await event_types(runner.client, task.task_id)
+    assert found.count("TIMER_FIRED") == 2
+    assert found.count("UPSERT_WORKFLOW_SEARCH_ATTRIBUTES") <= 1
+
+
+async def test_a_command_that_is_repeated_after_hundreds_of_others_and_a_rollover_counts_once(
+    make_runner: MakeRunner,
+) -> None:
+    runner = await make_runner(worker=Counting(30), roll_events=100)
+    task = await runner.create_task("q")
+    ids = [f"c{k}" for k in range(300)]
+    await send(runner, task, ids)
+
+    async def heard() -> list[str]:
+        events = [entry.event for entry in await runner.ledger(task) if entry.event is not None]
+        return [str(event.body["id"]) for event in events if event.kind == "command"]
+
+    async def all_heard() -> bool:
+        return len(await heard()) == 300
+
+    await until(all_heard)
+    await runner.run_step(task)
+    await send(runner, task, [*ids[:3], "new"])
+
+    async def new_heard() -> bool:
+        return "new" in await heard()
+
+    await until(new_heard)
+    assert sorted(await heard()) == sorted([*ids, "new"])
+
+
+async def test_a_request_id_that_is_repeated_after_hundreds_of_others_runs_one_step(
+    make_runner: MakeRunner,
+) -> None:
+    runner = await make_runner(worker=Counting(300), roll_events=400)
+    task = await runner.create_task("q")
+    for k in range(210):
+        await runner.run_step(task, request_id=f"r{k}")
+    assert (await runner.run_step(task, request_id="r0")).output["count"] == 1
+    assert (await runner.get_task(task)).steps == 210
+
+
+async def test_feedback_is_refused_with_words_while_a_task_cannot_continue_as_new(
+    make_runner: MakeRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runner = await make_runner(worker=Counting())
+    task = await runner.create_task("q")
+    await runner.run_step(task)
+    monkeypatch.setattr("holdfast.client.tasks.MOST_EVENTS", 5)
+    with pytest.raises(CommandRefusedError, match="events"):
+        await runner.give_feedback(task, "more")
+    await runner.pause(task, by="ann")
