@@ -14,10 +14,15 @@ from typing import Literal
 
 from pydantic import Field, ValidationError
 
+<<<<<<< HEAD
 from holdfast import gate
 from holdfast.commands import LONGEST_REASON, Refusal
 from holdfast.errors import InvalidArgumentError
 from holdfast.messages import Blob, Usage, clean
+=======
+from holdfast.ids import nested_id
+from holdfast.messages import Blob, Usage
+>>>>>>> main
 from holdfast.records import Approval, Begun, Failure, Outcome
 from holdfast.settings import Budget
 from holdfast.steps import CLOSED, TaskStatus
@@ -245,7 +250,6 @@ def child_id(task: str, place: tuple[int, int, int, int], taken: dict[str, Child
 
 def child_ids(task: str, place: tuple[int, int, int, int]) -> Iterator[str]:
     """Name the children of a call in the order in which they were begun."""
-    name = ".".join((task, *map(str, place)))
-    yield name
+    yield nested_id(task, place)
     for k in itertools.count(2):
-        yield f"{name}.{k}"
+        yield nested_id(task, (*place, k))

@@ -36,8 +36,13 @@ from holdfast.client.failures import (
 )
 from holdfast.client.presence import PATIENCE_SECONDS
 from holdfast.client.reading import Reader
+<<<<<<< HEAD
 from holdfast.client.visibility import attributes, memo, quoted
 from holdfast.commands import SIGNAL, Command, Verb, compose
+=======
+from holdfast.client.visibility import attributes, is_, memo
+from holdfast.commands import SIGNAL, Command, Verb
+>>>>>>> main
 from holdfast.errors import (
     CommandRefusedError,
     ConnectError,
@@ -515,9 +520,11 @@ class TaskClient:
                 await self.delete(child)
         known = await self._delete_run(task_id) if await self._is_known(task_id) else False
         self._reader.presence.forget(task_id)
-        query = f"WorkflowType = 'AgentTask' AND WorkflowId = '{quoted(task_id)}'"
+        query = f"WorkflowType = 'AgentTask'{is_('WorkflowId', task_id)}"
         with server_errors():
             async for run in self._client.list_workflows(query):
+                if run.id != task_id:
+                    continue
                 known = await self._delete_run(task_id, run.run_id) or known
         archived = await self._reader.archive.adelete_record(record_name("tasks", task_id))
         if not (known or archived):
@@ -525,9 +532,10 @@ class TaskClient:
 
     async def _children(self, task_id: str) -> set[str]:
         """List the tasks that calls of agents as tools were in a task."""
-        query = f"WorkflowType = 'AgentTask' AND ParentWorkflowId = '{quoted(task_id)}'"
+        query = f"WorkflowType = 'AgentTask'{is_('ParentWorkflowId', task_id)}"
         with server_errors():
-            return {each.id async for each in self._client.list_workflows(query)}
+            found = self._client.list_workflows(query)
+            return {each.id async for each in found if each.parent_id == task_id}
 
     async def _delete_run(self, task_id: str, run_id: str = "") -> bool:
         """Delete a run, the newest by default; return whether Temporal still had it."""
