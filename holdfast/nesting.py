@@ -14,15 +14,11 @@ from typing import Literal
 
 from pydantic import Field, ValidationError
 
-<<<<<<< HEAD
 from holdfast import gate
 from holdfast.commands import LONGEST_REASON, Refusal
 from holdfast.errors import InvalidArgumentError
-from holdfast.messages import Blob, Usage, clean
-=======
 from holdfast.ids import nested_id
-from holdfast.messages import Blob, Usage
->>>>>>> main
+from holdfast.messages import Blob, Usage, clean
 from holdfast.records import Approval, Begun, Failure, Outcome
 from holdfast.settings import Budget
 from holdfast.steps import CLOSED, TaskStatus

@@ -36,13 +36,8 @@ from holdfast.client.failures import (
 )
 from holdfast.client.presence import PATIENCE_SECONDS
 from holdfast.client.reading import Reader
-<<<<<<< HEAD
-from holdfast.client.visibility import attributes, memo, quoted
-from holdfast.commands import SIGNAL, Command, Verb, compose
-=======
 from holdfast.client.visibility import attributes, is_, memo
-from holdfast.commands import SIGNAL, Command, Verb
->>>>>>> main
+from holdfast.commands import SIGNAL, Command, Verb, compose
 from holdfast.errors import (
     CommandRefusedError,
     ConnectError,
