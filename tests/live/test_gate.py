@@ -30,9 +30,9 @@ from holdfast import (
     input_guardrail,
     tool,
 )
-from holdfast.client.names import queue_of
 from holdfast.converter import UNREADABLE
 from holdfast.errors import InvalidArgumentError, StepFailedError, UserError
+from holdfast.ids import queue_of
 from holdfast.messages import Message
 from holdfast.settings import ModelSettings
 from holdfast.state import TaskInput
