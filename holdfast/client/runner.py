@@ -105,6 +105,9 @@ class AgentRunner(TaskStreaming, TaskReading, TaskControl, TimeTravel):
         if extra_state is not None and self._extra_state is not None:
             msg = "Cannot specify both `extra_state` and `default_extra_state`"
             raise InvalidArgumentError(msg)
+        if cast("object", input) is None:
+            msg = "A task needs an input: a text, or an empty one beside images. It was None."
+            raise InvalidArgumentError(msg)
         name = check_name("agent", self.agent if agent is None else agent)
         self._require_agent(name)
         choice = tool_choice or self._tool_choice

@@ -48,6 +48,7 @@ from holdfast.errors import (
     TaskExistsError,
     TaskNotFoundError,
 )
+from holdfast.ids import check_by, check_name
 from holdfast.records import Failure
 from holdfast.segments import read_record
 from holdfast.state import Receipt, RunReply, TaskInput, TaskRecord, UndoRequest
@@ -94,6 +95,15 @@ class _UnheardError(Exception):
             f"Task {task_id!r} did not take the request: {said.rstrip('.')}. Nothing is lost. The"
             " log of the task's worker process may say more. Heal the cause, then ask again."
         )
+
+
+def _request_id(given: str | None) -> str:
+    """Return the id of a request, made up when none was given.
+
+    Raises:
+        InvalidArgumentError: The id cannot be used.
+    """
+    return unique_id() if given is None else check_name("request_id", given)
 
 
 class TaskClient:
@@ -235,7 +245,7 @@ class TaskClient:
             StepFailedError: The step failed.
             HoldfastError: What the task refused or ended with.
         """
-        return await self._run(task_id, asked, request_id or unique_id())
+        return await self._run(task_id, asked, _request_id(request_id))
 
     async def _run(
         self, task_id: str, asked: RunRequest, request_id: str, *, again: bool = False
@@ -455,7 +465,8 @@ class TaskClient:
             CommandRefusedError: The task refused it.
         """
         _check_request(unique_id() if request_id is None else request_id)
-        sent = compose(request_id or unique_id(), verb, by=by, body=body or {})
+        name = _request_id(request_id)
+        sent = compose(name, verb, by=check_by(by), body=body or {})
         if verb in UNHURRIED:
             await self._refuse_when_full(task_id, verb)
         handle = self._client.get_workflow_handle(task_id)

@@ -303,3 +303,27 @@ async def test_tasks_are_found_by_agents_and_parents_with_any_name(rig: Rig, nam
     assert await until(listed) == [f"{rig.app} {name}"]
     assert await runner.list_tasks(parent=f"{rig.app} {name}") == []
     await runner.delete_task(f"{rig.app} {name}")
+
+
+# ---- who acts, and requests
+
+
+@pytest.mark.parametrize("name", ["n" * 201, "a\ud800b", "a\x00b", 7])
+async def test_a_name_of_who_acts_or_of_a_request_is_refused_with_words(
+    local: AgentRunner, name: Any
+) -> None:
+    task = await local.create_task("q")
+    with pytest.raises(InvalidArgumentError, match="by m"):
+        await local.pause(task, by=name)
+    with pytest.raises(InvalidArgumentError, match="request_id"):
+        await local.give_feedback(task, "more", request_id=name)
+    with pytest.raises(InvalidArgumentError, match="request_id"):
+        await local.run_step(task, request_id=name)
+    assert (await local.get_task(task)).steps == 0
+
+
+async def test_no_task_begins_without_an_input(local: AgentRunner) -> None:
+    nothing: Any = None
+    with pytest.raises(InvalidArgumentError, match="needs an input"):
+        await local.create_task(nothing)
+    assert await local.list_tasks() == []
