@@ -9,7 +9,7 @@ from pydantic_core import to_jsonable_python
 from temporalio import activity
 
 from holdfast import merge_patch
-from holdfast.activities.failures import typed_failures, users_code
+from holdfast.activities.failures import place_of, typed_failures, users_code
 from holdfast.activities.finding import Ready, context_of, find, tool_of
 from holdfast.activities.heartbeat import heartbeats
 from holdfast.activities.registry import Registry
@@ -44,7 +44,9 @@ class JudgingActivities:
         with typed_failures():
             async with heartbeats():
                 ready = await self._find(given, usage=True)
-                with calling(f"needs_approval of tool {ready.tool.name!r}"), users_code():
+                predicate = f"needs_approval of tool {ready.tool.name!r}"
+                place = place_of(ready.tool.needs_approval)
+                with calling(predicate), users_code(predicate + place):
                     return await ready.tool.asks_approval(ready.ctx, ready.call.arguments)
 
     @activity.defn(name="check")

@@ -7,6 +7,7 @@ from typing import Literal, cast
 
 from holdfast import merge_patch
 from holdfast.client.base import Images, TaskLike, id_of, new_id
+from holdfast.client.choices import MessageLike, ToolChoice, choice_of, messages_of
 from holdfast.client.control import TaskControl
 from holdfast.client.reads import TaskReading
 from holdfast.client.sessions import Session
@@ -47,7 +48,7 @@ class AgentRunner(TaskStreaming, TaskReading, TaskControl, TimeTravel):
         session: str | Session | None = None,
         extra_state: Mapping[str, Json] | None = None,
         budget: Budget | None = None,
-        tool_choice: str | None = None,
+        tool_choice: ToolChoice | None = None,
         step_mode: StepMode = "manual",
         images: Images = (),
         streams: bool = False,
@@ -61,7 +62,7 @@ class AgentRunner(TaskStreaming, TaskReading, TaskControl, TimeTravel):
             session: Session whose history the model sees, and that finalize commits to.
             extra_state: Shared state of the task, JSON data.
             budget: Limits.
-            tool_choice: "auto", "none", "required" or a tool's name, for the first step.
+            tool_choice: "auto", "none", "required", a tool's name or dict; for the first step.
             step_mode: "manual": a step runs when asked for. "automatic": all run by themselves.
             images: Images of the request.
             streams: Whether models tell their answers while they make them, to whoever reads
@@ -75,7 +76,7 @@ class AgentRunner(TaskStreaming, TaskReading, TaskControl, TimeTravel):
         if extra_state is not None and self._extra_state is not None:
             msg = "Cannot specify both `extra_state` and `default_extra_state`"
             raise InvalidArgumentError(msg)
-        choice = tool_choice or self._tool_choice
+        choice = choice_of(tool_choice) or self._tool_choice
         head = TaskHead(
             agent=agent or self.agent,
             session=self._session_ref(session),
@@ -212,7 +213,7 @@ class AgentRunner(TaskStreaming, TaskReading, TaskControl, TimeTravel):
         input: str | None = None,
         step: TaskStep | str | None = None,
         *,
-        tool_choice: str | None = None,
+        tool_choice: ToolChoice | None = None,
         restart: Literal["step"] | None = None,
         request_id: str | None = None,
         images: Images = (),
@@ -223,7 +224,7 @@ class AgentRunner(TaskStreaming, TaskReading, TaskControl, TimeTravel):
             task: The task.
             input: New user input for the step.
             step: The queued step to run, instead of the first.
-            tool_choice: "auto", "none", "required" or a tool's name, for this step.
+            tool_choice: "auto", "none", "required", a tool's name or dict; for this step.
             restart: "step" throws away what a failed step has in its journal and starts it anew.
             request_id: Names this request: sent again with the same id, one step is run.
             images: Images of the new input; without one they join the input that the step has.
@@ -246,7 +247,7 @@ class AgentRunner(TaskStreaming, TaskReading, TaskControl, TimeTravel):
         self,
         input: str | None,
         step: TaskStep | str | None,
-        tool_choice: str | None,
+        tool_choice: ToolChoice | None,
         images: Images,
     ) -> RunRequest:
         """Say what step is to be run, and how.
@@ -267,7 +268,7 @@ class AgentRunner(TaskStreaming, TaskReading, TaskControl, TimeTravel):
             stored=stored,
             images=parts,
             step=(step.step_id if isinstance(step, TaskStep) else step) or "",
-            tool_choice=tool_choice or "",
+            tool_choice=choice_of(tool_choice),
         )
 
     async def run_request(
@@ -284,7 +285,7 @@ class AgentRunner(TaskStreaming, TaskReading, TaskControl, TimeTravel):
         self,
         task: TaskLike,
         *,
-        tool_choice: str | None = None,
+        tool_choice: ToolChoice | None = None,
         request_id: str | None = None,
     ) -> list[TaskStepOutput]:
         """Run all steps that are ready, at the same time, and return their outputs.
@@ -295,7 +296,7 @@ class AgentRunner(TaskStreaming, TaskReading, TaskControl, TimeTravel):
 
         Args:
             task: The task.
-            tool_choice: "auto", "none", "required" or a tool's name, for each of the steps.
+            tool_choice: "auto", "none", "required", a tool's name or dict; for each step.
             request_id: Names this request: sent again with the same id, the steps are run once.
 
         Returns:
@@ -309,7 +310,7 @@ class AgentRunner(TaskStreaming, TaskReading, TaskControl, TimeTravel):
             NoWorkerError: No worker process serves the task; it waits.
         """
         task_id = id_of(task)
-        asked = RunRequest(round=True, tool_choice=tool_choice or "")
+        asked = RunRequest(round=True, tool_choice=choice_of(tool_choice))
         reply = await self._tasks.run(task_id, asked, request_id)
         if not reply.round:
             return [await self._reply(task_id, reply.n, reply.status)]
@@ -366,8 +367,8 @@ class AgentRunner(TaskStreaming, TaskReading, TaskControl, TimeTravel):
         self,
         message: str,
         session: str | Session | None = None,
-        chat_history: Sequence[Message] | None = None,
-        tool_choice: str | None = None,
+        chat_history: Sequence[MessageLike] | None = None,
+        tool_choice: ToolChoice | None = None,
         *,
         agent: str | None = None,
         task_id: str | None = None,
@@ -383,7 +384,8 @@ class AgentRunner(TaskStreaming, TaskReading, TaskControl, TimeTravel):
         Args:
             message: The request.
             session: Session that remembers the conversation.
-            chat_history: Replaces the session's history before the task starts.
+            chat_history: Replaces the session's history before the task starts; messages, or items
+                of the Responses API.
             tool_choice: Tool choice of the first step.
             agent: As for create_task, like those after it.
             task_id: Id of the task.
@@ -396,16 +398,17 @@ class AgentRunner(TaskStreaming, TaskReading, TaskControl, TimeTravel):
             started: Called once the task is there.
 
         Raises:
-            InvalidArgumentError: chat_history is given without a session.
+            InvalidArgumentError: chat_history is given without a session, or cannot be read.
             StepFailedError: A step failed; the task can be healed and run on by its id.
         """
+        choice = choice_of(tool_choice)  # before anything is replaced
         if chat_history is not None:
             if session is None:
                 msg = "chat_history replaces the history of a session: name one with session=..."
                 raise InvalidArgumentError(msg)
-            memory = self.session(session)
+            memory, history = self.session(session), messages_of(chat_history)
             await memory.reset()
-            await memory.append(chat_history)
+            await memory.append(history)
         task = await self.create_task(
             message,
             agent=agent,
@@ -413,7 +416,7 @@ class AgentRunner(TaskStreaming, TaskReading, TaskControl, TimeTravel):
             session=session,
             extra_state=extra_state,
             budget=budget,
-            tool_choice=tool_choice,
+            tool_choice=choice or None,
             images=images,
             streams=streams,
         )
