@@ -28,7 +28,8 @@ def choice_of(given: ToolChoice | None) -> str:
     wanted: object = given
     if isinstance(given, Mapping) and given.get("type") == "function":
         inner: Any = given.get("function")  # the form of Chat Completions
-        wanted = given.get("name") or (inner.get("name") if isinstance(inner, dict) else None)
+        named: Any = given if "name" in given else inner or {}
+        wanted = named.get("name") if hasattr(named, "get") else None
     if isinstance(wanted, str):
         return wanted
     msg = (
