@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from holdfast.activities.failures import place_of, users_code
 from holdfast.activities.registry import Registry
 from holdfast.activities.source import Source, task_id
 from holdfast.agent import Agent
@@ -111,13 +110,8 @@ class RegisteredCode(AgentCode):
         asked = {tool.name: tool.is_enabled for tool in self._live.made_tools}
         asked |= {each.tool_name: each.is_enabled for each in self._live.made_handoffs}
         names = [name for name in asked if name in self._conditional]
-
-        async def is_on(name: str) -> bool:
-            with users_code(f"is_enabled of tool {name!r}{place_of(asked[name])}"):
-                return await is_offered(asked[name], ctx, self._live)
-
-        offered = await asyncio.gather(*map(is_on, names))
-        return [name for name, on in zip(names, offered, strict=True) if not on]
+        offered = await asyncio.gather(*(is_offered(asked[n], ctx, self._live) for n in names))
+        return [name for name, is_on in zip(names, offered, strict=True) if not is_on]
 
     async def taken(self, said: Json) -> AgentSnapshot:
         """Return the agent as it is in this turn."""

@@ -128,7 +128,8 @@ class ClosingActivities:
             sha256=await write_messages(source.archive, kept),
             count=len(kept),
         )
-        await commit_turn(activity.client(), session.id, activity.info().task_queue, turn)
+        queue = session.queue or activity.info().task_queue
+        await commit_turn(activity.client(), session.id, queue, turn)
 
     @activity.defn(name="index")
     async def index(self, commits: list[CommitRef]) -> str:

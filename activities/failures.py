@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import timedelta
-from pathlib import Path
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
@@ -134,11 +132,8 @@ def interrupted(what: str) -> Generator[None]:
 
 
 @contextmanager
-def users_code(what: str = "") -> Generator[None]:
+def users_code() -> Generator[None]:
     """Run a guardrail, hook or predicate: what it raises is its own defect, not the run's end.
-
-    Args:
-        what: What is run, for the log and for whoever heals the task.
 
     Raises:
         ApplicationError: It raised; the task waits, whatever the type of the error.
@@ -146,18 +141,9 @@ def users_code(what: str = "") -> Generator[None]:
     try:
         yield
     except Exception as error:
-        log.warning("%s failed", what or "A guardrail, a hook or a predicate", exc_info=True)
+        log.warning("A guardrail, a hook or a predicate failed", exc_info=True)
         kind, fact = type(error).__name__, {"parks": True}
-        text = f"{what} raised {kind}: {text_of(error)}" if what else text_of(error)
-        raise ToldError(text, fact, type=kind, non_retryable=True) from None
-
-
-def place_of(function: object) -> str:
-    """Say where a function of the user's is written; empty when that is not known."""
-    code = getattr(inspect.unwrap(function) if callable(function) else function, "__code__", None)
-    if code is None:
-        return ""
-    return f" ({code.co_name}, {Path(code.co_filename).name}, line {code.co_firstlineno})"
+        raise ApplicationError(text_of(error), fact, type=kind, non_retryable=True) from None
 
 
 def failure_by(error: Exception) -> Failure:

@@ -12,7 +12,6 @@ from holdfast import merge_patch
 from holdfast.activities.failures import (
     interrupted,
     not_started,
-    place_of,
     typed_failures,
     users_code,
 )
@@ -52,9 +51,7 @@ class JudgingActivities:
         with typed_failures():
             async with heartbeats():
                 ready = await self._find(given, usage=True)
-                predicate = f"needs_approval of tool {ready.tool.name!r}"
-                place = place_of(ready.tool.needs_approval)
-                with calling(predicate), users_code(predicate + place):
+                with calling(f"needs_approval of tool {ready.tool.name!r}"), users_code():
                     return await ready.tool.asks_approval(ready.ctx, ready.call.arguments)
 
     @activity.defn(name="check")

@@ -21,6 +21,7 @@ from holdfast.models.items import from_response_items
 from holdfast.nesting import Nesting
 from holdfast.records import Begun, Outcome
 from holdfast.segments import write_messages
+from holdfast.sessions import RPC_TIMEOUT
 from holdfast.settings import Budget
 from holdfast.task_head import RunRules, TaskHead
 from holdfast.values import Json
@@ -54,6 +55,13 @@ class NestingActivities:
                 except Exception as error:  # noqa: BLE001  a result for the model
                     return Nesting(outcome=await self._refused(given, ready, error))
                 return await self._begun(ready, tool, made)
+
+    @activity.defn(name="is_own")
+    async def is_own(self, task: str) -> bool:
+        """Say whether a workflow is a task that a call of this task is."""
+        handle = activity.client().get_workflow_handle(task)
+        found = await handle.describe(rpc_timeout=RPC_TIMEOUT)
+        return (found.workflow_type, found.parent_id) == ("AgentTask", task_id())
 
     async def _refused(self, given: ToolInput, ready: Ready, error: Exception) -> Outcome:
         """End a call whose task cannot begin, as any tool's call that has failed."""

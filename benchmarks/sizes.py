@@ -40,6 +40,7 @@ from holdfast.client.names import check_archive
 from holdfast.commands import SIGNAL, Command
 from holdfast.engine.connect import connect_embedded
 from holdfast.engine.ephemeral import ephemeral_server
+from holdfast.ids import queue_of
 from holdfast.models import ModelAnswer, ModelRequest
 from holdfast.plugin import Activities, HoldfastPlugin
 from holdfast.serve import serving_worker
@@ -130,7 +131,10 @@ class Bench:
         """Run a worker."""
         activities = Activities([self._agent], self._archive)
         worker = serving_worker(
-            self.client, activities, app=self._app, graceful_shutdown_timeout=timedelta(seconds=1)
+            self.client,
+            activities,
+            queue=queue_of(self._app),
+            graceful_shutdown_timeout=timedelta(seconds=1),
         )
         async with worker:
             yield worker

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, Generic, Literal
 from holdfast.agent_snapshot import AgentSnapshot
 from holdfast.agent_tool import DEFAULT_MAX_TURNS, AgentTool, Extractor, InputBuilder, as_tool
 from holdfast.argument_checks import check_fields
-from holdfast.errors import UserError
+from holdfast.errors import InvalidArgumentError, UserError
 from holdfast.guard_rules import GuardRule
 from holdfast.guardrails import InputGuardrail, OutputGuardrail, check_guardrails
 from holdfast.handoffs import Handoff, made_handoffs
 from holdfast.hooks import AgentHooks, check_agent_hooks
+from holdfast.ids import check_name
 from holdfast.models.base import Model, check_model
 from holdfast.output_type import AgentOutputSchema, output_schema
 from holdfast.run_context import ContextT
@@ -90,9 +91,10 @@ class Agent(Generic[ContextT]):
 
     def __post_init__(self) -> None:
         """Check names and make functions into tools."""
-        if not self.name or not isinstance(self.name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-            msg = f"An agent needs a name of at least one character; it was given {self.name!r}."
-            raise UserError(msg)
+        try:
+            check_name("The name of an agent", self.name)
+        except InvalidArgumentError as error:
+            raise UserError(*error.args) from None
         check_model(self.model)
         settings = as_model_settings(self.model_settings, f"model_settings of agent {self.name!r}")
         object.__setattr__(self, "model_settings", settings)
@@ -184,7 +186,7 @@ class Agent(Generic[ContextT]):
     ) -> AgentTool:
         """Make a tool of this agent: other agents' models call it, and go on with its answer.
 
-        A call is a task of its own: `<task>.<branch>.<step>.<batch>.<position>`. It sees only its
+        A call is a task of its own: `<task>~<branch>.<step>.<batch>.<position>`. It sees only its
         input, has its own ledger, and is undone with the step that made it. What it asks people is
         asked in the calling task, too.
 

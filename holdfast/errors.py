@@ -207,6 +207,7 @@ class NoWorkerError(EngineError):
         task_id: The task, when it is known.
         request_id: Id of the request that was made: asking again with it does nothing twice.
         is_sent: Whether the request reached the server, which hands it to the next worker process.
+        command: Command line of a worker process that would serve it.
     """
 
     def __init__(
@@ -224,9 +225,12 @@ class NoWorkerError(EngineError):
             if is_sent
             else ""
         )
+        from holdfast.ids import app_option, serves  # which raises errors of this module
+
+        self.command = f"holdfast worker my_module:agents{app_option(queue)}"
         super().__init__(
-            f"No worker process serves the queue {queue!r}. The task{which} waits and nothing is"
-            " lost. Start one with `holdfast worker my_module:agents`, then ask again." + then
+            f"No worker process serves {serves(queue)}. The task{which} waits and nothing is lost."
+            f" Start one with `{self.command}`, then ask again." + then
         )
 
 

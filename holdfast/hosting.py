@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from contextvars import Context
 from datetime import timedelta
+from typing import Self
 
 from temporalio.client import Client, WorkflowExecution
 from temporalio.exceptions import TemporalError
@@ -14,6 +15,7 @@ from temporalio.service import RPCError
 from temporalio.worker import Worker
 
 from holdfast.activities.user_loop import UserLoops
+from holdfast.client.visibility import is_
 from holdfast.engine.loop import LoopThread
 from holdfast.logs import log
 from holdfast.threads import DaemonThreads
@@ -26,6 +28,47 @@ CLOSE_SECONDS = 5.0
 
 MOST_WORKFLOW_THREADS = 500
 MOST_NAMED = 100
+
+
+class Workers:
+    """The Temporal workers of a process, one for each queue that it serves; start them together.
+
+    Attributes:
+        queues: The queues.
+        client: The client that they use.
+    """
+
+    def __init__(self, workers: Sequence[Worker]) -> None:
+        """Keep workers that are not started, at least one."""
+        self.queues = tuple(worker.task_queue for worker in workers)
+        self.client = workers[0].client
+        self._workers = tuple(workers)
+        self._running = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        """Start them."""
+        async with AsyncExitStack() as stack:
+            for worker in self._workers:
+                await stack.enter_async_context(worker)
+            self._running = stack.pop_all()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        """Stop them."""
+        await self.shutdown()
+        await self._running.aclose()
+
+    async def run(self) -> None:
+        """Run them until `shutdown`.
+
+        Raises:
+            Exception: What ended one of them.
+        """
+        await asyncio.gather(*(worker.run() for worker in self._workers))
+
+    async def shutdown(self) -> None:
+        """Stop them all at once: running calls end side by side."""
+        await asyncio.gather(*(worker.shutdown() for worker in self._workers))
 
 
 class Host:
@@ -42,12 +85,12 @@ class Host:
         self.tools = UserLoops()
         self.workflows = DaemonThreads(MOST_WORKFLOW_THREADS, "holdfast-workflow")
         self._loop = LoopThread("holdfast-worker")
-        self._runs: dict[Worker, asyncio.Task[None]] = {}
+        self._runs: dict[Workers, asyncio.Task[None]] = {}
 
-    async def start(self, make: Callable[[Host], Awaitable[Worker]]) -> Worker:
+    async def start(self, make: Callable[[Host], Awaitable[Workers]]) -> Workers:
         """Make a worker, and run it until `stop`."""
 
-        async def begin() -> Worker:
+        async def begin() -> Workers:
             worker = await make(self)
             self._runs[worker] = asyncio.create_task(worker.run())
             return worker
@@ -55,7 +98,7 @@ class Host:
         # Not in the caller's context: tools of all later runs would see its variables.
         return await self._loop.wrap(begin(), context=Context())
 
-    async def ended(self, worker: Worker) -> None:
+    async def ended(self, worker: Workers) -> None:
         """Wait until a worker has ended.
 
         Raises:
@@ -67,7 +110,7 @@ class Host:
 
         await self._loop.wrap(wait())
 
-    async def stop(self, worker: Worker, grace: timedelta) -> bool:
+    async def stop(self, worker: Workers, grace: timedelta) -> bool:
         """Stop a worker; one that does not stop in time is left behind, and what holds it is told.
 
         Args:
@@ -85,13 +128,13 @@ class Host:
             self._runs.pop(worker).add_done_callback(_heard)
             return True
         stopping.cancel()
-        names = await _stuck(worker.client, worker.task_queue)
+        names = await _stuck(worker.client, worker.queues)
         works = sorted(map(str, self.tools.works))
         log.error(
-            "The worker of queue %r did not stop within %g seconds and is left behind. Tasks whose"
+            "The worker of %s did not stop within %g seconds and is left behind. Tasks whose"
             " workflow task fails or does not end: %s. Work that does not end: %s. Tasks stay as"
             " they are recorded, and go on with the next worker.",
-            worker.task_queue,
+            ", ".join(worker.queues),
             seconds,
             ", ".join(names) or "none known",
             "; ".join(works) or "none",
@@ -106,8 +149,8 @@ class Host:
 
 @asynccontextmanager
 async def hosted(
-    make: Callable[[Host], Awaitable[Worker]], grace: timedelta
-) -> AsyncGenerator[tuple[Host, Worker]]:
+    make: Callable[[Host], Awaitable[Workers]], grace: timedelta
+) -> AsyncGenerator[tuple[Host, Workers]]:
     """Run one worker on a host of its own while the block runs.
 
     Args:
@@ -131,14 +174,15 @@ def _heard(run: asyncio.Task[None]) -> None:
         run.exception()
 
 
-async def _stuck(client: Client, queue: str) -> list[str]:
-    """Name the open tasks of a queue whose workflow task was tried more than once."""
+async def _stuck(client: Client, queues: Sequence[str]) -> list[str]:
+    """Name the open tasks of queues whose workflow task was tried more than once."""
     found: list[str] = []
 
     async def look() -> None:
-        query = f"TaskQueue = '{queue}' AND ExecutionStatus = 'Running'"
-        open_tasks = client.list_workflows(query, limit=MOST_NAMED)
-        found.extend([each.id async for each in open_tasks if await _is_stuck(client, each)])
+        for queue in queues:
+            query = f"ExecutionStatus = 'Running'{is_('TaskQueue', queue)}"
+            open_tasks = client.list_workflows(query, limit=MOST_NAMED)
+            found.extend([each.id async for each in open_tasks if await _is_stuck(client, each)])
 
     try:
         async with asyncio.timeout(CLOSE_SECONDS):

@@ -14,6 +14,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from holdfast.ids import nested_id
 from holdfast.messages import Blob, Usage
 from holdfast.records import Approval, Begun, Failure, Outcome
 from holdfast.settings import Budget
@@ -221,7 +222,6 @@ def child_id(task: str, place: tuple[int, int, int, int], taken: dict[str, Child
 
 def child_ids(task: str, place: tuple[int, int, int, int]) -> Iterator[str]:
     """Name the children of a call in the order in which they were begun."""
-    name = ".".join((task, *map(str, place)))
-    yield name
+    yield nested_id(task, place)
     for k in itertools.count(2):
-        yield f"{name}.{k}"
+        yield nested_id(task, (*place, k))

@@ -34,6 +34,7 @@ class Activities:
     Attributes:
         registry: The agents that they serve; more may be added while the worker runs.
         all: The activity functions.
+        index: The one of them that sessions need.
     """
 
     def __init__(
@@ -69,7 +70,9 @@ class Activities:
             HandlingActivities(self.registry, source).handle,
             GuardingActivities(self.registry, source).guard,
             nesting.nest,
+            nesting.is_own,
         ]
+        self.index = closing.index if loops is None else loops.apart(closing.index)
         self.all = activities if loops is None else [loops.apart(each) for each in activities]
 
 

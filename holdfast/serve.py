@@ -1,4 +1,4 @@
-"""Worker processes: what runs the tasks of one app, by itself or inside workers you have."""
+"""Worker processes: what runs the tasks of agents, by itself or inside workers you have."""
 
 from __future__ import annotations
 
@@ -24,14 +24,16 @@ from holdfast.activities.failures import log_failures_once
 from holdfast.activities.user_loop import UserLoops
 from holdfast.agent import Agent
 from holdfast.archive import Archive
-from holdfast.client.names import check_archive, queue_of
+from holdfast.client.names import check_archive
 from holdfast.engine.cluster import ensure_search_attributes
 from holdfast.engine.connect import connect_client, connect_embedded
 from holdfast.errors import HoldfastError, InvalidArgumentError
-from holdfast.hosting import Host, hosted
+from holdfast.hosting import Host, Workers, hosted
+from holdfast.ids import DEFAULT_APP, check_app, queue_of
 from holdfast.logs import log
 from holdfast.plugin import Activities, HoldfastPlugin
 from holdfast.redact import redact
+from holdfast.unserved import warn_of_unserved
 from holdfast.workflows.agent_task import AgentTask
 from holdfast.workflows.session import Session
 
@@ -47,23 +49,61 @@ class App:
     """Agents that are served together.
 
     Attributes:
-        name: Name of the app; its queue is `hf.<name>`.
-        agents: The agents.
+        name: Name of the app.
+        agents: The agents; their order means nothing.
     """
 
     name: str
     agents: tuple[Agent, ...]
 
+    @property
+    def served(self) -> tuple[Agent, ...]:
+        """The agents whose tasks may begin here: these, and those that they hand over to."""
+        found = {agent.name: agent for agent in self.agents}
+        for agent in self.agents:
+            found |= {other.name: other for other in agent.team() if other.name not in found}
+        return tuple(found.values())
+
+    @property
+    def queues(self) -> tuple[str, ...]:
+        """The task queues of their tasks."""
+        return tuple(dict.fromkeys(queue_of(self.name, agent.name) for agent in self.served))
+
+
+def build_workers(
+    client: Client, app: App, *, archive: Archive, loops: UserLoops | None = None, **options: Any
+) -> Workers:
+    """Build the Temporal workers that serve an app.
+
+    A named app has one queue. In the default app, which programs share that know nothing of each
+    other, each agent has its own, and so have the sessions.
+
+    Args:
+        client: As for `build_worker`, like archive and options.
+        app: The agents.
+        archive: The archive of the namespace.
+        loops: Where tools and models do their work.
+        options: Options of each worker.
+
+    Raises:
+        UserError: Two agents have one name.
+    """
+    activities = Activities(app.agents, archive, loops or UserLoops())
+    workers = [serving_worker(client, activities, queue=queue, **options) for queue in app.queues]
+    if app.name == DEFAULT_APP:
+        workers.append(session_worker(client, activities, **options))
+    return Workers(workers)
+
 
 def build_worker(
     client: Client, agents: Iterable[Agent], *, app: str, archive: Archive, **options: Any
 ) -> Worker:
-    """Build a Temporal worker that serves agents.
+    """Build a Temporal worker that serves the agents of a named app.
 
     Args:
         client: A client made with `HoldfastPlugin` or with Holdfast's data converter.
         agents: The agents to serve.
-        app: Name of the app; the queue is `hf.<app>`.
+        app: Name of the app, not the default one; the queue is `hf.<app>`.
         archive: The archive of the namespace.
         options: Anything that `temporalio.worker.Worker` takes, laid over our own choices.
 
@@ -71,16 +111,34 @@ def build_worker(
         UserError: Two different agents have one name.
     """
     activities = Activities(agents, archive, UserLoops())
-    return serving_worker(client, activities, app=app, **options)
+    return serving_worker(client, activities, queue=queue_of(check_app(app)), **options)
 
 
-def serving_worker(client: Client, activities: Activities, *, app: str, **options: Any) -> Worker:
-    """Build a worker around activities whose agents may still grow."""
-    log_failures_once()
+def session_worker(client: Client, activities: Activities, **options: Any) -> Worker:
+    """Build the worker of the default app's sessions, which every process of the app has."""
     settings: dict[str, Any] = {
-        "task_queue": queue_of(app),
+        "task_queue": queue_of(DEFAULT_APP),
+        "workflows": [Session],
+        "activities": [activities.index],
+        "max_concurrent_workflow_task_polls": 2,
+        "max_concurrent_activity_task_polls": 1,
+    }
+    return _worker(client, {**settings, **options})
+
+
+def serving_worker(client: Client, activities: Activities, *, queue: str, **options: Any) -> Worker:
+    """Build a worker around activities whose agents may still grow."""
+    settings: dict[str, Any] = {
+        "task_queue": queue,
         "workflows": [AgentTask, Session],
         "activities": activities.all,
+    }
+    return _worker(client, {**settings, **options})
+
+
+def _worker(client: Client, given: dict[str, Any]) -> Worker:
+    log_failures_once()
+    settings: dict[str, Any] = {
         "build_id": BUILD_ID,
         "graceful_shutdown_timeout": GRACE,
         # Readers in other processes see an unfinished answer by its heartbeats; there are no more
@@ -88,7 +146,7 @@ def serving_worker(client: Client, activities: Activities, *, app: str, **option
         "max_heartbeat_throttle_interval": timedelta(seconds=0.1),
         # How long a task waits for a worker that may be dead before another takes it over.
         "sticky_queue_schedule_to_start_timeout": timedelta(seconds=3),
-        **options,
+        **given,
     }
     return Worker(client, **settings)
 
@@ -98,7 +156,7 @@ def load_app(target: str, name: str | None = None) -> App:
 
     Args:
         target: Where to find them; the current directory is on the import path.
-        name: Name of the app; the first agent's name by default.
+        name: Name of the app; the default one when there is none.
 
     Raises:
         InvalidArgumentError: There is no such module or attribute, or it holds no agents.
@@ -123,7 +181,7 @@ def load_app(target: str, name: str | None = None) -> App:
     if not agents:
         msg = f"{target!r} is {type(found).__name__}; it must be an Agent or a list of agents."
         raise InvalidArgumentError(msg)
-    return App(name=name or agents[0].name, agents=agents)
+    return App(name=DEFAULT_APP if name is None else check_app(name), agents=agents)
 
 
 def _agents(found: object) -> tuple[Agent, ...]:
@@ -144,7 +202,7 @@ async def serve(
     *,
     archive: str | None = None,
     data_dir: Path | None = None,
-    ready: Callable[[Worker], None] | None = None,
+    ready: Callable[[Workers], None] | None = None,
     **connection: Any,
 ) -> None:
     """Serve an app until SIGTERM or SIGINT; running calls then get 30 seconds to end.
@@ -175,24 +233,27 @@ async def serve(
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
-        making = partial(make_worker, app, connect, store, GRACE)
-        host, worker = await stack.enter_async_context(hosted(making, GRACE))
-        names = ", ".join(agent.name for agent in app.agents)
-        log.info("serving %s on %s", names, worker.task_queue)
+        making = partial(make_workers, app, connect, store, GRACE)
+        host, workers = await stack.enter_async_context(hosted(making, GRACE))
+        names = ", ".join(agent.name for agent in app.served)
+        log.info("serving %s on %s", names, ", ".join(workers.queues))
         if ready is not None:
-            ready(worker)
-        await _until(stop, host.ended(worker))
+            ready(workers)
+        warning = asyncio.create_task(warn_of_unserved(client, workers.queues))
+        stack.callback(warning.cancel)
+        await _until(stop, host.ended(workers))
         log.info("stopping: running calls get %s seconds", GRACE.seconds)
 
 
-async def make_worker(
+async def make_workers(
     app: App, connect: Connect, archive: Archive, grace: timedelta, host: Host
-) -> Worker:
-    """Make the worker of an app for a host, in whose loop this runs."""
-    return serving_worker(
+) -> Workers:
+    """Make the workers of an app for a host, in whose loop this runs."""
+    return build_workers(
         await connect(),
-        Activities(app.agents, archive, host.tools),
-        app=app.name,
+        app,
+        archive=archive,
+        loops=host.tools,
         graceful_shutdown_timeout=grace,
         workflow_task_executor=host.workflows,
     )
@@ -260,7 +321,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     target: str = parser.parse_args(argv).agents
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     try:
-        asyncio.run(serve(load_app(target, os.environ.get("HOLDFAST_APP"))))
+        asyncio.run(serve(load_app(target, os.environ.get("HOLDFAST_APP") or None)))
     except HoldfastError as error:
         parser.exit(
             2 if isinstance(error, InvalidArgumentError) else 1, f"error: {redact(str(error))}\n"

@@ -41,6 +41,7 @@ class SessionRef(Value):
         unread: Whether the task sees none: the run has chosen what of it the model is to see.
         adds: Digest in the archive of messages that the session gets before the task's own: those
             of a run that was given a list.
+        queue: Task queue of the session, for the one whose commit begins it.
     """
 
     id: str
@@ -48,6 +49,7 @@ class SessionRef(Value):
     commits: int = 0
     unread: bool = False
     adds: str = ""
+    queue: str = ""
 
 
 class RunRules(Value):

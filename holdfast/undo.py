@@ -30,6 +30,9 @@ from holdfast.values import Json
 from holdfast.wire import EffectRef, Undoable
 
 UNDONE = "undone"
+
+RESIDUE_KEPT = 100
+"""Most effects left in the world that the model is told of; the ledger has all of them."""
 NO_LEDGER = ChainRef()
 
 
@@ -324,7 +327,7 @@ def finish_undo(ledger: Ledger, left: Collection[str], *, now: float) -> None:
     if asked.reason:
         lines.append(f"Reason: {asked.reason}")
     lines += [f"Undone: {text}" for text in state.undone]
-    residue = (*ledger.s.residue, *state.remains)  # also what earlier undos left
+    residue = (*ledger.s.residue, *state.remains)[-RESIDUE_KEPT:]  # also what earlier undos left
     lines += [f"Still in the world: {text}" for text in residue]
     note = system("\n".join(lines))
     stays = asked.reason or state.undone  # else a later undo says all that this one says

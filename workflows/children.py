@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from datetime import timedelta
 from typing import Any
 
 from temporalio import workflow
@@ -42,6 +43,14 @@ has more than 2,000 signals on the way. Tasks in flight depend on the number."""
 GONE = Failure(
     type="TaskClosedError", message="It was ended with Temporal's own tools, or deleted."
 )
+
+
+STRANGER = Failure(
+    type="TaskExistsError",
+    message="Not run: there is a workflow {!r} already, which is no task of this call.",
+)
+
+LOOK_UP = timedelta(seconds=30)
 
 
 class Children:
@@ -119,7 +128,10 @@ class Children:
         self._starting[name] = asyncio.create_task(self._start(name, begun))
 
     async def _start(self, name: str, begun: TaskInput) -> None:
-        """Start a child; one that is there already, as after a reset, is the same one."""
+        """Start a child; one that is there already, as after a reset, is the same one.
+
+        What is there and is no child of this task is left alone: its id was chosen outside.
+        """
         try:
             handle: ChildWorkflowHandle[Any, Any] = await workflow.start_child_workflow(
                 "AgentTask",
@@ -131,11 +143,32 @@ class Children:
                 memo=memo(begun.input, now=now()),
             )
         except WorkflowAlreadyStartedError:
-            self._say(name)
+            if await self._is_own(name):
+                self._say(name)
+            else:
+                self._refuse(name)
         else:
             handle.add_done_callback(lambda ended: self._ended(name, ended))
         finally:
             self._starting.pop(name, None)
+
+    async def _is_own(self, name: str) -> bool:
+        """Whether a workflow that is there already is a child of this task."""
+        own: bool = await workflow.execute_activity(
+            "is_own", name, result_type=bool, start_to_close_timeout=LOOK_UP
+        )
+        return own
+
+    def _refuse(self, name: str) -> None:
+        """End a call whose task cannot be begun, because something else has its id."""
+        child = self._known()[name]
+        branch, n, _, i = child.place
+        open_here = self._ledger.find(n) is not None and self._ledger.child(n, i) == name
+        self._change(name, closed=True, left=True, status="failed", failure=STRANGER)
+        if open_here and branch == self._ledger.s.branch:
+            text = STRANGER.message.format(name)
+            told = Outcome(content=text, is_error=True, status="failed", attempts=0)
+            self._ledger.outcome(n, i, told)
 
     def _ended(self, name: str, ended: asyncio.Future[Any]) -> None:
         """Note that a child has ended, in case that it could not say so itself."""

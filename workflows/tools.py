@@ -436,6 +436,8 @@ def _may_have_happened(error: ActivityError, policy: ToolPolicy) -> bool:
     Whatever the failure is, one that is new to this code too, unless it is known to hide none. A
     call that may be repeated is asked about when it has ended, or blocked, its worker too often.
     """
+    if error.activity_type != "tool":  # what is asked about a call stands before it
+        return False
     cause = error.cause
     if isinstance(cause, ApplicationError) and cause.type == BLOCKED:
         return True

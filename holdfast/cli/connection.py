@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from temporalio.client import Client
-from temporalio.worker import Worker
 
 from holdfast.archive import Archive
 from holdfast.cli.exits import InterruptedByUserError
@@ -25,9 +24,9 @@ from holdfast.engine.command import DATABASE
 from holdfast.engine.connect import connect_client, connect_embedded
 from holdfast.engine.serverinfo import ServerInfo
 from holdfast.errors import InvalidArgumentError
-from holdfast.hosting import hosted
+from holdfast.hosting import Workers, hosted
 from holdfast.plugin import HoldfastPlugin
-from holdfast.serve import App, default_archive, load_app, make_worker
+from holdfast.serve import App, default_archive, load_app, make_workers
 
 T = TypeVar("T")
 GRACE = timedelta(seconds=10)
@@ -138,14 +137,14 @@ async def _cluster(common: Common) -> Engine:
 
 
 @asynccontextmanager
-async def served(engine: Engine, app: App) -> AsyncGenerator[Worker]:
+async def served(engine: Engine, app: App) -> AsyncGenerator[Workers]:
     """Serve agents in this process, on a thread and event loop of their own.
 
     A tool that blocks its loop then stops no heartbeat of ours, nor the live view.
     """
-    making = partial(make_worker, app, engine.connect, engine.archive, GRACE)
-    async with hosted(making, GRACE) as (_, worker):
-        yield worker
+    making = partial(make_workers, app, engine.connect, engine.archive, GRACE)
+    async with hosted(making, GRACE) as (_, workers):
+        yield workers
 
 
 def load_agents(target: str, name: str | None = None) -> App:

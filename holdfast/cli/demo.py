@@ -24,11 +24,11 @@ from holdfast.cli.exits import ExitCode
 from holdfast.cli.live import LiveView
 from holdfast.cli.options import Common
 from holdfast.client.base import new_id
-from holdfast.client.names import queue_of
 from holdfast.client.presence import Presence
 from holdfast.client.runner import AgentRunner
 from holdfast.engine.private import UMASK, owner_only
 from holdfast.errors import EngineError, InvalidArgumentError
+from holdfast.ids import queue_of
 from holdfast.settings import Budget
 from holdfast.steps import AgentResponse
 

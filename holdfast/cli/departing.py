@@ -14,10 +14,10 @@ from holdfast.cli.exits import ExitCode
 from holdfast.cli.finding import find_task
 from holdfast.cli.options import Common
 from holdfast.cli.running import run_to_the_end
-from holdfast.client.names import queue_of
 from holdfast.client.runner import AgentRunner
 from holdfast.client.timetravel import Residue
 from holdfast.errors import StepNotFoundError
+from holdfast.ids import DEFAULT_APP, app_of, check_app, is_own
 from holdfast.steps import Task, TaskStepOutput, UndoReceipt
 
 
@@ -114,8 +114,7 @@ async def fork_command(
     async with AsyncExitStack() as stack:
         engine = await stack.enter_async_context(engine_of(common))
         old = await find_task(engine, typed)
-        queue = await _queue(engine, old, departure)
-        app = queue.removeprefix(queue_of(""))
+        app, queue = await _queue(engine, old, departure)
         runner = engine.runner(app=app, queue=queue)
         step = await find_step(runner, old, departure.at, undone=True)
         task = await runner.fork(
@@ -186,14 +185,17 @@ async def find_step(
     raise StepNotFoundError(msg)
 
 
-async def _queue(engine: Engine, old: str, departure: Departure) -> str:
-    """Return the queue of the new task: the old one's, unless an app is named."""
-    if departure.app:
-        return queue_of(departure.app)
+async def _queue(engine: Engine, old: str, departure: Departure) -> tuple[str, str | None]:
+    """Return the app of the new task, and a queue that is not one of Holdfast's own.
+
+    They are the old task's, unless an app is named.
+    """
+    if departure.app is not None:
+        return check_app(departure.app), None
     try:
-        return (await engine.client.get_workflow_handle(old).describe()).task_queue
+        queue = (await engine.client.get_workflow_handle(old).describe()).task_queue
     except RPCError as error:
         if error.status is not RPCStatusCode.NOT_FOUND:
             raise
-    # Temporal has forgotten the old task; an app is called like its first agent by default.
-    return queue_of((await engine.runner().get_task(old)).agent)
+        return DEFAULT_APP, None  # Temporal has forgotten the old task, and its app with it
+    return app_of(queue), None if is_own(queue) else queue

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import PurePosixPath
 from urllib.parse import unquote
 
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.cli.connection import Engine
-from holdfast.client.visibility import quoted
+from holdfast.client.visibility import begins
 from holdfast.errors import InvalidArgumentError, TaskNotFoundError
+from holdfast.ids import is_nested
 from holdfast.segments import read_record
 
 SHOWN = 10
-
-CHILD = re.compile(r".*\.\d+\.\d+\.\d+\.\d+(\.\d+)?")
-"""Id of a task that works for another."""
 
 
 async def find_task(engine: Engine, typed: str) -> str:
@@ -58,11 +55,11 @@ async def _visible(engine: Engine, beginning: str) -> set[str]:
     A task that works for another is meant only when nothing else is: its id begins with the
     other's.
     """
-    query = f"WorkflowType = 'AgentTask' AND WorkflowId STARTS_WITH '{quoted(beginning)}'"
+    query = f"WorkflowType = 'AgentTask'{begins('WorkflowId', beginning)}"
     found: set[str] = set()
     for which in (" AND ParentWorkflowId IS NULL", ""):
         async for each in engine.client.list_workflows(query + which):
-            found.add(each.id)
+            found |= {each.id} if each.id.startswith(beginning) else set()
             if len(found) > SHOWN:
                 break
         if found:
@@ -75,4 +72,4 @@ async def _archived(engine: Engine, beginning: str) -> set[str]:
     names = await engine.archive.alist_records("tasks")
     ids = (unquote(PurePosixPath(name).stem) for name in names)
     found = {task_id for task_id in ids if task_id.startswith(beginning)}
-    return {task_id for task_id in found if not CHILD.fullmatch(task_id)} or found
+    return {task_id for task_id in found if not is_nested(task_id)} or found

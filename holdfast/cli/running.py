@@ -13,10 +13,10 @@ from holdfast.cli.finding import find_task
 from holdfast.cli.live import LiveView
 from holdfast.cli.options import Common
 from holdfast.cli.steering import tell_waiting
-from holdfast.client.names import queue_of
 from holdfast.client.runner import AgentRunner
 from holdfast.engine.cluster import has_workers
 from holdfast.errors import AgentNotFoundError, HoldfastError, NoWorkerError
+from holdfast.ids import DEFAULT_APP, check_app, check_name, queue_of, serves
 from holdfast.serve import App
 from holdfast.settings import Budget
 from holdfast.steps import AgentResponse, Task, TaskStepOutput
@@ -39,15 +39,15 @@ async def run_command(
 ) -> ExitCode:
     """Create a task and run it to its end."""
     here = load_agents(agents, app) if agents else None
-    if here is not None and agent not in {each.name for each in here.agents}:
-        names = ", ".join(each.name for each in here.agents)
+    if here is not None and agent not in {each.name for each in here.served}:
+        names = ", ".join(each.name for each in here.served)
         msg = f"{agents!r} has no agent {agent!r}; it has: {names}."
         raise AgentNotFoundError(msg)
     async with AsyncExitStack() as stack:
         engine = await stack.enter_async_context(engine_of(common, new=True))
-        name = here.name if here else (app or agent)
+        name = here.name if here else (DEFAULT_APP if app is None else check_app(app))
         if here is None and mode == "watched":
-            await require_worker(engine, name)
+            await require_worker(engine, name, agent)
         runner = engine.runner(agent, app=name)
         budget = None if max_turns is None else Budget(max_turns=max_turns)
         # A watched task runs when it is asked to: one that ran by itself and has failed by then
@@ -79,20 +79,20 @@ async def attach_command(
         return await run_to_the_end(common, engine, engine.runner(), task_id, agents)
 
 
-async def require_worker(engine: Engine, app: str) -> None:
-    """Check that somebody serves an app, before a task is created that would only wait.
+async def require_worker(engine: Engine, app: str, agent: str) -> None:
+    """Check that an agent is served, before a task is created that would only wait.
 
     Raises:
-        NoWorkerError: Nobody does.
+        NoWorkerError: It is not.
     """
-    if await has_workers(engine.client, queue_of(app)):
+    queue = queue_of(app, check_name("The name of an agent", agent))
+    if await has_workers(engine.client, queue):
         return
-    error = NoWorkerError(queue_of(app))
+    error = NoWorkerError(queue)
     text = (
-        f"No worker process serves the queue {queue_of(app)!r}, so no task was created. Start one"
-        " with `holdfast worker my_module:agents`, serve the agents here with --agents"
-        " my_module:agents, name the app with --app when it is not called like the agent, or leave"
-        " the task to a later worker with --detach."
+        f"No worker process serves {serves(queue)}, so no task was created. Start one with"
+        f" `{error.command}`, serve the agents here with --agents my_module:agents, name the app"
+        " of its workers with --app, or leave the task to a later worker with --detach."
     )
     error.args = (text,)
     raise error

@@ -6,14 +6,15 @@ import asyncio
 import logging
 from contextlib import suppress
 
-from temporalio.worker import Worker
-
 from holdfast.cli import output
 from holdfast.cli.connection import engine_of, load_agents, served, until_stopped
 from holdfast.cli.exits import ExitCode, InterruptedByUserError
 from holdfast.cli.options import Common
 from holdfast.errors import InvalidArgumentError, ServerStartError
+from holdfast.hosting import Workers
+from holdfast.ids import DEFAULT_APP
 from holdfast.serve import App, serve
+from holdfast.unserved import warn_of_unserved
 from holdfast.values import Json
 
 
@@ -21,8 +22,8 @@ async def dev_command(common: Common, target: str, *, app: str | None) -> ExitCo
     """Run server and worker until Ctrl-C."""
     _log()
     here = load_agents(target, app)
-    async with engine_of(common, new=True) as engine, served(engine, here) as worker:
-        facts = _facts(here, worker.task_queue)
+    async with engine_of(common, new=True) as engine, served(engine, here) as workers:
+        facts = _facts(here, workers)
         facts |= {
             "address": engine.address,
             "ui": engine.server.ui_url if engine.server else None,
@@ -33,6 +34,7 @@ async def dev_command(common: Common, target: str, *, app: str | None) -> ExitCo
             if common.json:
                 output.emit(facts)
             _tell(facts, common, here)
+            await warn_of_unserved(engine.client, workers.queues)
             await asyncio.Event().wait()
 
         with suppress(InterruptedByUserError):  # may come the moment that we say we are up
@@ -46,9 +48,9 @@ async def worker_command(common: Common, target: str, *, app: str | None) -> Exi
     _log()
     here = load_agents(target, app)
 
-    def ready(worker: Worker) -> None:
-        facts = _facts(here, worker.task_queue)
-        facts |= {"address": worker.client.service_client.config.target_host}
+    def ready(workers: Workers) -> None:
+        facts = _facts(here, workers)
+        facts |= {"address": workers.client.service_client.config.target_host}
         if common.json:
             output.emit(facts)
         output.say(f"Serving {', '.join(facts['agents'])} at {facts['address']}.")
@@ -109,19 +111,20 @@ _NO_CLUSTER = (
 )
 
 
-def _facts(app: App, queue: str) -> dict[str, Json]:
-    return {"app": app.name, "agents": [agent.name for agent in app.agents], "queue": queue}
+def _facts(app: App, workers: Workers) -> dict[str, Json]:
+    agents = [agent.name for agent in app.served]
+    return {"app": app.name, "agents": agents, "queues": [*workers.queues]}
 
 
 def _tell(facts: dict[str, Json], common: Common, app: App) -> None:
     output.say("Holdfast is up. Ctrl-C stops it.", style="bold")
-    shown = {**facts, "agents": ", ".join(facts["agents"])}
+    shown = {**facts, **{name: ", ".join(facts[name]) for name in ("agents", "queues")}}
     for name, text in shown.items():
         if text:
             output.say(f"  {name:<8} {text}")
     where = common.arguments()
     first = app.agents[0].name
-    as_app = "" if app.name == first else f" --app {app.name}"
+    as_app = "" if app.name == DEFAULT_APP else f" --app {app.name}"
     output.say("In another terminal:")
     output.say(f'  holdfast run {first} "your question"{as_app}{where}')
     output.say(f"  holdfast tasks{where}")

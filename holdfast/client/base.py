@@ -14,7 +14,7 @@ from temporalio.client import Client
 from holdfast.agent import Agent
 from holdfast.archive import Archive
 from holdfast.client.local import LocalEngine, running_server
-from holdfast.client.names import check_archive, queue_of, session_id
+from holdfast.client.names import check_archive
 from holdfast.client.reading import Reader
 from holdfast.client.sessions import Session
 from holdfast.client.tasks import TaskClient
@@ -22,6 +22,13 @@ from holdfast.contents import store_images
 from holdfast.engine.cluster import ensure_search_attributes
 from holdfast.engine.connect import connect_client
 from holdfast.errors import InvalidArgumentError
+from holdfast.ids import (
+    DEFAULT_APP,
+    LONGEST_NAME,
+    check_app,
+    check_known_id,
+    queue_of,
+)
 from holdfast.images import Image
 from holdfast.messages import Blob, ImagePart
 from holdfast.plugin import HoldfastPlugin
@@ -40,7 +47,7 @@ class RunnerBase:
     """A handle on an engine, an app and an agent; it holds no state of any task.
 
     Attributes:
-        app: Name of the app; its queue is `hf.<app>`.
+        app: Name of the app; "default" when none was given.
         agent: Agent that new tasks get by default.
     """
 
@@ -63,8 +70,9 @@ class RunnerBase:
 
         Args:
             agent: Agent of new tasks.
-            app: Name of the app; the agent's name by default.
-            queue: Task queue, when it is not `hf.<app>`.
+            app: Name of the app: its sessions, and the workers that serve its tasks. Without one,
+                each agent is served by whichever worker has it.
+            queue: Task queue of workers that you have already.
             engine: The embedded engine.
             client: Temporal client.
             archive: The namespace's archive.
@@ -75,8 +83,8 @@ class RunnerBase:
             verbose: Whether run_step, run_task and chat print what happens meanwhile.
         """
         self.agent = agent
-        self.app = app or agent
-        self._queue = queue or queue_of(self.app)
+        self.app = DEFAULT_APP if app is None else check_app(app)
+        self._queue = queue
         self._engine = engine
         self._heartbeat = heartbeat
         self._roll_events = roll_events
@@ -102,7 +110,7 @@ class RunnerBase:
             agents: The agents; the first is the default one.
             data_dir: Directory of the server's database and the archive, shared by all processes
                 that name it; None keeps everything in memory until this process ends.
-            app: Name of the app; the first agent's name by default.
+            app: Name of the app, as for `AgentRunner`.
             options: As for `AgentRunner`.
 
         Raises:
@@ -111,7 +119,7 @@ class RunnerBase:
                 as tools.
         """
         _check_agents(agents)
-        name = app or agents[0].name
+        name = DEFAULT_APP if app is None else check_app(app)
         engine = LocalEngine(None if data_dir is None else Path(data_dir))
         engine.add(name, agents)
         return cls(agent=agents[0].name, app=name, engine=engine, **options)
@@ -140,7 +148,7 @@ class RunnerBase:
                 started, and the server stops when those that started it have ended.
             namespace: Temporal namespace.
             archive: URL of the archive; `HOLDFAST_ARCHIVE` by default.
-            app: Name of the app; the agent's name by default.
+            app: Name of the app, as for `AgentRunner`.
             tls: True, or a `temporalio.service.TLSConfig` for mTLS.
             api_key: API key of Temporal Cloud.
             options: As for `AgentRunner`.
@@ -236,10 +244,19 @@ class RunnerBase:
             await self._engine.ensure(self.app, agent)
 
     def session(self, name: str | Session) -> Session:
-        """Name a session of this app."""
+        """Name a session of this app.
+
+        Raises:
+            InvalidArgumentError: The name is no text, empty or too long.
+        """
         if isinstance(name, Session):
             return name
-        return Session(name, app=self.app, client=self.client, archive=self.archive)
+        queue = self._queue or queue_of(self.app)
+        return Session(name, app=self.app, client=self.client, archive=self.archive, queue=queue)
+
+    def _queue_for(self, agent: str) -> str:
+        """Return the task queue of an agent's tasks."""
+        return self._queue or queue_of(self.app, agent)
 
     def _require_agent(self, agent: str) -> None:
         if self._engine is not None:
@@ -271,8 +288,8 @@ class RunnerBase:
     def _session_ref(self, session: str | Session | None) -> SessionRef | None:
         if session is None:
             return None
-        name = session if isinstance(session, str) else session.name
-        return SessionRef(id=session_id(self.app, name), name=name)
+        named = self.session(session)
+        return SessionRef(id=named.id, name=named.name, queue=named.queue)
 
 
 def _check_agents(agents: tuple[object, ...]) -> None:
@@ -285,11 +302,19 @@ def _check_agents(agents: tuple[object, ...]) -> None:
 
 
 def id_of(task: TaskLike) -> str:
-    """Return the id of a task given as a Task or as an id."""
-    return task if isinstance(task, str) else task.task_id
+    """Return the id of a task given as a Task or as an id.
+
+    Raises:
+        InvalidArgumentError: It is neither, or no id that a task can have.
+    """
+    given = cast("object", task)
+    if not isinstance(given, Task | str):
+        msg = f"A task is given as a Task or by its id; this is {given!r:.80}."
+        raise InvalidArgumentError(msg)
+    return check_known_id(given if isinstance(given, str) else given.task_id)
 
 
 def new_id(agent: str) -> str:
     """Make up a task id, which a shell takes without quotes."""
     slug = re.sub(r"[^\w.-]+", "-", agent).strip("-") or "task"
-    return f"{slug}-{uuid.uuid4().hex[:12]}"
+    return f"{slug[: LONGEST_NAME - 13]}-{uuid.uuid4().hex[:12]}"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Literal
+from typing import Literal, cast
 
 from temporalio.common import SearchAttributeKey
 
 from holdfast.client.base import RunnerBase, TaskLike, id_of
 from holdfast.client.failures import server_errors
 from holdfast.errors import CommandRefusedError, EngineError, HoldfastError, InvalidArgumentError
+from holdfast.ids import approval_parts
 from holdfast.records import Approval
 from holdfast.state import Receipt
 from holdfast.steps import TaskStep
@@ -260,12 +261,12 @@ def _check_size(body: dict[str, Json]) -> None:
 
 def _parts(approval: ApprovalLike) -> tuple[str, str]:
     """Return the task's id and the approval's."""
-    wanted = approval if isinstance(approval, str) else approval.id
-    task_id, _, serial = wanted.rpartition(":")
-    if not task_id or not serial.isdigit():
-        msg = f"An approval's id is <task id>:<number>; this is {wanted!r}."
+    given = cast("object", approval)
+    if not isinstance(given, Approval | str):
+        msg = f"approval must be an Approval or its id; it was {given!r:.80}."
         raise InvalidArgumentError(msg)
-    return task_id, wanted
+    wanted = given if isinstance(given, str) else given.id
+    return approval_parts(wanted)
 
 
 def _step_id(step: TaskStep | str) -> str:

@@ -18,7 +18,7 @@ DEFAULT_DATA_DIR = ".holdfast"
 class Engines:
     """The engines of this process. They live on the shared loop, whoever calls.
 
-    One embedded engine serves all agents; each agent that a Runner starts with is an app.
+    One embedded engine serves all agents.
     """
 
     def __init__(self) -> None:
@@ -47,7 +47,9 @@ class Engines:
         await known.ensure_agent(agent)
         engine = self._embedded
         if engine is not None:
-            gone = [name for name, each in self._runners.items() if not engine.serves(each.app)]
+            gone = [
+                name for name, each in self._runners.items() if not engine.serves(each.app, name)
+            ]
             for name in gone:
                 del self._runners[name]
         return known
@@ -58,7 +60,7 @@ class Engines:
             return await AgentRunner.connect(
                 address,
                 agent=agent.name,
-                app=os.environ.get("HOLDFAST_APP"),
+                app=os.environ.get("HOLDFAST_APP") or None,
                 namespace=self._options.get("namespace"),
                 archive=self._options.get("archive"),
                 api_key=self._options.get("api_key"),
@@ -74,7 +76,7 @@ class Engines:
         return await self._share(agent)
 
     async def _share(self, agent: Agent) -> AgentRunner:
-        """Make a runner for one more app of the embedded engine."""
+        """Make a runner for one more agent of the embedded engine."""
         first = self._embedded_runner
         if first is None:
             msg = "the embedded engine is started with its first runner"

@@ -28,6 +28,7 @@ from holdfast.code_refs import beginning
 from holdfast.engine.loop import shared_loop
 from holdfast.errors import UserError
 from holdfast.hooks import RunHooks
+from holdfast.ids import check_new_id
 from holdfast.run_error_handlers import ErrorHandler, ErrorKind, check_handlers
 from holdfast.task_head import RunRules
 
@@ -267,6 +268,8 @@ async def _run(
     started: Started | None = None,
 ) -> RunResult:
     with beginning(options.rules.code):
+        if not isinstance(given, RunState) and options.task_id is not None:
+            check_new_id(options.task_id)
         engine = await find_engine(agent, runner)
     if isinstance(given, RunState):
         return await go_on(engine, agent, given, options, started)

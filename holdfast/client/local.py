@@ -17,27 +17,28 @@ from pathlib import Path
 
 from temporalio.client import Client
 from temporalio.service import RPCError
-from temporalio.worker import Worker
 
 from holdfast.agent import Agent, reachable
 from holdfast.archive import Archive
 from holdfast.client.names import check_archive
-from holdfast.client.visibility import quoted
+from holdfast.client.visibility import is_
 from holdfast.engine.connect import connect_embedded
 from holdfast.engine.serverinfo import ServerInfo
 from holdfast.errors import ConnectError, InvalidArgumentError
-from holdfast.hosting import Host
+from holdfast.hosting import Host, Workers
+from holdfast.ids import DEFAULT_APP, queue_of
 from holdfast.logs import log
 from holdfast.plugin import Activities, HoldfastPlugin
-from holdfast.serve import serving_worker
+from holdfast.serve import App, serving_worker, session_worker
 
 GRACE = timedelta(seconds=10)
+_NOT_STARTED = "The engine is not started."
 
 MOST_LENT = 16
-"""Apps whose agents came with runs that keep a worker though they have nothing to do."""
+"""Agents that came with runs and keep a worker though they have nothing to do."""
 
 IDLE_SECONDS = 5.0
-"""How long an app is not idle after it was used: its new task may not be listed yet."""
+"""How long an agent is not idle after it was used: its new task may not be listed yet."""
 
 
 async def running_server(data_dir: Path) -> tuple[Client, Archive]:
@@ -64,16 +65,16 @@ async def running_server(data_dir: Path) -> tuple[Client, Archive]:
 
 @dataclass
 class _Served:
-    """An app that is served.
+    """A queue that is served.
 
     Attributes:
         activities: Its activities, with the agents.
-        worker: Its worker.
+        workers: Its worker.
         used: When a run last wanted it, by the monotonic clock.
     """
 
     activities: Activities
-    worker: Worker
+    workers: Workers
     used: float
 
 
@@ -94,6 +95,8 @@ class LocalEngine:
         self.data_dir = data_dir
         self.server: ServerInfo | None = None
         self._agents: dict[str, dict[str, Agent]] = {}
+        self._lent: dict[str, set[str]] = {}
+        self._kept: set[str] = set()
         self._serving: dict[str, _Served] = {}
         self._client: Client | None = None
         self._resources = AsyncExitStack()
@@ -119,9 +122,7 @@ class LocalEngine:
         Raises:
             InvalidArgumentError: It is not.
         """
-        known = set(self._agents.get(app, {}))
-        if app in self._serving:
-            known.update(self._serving[app].activities.registry.names)
+        known = {*self._agents.get(app, {}), *self._lent.get(app, ())}
         if agent not in known:
             msg = f"No agent {agent!r} here; this runner serves: {', '.join(sorted(known))}."
             raise InvalidArgumentError(msg)
@@ -129,40 +130,51 @@ class LocalEngine:
     async def ensure(self, app: str, agent: Agent) -> None:
         """Serve the agent of a run while the engine runs.
 
+        In the default app an agent that the engine was not made with has a registry of its own:
+        agents of other runs that its team shares names with are none of its own.
+
         Raises:
             UserError: A different agent of this name was given to `add`.
         """
         async with self._lock:
-            if app not in self._serving:
-                await self._serve(app)
-            served = self._serving[app] = self._serving.pop(app)  # the newest
+            queue = queue_of(app, agent.name)
+            known = self._serving.get(queue)
+            activities = self._activities(()) if known is None else known.activities
+            activities.registry.lend(agent)
+            if known is None:
+                await self._serve(queue, activities)
+            if app == DEFAULT_APP:
+                await self._serve_sessions()
+            served = self._serving[queue] = self._serving.pop(queue)  # the newest
             served.used = time.monotonic()
-            served.activities.registry.lend(agent)
+            self._lent.setdefault(app, set()).add(agent.name)
             await self._stop_idle()
 
-    def serves(self, app: str) -> bool:
-        """Whether a worker serves an app."""
-        return app in self._serving
+    def serves(self, app: str, agent: str) -> bool:
+        """Whether a worker serves an agent."""
+        return queue_of(app, agent) in self._serving
 
     async def _stop_idle(self) -> None:
-        """Stop the workers of apps that have not been used for longest, and have no open task.
+        """Stop the workers of agents that have not been used for longest, and have no open task.
 
-        Each agent that a Runner starts is an app: a program may make any number of them. A worker
-        that is stopped is started again when its app is used.
+        Each agent that a Runner starts has a queue: a program may make any number of them. A worker
+        that is stopped is started again when its agent is used.
         """
-        lent = [app for app in self._serving if app not in self._agents]
-        for app in lent[: max(len(lent) - MOST_LENT, 0)]:
-            served = self._serving[app]
+        lent = [queue for queue in self._serving if queue not in self._kept]
+        for queue in lent[: max(len(lent) - MOST_LENT, 0)]:
+            served = self._serving[queue]
             if time.monotonic() - served.used < IDLE_SECONDS or await self._has_tasks(served):
                 continue
-            del self._serving[app]
+            del self._serving[queue]
+            self._let_go(queue)
             await self._stop(served)
 
     async def _has_tasks(self, served: _Served) -> bool:
-        """Whether an app has open tasks; so it counts, too, while that cannot be found out."""
-        queue = quoted(served.worker.task_queue)
-        wanted = f"TaskQueue = '{queue}' AND ExecutionStatus = 'Running'"
-        query = f"{wanted} AND WorkflowType = 'AgentTask'"
+        """Whether a queue has open tasks; so it counts, too, while that cannot be found out."""
+        [queue] = served.workers.queues
+        query = (
+            f"WorkflowType = 'AgentTask' AND ExecutionStatus = 'Running'{is_('TaskQueue', queue)}"
+        )
         try:
             return self._client is None or (await self._client.count_workflows(query)).count > 0
         except RPCError:
@@ -171,11 +183,17 @@ class LocalEngine:
 
     async def _stop(self, served: _Served) -> None:
         if self._host is not None:
-            await self._host.stop(served.worker, GRACE)
+            await self._host.stop(served.workers, GRACE)
+
+    def _let_go(self, queue: str) -> None:
+        """Forget the agent of a queue whose worker was stopped."""
+        for app, names in self._lent.items():
+            names -= {name for name in names if queue_of(app, name) == queue}
 
     async def _stop_all(self) -> None:
         """Stop all workers at once: one that does not stop costs the others no time."""
         serving, self._serving = self._serving, {}
+        self._lent.clear()
         await asyncio.gather(*map(self._stop, serving.values()))
 
     async def __aenter__(self) -> tuple[Client, Archive]:
@@ -200,30 +218,55 @@ class LocalEngine:
             stack.push_async_callback(self._stop_all)
             self._client = client
             for app in self._agents:
-                await self._serve(app)
+                await self._serve_app(app)
             self._resources = stack.pop_all()
         return client, archive
 
-    async def _serve(self, app: str) -> None:
-        """Start the worker of an app."""
+    async def _serve_app(self, app: str) -> None:
+        """Start the workers of the agents that the engine was made with."""
+        agents = tuple(self._agents[app].values())
+        activities = self._activities(agents)
+        for queue in App(name=app, agents=agents).queues:
+            self._kept.add(queue)
+            await self._serve(queue, activities)
+        if app == DEFAULT_APP:
+            await self._serve_sessions()
+
+    async def _serve_sessions(self) -> None:
+        """Start the worker of the default app's sessions, once."""
+        queue = queue_of(DEFAULT_APP)
+        self._kept.add(queue)
+        if queue not in self._serving:
+            await self._serve(queue, self._activities(()))
+
+    def _activities(self, agents: tuple[Agent, ...]) -> Activities:
+        """Make the activities of agents.
+
+        Raises:
+            InvalidArgumentError: The engine is not started.
+        """
+        if self._host is None or self._archive is None:
+            raise InvalidArgumentError(_NOT_STARTED)
+        return Activities(agents, self._archive, self._host.tools)
+
+    async def _serve(self, queue: str, activities: Activities) -> None:
+        """Start the worker of a queue."""
         host, server, archive = self._host, self.server, self._archive
         if host is None or server is None or archive is None:
-            msg = "The engine is not started."
-            raise InvalidArgumentError(msg)
-        activities = Activities(self._agents.get(app, {}).values(), archive, host.tools)
+            raise InvalidArgumentError(_NOT_STARTED)
 
-        async def make(host: Host) -> Worker:
+        async def make(host: Host) -> Workers:
             client = await connect_embedded(server, plugins=[HoldfastPlugin(archive=archive)])
-            return serving_worker(
-                client,
-                activities,
-                app=app,
-                graceful_shutdown_timeout=GRACE,
-                workflow_task_executor=host.workflows,
-            )
+            options = {
+                "graceful_shutdown_timeout": GRACE,
+                "workflow_task_executor": host.workflows,
+            }
+            if queue == queue_of(DEFAULT_APP):
+                return Workers([session_worker(client, activities, **options)])
+            return Workers([serving_worker(client, activities, queue=queue, **options)])
 
-        worker = await host.start(make)
-        self._serving[app] = _Served(activities, worker, time.monotonic())
+        workers = await host.start(make)
+        self._serving[queue] = _Served(activities, workers, time.monotonic())
 
     async def __aexit__(self, *_: object) -> None:
         """Stop the workers, then the server if nobody else uses it."""

@@ -1,4 +1,4 @@
-"""Names that clients and worker processes must agree on, and the archive that they must share."""
+"""The archive that clients and worker processes must share."""
 
 from __future__ import annotations
 
@@ -10,19 +10,8 @@ from temporalio.service import RPCError
 
 from holdfast.archive import Archive
 from holdfast.errors import ArchiveMismatchError, ConnectError
+from holdfast.ids import ARCHIVE_WORKFLOW
 from holdfast.values import Json
-
-ARCHIVE_WORKFLOW = "holdfast-archive"
-
-
-def queue_of(app: str) -> str:
-    """Return the task queue of an app."""
-    return f"hf.{app}"
-
-
-def session_id(app: str, name: str) -> str:
-    """Return the workflow id of a session."""
-    return f"{app}.session.{name}"
 
 
 async def check_archive(client: Client, archive: Archive) -> None:

@@ -11,7 +11,7 @@ from holdfast.client.base import RunnerBase, TaskLike, id_of
 from holdfast.client.failures import server_errors
 from holdfast.client.following import Follower, follow, told
 from holdfast.client.verifying import Verification, verified
-from holdfast.client.visibility import listed, tasks_query
+from holdfast.client.visibility import agent_of, listed, tasks_query
 from holdfast.errors import StepNotFoundError
 from holdfast.events import EventHandler, StepEvent, print_event
 from holdfast.images import Image
@@ -62,9 +62,11 @@ class TaskReading(RunnerBase):
             ConnectError: The server could not be reached.
         """
         tasks: dict[str, Task] = {}
+        above = id_of(parent) if parent is not None else ""
         with server_errors():
-            query = tasks_query(status, agent, id_of(parent) if parent is not None else "")
-            async for found in self.client.list_workflows(query):
+            async for found in self.client.list_workflows(tasks_query(status, agent, above)):
+                if above != (found.parent_id or "") or agent not in (None, agent_of(found)):
+                    continue
                 if limit is not None and len(tasks) >= limit:
                     break
                 if found.id not in tasks:

@@ -16,6 +16,7 @@ from holdfast.client.timetravel import TimeTravel
 from holdfast.contents import refer_all
 from holdfast.errors import InvalidArgumentError, TaskClosedError
 from holdfast.events import EventHandler
+from holdfast.ids import check_name, check_new_id
 from holdfast.messages import Message
 from holdfast.segments import read_record, write_messages
 from holdfast.settings import Budget, ModelSettings
@@ -35,7 +36,7 @@ class AgentRunner(TaskStreaming, TaskReading, TaskControl, TimeTravel):
     `async with` block, or call `start` and `close`.
 
     Attributes:
-        app: Name of the app; its queue is `hf.<app>`.
+        app: Name of the app; "default" when none was given.
         agent: Agent that new tasks get by default.
     """
 
@@ -73,6 +74,8 @@ class AgentRunner(TaskStreaming, TaskReading, TaskControl, TimeTravel):
                 the embedded engine has no such agent.
             TaskExistsError: There is a task of this id.
         """
+        if task_id is not None:
+            check_new_id(task_id)
         given = await self._task_input(
             input,
             agent=agent,
@@ -103,14 +106,22 @@ class AgentRunner(TaskStreaming, TaskReading, TaskControl, TimeTravel):
         if extra_state is not None and self._extra_state is not None:
             msg = "Cannot specify both `extra_state` and `default_extra_state`"
             raise InvalidArgumentError(msg)
+<<<<<<< HEAD
         choice = choice_of(tool_choice) or self._tool_choice
+=======
+        if cast("object", input) is None:
+            msg = "A task needs an input: a text, or an empty one beside images. It was None."
+            raise InvalidArgumentError(msg)
+        name = check_name("agent", self.agent if agent is None else agent)
+        self._require_agent(name)
+        choice = tool_choice or self._tool_choice
+>>>>>>> main
         head = TaskHead(
-            agent=agent or self.agent,
+            agent=name,
             session=self._session_ref(session),
             tool_choice="" if choice == "auto" else choice,
             run=RunRules(streams=streams),
         )
-        self._require_agent(head.agent)
         state = json_state(extra_state or self._extra_state or {})
         text, stored, parts = await self._input(input, images)
         return TaskInput(
@@ -130,7 +141,7 @@ class AgentRunner(TaskStreaming, TaskReading, TaskControl, TimeTravel):
         head = given.head
         if self.is_embedded:
             variables.carry(task_id)
-        await self._tasks.start(task_id, given, self._queue, input)
+        await self._tasks.start(task_id, given, self._queue_for(head.agent), input)
         return Task(
             task_id=task_id,
             input=input,
@@ -185,6 +196,8 @@ class AgentRunner(TaskStreaming, TaskReading, TaskControl, TimeTravel):
             StepFailedError: A step failed; the task can be healed and run on by its id.
             AgentsException: The task has ended with a verdict.
         """
+        check_new_id(task_id)
+        self._require_agent(check_name("agent", agent))
         history = await self._stored(before)
         adds = history if before == session_adds else await self._stored(session_adds)
         ref = self._session_ref(session)
@@ -211,12 +224,11 @@ class AgentRunner(TaskStreaming, TaskReading, TaskControl, TimeTravel):
             heartbeat=self._heartbeat,
             roll_events=self._roll_events,
         )
-        self._require_agent(agent)
         said = (message.text for message in reversed(before) if message.role == "user")
         asked = input or next(filter(None, said), "")
         if self.is_embedded:
             variables.carry(task_id)
-        await self._tasks.start_and_run(task_id, given, self._queue, asked, started)
+        await self._tasks.start_and_run(task_id, given, self._queue_for(agent), asked, started)
 
     async def _stored(self, messages: Sequence[Message]) -> str:
         """Store a list of messages, images by reference; return its digest, empty for none."""
@@ -442,7 +454,12 @@ class AgentRunner(TaskStreaming, TaskReading, TaskControl, TimeTravel):
         if on_event is not None and not callable(cast("object", on_event)):
             msg = f"on_event must be a function of an event; it was {on_event!r:.80}."
             raise InvalidArgumentError(msg)
+<<<<<<< HEAD
         history = None if chat_history is None else messages_of(chat_history)
+=======
+        if task_id is not None:
+            check_new_id(task_id)
+>>>>>>> main
         given = await self._task_input(
             message,
             agent=agent,

@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from temporalio.exceptions import TemporalError
 
@@ -40,6 +40,7 @@ from holdfast.errors import (
     UserError,
 )
 from holdfast.hooks import RunHooks, check_run_hooks
+from holdfast.ids import DEFAULT_APP, check_by, check_known_id, session_id
 from holdfast.run_context import RunContextWrapper
 from holdfast.settings import Budget
 from holdfast.steps import CLOSED
@@ -85,8 +86,8 @@ class RunOptions:
         """Refuse what cannot be served, before anything is begun.
 
         Raises:
-            UserError: The agent is none, max_turns is negative, the provider was to remember, or a
-                name is no text.
+            UserError: The agent is none, two of its team have one name, max_turns is negative, the
+                provider was to remember, or a name is no text.
             TypeError: The hooks are none of a run.
         """
         if not isinstance(agent, Agent):
@@ -104,17 +105,28 @@ class RunOptions:
                 " so the provider cannot keep it. Use session=... to continue a conversation."
             )
             raise UserError(msg)
-        for name in ("task_id", "by"):
-            given: object = getattr(self, name)
-            if not isinstance(given, str | None):
-                msg = f"{name} must be a text; it was {given!r:.80} ({type(given).__name__})."
-                raise UserError(msg)
-        session: Any = self.session
-        if session is not None and not isinstance(session, str | Session):
+        try:
+            self._check_names()
+        except InvalidArgumentError as error:
+            raise UserError(*error.args) from None
+        check_run_hooks(self.hooks)
+
+    def _check_names(self) -> None:
+        """Refuse names that cannot be used.
+
+        Raises:
+            InvalidArgumentError: One cannot.
+        """
+        if self.task_id is not None:
+            check_known_id(self.task_id, "task_id")
+        check_by(self.by)
+        session = cast("object", self.session)
+        if isinstance(session, str):
+            session_id(DEFAULT_APP, session)
+        elif session is not None and not isinstance(session, Session):
             kind = type(session).__name__
             msg = f"session must be a name or a Session; it was {session!r:.80} ({kind})."
-            raise UserError(msg)
-        check_run_hooks(self.hooks)
+            raise InvalidArgumentError(msg)
 
 
 async def begin(

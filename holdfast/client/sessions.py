@@ -1,4 +1,4 @@
-"""Session: the durable memory that an agent's tasks share."""
+"""Session: the durable memory that the tasks of an app share."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from temporalio.client import Client
 
 from holdfast.archive import Archive
 from holdfast.client.failures import server_errors
-from holdfast.client.names import queue_of, session_id
 from holdfast.client.reading import Reader
 from holdfast.contents import refer_all, resolve_message
 from holdfast.errors import InvalidArgumentError, TaskNotFoundError
+from holdfast.ids import queue_of, session_id
 from holdfast.messages import Message
 from holdfast.models.items import from_response_items, to_response_items
 from holdfast.segments import read_messages, turns, write_messages
@@ -28,13 +28,28 @@ class Session:
     Attributes:
         name: The name that people use.
         id: Workflow id.
+        queue: Task queue.
     """
 
-    def __init__(self, name: str, *, app: str, client: Client, archive: Archive) -> None:
-        """Name a session; it begins to exist with its first message."""
+    def __init__(
+        self, name: str, *, app: str, client: Client, archive: Archive, queue: str = ""
+    ) -> None:
+        """Name a session; it begins to exist with its first message.
+
+        Args:
+            name: Its name, at most 160 characters. An app has one session of a name, whichever of
+                its agents take part.
+            app: Name of the app.
+            client: Temporal client.
+            archive: The namespace's archive.
+            queue: Task queue of the session; the app's own by default.
+
+        Raises:
+            InvalidArgumentError: The name is no text, empty or too long.
+        """
         self.name = name
         self.id = session_id(app, name)
-        self._app = app
+        self.queue = queue or queue_of(app)
         self._client = client
         self._archive = archive
         self._reader = Reader(client, archive)
@@ -139,7 +154,7 @@ class Session:
 
     async def _commit(self, turn: CommitRef) -> None:
         with server_errors():
-            await commit_turn(self._client, self.id, queue_of(self._app), turn)
+            await commit_turn(self._client, self.id, self.queue, turn)
 
 
 def _unique() -> str:

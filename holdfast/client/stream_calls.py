@@ -11,6 +11,7 @@ from holdfast.client.choices import ToolChoice
 from holdfast.client.reading import Reader
 from holdfast.client.streamed import Open, Streamed
 from holdfast.client.streaming import StreamReader
+from holdfast.ids import check_name, check_new_id
 from holdfast.steps import AgentResponse, TaskStatus, TaskStep, TaskStepOutput
 from holdfast.stream_events import StreamEvent
 
@@ -75,7 +76,10 @@ class TaskStreaming(RunnerBase):
             options: As for chat.
         """
         runner = cast("AgentRunner", self)
-        named = task_id or new_id(options.get("agent") or self.agent)
+        named = task_id
+        if named is None:
+            named = new_id(check_name("agent", options.get("agent") or self.agent))
+        check_new_id(named)
 
         async def work(opened: Callable[[Open], None]) -> AgentResponse:
             def started() -> None:

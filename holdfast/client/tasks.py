@@ -35,7 +35,7 @@ from holdfast.client.failures import (
 )
 from holdfast.client.presence import PATIENCE_SECONDS
 from holdfast.client.reading import Reader
-from holdfast.client.visibility import attributes, memo, quoted
+from holdfast.client.visibility import attributes, is_, memo
 from holdfast.commands import SIGNAL, Command, Verb
 from holdfast.errors import (
     CommandRefusedError,
@@ -47,6 +47,7 @@ from holdfast.errors import (
     TaskExistsError,
     TaskNotFoundError,
 )
+from holdfast.ids import check_by, check_name
 from holdfast.records import Failure
 from holdfast.segments import read_record
 from holdfast.state import Receipt, RunReply, TaskInput, TaskRecord, UndoRequest
@@ -93,6 +94,15 @@ class _UnheardError(Exception):
             f"Task {task_id!r} did not take the request: {said.rstrip('.')}. Nothing is lost. The"
             " log of the task's worker process may say more. Heal the cause, then ask again."
         )
+
+
+def _request_id(given: str | None) -> str:
+    """Return the id of a request, made up when none was given.
+
+    Raises:
+        InvalidArgumentError: The id cannot be used.
+    """
+    return unique_id() if given is None else check_name("request_id", given)
 
 
 class TaskClient:
@@ -232,7 +242,7 @@ class TaskClient:
             StepFailedError: The step failed.
             HoldfastError: What the task refused or ended with.
         """
-        return await self._run(task_id, asked, request_id or unique_id())
+        return await self._run(task_id, asked, _request_id(request_id))
 
     async def _run(
         self, task_id: str, asked: RunRequest, request_id: str, *, again: bool = False
@@ -448,7 +458,8 @@ class TaskClient:
             CommandRefusedError: The task refused it.
         """
         _check_request(unique_id() if request_id is None else request_id)
-        sent = Command(id=request_id or unique_id(), verb=verb, by=by, body=body or {})
+        name = _request_id(request_id)
+        sent = Command(id=name, verb=verb, by=check_by(by), body=body or {})
         if verb in UNHURRIED:
             await self._refuse_when_full(task_id, verb)
         handle = self._client.get_workflow_handle(task_id)
@@ -508,9 +519,11 @@ class TaskClient:
                 await self.delete(child)
         known = await self._delete_run(task_id) if await self._is_known(task_id) else False
         self._reader.presence.forget(task_id)
-        query = f"WorkflowType = 'AgentTask' AND WorkflowId = '{quoted(task_id)}'"
+        query = f"WorkflowType = 'AgentTask'{is_('WorkflowId', task_id)}"
         with server_errors():
             async for run in self._client.list_workflows(query):
+                if run.id != task_id:
+                    continue
                 known = await self._delete_run(task_id, run.run_id) or known
         archived = await self._reader.archive.adelete_record(record_name("tasks", task_id))
         if not (known or archived):
@@ -518,9 +531,10 @@ class TaskClient:
 
     async def _children(self, task_id: str) -> set[str]:
         """List the tasks that calls of agents as tools were in a task."""
-        query = f"WorkflowType = 'AgentTask' AND ParentWorkflowId = '{quoted(task_id)}'"
+        query = f"WorkflowType = 'AgentTask'{is_('ParentWorkflowId', task_id)}"
         with server_errors():
-            return {each.id async for each in self._client.list_workflows(query)}
+            found = self._client.list_workflows(query)
+            return {each.id async for each in found if each.parent_id == task_id}
 
     async def _delete_run(self, task_id: str, run_id: str = "") -> bool:
         """Delete a run, the newest by default; return whether Temporal still had it."""

@@ -11,6 +11,7 @@ from holdfast.client.base import Images, RunnerBase, TaskLike, id_of, new_id
 from holdfast.client.sessions import Session
 from holdfast.client.tasks import unique_id
 from holdfast.errors import InvalidArgumentError, StepNotFoundError
+from holdfast.ids import check_name, check_new_id
 from holdfast.ledger import DONE_KEPT
 from holdfast.ledger_state import CREATED
 from holdfast.messages import ImagePart, system
@@ -153,13 +154,18 @@ class TimeTravel(RunnerBase):
             TaskExistsError: There is a task of the new id.
         """
         _check_input(input)
+        if task_id is not None:
+            check_new_id(task_id)
+        if agent is not None:
+            self._require_agent(check_name("agent", agent))
+        ref = self._session_ref(session)
         _, _, parts = await self._input(None, images)
         if parts and input is None:
             input = ""  # the step's input is the images
         old = await self._read.task(id_of(task))
         entries = await self._read.entries(old.task_id)
         path = path_to(entries, _find_anywhere(entries, at))
-        head = _head_of_fork(await self._read.head(old.task_id), agent, self._session_ref(session))
+        head = _head_of_fork(await self._read.head(old.task_id), agent, ref)
         self._require_agent(head.agent)
         mark = EventRecord(
             kind="forked", at=time.time(), by=by, body={"from": old.task_id, "at": path[-1].n}
@@ -180,8 +186,8 @@ class TimeTravel(RunnerBase):
             roll_events=self._roll_events,
             carried=carried,
         )
-        new = task_id or new_id(head.agent)
-        await self._tasks.start(new, given, self._queue, old.input)
+        new = new_id(head.agent) if task_id is None else task_id
+        await self._tasks.start(new, given, self._queue_for(head.agent), old.input)
         return Task(
             task_id=new,
             input=old.input,

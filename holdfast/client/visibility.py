@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import cast
 
 from temporalio.client import WorkflowExecution, WorkflowExecutionStatus
@@ -48,11 +49,16 @@ async def listed(found: WorkflowExecution) -> Task:
     return Task(
         task_id=found.id,
         input=kept.get("input", ""),
-        agent=found.typed_search_attributes.get(HF_AGENT) or "",
+        agent=agent_of(found),
         status=status_of(found),
         created=kept.get("created") or found.start_time.timestamp(),
         parent=found.parent_id or "",
     )
+
+
+def agent_of(found: WorkflowExecution) -> str:
+    """Return the agent that a task began with."""
+    return found.typed_search_attributes.get(HF_AGENT) or ""
 
 
 def status_of(found: WorkflowExecution) -> TaskStatus:
@@ -73,22 +79,43 @@ def tasks_query(status: TaskStatus | None, agent: str | None, parent: str = "") 
     """Return the query that lists tasks: those that work for no other, or those of one parent."""
     # A run that continued as new is not the task any more, whatever its attribute says.
     parts = ["WorkflowType = 'AgentTask'", "ExecutionStatus != 'ContinuedAsNew'"]
-    parts.append(f"ParentWorkflowId = '{quoted(parent)}'" if parent else "ParentWorkflowId IS NULL")
+    if not parent:
+        parts.append("ParentWorkflowId IS NULL")
     if status is not None:
         parts.append(_status_query(status))
-    if agent is not None:
-        parts.append(f"HfAgent = '{quoted(agent)}'")
-    return " AND ".join(parts)
+    named = is_("ParentWorkflowId", parent) if parent else ""
+    return " AND ".join(parts) + named + (is_("HfAgent", agent) if agent is not None else "")
 
 
 def _status_query(status: TaskStatus) -> str:
-    said = f"HfStatus = '{quoted(status)}'"
+    said = f"HfStatus = '{status}'"
     if status not in CLOSED:
         return f"{said} AND ExecutionStatus = 'Running'"
     ended = ", ".join(f"'{each}'" for each in _ENDED_BY_TEMPORAL.get(status, ()))
     return f"({said} OR ExecutionStatus IN ({ended}))" if ended else said
 
 
-def quoted(text: str) -> str:
-    """Escape a text for a visibility query."""
-    return text.replace("\\", "\\\\").replace("'", "\\'")
+def is_(name: str, value: str, *, negated: bool = False) -> str:
+    """Return what a query says of an attribute, to be put behind other conditions.
+
+    Servers differ in how they read quotes and backslashes, and some read none of them: of such a
+    value, what stands before them is asked for. Compare what is found with the value.
+
+    Args:
+        name: The attribute.
+        value: What it is to be.
+        negated: What it is not to be; nothing is said then of a value with quotes.
+    """
+    if _plain(value) != value:
+        return "" if negated else begins(name, value)
+    return f" AND {name} {'!=' if negated else '='} '{value}'"
+
+
+def begins(name: str, value: str) -> str:
+    """Return what a query says of the beginning of an attribute; see `is_`."""
+    plain = _plain(value)
+    return f" AND {name} STARTS_WITH '{plain}'" if plain else ""
+
+
+def _plain(value: str) -> str:
+    return re.split(r"[\"'`\\]", value, maxsplit=1)[0]

@@ -16,6 +16,7 @@ from temporalio.worker import Replayer
 from holdfast.agent import Agent
 from holdfast.client.runner import AgentRunner
 from holdfast.commands import Command
+from holdfast.ids import queue_of
 from holdfast.models.responses import ResponsesModel
 from holdfast.plugin import Activities
 from holdfast.serve import BUILD_ID, serving_worker
@@ -147,7 +148,7 @@ class Lab:
             serving_worker(
                 self.bench.client,
                 Activities([self.agent], self.bench.archive),
-                app=self.app,
+                queue=queue_of(self.app),
                 graceful_shutdown_timeout=timedelta(seconds=5),
             )
         )

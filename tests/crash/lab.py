@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from holdfast import AgentRunner, Task
-from holdfast.client.names import queue_of
 from holdfast.engine.cluster import has_workers
 from holdfast.engine.server import ensure_server
+from holdfast.ids import queue_of
 from holdfast.testing import FakeOpenAI, FakeRequest, Reply, calls, hang, reply
 from tests.crash import programs
 from tests.crash.programs import AGENT, POLL_SECONDS, Job, make_runner

@@ -68,7 +68,7 @@ async def test_a_call_is_a_task_of_its_own_that_sees_only_its_input(
     assert (spec.name, spec.description) == ("helper_bot", "Helps.")
     assert spec.parameters["required"] == ["input"]
     [output] = (await runner.get_completed_steps(task))[0].sources
-    assert output.child_task == f"{task.task_id}.0.1.0.0"
+    assert output.child_task == f"{task.task_id}~0.1.0.0"
     child = await runner.get_task(output.child_task)
     assert (child.status, child.parent, child.agent) == ("answered", task.task_id, "Helper Bot")
     [event] = [e for e in await runner.audit(task) if e.kind == "tool_call"]
@@ -98,7 +98,7 @@ async def test_a_childs_question_is_asked_in_the_parent_and_answered_once(
     output = await runner.run_step(task)
     assert output.status == "waiting"
     [approval] = await runner.pending_approvals(task)
-    assert approval.id == f"{task.task_id}.0.1.0.0:1"
+    assert approval.id == f"{task.task_id}~0.1.0.0:1"
     assert (approval.tool, approval.arguments) == ("pay", '{"amount": 3}')
     [text] = output.waiting_for
     assert text.startswith(approval.id)
@@ -178,7 +178,7 @@ async def test_three_levels_and_their_cost(
     task = await runner.create_task("q")
     assert str(await runner.run_task(task)) == "top"
     [listed] = await runner.list_tasks(parent=task)
-    assert listed.task_id == f"{task.task_id}.0.1.0.0"
+    assert listed.task_id == f"{task.task_id}~0.1.0.0"
     assert listed.parent == task.task_id
     [lowest] = await runner.list_tasks(parent=listed)
     everything = {each.task_id for each in await runner.list_tasks()}
@@ -186,7 +186,7 @@ async def test_three_levels_and_their_cost(
     assert not everything & {listed.task_id, lowest.task_id}
     typed: Any = rig.engine  # what a person types means the task, not those that work for it
     assert await find_task(typed, task.task_id[:-1]) == task.task_id
-    assert await find_task(typed, f"{task.task_id}.0.1.0.0.") == lowest.task_id
+    assert await find_task(typed, f"{task.task_id}~0.1.0.0~") == lowest.task_id
     found = [await runner.get_task(each) for each in (task, listed, lowest)]
     assert [each.usage.requests for each in found] == [5, 3, 1]
     assert found[0].usage.total_tokens > found[1].usage.total_tokens > 0
@@ -215,9 +215,9 @@ async def test_one_response_calls_two_agents_and_one_of_them_twice(
     assert told == ["<alpha>", "<beta>", "<gamma>"]
     sources = (await runner.get_completed_steps(task))[0].sources
     assert [s.child_task[len(task.task_id) :] for s in sources] == [
-        ".0.1.0.0",
-        ".0.1.0.1",
-        ".0.1.0.2",
+        "~0.1.0.0",
+        "~0.1.0.1",
+        "~0.1.0.2",
     ]
     assert len(model.requests) == 5
 
@@ -238,7 +238,7 @@ async def test_parents_and_children_roll_over_while_they_wait(
     model.reply("all paid")
     model.reply("done")
     task = await runner.create_task("q", step_mode="automatic")
-    child = f"{task.task_id}.0.1.0.0"
+    child = f"{task.task_id}~0.1.0.0"
     for k in range(6):
         approval = await ask(runner, task)
         for each in (task, child):  # people who only say something, until both roll over
@@ -273,7 +273,7 @@ async def test_a_child_that_needs_attention_stops_its_parent_and_both_go_on_when
     model.call("helper", {"input": "a"})
     model.fail(401, message="no key")
     task = await runner.create_task("q")
-    child = f"{task.task_id}.0.1.0.0"
+    child = f"{task.task_id}~0.1.0.0"
     with pytest.raises(StepFailedError, match="needs attention") as caught:
         await runner.run_step(task)
     assert child in str(caught.value)
@@ -299,8 +299,8 @@ async def test_a_step_made_anew_leaves_its_child_and_starts_another(
     model.call("helper", {"input": "b"})
     model.reply("helped")
     output = await runner.run_step(task, restart="step")
-    assert output.sources[0].child_task == f"{task.task_id}.0.1.0.0.2"
-    await until_status(runner, f"{task.task_id}.0.1.0.0", "abandoned")
+    assert output.sources[0].child_task == f"{task.task_id}~0.1.0.0.2"
+    await until_status(runner, f"{task.task_id}~0.1.0.0", "abandoned")
     model.reply("done")
     assert str(await runner.run_task(task)) == "done"
 
@@ -319,7 +319,7 @@ async def test_a_paused_child_keeps_nobody_waiting(
     task = await runner.create_task("q")
     running = asyncio.create_task(runner.run_task(task))
     await asyncio.to_thread(model.wait_held)
-    child = f"{task.task_id}.0.1.0.0"
+    child = f"{task.task_id}~0.1.0.0"
     await runner.pause(child, by="ann")
     model.release()
     output = await running
@@ -357,7 +357,7 @@ async def test_the_output_of_a_step_is_handed_over_after_its_child_was_paused(
     task = await runner.create_task("q")
     running = asyncio.create_task(ask())
     await asyncio.to_thread(model.wait_held)
-    child = f"{task.task_id}.0.1.0.0"
+    child = f"{task.task_id}~0.1.0.0"
     await runner.pause(child, by="ann")
     [output] = [each for each in await running if each.waiting_for]
     assert output.waiting_for == (f"paused by somebody in task {child!r}; resume the task first",)
@@ -383,7 +383,7 @@ async def test_deleting_a_task_deletes_those_that_worked_for_it(
     await runner.run_task(task)
     await runner.delete_task(task)
     with pytest.raises(TaskNotFoundError):
-        await runner.get_task(f"{task.task_id}.0.1.0.0")
+        await runner.get_task(f"{task.task_id}~0.1.0.0")
 
 
 async def test_a_child_out_of_turns_is_told_to_the_model(
@@ -430,7 +430,7 @@ async def test_an_error_of_the_child_can_end_the_parent(
         await runner.run_task(task)
     await until_status(runner, task, "failed")
     assert (await runner.get_task(task)).usage.requests == 2
-    await until_status(runner, f"{task.task_id}.0.1.0.0", "failed")
+    await until_status(runner, f"{task.task_id}~0.1.0.0", "failed")
 
 
 async def test_arguments_that_do_not_fit_start_no_task(
@@ -462,8 +462,8 @@ async def test_abandoning_a_task_abandons_those_that_work_for_it(
     model.call("low", {"input": "b"})
     model.call("wait", {})
     task = await runner.create_task("q", step_mode="automatic")
-    child = f"{task.task_id}.0.1.0.0"
-    lowest = f"{child}.0.1.0.0"
+    child = f"{task.task_id}~0.1.0.0"
+    lowest = f"{child}~0.1.0.0"
 
     async def runs() -> bool:
         try:
@@ -492,7 +492,7 @@ async def test_a_child_that_somebody_abandons_is_told_to_the_model(
     model.reply("too bad")
     task = await runner.create_task("q")
     assert (await runner.run_task(task)).status == "waiting"
-    await runner.abandon(f"{task.task_id}.0.1.0.0", "not today", by="bob")
+    await runner.abandon(f"{task.task_id}~0.1.0.0", "not today", by="bob")
     assert str(await runner.run_task(task)) == "too bad"
     assert "not today" in model.requests[2].messages[-1].text
 
@@ -544,7 +544,7 @@ async def test_undoing_a_step_undoes_what_its_agents_did_and_the_call_is_a_new_t
     model.reply("low is done")
     model.reply("helped")
     task = await runner.create_task("q")
-    child = f"{task.task_id}.0.1.0.0"
+    child = f"{task.task_id}~0.1.0.0"
     await runner.run_step(task)
     assert (await runner.get_task(task)).usage.requests == 6
     receipt = await runner.undo_step(task, by="ann", reason="wrong")
@@ -556,14 +556,14 @@ async def test_undoing_a_step_undoes_what_its_agents_did_and_the_call_is_a_new_t
     assert (receipt.remains, receipt.check) == ((), ())
     found = await runner.get_task(task)
     assert (found.steps, found.usage.requests, found.status) == (0, 6, "running")
-    for each in (child, f"{child}.0.2.0.0"):
+    for each in (child, f"{child}~0.2.0.0"):
         await until_status(runner, each, "abandoned")
     model.call("helper", {"input": "a"})
     model.reply("nothing to do")
     model.reply("done")
     assert str(await runner.run_task(task)) == "done"
     [output] = (await runner.get_completed_steps(task))[0].sources
-    assert output.child_task == f"{task.task_id}.1.1.0.0"
+    assert output.child_task == f"{task.task_id}~1.1.0.0"
     assert (await runner.get_task(task)).usage.requests == 9
     assert await runner.verify(task) == []
 
@@ -583,7 +583,7 @@ async def test_what_a_child_cannot_take_back_refuses_the_undo_before_anything_is
     done = sorted(world.done)
     with pytest.raises(UndoRefusedError) as caught:
         await runner.undo_step(task)
-    child = f"{task.task_id}.0.1.0.0"
+    child = f"{task.task_id}~0.1.0.0"
     assert f"task {child!r}, step 2: send" in str(caught.value)
     assert sorted(world.done) == done == ["book bern", "book rome", "send hi"]
     assert (await runner.get_task(child)).status == "answered"
@@ -606,7 +606,7 @@ async def test_a_running_child_is_stopped_and_undone(
     receipt = await runner.undo_step(task)
     assert world.done == ["book rome", "cancel rome"]
     assert len(receipt.undone) == 1
-    await until_status(runner, f"{task.task_id}.0.1.0.0", "abandoned")
+    await until_status(runner, f"{task.task_id}~0.1.0.0", "abandoned")
     found = await runner.get_task(task)
     assert (found.steps, found.status, found.usage.requests) == (0, "running", 2)
 
@@ -679,7 +679,7 @@ async def test_a_fork_does_not_own_what_its_steps_called(
     assert str(await runner.run_task(fork)) == "done"
     await runner.abandon(fork, "no")
     await until_status(runner, fork, "abandoned")
-    assert (await runner.get_task(f"{task.task_id}.0.1.0.0")).status == "answered"
+    assert (await runner.get_task(f"{task.task_id}~0.1.0.0")).status == "answered"
     await runner.undo_step(task)
     assert world.done == ["book rome", "cancel rome"]
 
@@ -718,7 +718,7 @@ async def test_an_undo_that_fails_in_a_child_names_it_and_can_be_asked_again(
     model.reply("helped")
     task = await runner.create_task("q")
     await runner.run_step(task)
-    child = f"{task.task_id}.0.1.0.0"
+    child = f"{task.task_id}~0.1.0.0"
     for _ in range(2):
         with pytest.raises(UndoFailedError, match="closed") as caught:
             await runner.undo_step(task)
@@ -739,7 +739,7 @@ async def test_a_child_that_is_ended_with_temporals_own_tools_does_not_hang_its_
     task = await runner.create_task("q")
     running = asyncio.create_task(runner.run_task(task))
     await asyncio.to_thread(model.wait_held)
-    await runner.client.get_workflow_handle(f"{task.task_id}.0.1.0.0").terminate("by hand")
+    await runner.client.get_workflow_handle(f"{task.task_id}~0.1.0.0").terminate("by hand")
     assert str(await running) == "too bad"
     assert (await runner.get_completed_steps(task))[0].sources[0].is_error
 
@@ -819,7 +819,7 @@ async def test_many_children_are_told_a_few_at_a_time(
     await asked(runner, task, 5)
     await runner.abandon(task, "enough", by="ann")
     for i in range(5):
-        await until_status(runner, f"{task.task_id}.0.1.0.{i}", "abandoned")
+        await until_status(runner, f"{task.task_id}~0.1.0.{i}", "abandoned")
     await runner.client.get_workflow_handle(task.task_id).result()
     told = ("EXTERNAL_WORKFLOW_EXECUTION_SIGNALED", "SIGNAL_EXTERNAL_WORKFLOW_EXECUTION_FAILED")
     pending, most = 0, 0
@@ -842,7 +842,7 @@ async def test_a_child_of_a_task_that_was_ended_with_temporals_own_tools_is_aban
     await asyncio.to_thread(model.wait_held)
     await runner.client.get_workflow_handle(task.task_id).terminate("by hand")
     model.release()
-    found = await until_status(runner, f"{task.task_id}.0.1.0.0", "abandoned")
+    found = await until_status(runner, f"{task.task_id}~0.1.0.0", "abandoned")
     assert "the task that it works for has ended" in found.error
 
 
@@ -864,8 +864,8 @@ async def test_pausing_a_task_holds_those_that_work_for_it(
     task = await runner.create_task("q")
     running = asyncio.create_task(runner.run_task(task))
     await asyncio.to_thread(model.wait_held)
-    child = f"{task.task_id}.0.1.0.0"
-    lowest = f"{child}.0.1.0.0"
+    child = f"{task.task_id}~0.1.0.0"
+    lowest = f"{child}~0.1.0.0"
     await runner.pause(task, reason="stop", by="ann")
     await until_status(runner, lowest, "paused")
     model.release()
@@ -896,7 +896,7 @@ async def test_a_call_that_somebody_paused_stays_paused_when_the_calling_task_go
     model.hang(call("look", {}))
     task = await runner.create_task("q", step_mode="automatic")
     await asyncio.to_thread(model.wait_held)
-    child = f"{task.task_id}.0.1.0.0"
+    child = f"{task.task_id}~0.1.0.0"
     await runner.pause(child, by="bob")
     await runner.pause(task, by="ann")
     model.release()
@@ -929,7 +929,7 @@ async def test_a_call_that_begins_while_its_task_pauses_is_paused(
     await asyncio.to_thread(model.wait_held)
     await runner.pause(task, by="ann")
     model.release()
-    child = f"{task.task_id}.0.1.0.0"
+    child = f"{task.task_id}~0.1.0.0"
 
     async def has_begun() -> bool:
         return any(each.task_id == child for each in await runner.list_tasks(parent=task.task_id))

@@ -88,7 +88,7 @@ async def test_a_rejected_call_starts_no_task(
     assert model.requests[1].messages[-1].text == "ask for less"
     assert model.requests[2].last_user == "the weather"
     assert [each.task_id for each in await runner.list_tasks(parent=result.task_id)] == [
-        f"{result.task_id}.0.2.0.0"
+        f"{result.task_id}~0.2.0.0"
     ]
     assert hooks.told == ["start helper", "end helper: rain"]
     assert said(result.tool_input_guardrail_results) == [("before", "no"), ("before", "yes")]
@@ -221,7 +221,7 @@ async def test_hooks_of_a_run_hear_of_a_guarded_call_when_it_begins(
     model.release()
     result = await running
     assert told == ["start helper", "end helper"]
-    await until_status(rig.runner(), f"{result.task_id}.0.1.0.0", "finished")
+    await until_status(rig.runner(), f"{result.task_id}~0.1.0.0", "finished")
 
 
 async def test_arguments_that_do_not_fit_end_the_call_as_a_failure_of_any_tool(

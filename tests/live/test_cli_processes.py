@@ -53,7 +53,8 @@ def test_a_worker_joins_serves_and_ends_on_a_signal(cli: Cli, number: int) -> No
     with cli.running("worker", "my_agents:agents", "--app", "sums", "--json") as worker:
         said = worker.first_json()
         assert str(said.pop("address")).startswith("127.0.0.1:")
-        assert said == {"app": "sums", "agents": ["calc", "sick", "slow"], "queue": "hf.sums"}
+        agents = ["calc", "sick", "slow"]
+        assert said == {"app": "sums", "agents": agents, "queues": ["hf.sums"]}
         assert cli("run", "calc", QUESTION, "--app", "sums").out == f"{ANSWER}\n"
         ended = worker.end(number)
     assert ended.code == 0

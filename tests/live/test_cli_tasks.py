@@ -16,7 +16,7 @@ def cli(tmp_path_factory: pytest.TempPathFactory) -> Generator[Cli]:
     (cli.home / "open").touch()
     with cli.running("dev", "my_agents:agents", "--json") as dev:
         facts = dev.first_json()
-        assert facts["queue"] == "hf.calc"
+        assert facts["queues"] == ["hf:calc", "hf:sick", "hf:slow", "hf.default"]
         assert facts["agents"] == ["calc", "sick", "slow"]
         assert facts["ui"].startswith("http://127.0.0.1:")
         yield cli
@@ -24,7 +24,7 @@ def cli(tmp_path_factory: pytest.TempPathFactory) -> Generator[Cli]:
 
 
 def create(cli: Cli, question: str, *, agent: str = "calc", mode: str = "--manual") -> str:
-    created = cli("run", agent, question, mode, "--app", "calc", "--json").json
+    created = cli("run", agent, question, mode, "--json").json
     task_id: str = created["task_id"]
     return task_id
 
@@ -208,7 +208,7 @@ def test_show_tells_steps_calls_results_and_cost_of_a_closed_task(cli: Cli) -> N
 
 
 def test_a_failed_step_is_shown_healed_and_run_again(cli: Cli, tmp_path: Path) -> None:
-    failed = cli("run", "sick", "What is 1 + 1?", "--app", "calc", "--task-id", "sick-1", expect=1)
+    failed = cli("run", "sick", "What is 1 + 1?", "--task-id", "sick-1", expect=1)
     assert "the key was refused" in failed.err
     assert "Traceback" not in failed.err
     shown = cli("show", "sick-1", "--json").json
@@ -228,9 +228,8 @@ def test_a_detached_task_runs_by_itself(cli: Cli) -> None:
 
 
 def test_an_agent_that_the_worker_lacks_is_named(cli: Cli) -> None:
-    failed = cli("run", "nobody", "What is 1 + 1?", "--app", "calc", expect=1)
-    assert "'nobody'" in failed.err
-    assert "calc, sick, slow" in failed.err
+    failed = cli("run", "nobody", "What is 1 + 1?", expect=5)
+    assert "No worker process serves agent 'nobody'" in failed.err
 
 
 def test_an_empty_question_is_refused(cli: Cli) -> None:

@@ -12,6 +12,7 @@ from holdfast import Agent, Runner, tool
 from holdfast.client import local
 from holdfast.client.engines import Engines
 from holdfast.client.runner import AgentRunner
+from holdfast.ids import DEFAULT_APP
 from holdfast.messages import ToolCall
 from holdfast.testing import ScriptedModel
 
@@ -38,7 +39,7 @@ def served(runner: AgentRunner) -> list[str]:
     """Name the apps that have a worker."""
     engine = runner._engine  # pyright: ignore[reportPrivateUsage]
     assert engine is not None
-    return [f"a{k}" for k in range(20) if engine.serves(f"a{k}")]
+    return [f"a{k}" for k in range(20) if engine.serves(DEFAULT_APP, f"a{k}")]
 
 
 async def test_agents_of_many_names_keep_a_few_workers_and_no_thread_each(engines: Engines) -> None:

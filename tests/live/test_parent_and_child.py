@@ -103,7 +103,7 @@ async def test_try_again_said_while_a_child_rolls_over_is_not_lost(
     gate = Gate(segments.write_segment)
     runner = await failed_child(rig, make_agent, model)
     monkeypatch.setattr(closing, "write_segment", gate)
-    task, child = f"{rig.app}-1", f"{rig.app}-1.0.1.0.0"
+    task, child = f"{rig.app}-1", f"{rig.app}-1~0.1.0.0"
     count = await fill(runner, child, gate)
     running = asyncio.create_task(runner.run_task(task))
     await until_said(runner, child, count + 1)
@@ -119,7 +119,7 @@ async def test_a_child_that_could_not_roll_over_does_so_when_its_parent_tries_ag
     gate = Gate(segments.write_segment, fails=True, open_=True)
     runner = await failed_child(rig, make_agent, model)
     monkeypatch.setattr(closing, "write_segment", gate)
-    task, child = f"{rig.app}-1", f"{rig.app}-1.0.1.0.0"
+    task, child = f"{rig.app}-1", f"{rig.app}-1~0.1.0.0"
     await fill(runner, child, gate)
     await until_status(runner, child, "needs_attention")
     assert str(await runner.run_task(task)) == "done"
@@ -144,7 +144,7 @@ async def test_an_undo_said_to_a_child_that_then_fails_to_close_is_answered(  # 
     task = await runner.create_task("q")
     await runner.run_step(task)
     monkeypatch.setattr(closing, "write_record", gate)
-    child = f"{task.task_id}.0.1.0.0"
+    child = f"{task.task_id}~0.1.0.0"
     await runner.abandon(child, "enough")
     await gate.reached.wait()
     undoing = asyncio.create_task(runner.undo_step(task))
@@ -181,7 +181,7 @@ async def test_an_undo_that_keeps_residue_waits_for_no_undo_of_a_childs_own_and_
     model.reply("helped")
     task = await runner.create_task("q")
     await runner.run_step(task)
-    child = f"{task.task_id}.0.1.0.0"
+    child = f"{task.task_id}~0.1.0.0"
     own = asyncio.create_task(runner.rewind(child, to="s1"))
     await began.wait()
     with pytest.raises(UndoFailedError, match="Another undo is in progress"):
@@ -213,7 +213,7 @@ async def test_a_nested_task_is_not_run_on_after_its_verdict(
     model.reply("never mind")
     task = await runner.create_task("q")
     assert str(await runner.run_task(task)) == "never mind"
-    child = f"{task.task_id}.0.1.0.0"
+    child = f"{task.task_id}~0.1.0.0"
     with pytest.raises(ToolOutputGuardrailTripwireTriggered):
         await runner.run_task(child)
     with pytest.raises(ToolOutputGuardrailTripwireTriggered):

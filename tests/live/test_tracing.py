@@ -585,7 +585,7 @@ async def test_a_run_without_tracing_begins_none_with_it(
     result = await Runner.run(
         agent, "q", runner=runner, run_config=RunConfig(tracing_disabled=True)
     )
-    await until_status(runner, f"{result.task_id}.0.1.0.0", "finished")
+    await until_status(runner, f"{result.task_id}~0.1.0.0", "finished")
     assert spans.all == []
 
 

@@ -27,9 +27,10 @@ from temporalio.worker import Replayer, Worker
 from holdfast import Agent, AgentRunner, Task
 from holdfast.activities.user_loop import UserLoops
 from holdfast.archive import Archive
-from holdfast.client.names import check_archive, queue_of
+from holdfast.client.names import check_archive
 from holdfast.engine.connect import connect_embedded
 from holdfast.engine.serverinfo import ServerInfo
+from holdfast.ids import queue_of
 from holdfast.plugin import Activities, HoldfastPlugin
 from holdfast.serve import BUILD_ID, serving_worker
 from holdfast.workflows.agent_task import AgentTask
@@ -150,7 +151,7 @@ class Rig:
         if loops is not None:
             self._resources.push_async_callback(loops.close)
         activities = Activities(agents, self.engine.archive, loops)
-        self.worker = serving_worker(self.engine.client, activities, app=self.app, **given)
+        self.worker = serving_worker(self.engine.client, activities, queue=self.queue, **given)
         await self._resources.enter_async_context(self.worker)
 
     async def stop(self) -> None:

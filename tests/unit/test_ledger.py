@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from holdfast import approvals
 from holdfast.chain import extend
+from holdfast.known_ids import KnownIds
 from holdfast.ledger import Ledger
 from holdfast.messages import Message, ToolCall, Usage, assistant, user
 from holdfast.models.base import ModelAnswer
@@ -350,3 +351,13 @@ def test_what_a_step_carries_stays_small_when_the_task_grows() -> None:
         carried = machine.ledger.s.model_copy(update={"segments": (), "extra_state": {}})
         sizes.append(len(json.dumps(carried.wire())))
     assert sizes[-1] <= sizes[5] + 20
+
+
+def test_a_set_of_known_ids_is_carried_and_forgets_the_first() -> None:
+    known = KnownIds("", 3)
+    for id in "abcd":
+        known.add(id)
+    again = KnownIds(known.packed(), 3)
+    assert [id in again for id in "abcd"] == [False, True, True, True]
+    again.add("e")
+    assert "b" not in again

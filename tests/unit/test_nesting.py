@@ -31,7 +31,7 @@ def test_a_child_is_named_by_the_place_of_its_call_and_once() -> None:
     for _ in range(3):
         names.append(child_id("t", PLACE, taken))
         taken[names[-1]] = ChildState(place=PLACE, left=True)
-    assert names == ["t.0.2.1.3", "t.0.2.1.3.2", "t.0.2.1.3.3"]
+    assert names == ["t~0.2.1.3", "t~0.2.1.3.2", "t~0.2.1.3.3"]
 
 
 def test_a_report_from_before_the_newest_saying_is_dropped_unless_the_child_has_ended() -> None:
@@ -69,11 +69,11 @@ def test_the_cost_of_a_child_is_the_tasks_but_its_turns_are_not() -> None:
     )
     ledger.advanced(1, Advanced(request="r", answer=answer, calls=(call,), asked="r2"))
     cost = Usage(requests=4, input_tokens=40)
-    ledger.put_child("t.0.1.0.0", ChildState(place=(0, 1, 0, 0), status="answered", usage=cost))
-    assert ledger.tool_input(1, 0).child == "t.0.1.0.0"
+    ledger.put_child("t~0.1.0.0", ChildState(place=(0, 1, 0, 0), status="answered", usage=cost))
+    assert ledger.tool_input(1, 0).child == "t~0.1.0.0"
     ledger.outcome(1, 0, Outcome(content="x"))
     assert (ledger.s.usage.requests, ledger.s.usage.input_tokens, ledger.s.turns) == (5, 45, 1)
-    assert ledger.at(1).outcomes[0].child == "t.0.1.0.0"
+    assert ledger.at(1).outcomes[0].child == "t~0.1.0.0"
     before = ledger.before()
     assert (before.usage, before.turns) == (Usage(), 0)
     ledger.answer_calls(1)
@@ -83,10 +83,10 @@ def test_the_cost_of_a_child_is_the_tasks_but_its_turns_are_not() -> None:
 def test_a_left_child_is_not_the_calls_any_more() -> None:
     ledger = Ledger(TaskInput(head=TaskHead(agent="a"), input="q"), task_id="t", now=0)
     ledger.begin(RunRequest(), now=0)
-    ledger.put_child("t.0.1.0.0", ChildState(place=(0, 1, 0, 0), left=True))
+    ledger.put_child("t~0.1.0.0", ChildState(place=(0, 1, 0, 0), left=True))
     assert ledger.child(1, 0) == ""
-    ledger.put_child("t.0.1.0.0.2", ChildState(place=(0, 1, 0, 0)))
-    assert ledger.child(1, 0) == "t.0.1.0.0.2"
+    ledger.put_child("t~0.1.0.0.2", ChildState(place=(0, 1, 0, 0)))
+    assert ledger.child(1, 0) == "t~0.1.0.0.2"
 
 
 def test_structured_input_is_plain_json_unless_there_is_something_to_say_of_it() -> None:
