@@ -106,16 +106,12 @@ class AgentRunner(TaskStreaming, TaskReading, TaskControl, TimeTravel):
         if extra_state is not None and self._extra_state is not None:
             msg = "Cannot specify both `extra_state` and `default_extra_state`"
             raise InvalidArgumentError(msg)
-<<<<<<< HEAD
-        choice = choice_of(tool_choice) or self._tool_choice
-=======
         if cast("object", input) is None:
             msg = "A task needs an input: a text, or an empty one beside images. It was None."
             raise InvalidArgumentError(msg)
         name = check_name("agent", self.agent if agent is None else agent)
         self._require_agent(name)
-        choice = tool_choice or self._tool_choice
->>>>>>> main
+        choice = choice_of(tool_choice) or self._tool_choice
         head = TaskHead(
             agent=name,
             session=self._session_ref(session),
@@ -454,12 +450,9 @@ class AgentRunner(TaskStreaming, TaskReading, TaskControl, TimeTravel):
         if on_event is not None and not callable(cast("object", on_event)):
             msg = f"on_event must be a function of an event; it was {on_event!r:.80}."
             raise InvalidArgumentError(msg)
-<<<<<<< HEAD
         history = None if chat_history is None else messages_of(chat_history)
-=======
         if task_id is not None:
             check_new_id(task_id)
->>>>>>> main
         given = await self._task_input(
             message,
             agent=agent,
