@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from holdfast.activities.agent_code import RegisteredCode
 from holdfast.activities.heartbeat import Pulse
 from holdfast.activities.hooking import StepHooks
@@ -70,8 +72,10 @@ class Asking:
         await self._hooks.asking(sent)
         with model_call(self._head, self._given, self._code.agent.name, self._model, sent) as span:
             messages = [await self._source.rehydrate(message) for message in sent.messages]
+            begun = time.monotonic()
             made = await self._respond(sent.model_copy(update={"messages": tuple(messages)}))
-            answer = admitted(made, self._model.name)
+            took = {"at": round(time.time(), 3), "took": round(time.monotonic() - begun, 3)}
+            answer = admitted(made, self._model.name).model_copy(update=took)
             answered(span, answer)
         return answer
 

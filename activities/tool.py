@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -182,7 +183,9 @@ class ToolActivities:
 def recorded(source: Source, given: ToolInput, ready: Ready, outcome: Outcome) -> Outcome:
     """Return an outcome as the task records it; what the model is told is at hand from now on."""
     source.memory().put_result(given.n, given.i, outcome.message(ready.call))
-    return outcome.model_copy(update={"worker": worker_identity()})
+    at, begun = time.time(), activity.info().started_time.timestamp()
+    took = {"ended": round(at, 3), "took": round(max(at - begun, 0), 3)}
+    return outcome.model_copy(update={"worker": worker_identity(), **took})
 
 
 async def failed(source: Source, ready: Ready, error: BaseException) -> Outcome:
@@ -205,7 +208,7 @@ def _with_patch(outcome: Outcome, ready: Ready) -> Outcome:
     if outcome.status != "done":
         return outcome
     try:
-        patch = merge_patch.diff(ready.state, ready.ctx.final_state())
+        patch = merge_patch.change(ready.state, ready.ctx.final_state())
     except (InvalidArgumentError, UserError, TypeError, ValueError, RecursionError) as error:
         return _without_patch(outcome, ready, _short(error))
     return outcome.model_copy(update={"patch": patch})

@@ -86,7 +86,10 @@ def ask(
     ledger.put_approval(approval)
     ledger.change(approval_serial=serial)
     body: dict[str, Json] = {"id": approval.id, "kind": kind, "tool": approval.tool}
-    ledger.note("asked", now=now, text=text, body={**body, "arguments": approval.arguments})
+    body |= {"arguments": approval.arguments, "call_id": approval.call_id}
+    if current is not None:
+        body["step"] = current.open.step.step_id
+    ledger.note("asked", now=now, text=text, body=body)
     return approval
 
 

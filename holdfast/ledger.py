@@ -18,6 +18,7 @@ from holdfast.records import (
     OVER_BUDGET,
     Before,
     Begun,
+    Decided,
     Entry,
     Failure,
     InputRef,
@@ -296,11 +297,23 @@ class Ledger(LedgerState):
         if child:
             got = got.model_copy(update={"child": child, "usage": self.s.children[child].usage})
             self.change(usage=self.s.usage + got.usage)
+        got = got.model_copy(update=self._facts(current, i))
         begun = dict(current.begun)
         if i in begun:
             got = got.model_copy(update={"guards": (*begun.pop(i).guards, *got.guards)})
         changes = {"outcomes": {**current.outcomes, i: got}, "begun": begun}
         self._put(self._marked(current.model_copy(update=changes), "done", i))
+
+    def _facts(self, current: OpenState, i: int) -> dict[str, object]:
+        """Return what the audit must know of an open call: who decided, and what it does."""
+        name, described = current.calls[i].name, self.s.described
+        policies = described.rules(current.open.step.agent).policies if described else {}
+        decided = tuple(
+            Decided(approval=a.id, kind=a.kind, status=a.status, by=a.by, at=a.at, note=a.note)
+            for a in reversed(list(self.asked.at(self.s.branch, current.n, i)))
+            if a.status in ("approved", "rejected", "responded", "expired")
+        )
+        return {"decided": decided, "effect": policies[name].effect if name in policies else ""}
 
     def answer_calls(self, n: int) -> None:
         """Hand the outcomes of calls made in the middle of a step to its journal."""

@@ -190,6 +190,26 @@ class Failure(Value):
     parks: bool = False
 
 
+class Decided(Value):
+    """What a person, or the clock, decided about a tool call.
+
+    Attributes:
+        approval: Id of the approval.
+        kind: What was asked.
+        status: What was decided: "approved", "rejected", "responded" or "expired".
+        by: Who decided; empty for the clock.
+        at: When, seconds since the epoch.
+        note: What they said.
+    """
+
+    approval: str
+    kind: ApprovalKind = "tool"
+    status: str = ""
+    by: str = ""
+    at: float = 0.0
+    note: str = ""
+
+
 class Outcome(Value):
     """What became of one tool call.
 
@@ -206,6 +226,10 @@ class Outcome(Value):
         failure: Why the step stops after it, although it is known: a tripped guardrail, a hook.
         child: For a call of an agent as a tool: the task that it was.
         usage: What that task cost.
+        effect: What a call of the tool does to the world, as the task knows the tool.
+        decided: What was decided about the call, oldest first.
+        ended: When it ended by the clock of its worker, seconds since the epoch; 0 for none.
+        took: Seconds that its last attempt took.
         at: In the record of a step: position in its `adds` of the message that has the content.
     """
 
@@ -221,6 +245,10 @@ class Outcome(Value):
     failure: Failure | None = None
     child: str = ""
     usage: Usage = Usage()
+    effect: str = ""
+    decided: tuple[Decided, ...] = ()
+    ended: float = 0.0
+    took: float = 0.0
     at: int | None = None
 
     @property

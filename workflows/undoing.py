@@ -19,6 +19,7 @@ from holdfast.records import Approval, Failure, OpenState
 from holdfast.state import UndoState
 from holdfast.tool_failures import NOT_STARTED, is_certain
 from holdfast.tool_policy import ToolPolicy
+from holdfast.values import Json
 from holdfast.wire import Undoable, UndoInput
 from holdfast.workflows.calls import (
     LONGEST_TOOL,
@@ -148,9 +149,8 @@ async def _undo_effect(ledger: Ledger, target: Undoable, i: int) -> Failure | No
     if asked is not None and asked.status == "open":
         return None
     if asked is not None and asked.status == "responded":
-        ledger.note(
-            "effect_undone", now=now(), by=asked.by, text=asked.message, body={"effect": what}
-        )
+        facts = _facts(target, i)
+        ledger.note("effect_undone", now=now(), by=asked.by, text=asked.message, body=facts)
         _note_done(ledger, state, undo.effect_key(target, i), what)
         return None
     if asked is not None and asked.status != "approved":
@@ -159,15 +159,16 @@ async def _undo_effect(ledger: Ledger, target: Undoable, i: int) -> Failure | No
         return Failure(type="UndoRefusedError", message=text)
     said = await _call_undo(ledger, target, i, policy)
     if isinstance(said, str):
-        ledger.note("effect_undone", now=now(), by=state.asked.by, text=said, body={"effect": what})
+        facts = _facts(target, i)
+        ledger.note("effect_undone", now=now(), by=state.asked.by, text=said, body=facts)
         _note_done(ledger, state, undo.effect_key(target, i), what)
         return None
     if _may_have_happened(said, policy):
         text = f"The undo of {what} in step {target.n} {_why_unknown(said)}"
-        ledger.note("undo_unknown", now=now(), text=text, body={"effect": what})
+        ledger.note("undo_unknown", now=now(), text=text, body=_facts(target, i))
         _ask(ledger, target, i, text)
         return None
-    return _failed(ledger, state, what, failure_of(said).message)
+    return _failed(ledger, state, what, failure_of(said).message, _facts(target, i))
 
 
 def _ask(ledger: Ledger, target: Undoable, i: int, text: str) -> None:
@@ -216,7 +217,6 @@ async def _call_undo_once(
         asyncio.CancelledError: The task is ended meanwhile. What is known of the undo is recorded.
     """
     effect = target.effects[i]
-    what = undo.in_words(effect)
     undoing: ActivityHandle[str] = workflow.start_activity(
         "undo",
         UndoInput(
@@ -235,7 +235,7 @@ async def _call_undo_once(
     cut = await _is_cut(undoing)
     if not undoing.done():
         undoing.cancel()
-        ledger.note("undo_failed", now=now(), text=CUT, body={"effect": what})
+        ledger.note("undo_failed", now=now(), text=CUT, body=_facts(target, i))
         raise asyncio.CancelledError
     try:
         said: str | ActivityError = undoing.result()
@@ -253,12 +253,13 @@ def _note_cut(ledger: Ledger, target: Undoable, i: int, said: str | ActivityErro
     if state is None:
         return
     if isinstance(said, str):
-        ledger.note("effect_undone", now=now(), by=state.asked.by, text=said, body={"effect": what})
+        facts = _facts(target, i)
+        ledger.note("effect_undone", now=now(), by=state.asked.by, text=said, body=facts)
         _note_done(ledger, state, undo.effect_key(target, i), what)
         return
     certain = isinstance(said.cause, ApplicationError) and is_certain(said.cause)
     text = failure_of(said).message if certain else CUT
-    ledger.note("undo_failed", now=now(), text=text, body={"effect": what})
+    ledger.note("undo_failed", now=now(), text=text, body=_facts(target, i))
 
 
 def _may_have_happened(error: ActivityError, policy: ToolPolicy) -> bool:
@@ -300,18 +301,35 @@ async def _undo_child(ledger: Ledger, children: Children, name: str) -> Failure 
     failure = await children.undo(name, state.asked)
     state = ledger.s.undo or state
     if failure:
-        return _failed(ledger, state, f"task {name!r}", failure)
+        what = f"task {name!r}"
+        return _failed(ledger, state, what, failure, {"effect": what, "task": name})
     what = children.words(name)
-    ledger.note("effect_undone", now=now(), by=state.asked.by, body={"effect": what})
+    body: dict[str, Json] = {"effect": what, "task": name}
+    ledger.note("effect_undone", now=now(), by=state.asked.by, body=body)
     _note_done(ledger, state, name, what)
     return None
 
 
-def _failed(ledger: Ledger, state: UndoState, what: str, why: str) -> Failure:
+def _facts(target: Undoable, i: int) -> dict[str, Json]:
+    """Name an effect for the audit."""
+    effect = target.effects[i]
+    return {
+        "effect": undo.in_words(effect),
+        "tool": effect.call.name,
+        "call_id": effect.call.id,
+        "arguments": effect.call.arguments,
+        "step": target.step.step_id,
+        "branch": target.branch,
+    }
+
+
+def _failed(
+    ledger: Ledger, state: UndoState, what: str, why: str, facts: dict[str, Json]
+) -> Failure:
     """End an undo of which a part has failed."""
     stop_undo(ledger)
     done = "; ".join(state.undone) or "nothing"
-    ledger.note("undo_failed", now=now(), text=why, body={"effect": what})
+    ledger.note("undo_failed", now=now(), text=why, body=facts)
     text = f"The undo of {what} failed: {why}. Undone before it: {done}. Ask again."
     return Failure(type="UndoFailedError", message=text)
 

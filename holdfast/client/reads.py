@@ -216,7 +216,8 @@ class TaskReading(RunnerBase):
             task: The task.
             secrets: Texts to be replaced wherever they occur.
         """
-        return audit_events(await self._read.entries(id_of(task)), secrets)
+        entries, opens = await self._read.ledger(id_of(task))
+        return audit_events(entries, secrets, opens=opens)
 
     async def verify(self, task: TaskLike) -> Verification:
         """Compute the task's digests anew; return where they do not fit, or nothing.

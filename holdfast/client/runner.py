@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, cast
 
-from holdfast import merge_patch, variables
+from holdfast import gate, merge_patch, variables
 from holdfast.client.base import Images, TaskLike, id_of, new_id
 from holdfast.client.choices import MessageLike, ToolChoice, choice_of, messages_of
 from holdfast.client.control import TaskControl
@@ -23,7 +23,7 @@ from holdfast.settings import Budget, ModelSettings
 from holdfast.state import TaskInput
 from holdfast.steps import AgentResponse, Task, TaskStep, TaskStepOutput
 from holdfast.task_head import AGENTS_SDK, RunRules, TaskHead
-from holdfast.values import Json, canonical
+from holdfast.values import Json
 from holdfast.wire import RunRequest
 
 StepMode = Literal["manual", "automatic"]
@@ -498,8 +498,9 @@ def json_state(state: Mapping[str, Json]) -> dict[str, Json]:
         InvalidArgumentError: It is not.
     """
     try:
-        canonical(dict(state))
-        return dict(merge_patch.plain(state))
+        made = merge_patch.plain(dict(state), "extra_state")
+        gate.check(made, "extra_state")
     except (TypeError, ValueError) as cause:
         msg = f"extra_state must be JSON data (text, numbers, lists, dicts): {cause}"
         raise InvalidArgumentError(msg) from cause
+    return dict(made)

@@ -74,6 +74,8 @@ class ModelAnswer(Value):
         finish: Why the model stopped: "stop", "tool_calls", "length", "content_filter".
         refusal: The model's words when it refused, else empty.
         is_incomplete: Whether the provider gives it up as incomplete, or it ended before it began.
+        at: When the call ended by the clock of its worker, seconds since the epoch.
+        took: Seconds that the call took.
     """
 
     message: Message
@@ -83,6 +85,8 @@ class ModelAnswer(Value):
     finish: str = "stop"
     refusal: str = ""
     is_incomplete: bool = False
+    at: float = 0.0
+    took: float = 0.0
 
     @property
     def is_cut_off(self) -> bool:

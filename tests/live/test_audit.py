@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import Counter
 from collections.abc import Callable
@@ -24,7 +25,7 @@ from holdfast.client.verifying import (
     UNSIGNED,
 )
 from holdfast.engine.archivenames import blob_path
-from holdfast.errors import MaxTurnsExceeded
+from holdfast.errors import MaxTurnsExceeded, TaskAbandonedError
 from holdfast.messages import assistant
 from holdfast.redact import REDACTED
 from holdfast.testing import FakeOpenAI
@@ -79,16 +80,16 @@ async def until_steps(runner: AgentRunner, task: Task, count: int) -> None:
 
 ORDER = [
     "created",
+    "model_call",
     "asked",
     "command",
-    "model_call",
     "tool_call",
     "step",
     "effect_undone",
     "undone",
+    "model_call",
     "asked",
     "command",
-    "model_call",
     "tool_call",
     "step",
     "command",
@@ -119,12 +120,20 @@ async def test_the_audit_of_a_running_task_tells_who_did_what_when_and_why(
     assert len({e.digest for e in steps}) == 3
     asked = [e for e in events if e.kind == "asked"]
     assert [e.arguments for e in asked] == ['{"amount": 500}', '{"amount": 70}']
-    commands = [e.body["verb"] for e in events if e.kind == "command"]
-    assert commands == ["approve", "reject", "feedback"]
+    assert (first.approver, first.decision, first.answered_by) == ("ann", "approved", "tool")
+    assert (first.approval, first.proposed) == (f"{task.task_id}:1", '{"amount": 500}')
+    assert (first.effect, first.started <= first.ended) == ("reversible", True)
+    assert (second.approver, second.decision, second.answered_by) == ("cid", "rejected", "task")
+    commands = [e for e in events if e.kind == "command"]
+    assert [e.verb for e in commands] == ["approve", "reject", "feedback"]
+    assert [(e.tool, e.approver) for e in commands] == [("pay", "ann"), ("pay", "cid"), ("", "")]
+    assert [e.call_id for e in commands[:2]] == [first.call_id, second.call_id]
+    assert json.loads(commands[2].arguments)["text"] == "hurry"
+    assert called[0].ended <= asked[0].time <= first.started
     [undone] = [e for e in events if e.kind == "undone"]
     assert (undone.actor, undone.reason) == ("ben", "wrong account")
     [back] = [e for e in events if e.kind == "effect_undone"]
-    assert (back.reason, back.actor) == ("given back", "ben")
+    assert (back.reason, back.actor, back.tool, back.verb) == ("given back", "ben", "pay", "undo")
     assert await runner.verify(task) == []
 
 
@@ -166,8 +175,13 @@ async def test_the_audit_of_failed_and_abandoned_tasks(
     await runner.abandon(abandoned, "enough", by="ann")
     await until_status(runner, abandoned, "abandoned")
     events = await runner.audit(abandoned)
-    assert [e.kind for e in events] == ["created", "asked", "command", "withdrawn", "closed"]
-    assert (events[2].actor, events[2].reason) == ("ann", "enough")
+    assert {e.kind for e in events} == {
+        *("created", "asked", "command", "withdrawn", "closed"),
+        *("step", "model_call", "tool_call"),
+    }
+    [command] = [e for e in events if e.kind == "command"]
+    assert (command.actor, command.reason, command.verb) == ("ann", "enough", "abandon")
+    assert [e.status for e in events if e.kind in ("step", "tool_call")] == ["open", "not run"]
     for task in (failed, abandoned):
         assert await runner.verify(task) == []
 
@@ -328,6 +342,39 @@ async def test_beyond_retention_only_a_signature_proves_a_record(
     rewritten = await runner.verify(task)
     assert (rewritten, rewritten.proved) == ([], [CONSISTENT])
     assert rewritten.unproved == [FORGOTTEN, UNSIGNED, SELF_ONLY]
+
+
+async def test_what_an_abandon_cut_off_is_in_the_audit_as_unknown(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    inside = asyncio.Event()
+
+    @tool
+    async def pay() -> str:
+        """Pay."""
+        inside.set()
+        await asyncio.Event().wait()
+        return "paid"
+
+    runner = await make_runner(pay)
+    model.call("pay", {})
+    task = await runner.create_task("q")
+    running = asyncio.create_task(runner.run_task(task))
+    await inside.wait()
+    events = await runner.audit(task)
+    assert [(e.kind, e.status) for e in events[1:]] == [
+        ("step", "open"),
+        ("model_call", "tool_calls"),
+        ("tool_call", "pending"),
+    ]
+    await runner.abandon(task, "enough", by="ann")
+    await until_status(runner, task, "abandoned")
+    with pytest.raises(TaskAbandonedError):
+        await running
+    [called] = [e for e in await runner.audit(task) if e.kind == "tool_call"]
+    assert (called.tool, called.status, called.answered_by) == ("pay", "unknown", "task")
+    verified = await runner.verify(task)
+    assert (verified, IN_MEMO in verified.proved) == ([], True)
 
 
 async def test_a_text_of_the_archive_that_was_changed_is_found(
