@@ -444,7 +444,7 @@ async def test_a_chat_history_is_given_as_messages_or_as_items(
 ) -> None:
     runner = await make_runner(look)
     model.reply("done")
-    history = [
+    history: list[Any] = [
         {"role": "user", "content": "one"},
         assistant("two"),
         {"role": "user", "content": "3"},
@@ -468,7 +468,7 @@ async def test_what_cannot_be_read_is_refused_and_the_session_is_kept(
 ) -> None:
     runner = await make_runner(look)
     await runner.session("kept").append([user("kept")])
-    history = {"chat_history": [user("new")]} if "chat_history" not in given else {}
+    history: dict[str, Any] = {"chat_history": [user("new")]} if "chat_history" not in given else {}
     with pytest.raises(InvalidArgumentError):
         await runner.chat("q", session="kept", **history, **given)
     assert said(await runner.session("kept").chat_history()) == [("user", "kept")]
