@@ -82,6 +82,7 @@ def picture(ledger: Ledger) -> dict[str, Any]:
         "spent",
         "residue",
         "segments",
+        "ledger",
         "automatic",
         "receipts",
         "paused",
