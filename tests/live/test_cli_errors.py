@@ -174,7 +174,7 @@ def test_a_wrong_directory_is_told_and_no_server_started(
         (("tasks", "--limit", "0"), "--limit"),
         (("show",), "TASK"),
         (("nonsense",), "nonsense"),
-        (("run", "calc"), "QUESTION"),
+        (("run", "calc"), "question"),
     ],
 )
 def test_usage_errors_are_json_where_json_is_asked_for(
