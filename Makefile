@@ -21,7 +21,7 @@ COMPILE = .build/lock/bin/uv pip compile pyproject.toml --quiet --universal --py
     --generate-hashes --no-emit-index-url --no-emit-find-links --no-emit-package holdfast \
     --custom-compile-command 'make lock'
 
-.PHONY: help venv lint format test demo bench soak lock clean
+.PHONY: help venv lint format test demo fuzz bench soak lock clean
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -58,6 +58,9 @@ test: lint ## Check style and types, then pass every test
 
 demo: $(STAMP) ## Run the demo; QUESTION="..." asks your own question
 	$(if $(value QUESTION),$(BIN)/holdfast demo "$$QUESTION",$(BIN)/holdfast demo)
+
+fuzz: $(STAMP) ## Give mutated answers to real tasks (ANSWERS=20000 SEED=1)
+	$(BIN)/python -m tests.fuzz.answers $(or $(ANSWERS),2000) --seed $(or $(SEED),1)
 
 bench: $(STAMP) ## Run the benchmarks
 	$(BIN)/python -m benchmarks.run

@@ -13,6 +13,7 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.errors import (
+    LONGEST_WAIT_SECONDS,
     ArchiveError,
     BlobMissingError,
     ConnectError,
@@ -72,7 +73,9 @@ def typed_failures() -> Generator[None]:
     except ApplicationError:
         raise
     except ModelUnavailableError as error:
-        delay = None if error.retry_after is None else timedelta(seconds=error.retry_after)
+        asked = error.retry_after
+        wait = None if asked is None or not asked >= 0 else min(asked, LONGEST_WAIT_SECONDS)
+        delay = None if wait is None else timedelta(seconds=wait)
         raise ApplicationError(
             text_of(error),
             type=type(error).__name__,

@@ -21,7 +21,7 @@ from holdfast.contents import read_json
 from holdfast.errors import InvalidArgumentError
 from holdfast.guard_rules import GuardFound
 from holdfast.guardrails import InputGuardrail, OutputGuardrail
-from holdfast.messages import Blob, user
+from holdfast.messages import Blob, clean, user
 from holdfast.models.items import to_response_items
 from holdfast.output_type import typed_output
 from holdfast.records import OpenStep
@@ -107,11 +107,19 @@ async def info_of(source: Source, info: Any) -> tuple[Json, Blob | None]:
     try:
         data = merge_patch.written(info, "output_info")
     except InvalidArgumentError:
-        data = repr(info)
+        data = _printed(info)
     if data is None:
         return None, None
     stored = await source.store(canonical(data).decode("utf-8", "surrogatepass"), is_json=True)
     return (None, stored) if stored is not None else (data, None)
+
+
+def _printed(info: Any) -> str:
+    """Return what a guardrail said as it would be printed, if it can be."""
+    try:
+        return clean(repr(info))
+    except Exception:  # noqa: BLE001  the user's own, or too deep
+        return f"<{type(info).__name__}>"
 
 
 def _is_small(output: Json) -> bool:

@@ -165,7 +165,7 @@ class JudgingActivities:
 def _effect(ctx: ToolContext[dict[str, Json]], status: Any, result: Json) -> Effect:
     try:
         arguments: Json = to_jsonable_python(json.loads(ctx.arguments or "{}"))
-    except ValueError:
+    except (ValueError, RecursionError):
         arguments = {}
     return Effect(
         tool=ctx.tool_name,
@@ -181,5 +181,5 @@ def _parsed(text: str) -> Json:
     """Return a recorded result as JSON data where it is that, else as text."""
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text

@@ -92,7 +92,7 @@ class NestingActivities:
             stored=stored,
             budget=None if turns is None else Budget(max_turns=turns, on_exceeded="fail"),
             state={KEY: state[KEY]} if KEY in state else {},
-            begun=Begun(guards=ready.watch.guards, patch=merge_patch.diff(ready.state, state)),
+            begun=Begun(guards=ready.watch.guards, patch=merge_patch.change(ready.state, state)),
         )
 
 

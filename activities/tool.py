@@ -208,7 +208,7 @@ def _with_patch(outcome: Outcome, ready: Ready) -> Outcome:
     if outcome.status != "done":
         return outcome
     try:
-        patch = merge_patch.diff(ready.state, ready.ctx.final_state())
+        patch = merge_patch.change(ready.state, ready.ctx.final_state())
     except (InvalidArgumentError, UserError, TypeError, ValueError, RecursionError) as error:
         return _without_patch(outcome, ready, _short(error))
     return outcome.model_copy(update={"patch": patch})

@@ -8,8 +8,8 @@ from typing import Any, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
+from holdfast import gate
 from holdfast.errors import UserError
-from holdfast.values import canonical
 
 
 def check_fields(kind: type[Any], given: object, names: Collection[str]) -> None:
@@ -36,11 +36,12 @@ def check_data(owner: str, name: str, given: object) -> None:
     Raises:
         UserError: It cannot.
     """
-    try:
-        canonical(given)
-    except (TypeError, ValueError) as cause:
-        msg = f"{owner} cannot use {name}={given!r:.80}: it is stored as JSON ({cause})."
-        raise UserError(msg) from None
+    if wrong := gate.flaw(given, name):
+        try:
+            shown = f"{given!r:.80}"
+        except RecursionError:
+            shown = "..."
+        raise UserError(f"{owner} cannot use {name}={shown}: it is stored as JSON, and {wrong}")
 
 
 @functools.cache

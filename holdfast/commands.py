@@ -6,13 +6,13 @@ read becomes a refusal with its reason, and the task goes on as if it had not co
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Literal, cast, get_args
 
 from pydantic import Field, ValidationError
 
-from holdfast.messages import clean
+from holdfast import gate
+from holdfast.errors import InvalidArgumentError
 from holdfast.values import Json, Value
 
 Verb = Literal[
@@ -29,6 +29,8 @@ Verb = Literal[
 VERBS: tuple[str, ...] = get_args(Verb)
 SIGNAL = "command"
 LONGEST_REASON = 2000
+LARGEST_COMMAND = 256 * 1024
+"""Most bytes of a command: it stays in the task's history, with what it led to."""
 
 
 class Command(Value):
@@ -68,6 +70,33 @@ class Refusal(Value):
     reason: str
 
 
+def too_large(size: int) -> str:
+    """Say that a command is too large."""
+    return f"A command may have at most {LARGEST_COMMAND} bytes; this one has {size}."
+
+
+def compose(identity: str, verb: Verb, *, by: str, body: dict[str, Json]) -> Command:
+    """Make a command that a task can read.
+
+    Raises:
+        InvalidArgumentError: It holds what no task can keep; the text says what.
+    """
+    gate.check({"id": identity, "verb": verb, "by": by, "body": body}, "The command")
+    try:
+        made = Command(id=identity, verb=verb, by=by, body=body)
+    except ValidationError as cause:
+        raise InvalidArgumentError(f"The command is malformed: {_wrong(cause)}") from None
+    size = len(made.model_dump_json().encode())
+    if size > LARGEST_COMMAND:
+        raise InvalidArgumentError(f"{too_large(size)} Nothing was sent.")
+    return made
+
+
+def _wrong(cause: ValidationError) -> str:
+    problems = cause.errors(include_url=False, include_input=False)
+    return "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in problems)[:400]
+
+
 def decode(name: str, payloads: Sequence[bytes]) -> Command | Refusal:
     """Read a signal as a command; never raises.
 
@@ -79,13 +108,12 @@ def decode(name: str, payloads: Sequence[bytes]) -> Command | Refusal:
         return Refusal(verb=name[:80], reason=f"A task knows one signal, {SIGNAL!r}.")
     if len(payloads) != 1:
         return Refusal(reason=f"A command is one value; this signal brought {len(payloads)}.")
+    if len(payloads[0]) > LARGEST_COMMAND:
+        return Refusal(reason=too_large(len(payloads[0])))
     try:
-        data = json.loads(payloads[0])
-        json.dumps(data, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        return Refusal(reason="The command holds lone surrogates, which are no text.")
-    except (ValueError, RecursionError) as cause:
-        return Refusal(reason=f"The command is not JSON: {clean(str(cause))[:200]}")
+        data = gate.read(payloads[0], "The command")
+    except InvalidArgumentError as cause:
+        return Refusal(reason=str(cause)[:LONGEST_REASON])
     if not isinstance(data, dict):
         return Refusal(reason=f"A command is a JSON object, not {type(data).__name__}.")
     data = cast("dict[str, Json]", data)
@@ -97,5 +125,4 @@ def decode(name: str, payloads: Sequence[bytes]) -> Command | Refusal:
     try:
         return Command.model_validate(data)
     except ValidationError as cause:
-        wrong = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in cause.errors())
-        return Refusal(id=identity, verb=verb, reason=f"The command is malformed: {wrong[:400]}")
+        return Refusal(id=identity, verb=verb, reason=f"The command is malformed: {_wrong(cause)}")

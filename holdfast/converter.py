@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any, cast
 
 from pydantic_core import PydanticSerializationError, to_jsonable_python
@@ -14,9 +15,15 @@ from temporalio.converter import (
     DefaultPayloadConverter,
     JSONPlainPayloadConverter,
 )
+from temporalio.exceptions import ApplicationError
 
+from holdfast.commands import LONGEST_REASON
 from holdfast.messages import clean
+from holdfast.state import SessionState, TaskInput
 from holdfast.values import Json, Value
+
+UNREADABLE = "UnreadableInputError"
+"""Type of the failure of a workflow that was started with an input that cannot be read."""
 
 
 class CompactJsonConverter(PydanticJSONPlainPayloadConverter):
@@ -63,11 +70,34 @@ pydantic's validators are worth keeping."""
 
 
 class HoldfastPayloadConverter(CompositePayloadConverter):
-    """Temporal's default converter with compact pydantic JSON."""
+    """Temporal's default converter with compact pydantic JSON.
+
+    The input of a workflow that cannot be read ends the run, which has not begun. What else cannot
+    be read stops it until the code can: a newer worker process may.
+    """
 
     def __init__(self) -> None:
         """Put our JSON converter in the place of the default one."""
         super().__init__(*_CONVERTERS)
+
+    def from_payloads(
+        self, payloads: Sequence[Payload], type_hints: list[type] | None = None
+    ) -> list[Any]:
+        """Decode values.
+
+        Raises:
+            ApplicationError: The input of a workflow cannot be read. Temporal gives no types where
+                the number of the values is wrong.
+        """
+        try:
+            values = super().from_payloads(payloads, type_hints)
+        except Exception as error:
+            if type_hints is not None and type_hints[:1] not in ([TaskInput], [SessionState]):
+                raise
+            reason = clean(str(error))[:LONGEST_REASON]
+            msg = f"The input cannot be read: {reason}"
+            raise ApplicationError(msg, type=UNREADABLE, non_retryable=True) from None
+        return values
 
 
 def holdfast_converter(current: DataConverter | None = None) -> DataConverter:

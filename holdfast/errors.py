@@ -258,6 +258,10 @@ class ModelError(HoldfastError):
     """A model call did not give an answer."""
 
 
+LONGEST_WAIT_SECONDS = 3600.0
+"""Longest time until a model call is repeated, whatever the provider asks for."""
+
+
 class ModelUnavailableError(ModelError):
     """The model failed in a way that time can heal: 408, 409, 429, 5xx, timeout, lost connection.
 

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from holdfast.errors import InvalidArgumentError
-from holdfast.values import Json
+from holdfast.values import Json, Value
 
 DEEPEST = 64
 """Most levels of lists and objects in one value.
@@ -118,6 +118,20 @@ def check(data: Json, where: str = "value") -> None:
         raise InvalidArgumentError(wrong)
 
 
+def check_value(value: Value, where: str) -> None:
+    """Refuse one of our own values when what it holds may not enter.
+
+    Raises:
+        InvalidArgumentError: As for `check`.
+    """
+    try:
+        data = value.wire()
+    except (ValueError, RecursionError):  # pydantic gives up at 255 levels
+        msg = f"{where} is nested more than {DEEPEST} levels deep. Make it flatter."
+        raise InvalidArgumentError(msg) from None
+    check(data, where)
+
+
 def read(text: str | bytes, where: str = "value") -> Json:
     """Read JSON that comes from elsewhere, and check it.
 
@@ -147,6 +161,25 @@ def is_unicode(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def mended(data: Json) -> Json:
+    """Return JSON data with the lone surrogates of texts and keys replaced."""
+    match data:
+        case str():
+            return data if is_unicode(data) else clean(data)
+        case list():
+            return [mended(each) for each in data]  # pyright: ignore[reportUnknownVariableType]
+        case dict():
+            items = cast("dict[str, Json]", data).items()
+            return {mended(key): mended(value) for key, value in items}
+        case _:
+            return data
+
+
+def clean(text: str) -> str:
+    """Replace lone surrogates, which no UTF-8 encoder and so no history accepts."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _alone(value: Any) -> tuple[int, str]:

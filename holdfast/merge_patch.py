@@ -20,6 +20,7 @@ from typing import Any, TypeGuard, cast
 
 from pydantic_core import to_jsonable_python
 
+from holdfast import gate
 from holdfast.errors import InvalidArgumentError
 from holdfast.values import Json, canonical
 
@@ -33,13 +34,14 @@ def written(data: Any, path: str = "value") -> Json:
     """Return what a user's code made as JSON data, models and dataclasses written out.
 
     Raises:
-        InvalidArgumentError: JSON cannot say it exactly; the text says why.
+        InvalidArgumentError: JSON cannot say it exactly, or it may not enter a task; the text says
+            why.
     """
     try:
         made = to_jsonable_python(data)
     except ValueError as cause:  # also pydantic's own, and circles
         raise InvalidArgumentError(str(cause)) from cause
-    return plain(made, path)
+    return _entering(plain(made, path), path)
 
 
 def plain(data: Any, path: str = "state") -> Json:
@@ -49,6 +51,14 @@ def plain(data: Any, path: str = "state") -> Json:
         InvalidArgumentError: `data` holds something that JSON cannot say exactly; the text names
             where, as seen from `path`.
     """
+    try:
+        return _plain(data, path)
+    except RecursionError:
+        msg = f"{path} is nested far too deep, or holds itself. Make it flatter."
+        raise InvalidArgumentError(msg) from None
+
+
+def _plain(data: Any, path: str) -> Json:
     raw: Any = data  # stays Any where the match narrows to list[Unknown]
     match data:
         case None | bool():
@@ -60,9 +70,9 @@ def plain(data: Any, path: str = "state") -> Json:
         case float() if math.isfinite(data):
             return float(data)
         case list() | tuple():
-            return [plain(item, f"{path}[{index}]") for index, item in enumerate(raw)]
+            return [_plain(item, f"{path}[{index}]") for index, item in enumerate(raw)]
         case dict():
-            return {_key(key, path): plain(value, f"{path}.{key}") for key, value in raw.items()}
+            return {_key(key, path): _plain(value, f"{path}.{key}") for key, value in raw.items()}
         case _:
             raise InvalidArgumentError(
                 f"{path} holds {data!r:.80} ({type(data).__name__}), which JSON cannot say exactly."
@@ -83,6 +93,26 @@ def _key(key: Any, path: str) -> str:
 def same(left: Json, right: Json) -> bool:
     """Whether two JSON values are exactly equal; the order of keys does not matter."""
     return canonical(left) == canonical(right)
+
+
+def change(old: Mapping[str, Json], new: Mapping[str, Json]) -> Patch:
+    """Return the patch that makes `new`, as a user's code left the state, of `old`.
+
+    Raises:
+        InvalidArgumentError: The new state is not JSON data, or may not enter a task.
+    """
+    return _diff(plain(dict(old)), _entering(plain(dict(new)), "state"))
+
+
+def _entering(made: Json, path: str) -> Json:
+    """Check what a user's code made; lone surrogates in it are replaced."""
+    try:
+        made = gate.mended(made)
+    except RecursionError:
+        msg = f"{path} is nested more than {gate.DEEPEST} levels deep. Make it flatter."
+        raise InvalidArgumentError(msg) from None
+    gate.check(made, path)
+    return made
 
 
 def diff(old: Mapping[str, Json], new: Mapping[str, Json]) -> Patch:

@@ -9,13 +9,16 @@ from __future__ import annotations
 import hashlib
 import hmac
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
+from holdfast import gate
+from holdfast.commands import LONGEST_REASON, Refusal
+from holdfast.errors import InvalidArgumentError
 from holdfast.ids import nested_id
-from holdfast.messages import Blob, Usage
+from holdfast.messages import Blob, Usage, clean
 from holdfast.records import Approval, Begun, Failure, Outcome
 from holdfast.settings import Budget
 from holdfast.steps import CLOSED, TaskStatus
@@ -213,6 +216,27 @@ class Nesting(Value):
     state: dict[str, Json] = Field(default_factory=dict[str, Json])
     outcome: Outcome | None = None
     begun: Begun = Begun()
+
+
+def hear(name: str, payloads: Sequence[bytes]) -> ChildReport | ParentSays | Refusal | None:
+    """Read a signal between a task and one that it works for; never raises.
+
+    Args:
+        name: Name of the signal.
+        payloads: The data of its arguments.
+
+    Returns:
+        What was said, or why it is not heard; None for a signal of another name.
+    """
+    if name not in (SAYS, REPORTS):
+        return None
+    if len(payloads) != 1:
+        return Refusal(verb=name, reason=f"It is one value; this signal brought {len(payloads)}.")
+    try:
+        data = gate.read(payloads[0], "It")
+        return (ParentSays if name == SAYS else ChildReport).model_validate(data)
+    except (InvalidArgumentError, ValidationError) as cause:
+        return Refusal(verb=name, reason=f"It cannot be read: {clean(str(cause))}"[:LONGEST_REASON])
 
 
 def child_id(task: str, place: tuple[int, int, int, int], taken: dict[str, ChildState]) -> str:

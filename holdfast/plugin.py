@@ -16,6 +16,7 @@ from holdfast.activities.handling import HandlingActivities
 from holdfast.activities.judging import JudgingActivities
 from holdfast.activities.nesting import NestingActivities
 from holdfast.activities.registry import Registry
+from holdfast.activities.results import ReadableResults
 from holdfast.activities.source import Source
 from holdfast.activities.step import StepActivities
 from holdfast.activities.tool import ToolActivities
@@ -102,4 +103,5 @@ class HoldfastPlugin(SimplePlugin):
             data_converter=converter,
             workflows=[AgentTask, Session] if served else None,
             activities=Activities(served, archive, UserLoops()).all if served else None,
+            interceptors=[ReadableResults()],
         )

@@ -20,9 +20,13 @@ from typing import Any, cast
 from pydantic import Field
 from pydantic_core import to_jsonable_python
 
+from holdfast import gate
 from holdfast.logs import log
 from holdfast.messages import clean
 from holdfast.values import Json, Value
+
+LONGEST_METADATA = 16 * 1024
+"""Most characters of metadata that are kept as text, because they cannot be kept as data."""
 
 ID_DIGITS = 16
 """Digits of the digest that names a node without an id of its own."""
@@ -138,6 +142,8 @@ def _cleaned(node: SourceNode) -> SourceNode:
     """Make a node what JSON and every encoder accept; NaN and the like become text."""
     known = json.dumps(to_jsonable_python(node.metadata, fallback=str), ensure_ascii=False)
     metadata: Json = json.loads(clean(known), parse_constant=str)
+    if gate.flaw(metadata):  # too deep or too large to be kept as data
+        metadata = {"metadata": clean(known)[:LONGEST_METADATA]}
     return SourceNode(
         id=clean(node.id), text=clean(node.text), score=_number(node.score), metadata=metadata
     )

@@ -68,8 +68,8 @@ class TaskInput(Value):
     budget: Budget | None = None
     automatic: bool = False
     finalize: bool = False
-    heartbeat: float = 20.0
-    roll_events: int = 2000
+    heartbeat: float = Field(default=20.0, gt=0, allow_inf_nan=False)
+    roll_events: int = Field(default=2000, ge=1)
     carried: Carried | None = None
     parent: ParentRef | None = None
     held: str = ""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
+from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError, to_json
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, InvalidArgumentError
 from holdfast.images import Image
 from holdfast.sources import content_of
 
@@ -36,22 +37,59 @@ def read_result(value: Any, *, tool: str = "") -> str | list[str | Image]:
 
     Args:
         value: What the tool returned: anything for `render_result`, an Image, or a list or tuple
-            that holds Images beside such things.
+            that holds Images beside such things. The Agents SDK's ToolOutputText and
+            ToolOutputImage, as objects or as dicts, are a text and an Image.
         tool: Tool name, for the error text.
 
     Raises:
         ToolResultError: As for `render_result`.
     """
-    if isinstance(value, Image):
-        return [value]
+    read = _shown(value, tool)
+    if read is not None:
+        return [read] if isinstance(read, Image) else read
     if isinstance(value, list | tuple):
         several = cast("Sequence[Any]", value)
-        if any(isinstance(each, Image) for each in several):
+        parts = [_shown(each, tool) for each in several]
+        if any(isinstance(part, Image) for part in parts) or (parts and None not in parts):
             return [
-                each if isinstance(each, Image) else render_result(each, tool=tool)
-                for each in several
+                render_result(each, tool=tool) if part is None else part
+                for each, part in zip(several, parts, strict=True)
             ]
     return render_result(value, tool=tool)
+
+
+def _shown(value: Any, tool: str) -> str | Image | None:
+    """Read an Image, or what the Agents SDK calls ToolOutputText and ToolOutputImage.
+
+    None for anything else; so for an image that only the provider has, and for files.
+
+    Raises:
+        ToolResultError: It is an image whose URL cannot be read.
+    """
+    if isinstance(value, Image):
+        return value
+    match _output_fields(value):
+        case {"type": "text", "text": str(text), **rest} if not rest:
+            return text
+        case {"type": "image", "image_url": str(url), **rest} if rest.keys() <= {"detail"}:
+            detail = rest.get("detail")
+            try:
+                return Image.from_url(url, detail="auto" if detail is None else detail)
+            except InvalidArgumentError as error:
+                raise ToolResultError(tool, value, str(error).removesuffix(".")) from error
+        case _:
+            return None
+
+
+def _output_fields(value: Any) -> dict[str, Any]:
+    """Return the fields of a dict or model that says its type; empty for anything else."""
+    if isinstance(value, BaseModel) and "type" in type(value).model_fields:
+        fields = value.model_dump(exclude_none=True)
+    elif isinstance(value, dict):
+        fields = cast("dict[str, Any]", value)
+    else:
+        return {}
+    return fields if fields.get("type") in ("text", "image") else {}
 
 
 def render_result(value: Any, *, tool: str = "") -> str:

@@ -23,6 +23,7 @@ from holdfast.workflows import calls
 from holdfast.workflows.calls import now
 from holdfast.workflows.cutting import record_cut
 from holdfast.workflows.lanes import StepLanes
+from holdfast.workflows.opening import Opening
 from holdfast.workflows.reporting import Reporter
 from holdfast.workflows.tools import ask_about_cut
 from holdfast.workflows.undoing import answer_parent, run_undo, stop_undo
@@ -46,8 +47,10 @@ ORPHANED = Command(
 
 
 @workflow.defn(name="AgentTask", sandboxed=False)
-class AgentTask(StepLanes):
+class AgentTask(StepLanes, Opening):
     """One task: one agent on one input."""
+
+    takes = TaskInput
 
     @workflow.init
     def __init__(self, given: TaskInput) -> None:

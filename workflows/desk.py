@@ -11,10 +11,18 @@ from temporalio import workflow
 from temporalio.common import RawValue
 
 from holdfast import approvals
-from holdfast.commands import Command, decode
+from holdfast.commands import LONGEST_REASON, Command, Refusal, decode
 from holdfast.ledger import Ledger
 from holdfast.links import unmet
-from holdfast.nesting import REPORTS, SAYS, ChildReport, ParentSays, UndoAnswer, is_secret
+from holdfast.nesting import (
+    REPORTS,
+    SAYS,
+    ChildReport,
+    ParentSays,
+    UndoAnswer,
+    hear,
+    is_secret,
+)
 from holdfast.obey import obey
 from holdfast.records import Approval, Failure, OpenState
 from holdfast.seal import Seal
@@ -379,9 +387,23 @@ class TaskDesk:
             raise refusal(failure)
 
     @workflow.signal(dynamic=True)
-    def command(self, name: str, args: Sequence[RawValue]) -> None:
-        """Obey or refuse a command, now or in its turn; never raises, whatever was sent."""
+    def signal(self, name: str, args: Sequence[RawValue]) -> None:
+        """Take a command, a child's report or a parent's word; never raises, whatever was sent.
+
+        Signals are read here and not by Temporal, which fails the workflow task, again and again,
+        when a handler is called with another number of arguments than it has.
+        """
         data = [arg.payload.data for arg in args]
+        match hear(name, data):
+            case ChildReport() as report:
+                self._child_reports(report)
+            case ParentSays() as said:
+                self.parent_says(said)
+            case _:
+                self._command(name, data)
+
+    def _command(self, name: str, data: list[bytes]) -> None:
+        """Obey or refuse a command, now or in its turn."""
         if self.inbox or not self._has_time():
             self.inbox.append((name, data))
         else:
@@ -410,11 +432,12 @@ class TaskDesk:
 
     def _take(self, name: str, data: list[bytes]) -> None:
         """Obey or refuse a command."""
-        got = decode(name, data)
+        unheard = hear(name, data)
+        got = unheard if isinstance(unheard, Refusal) else decode(name, data)
         if got.id and got.id in self.ledger.commands:
             return
         if isinstance(got, Command):
-            reason = self._obey(got)
+            reason = self._obey(got)[:LONGEST_REASON]
             kind, by, text = "command", got.by, got.reason
         else:
             reason, kind, by, text = got.reason, "refused", "", got.reason
@@ -436,8 +459,7 @@ class TaskDesk:
         if self.closing is None and not self.draining:
             publish(self.ledger, self.ledger.status)
 
-    @workflow.signal(name=REPORTS)
-    def child_reports(self, report: ChildReport) -> None:
+    def _child_reports(self, report: ChildReport) -> None:
         """Take over how a child is."""
         refused = self.children.heard(report)
         if refused:
@@ -449,7 +471,6 @@ class TaskDesk:
         """Record a signal that somebody sent in the name of a parent or a child."""
         self.ledger.note("refused", now=now(), text=why, body={"verb": name})
 
-    @workflow.signal(name=SAYS)
     def parent_says(self, said: ParentSays) -> None:
         """Do what the task wants that this one works for; it is told how this one is then."""
         if self.given.parent is None or not is_secret(said.secret, self.given.secret):

@@ -12,6 +12,7 @@ from temporalio.common import RawValue, RetryPolicy
 from temporalio.exceptions import ActivityError
 
 from holdfast.state import CommitRef, SessionState
+from holdfast.workflows.opening import Opening
 
 COMMIT = "commit"
 FEWEST_EVENTS = 10
@@ -24,8 +25,10 @@ _SHA256 = re.compile(r"([0-9a-f]{64})?")
 
 
 @workflow.defn(name="Session", sandboxed=False)
-class Session:
+class Session(Opening):
     """One session. It keeps references; the messages are in the archive."""
+
+    takes = SessionState
 
     @workflow.init
     def __init__(self, state: SessionState) -> None:

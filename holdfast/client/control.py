@@ -8,6 +8,7 @@ from typing import Literal, cast
 
 from temporalio.common import SearchAttributeKey
 
+from holdfast import gate
 from holdfast.client.base import RunnerBase, TaskLike, id_of
 from holdfast.client.failures import server_errors
 from holdfast.errors import CommandRefusedError, EngineError, HoldfastError, InvalidArgumentError
@@ -249,11 +250,8 @@ def _check_size(body: dict[str, Json]) -> None:
     Raises:
         InvalidArgumentError: It is.
     """
-    try:
-        size = len(canonical(body))
-    except (TypeError, ValueError) as cause:
-        msg = f"A decision must be JSON data (text, numbers, lists, dicts): {cause}"
-        raise InvalidArgumentError(msg) from cause
+    gate.check(body, "The decision")
+    size = len(canonical(body))
     if size > INLINE_BYTES:
         msg = f"A decision may have at most 16 KB; this one has {size} bytes. Nothing was decided."
         raise InvalidArgumentError(msg)

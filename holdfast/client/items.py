@@ -194,6 +194,11 @@ class Team:
         """
         self._first = first
         self._agents: dict[str, Agent] = {agent.name: agent for agent in reversed(agents)}
+        self._own = frozenset(self._agents)
+
+    def has(self, name: str) -> bool:
+        """Whether this process has an agent, and not its name alone."""
+        return name in self._own
 
     def of(self, name: str) -> Agent:
         """Return an agent; without a name, the first one."""
@@ -435,7 +440,7 @@ def _target(raw: dict[str, Json]) -> str:
 def _assistant_in(output: Json) -> str:
     try:
         said: Any = json.loads(output) if isinstance(output, str) else None
-    except ValueError:
+    except (ValueError, RecursionError):
         return ""
     name = said.get("assistant") if is_object(said) else None
     return name if isinstance(name, str) else ""

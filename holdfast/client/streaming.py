@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import AsyncGenerator, Collection, Iterator, Sequence
 from typing import Any, Literal
 
+from holdfast.agent import Agent
+from holdfast.agent_snapshot import AgentSnapshot
 from holdfast.client.following import Follower
 from holdfast.client.items import HandoffCallItem, Team, message_items
 from holdfast.client.reading import Reader
@@ -119,6 +121,7 @@ class StreamReader:
         self._team = team or Team("")
         self._resumes = resumes
         self._handoffs: set[str] = set()
+        self._snapshot: AgentSnapshot | None = None
         self._hub = hub
         self._follower = Follower(reader, _no_response, task_id)
         self._watch = Watch(reader, task_id)
@@ -267,7 +270,7 @@ class StreamReader:
     async def _tell_items(self, said: Said) -> list[StreamEvent]:
         last = said.at._replace(place=said.at.place + 1)
         agent = self._team.of(said.agent)
-        names = {each.tool_name for each in agent.made_handoffs}  # their outputs may be still new
+        names = await self._handoff_names(agent) if said.message.calls else set[str]()
         self._handoffs -= {call.id for call in said.message.calls}  # ids may be used again
         self._handoffs |= {call.id for call in said.message.calls if call.name in names}
         if int(last) <= self.offset - 256:
@@ -283,6 +286,22 @@ class StreamReader:
             if name is not None and self._advance(at):
                 events.append(RunItemStreamEvent(name=name, item=item, offset=self.offset))
         return events
+
+    async def _handoff_names(self, agent: Agent) -> set[str]:
+        """Return how an agent's handoffs are called: their outputs may be still new.
+
+        Of an agent that this process does not have, the snapshot that the task began with knows.
+        """
+        names = {each.tool_name for each in agent.made_handoffs}
+        if names or self._team.has(agent.name):
+            return names
+        if self._snapshot is None:
+            head = await self._reader.head(self._task_id)
+            if not head.snapshot:
+                return names
+            data = await self._reader.archive.aget(head.snapshot)
+            self._snapshot = AgentSnapshot.model_validate_json(data)
+        return {each.name for each in self._snapshot.of(agent.name).handoffs}
 
     async def _tell_answer(self, told: Answered) -> list[StreamEvent]:
         """Tell a recorded answer, or what of it was not told while it was made."""

@@ -26,6 +26,7 @@ from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import TemporalError, WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
+from holdfast import gate
 from holdfast.archive import record_name
 from holdfast.client.failures import (
     failure_in,
@@ -36,7 +37,7 @@ from holdfast.client.failures import (
 from holdfast.client.presence import PATIENCE_SECONDS
 from holdfast.client.reading import Reader
 from holdfast.client.visibility import attributes, is_, memo
-from holdfast.commands import SIGNAL, Command, Verb
+from holdfast.commands import SIGNAL, Command, Verb, compose
 from holdfast.errors import (
     CommandRefusedError,
     ConnectError,
@@ -53,7 +54,7 @@ from holdfast.segments import read_record
 from holdfast.state import Receipt, RunReply, TaskInput, TaskRecord, UndoRequest
 from holdfast.steps import Task
 from holdfast.tracing.rules import in_trace
-from holdfast.values import Json
+from holdfast.values import Json, Value
 from holdfast.wire import RunRequest
 
 FIRST_PAUSE_SECONDS = 0.05
@@ -127,6 +128,7 @@ class TaskClient:
             ConnectError: The server could not be reached.
         """
         given = _prepared(given)
+        gate.check_value(given, "The task")
         await self._refuse_archived(task_id)
         try:
             with server_errors():
@@ -166,6 +168,7 @@ class TaskClient:
             NoWorkerError: No worker process serves the queue. The task is there and waits.
             HoldfastError: The task failed; see `run`.
         """
+        gate.check_value(given, "The task")
         request_id, presence = unique_id(), self._reader.presence
         try:
             await presence.expect(queue, task_id=task_id, request_id=request_id)
@@ -294,7 +297,7 @@ class TaskClient:
         name: str,
         request_id: str,
         kind: type[T],
-        *args: object,
+        *args: Value,
         again: bool = False,
     ) -> T | TaskRecord:
         """Send an update until it is answered, or the task has ended well without answering it.
@@ -311,6 +314,9 @@ class TaskClient:
             again: Whether the request was sent before.
         """
         _check_request(request_id, args)
+        for arg in args:
+            gate.check_value(arg, "The request")
+        gate.check(request_id, "request_id")
         await self.expect_worker(task_id, request_id)
         run_id, unheard = "", None
         for pause in _pauses():
@@ -452,6 +458,7 @@ class TaskClient:
         """Send a command. It is durable once this returns, also when no worker process is up.
 
         Raises:
+            InvalidArgumentError: It holds what no task can keep; nothing was sent.
             TaskNotFoundError: There is no such task.
             TaskClosedError: It is closed.
             ConnectError: The server could not be reached.
@@ -459,7 +466,7 @@ class TaskClient:
         """
         _check_request(unique_id() if request_id is None else request_id)
         name = _request_id(request_id)
-        sent = Command(id=name, verb=verb, by=check_by(by), body=body or {})
+        sent = compose(name, verb, by=check_by(by), body=body or {})
         if verb in UNHURRIED:
             await self._refuse_when_full(task_id, verb)
         handle = self._client.get_workflow_handle(task_id)

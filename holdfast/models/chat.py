@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from openai import AsyncOpenAI
 from pydantic import ValidationError
@@ -65,7 +65,7 @@ class ChatCompletionsModel:
         """
         client = self._connection.client()
         body, request_id = await self._connection.ask(
-            client.chat.completions.with_raw_response.create,
+            client.chat.completions.with_streaming_response.create,
             request_body(self._name, request),
             request.settings,
         )
@@ -180,6 +180,7 @@ class _Said(Value):
     refusal: str | None = None
     tool_calls: tuple[_Call, ...] | None = None
     reasoning_content: str | None = None
+    annotations: tuple[dict[str, Json], ...] | None = None
 
 
 class _Logprobs(Value):
@@ -234,8 +235,10 @@ def read_answer(body: dict[str, Json], *, model: str, request_id: str | None = N
     is_empty = not text and not calls
     if is_empty and finish == "content_filter":
         text = refusal = WITHHELD
-    if text and choice.logprobs is not None and choice.logprobs.content:
-        kept = (_with_logprobs(text, choice.logprobs.content), *kept)
+    logprobs = (choice.logprobs.content if choice.logprobs is not None else None) or ()
+    annotations = choice.message.annotations or ()
+    if text and (logprobs or annotations):
+        kept = (_with_details(text, logprobs, annotations), *kept)
     return ModelAnswer(
         message=Message(role="assistant", content=text, calls=calls, items=kept),
         usage=_read_usage(reply.usage),
@@ -268,8 +271,10 @@ def _read_calls(said: _Said) -> tuple[tuple[ToolCall, ...], tuple[dict[str, Json
     return tuple(calls), tuple(kept)
 
 
-def _with_logprobs(text: str, found: Iterable[dict[str, Json]]) -> dict[str, Json]:
-    """Write an answer's text with its log probabilities, in the form of the Responses API."""
+def _with_details(
+    text: str, found: Sequence[dict[str, Json]], annotations: Iterable[dict[str, Json]]
+) -> dict[str, Json]:
+    """Write an answer's text with what belongs to it, in the form of the Responses API."""
     logprobs = [
         {
             **_token(each),
@@ -277,8 +282,21 @@ def _with_logprobs(text: str, found: Iterable[dict[str, Json]]) -> dict[str, Jso
         }
         for each in found
     ]
-    part = {"type": "output_text", "text": text, "annotations": list[Json](), "logprobs": logprobs}
+    part: dict[str, Json] = {
+        "type": "output_text",
+        "text": text,
+        "annotations": [_annotation(each) for each in annotations],
+    }
+    if logprobs:
+        part["logprobs"] = logprobs
     return {"type": "message", "role": "assistant", "content": [part]}
+
+
+def _annotation(given: dict[str, Json]) -> dict[str, Json]:
+    """Write an annotation flat: Chat Completions puts its fields under the name of its type."""
+    kind = as_text(given.get("type"))
+    fields = as_object(given.get(kind))
+    return {"type": kind, **fields} if fields else given
 
 
 def _token(given: dict[str, Json]) -> dict[str, Json]:

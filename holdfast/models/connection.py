@@ -5,28 +5,37 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import openai
 from openai import AsyncOpenAI
 
-from holdfast.errors import ModelRequestError
+from holdfast.errors import ModelError, ModelRequestError
+from holdfast.logs import log
 from holdfast.models.failures import (
+    ErrorStatus,
     cut_off,
+    lost,
     malformed,
     model_error,
     refuse_missing_key,
     status_error,
     too_slow,
+    unopened,
 )
+from holdfast.models.providers import misdirected
 from holdfast.models.shapes import is_object
 from holdfast.models.sse import EventReader
 from holdfast.settings import ModelSettings
 from holdfast.values import Json
 
+LARGEST_BODY_BYTES = 32 * 1024 * 1024
+"""Most bytes of an answer that are read, streamed or not."""
+
+_LARGEST_ERROR_BYTES = 64 * 1024
 _CONNECT_SECONDS = 15.0
 _Place = tuple[int, str | None, str]
 
@@ -77,6 +86,8 @@ class Connection:
 
     def _make(self, place: _Place) -> AsyncOpenAI:
         _, base_url, key = place
+        if wrong := misdirected(self.model, base_url):
+            raise ModelRequestError(f"{wrong} Then run the step again.")
         if not key:
             refuse_missing_key(self.model)
         if not (key.isascii() and key.isprintable()):
@@ -85,7 +96,10 @@ class Connection:
                 " has, such as a line break. Copy it again, then run the step again."
             )
         try:
-            return AsyncOpenAI(api_key=key, base_url=base_url or None, max_retries=0)
+            sender = openai.DefaultAsyncHttpxClient(event_hooks={"response": [_read_error]})
+            return AsyncOpenAI(
+                api_key=key, base_url=base_url or None, max_retries=0, http_client=sender
+            )
         except openai.OpenAIError as error:
             raise model_error(error, model=self.model, secret=key) from None
 
@@ -95,13 +109,16 @@ class Connection:
             await client.close()
 
     async def ask(
-        self, create: Callable[..., Awaitable[Any]], body: dict[str, Json], settings: ModelSettings
+        self,
+        create: Callable[..., AbstractAsyncContextManager[Any]],
+        body: dict[str, Json],
+        settings: ModelSettings,
     ) -> tuple[dict[str, Json], str | None]:
         """Make one attempt; return the answer's body and the provider's request id.
 
         Args:
-            create: The client's method, in its form that gives the raw response: only so is a body
-                that is not JSON told from an answer.
+            create: The client's method, in its form that gives the response while it comes: only
+                so is a body that is not JSON told from an answer, and one without end broken off.
             body: The request.
             settings: Transport settings, and fields that go as they are.
 
@@ -109,24 +126,9 @@ class Connection:
             ModelUnavailableError: Time can heal it.
             ModelRequestError: A person must heal it.
         """
-        seconds = settings.seconds_per_attempt
-        try:
-            # The client's own timeout is per read: a server that trickles would never meet it.
-            async with asyncio.timeout(seconds):
-                raw = await create(
-                    **body,
-                    extra_body=_extra(body, settings),
-                    extra_headers=settings.extra_headers,
-                    extra_query=settings.extra_query,
-                    timeout=openai.Timeout(seconds, connect=min(seconds, _CONNECT_SECONDS)),
-                )
-        except TimeoutError:
-            raise too_slow(self.model) from None
-        except openai.OpenAIError as error:
-            # Not `from error`: a cause is stored with the task, and its text may hold the key.
-            raise model_error(error, model=self.model, secret=self.secret) from None
-        request_id = raw.headers.get("x-request-id")
-        return self._read(raw.text, request_id), request_id
+        async with self._response(create, body, settings) as raw:
+            request_id: str | None = raw.headers.get("x-request-id")
+            return await self._whole(raw, request_id), request_id
 
     async def follow(
         self,
@@ -138,7 +140,7 @@ class Connection:
         """Make one attempt and hand on each event of the answer as it comes.
 
         Args:
-            create: The client's method, in its form that gives the response while it comes.
+            create: As for `ask`.
             body: The request; `stream` is added.
             settings: As for `ask`.
             take: Takes an event.
@@ -150,43 +152,83 @@ class Connection:
             ModelUnavailableError: Time can heal it; the answer was cut off, for example.
             ModelRequestError: A person must heal it.
         """
+        async with self._response(create, {**body, "stream": True}, settings) as raw:
+            request_id: str | None = raw.headers.get("x-request-id")
+            if "event-stream" not in raw.headers.get("content-type", ""):
+                return await self._whole(raw, request_id), request_id
+            reader = EventReader()
+            async for chunk in self._chunks(raw, request_id, cut_off):
+                for data in reader.feed(chunk):
+                    event = self._read(data, request_id)
+                    self._refuse_error(event)
+                    take(event)
+            return None, request_id
+
+    @asynccontextmanager
+    async def _response(
+        self,
+        create: Callable[..., AbstractAsyncContextManager[Any]],
+        body: dict[str, Json],
+        settings: ModelSettings,
+    ) -> AsyncGenerator[Any]:
+        """Send a request and give its response, whose body comes while it is read.
+
+        Raises:
+            ModelUnavailableError: Time can heal it.
+            ModelRequestError: A person must heal it.
+        """
         seconds = settings.seconds_per_attempt
+        sending = create(
+            **body,
+            extra_body=_extra(body, settings),
+            extra_headers=settings.extra_headers,
+            extra_query=settings.extra_query,
+            timeout=openai.Timeout(seconds, connect=min(seconds, _CONNECT_SECONDS)),
+        )
         try:
-            async with (
-                asyncio.timeout(seconds),
-                create(
-                    **body,
-                    stream=True,
-                    extra_body=_extra(body, settings),
-                    extra_headers=settings.extra_headers,
-                    extra_query=settings.extra_query,
-                    timeout=openai.Timeout(seconds, connect=min(seconds, _CONNECT_SECONDS)),
-                ) as raw,
-            ):
-                request_id: str | None = raw.headers.get("x-request-id")
-                if "event-stream" not in raw.headers.get("content-type", ""):
-                    whole = b"".join([chunk async for chunk in self._chunks(raw)])
-                    return self._read(whole.decode("utf-8", "replace"), request_id), request_id
-                reader = EventReader()
-                async for chunk in self._chunks(raw):
-                    for data in reader.feed(chunk):
-                        event = self._read(data, request_id)
-                        self._refuse_error(event)
-                        take(event)
-                return None, request_id
+            # The client's own timeout is per read: a server that trickles would never meet it.
+            async with asyncio.timeout(seconds), self._opened(sending) as raw:
+                yield raw
         except TimeoutError:
             raise too_slow(self.model) from None
         except openai.OpenAIError as error:
+            # Not `from error`: a cause is stored with the task, and its text may hold the key.
             raise model_error(error, model=self.model, secret=self.secret) from None
 
-    async def _chunks(self, raw: Any) -> AsyncIterator[bytes]:
+    @asynccontextmanager
+    async def _opened(self, sending: AbstractAsyncContextManager[Any]) -> AsyncGenerator[Any]:
+        try:
+            raw = await sending.__aenter__()
+        except (openai.OpenAIError, TimeoutError):
+            raise
+        except Exception as error:  # noqa: BLE001  raised anew
+            raise unopened(error, model=self.model, secret=self.secret) from None
+        try:
+            yield raw
+        finally:
+            await sending.__aexit__(None, None, None)
+
+    async def _whole(self, raw: Any, request_id: str | None) -> dict[str, Json]:
+        whole = b"".join([chunk async for chunk in self._chunks(raw, request_id, lost)])
+        return self._read(whole.decode("utf-8", "replace"), request_id)
+
+    async def _chunks(
+        self, raw: Any, request_id: str | None, broken: Callable[[str, str], ModelError]
+    ) -> AsyncIterator[bytes]:
+        left = LARGEST_BODY_BYTES
         try:
             async for chunk in raw.iter_bytes():
+                left -= len(chunk)
+                if left < 0:
+                    break
                 yield chunk
         except Exception as error:  # noqa: BLE001  raised anew
             # The client maps only what happens before the first byte, and its HTTP library is its
             # own affair: whatever it raises here, the rest of the answer does not come.
-            raise cut_off(self.model, type(error).__name__) from None
+            raise broken(self.model, type(error).__name__) from None
+        if left < 0:
+            reason = f"it has more than {LARGEST_BODY_BYTES} bytes and was not read to its end"
+            raise malformed(self.model, reason, request_id=request_id)
 
     def _refuse_error(self, event: dict[str, Json]) -> None:
         """Raise what an event tells of that is no part of an answer.
@@ -201,6 +243,8 @@ class Connection:
     def _read(self, body: str, request_id: str | None) -> dict[str, Json]:
         try:
             data: object = json.loads(body)
+        except RecursionError:
+            raise malformed(self.model, "it is nested too deep", request_id=request_id) from None
         except ValueError:
             raise malformed(self.model, "the body is not JSON", request_id=request_id) from None
         if not is_object(data):
@@ -209,6 +253,27 @@ class Connection:
         if is_object(error) and isinstance(error.get("code"), int):
             raise status_error(error["code"], error, model=self.model, secret=self.secret)
         return data
+
+
+async def _read_error(response: Any) -> None:
+    """Read the body of an error, as far as it comes and no further than an error is long.
+
+    The client would read all of it, and would not tell of an error whose body is broken.
+
+    Raises:
+        ErrorStatus: The response tells of an error.
+    """
+    if not response.is_error:
+        return
+    body = b""
+    try:
+        async for chunk in response.aiter_bytes():
+            body += chunk
+            if len(body) > _LARGEST_ERROR_BYTES:
+                break
+    except Exception as error:  # noqa: BLE001  its HTTP library is the client's own affair
+        log.debug("The body of an error could not be read: %s", type(error).__name__)
+    raise ErrorStatus(response.status_code, response.headers, body[:_LARGEST_ERROR_BYTES])
 
 
 def _extra(body: dict[str, Json], settings: ModelSettings) -> dict[str, Json]:

@@ -6,18 +6,24 @@ key: it is stored in the task's history and shown in the inbox.
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from math import isfinite
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import openai
 from pydantic import ValidationError
 
-from holdfast.errors import ModelError, ModelRequestError, ModelUnavailableError
+from holdfast.errors import (
+    LONGEST_WAIT_SECONDS,
+    ModelError,
+    ModelRequestError,
+    ModelUnavailableError,
+)
 from holdfast.models.shapes import as_object
 from holdfast.values import Json
 
@@ -33,6 +39,43 @@ _ADVICE = {
 }
 _KEY = re.compile(r"\b(?:sk|pk|key)-[\w\-*.]{4,}|(?i:bearer\s+)[^\s'\",]+")
 _LONGEST_MESSAGE = 600
+
+
+class ErrorStatus(Exception):  # noqa: N818  it stands for the provider's error
+    """A response that tells of an error, with as much of its body as could be read."""
+
+    def __init__(self, status: int, headers: Mapping[str, str], body: bytes = b"") -> None:
+        """Keep what the response says."""
+        super().__init__(f"HTTP {status}")
+        self.status = status
+        self.headers = headers
+        self.body = body
+
+    def error(self, model: str, secret: str) -> ModelError:
+        """Make our error of it."""
+        try:
+            data = as_object(json.loads(self.body))
+        except (ValueError, RecursionError):
+            data = {"message": self.body.decode("utf-8", "replace")}
+        found = as_object(data.get("error")) or data
+        return status_error(self.status, found, model=model, headers=self.headers, secret=secret)
+
+
+def unopened(error: BaseException, *, model: str, secret: str = "") -> ModelError:
+    """Map what the client raised before it gave a response, and has no name for.
+
+    It reads the body of an error before it tells of the error: when that cannot be read, the status
+    is known to the error that was being handled then.
+    """
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, ErrorStatus):
+            return seen.error(model, secret)
+        response: Any = getattr(seen, "response", None)
+        if isinstance(getattr(response, "status_code", None), int):
+            return ErrorStatus(response.status_code, response.headers).error(model, secret)
+        seen = seen.__cause__ or seen.__context__
+    return lost(model, type(error).__name__)
 
 
 def model_error(error: openai.OpenAIError, *, model: str, secret: str = "") -> ModelError:
@@ -52,13 +95,12 @@ def model_error(error: openai.OpenAIError, *, model: str, secret: str = "") -> M
                 headers=error.response.headers,
                 secret=secret,
             )
+        case openai.APIConnectionError(__cause__=ErrorStatus() as told):
+            return told.error(model, secret)
         case openai.APITimeoutError():
             return too_slow(model)
         case openai.APIConnectionError():
-            return ModelUnavailableError(
-                f"The connection to model {model!r} failed or was cut"
-                f" ({_clean(_cause_of(error), secret)}); the call is repeated later."
-            )
+            return lost(model, _cause_of(error), secret=secret)
         case openai.APIResponseValidationError():
             return malformed(model, _clean(str(error), secret))
         case openai.APIError():
@@ -95,8 +137,11 @@ def status_error(
         )
     may_repeat = headers.get("x-should-retry") != "false"
     if may_repeat and (status in _HEALED_BY_TIME or status >= HTTPStatus.INTERNAL_SERVER_ERROR):
-        wait = retry_after(headers)
+        asked = retry_after(headers)
+        wait = None if asked is None else min(asked, LONGEST_WAIT_SECONDS)
         when = "later" if wait is None else f"after {wait:g} s, as the provider asks"
+        if asked is not None and asked > LONGEST_WAIT_SECONDS:
+            when = f"after {wait:g} s, the longest wait, though the provider asks for {asked:g} s"
         return ModelUnavailableError(
             f"Model {model!r} is not available ({where}): {said}. The call is repeated {when}.",
             retry_after=wait,
@@ -120,6 +165,14 @@ def cut_off(model: str, reason: str, *, secret: str = "") -> ModelUnavailableErr
     """Make the error for a streamed answer that ends before it is complete."""
     return ModelUnavailableError(
         f"Model {model!r} broke off its answer in the middle ({_clean(reason, secret)}). The call"
+        " is repeated later."
+    )
+
+
+def lost(model: str, reason: str, *, secret: str = "") -> ModelUnavailableError:
+    """Make the error for a connection that ended before the answer was there."""
+    return ModelUnavailableError(
+        f"The connection to model {model!r} failed or was cut ({_clean(reason, secret)}); the call"
         " is repeated later."
     )
 
@@ -163,9 +216,9 @@ def retry_after(headers: Mapping[str, str], *, now: float | None = None) -> floa
         return max(0.0, seconds) if isfinite(seconds) else None
     try:
         date = parsedate_to_datetime(headers.get("retry-after", ""))
-    except ValueError:
+        return max(0.0, date.timestamp() - (time.time() if now is None else now))
+    except (ValueError, OverflowError, TypeError, IndexError):  # whatever stands there
         return None
-    return max(0.0, date.timestamp() - (time.time() if now is None else now))
 
 
 def _message_in(body: Mapping[str, Json]) -> str:

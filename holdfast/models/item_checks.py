@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NoReturn
 
+from holdfast import gate
 from holdfast.errors import InvalidArgumentError
 from holdfast.models.shapes import is_array, is_object
 from holdfast.values import Json
@@ -28,6 +29,8 @@ def check_item(index: int, item: object) -> dict[str, Json]:
     """
     if not is_object(item):
         _refuse(index, f"it is of type {type(item).__name__}, not a dict")
+    if wrong := gate.flaw(item, "it"):
+        _refuse(index, wrong.removesuffix("."))
     kind = kind_of(item)
     match kind:
         case "":

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import assert_never, get_args
 
+from holdfast import gate
 from holdfast.errors import InvalidArgumentError
 from holdfast.images import address, part_at
 from holdfast.messages import (
@@ -83,9 +84,13 @@ def assistant_message(output: Sequence[Item]) -> Message:
     """
     turn = _Turn()
     for index, item in enumerate(output):
-        turn.add(_without_empty_logprobs(check_item(index, item)))
+        whole = gate.mended(item) if item.get("type") == "message" else item
+        turn.add(_without_empty_logprobs(check_item(index, whole)))
     needs_items = any(
-        kind_of(item) not in ("message", "function_call") or "phase" in item or _has_logprobs(item)
+        kind_of(item) not in ("message", "function_call")
+        or "phase" in item
+        or _has_logprobs(item)
+        or _has_annotations(item)
         for item in turn.entries
     )
     return turn.message(keep_ids=needs_items)
@@ -339,6 +344,13 @@ def _has_refusal(item: Item) -> bool:
 def _has_logprobs(item: Item) -> bool:
     content: Json = item.get("content")
     return is_array(content) and any("logprobs" in part for part in content)
+
+
+def _has_annotations(item: Item) -> bool:
+    content: Json = item.get("content")
+    return is_array(content) and any(
+        is_object(part) and part.get("annotations") for part in content
+    )
 
 
 def _without_empty_logprobs(item: Item) -> Item:

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from holdfast.errors import InvalidArgumentError
 from holdfast.models.base import Model
+from holdfast.models.providers import misdirected
 
 DEFAULT_MODEL = "gpt-5-mini"
 _ADAPTERS = ("litellm", "any-llm")
@@ -24,8 +25,9 @@ def resolve_model(model: str | Model | None) -> Model:
     the same object.
 
     Raises:
-        InvalidArgumentError: The name is empty or has the prefix of an adapter that there is none
-            of, or HOLDFAST_MODEL_API names no API.
+        InvalidArgumentError: The name is empty, has the prefix of an adapter that there is none
+            of, or is that of another provider's model while no address of another server is set; or
+            HOLDFAST_MODEL_API names no API.
     """
     if model is None:
         model = os.environ.get("HOLDFAST_MODEL") or DEFAULT_MODEL
@@ -52,6 +54,8 @@ def resolve_model(model: str | Model | None) -> Model:
         raise InvalidArgumentError(
             f"Model name {model!r} is empty. Pass the provider's name of a model, or 'offline'."
         )
+    if wrong := misdirected(name, os.environ.get("OPENAI_BASE_URL")):
+        raise InvalidArgumentError(wrong)
     return _make(api, name)
 
 

@@ -68,7 +68,7 @@ class ResponsesModel:
         """
         client = self._connection.client()
         body, request_id = await self._connection.ask(
-            client.responses.with_raw_response.create,
+            client.responses.with_streaming_response.create,
             request_body(self._name, request),
             request.settings,
         )

@@ -16,12 +16,17 @@ class EventReader:
 
     def __init__(self) -> None:
         """Begin with nothing."""
-        self._rest = b""
+        self._rest: list[bytes] = []  # pieces of a line that is not complete
         self._data: list[bytes] = []
 
     def feed(self, chunk: bytes) -> Iterator[str]:
         """Yield the data of the events that are complete now; the last word "[DONE]" is none."""
-        *lines, self._rest = (self._rest + chunk).split(b"\n")
+        first, *others = chunk.split(b"\n")
+        self._rest.append(first)
+        if not others:
+            return
+        *lines, rest = (b"".join(self._rest), *others)
+        self._rest = [rest]
         for line in lines:
             line = line.removesuffix(b"\r")  # noqa: PLW2901  the same line, as it is meant
             if line.startswith(b"data:"):

@@ -109,5 +109,5 @@ def _calls(message: Message) -> list[Json]:
 def _parsed(arguments: str) -> Json:
     try:
         return json.loads(arguments)
-    except ValueError:
+    except (ValueError, RecursionError):
         return arguments

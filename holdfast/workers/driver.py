@@ -157,7 +157,7 @@ async def _interrupted(ctx: StepContext, opened: OpenStep) -> Advanced:
     why = ctx.interrupted.result()
     if why.kind == "over":
         return Advanced(result=_forced(ctx, opened))
-    patch = merge_patch.diff(opened.state, ctx.state)
+    patch = merge_patch.change(opened.state, ctx.state)
     return Advanced(
         calls=why.calls,
         told=await told_of(why.calls, ctx),
@@ -208,7 +208,7 @@ def _result(
         quiet=output.quiet and bool(output.calls) and not over,
         next=() if over else _following(worker, output.next_steps),
         last=over or output.is_last,
-        patch=merge_patch.diff(opened.state, ctx.state),
+        patch=merge_patch.change(opened.state, ctx.state),
     )
 
 
@@ -223,7 +223,7 @@ def _forced(ctx: StepContext, opened: OpenStep) -> StepResult:
         calls=(),
         next=(),
         last=True,
-        patch=merge_patch.diff(opened.state, ctx.state),
+        patch=merge_patch.change(opened.state, ctx.state),
     )
 
 

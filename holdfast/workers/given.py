@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, TypeVar, cast
 
+from holdfast import gate
 from holdfast.errors import InvalidArgumentError
 from holdfast.messages import Message, ToolCall
 
@@ -23,6 +24,7 @@ def check_message(given: Any, where: str) -> None:
     if not isinstance(given, Message):
         msg = f"{where} takes a Message; it got {_shown(given)}. {_MAKE_MESSAGE}."
         raise InvalidArgumentError(msg)
+    gate.check(list(given.items), f"Message.items given to {where}")
 
 
 def check_messages(given: Any, where: str) -> tuple[Message, ...]:

@@ -132,7 +132,7 @@ class Run:
         async def make() -> dict[str, Json]:
             state = merge_patch.plain(self._state)
             made = await self._invoke(component, inputs, state)
-            patch = merge_patch.diff(self._state, state)
+            patch = merge_patch.change(self._state, state)
             return {"value": made.value, "last": made.is_last, "patch": patch}
 
         key = digest(canonical(seen))[:16]

@@ -63,12 +63,12 @@ class Record:
         self.broken = True
         self.tried = 0
 
-    async def __call__(self, *given: Any) -> None:
+    async def __call__(self, *given: Any) -> Any:
         self.tried += 1
         if self.broken:
             msg = "the disk is full"
             raise ValueError(msg)
-        await segments.write_record(*given)
+        return await segments.write_record(*given)
 
 
 @pytest.fixture

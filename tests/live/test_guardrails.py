@@ -350,12 +350,12 @@ async def refuse_to_close(
     """End a run by a guardrail that trips once, and fail to close it."""
     check, left, real = Recorder(trips=True), [1], segments.write_record
 
-    async def write_record(*given: Any) -> None:
+    async def write_record(*given: Any) -> Any:
         if left:
             left.pop()
             msg = "the disk is full"
             raise ValueError(msg)
-        await real(*given)
+        return await real(*given)
 
     monkeypatch.setattr(closing, "write_record", write_record)
     await guarding.serve(input_guardrails=[InputGuardrail(check, run_in_parallel=False)])

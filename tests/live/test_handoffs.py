@@ -26,6 +26,7 @@ from holdfast.errors import UndoRefusedError
 from holdfast.handoff_filters import HandoffInputData, remove_all_tools
 from holdfast.handoffs import IGNORED, Handoff, handoff
 from holdfast.messages import Message
+from holdfast.stream_events import RunItemStreamEvent
 from holdfast.testing import FakeOpenAI
 from holdfast.workers import FunctionCallingAgentWorker, ReActAgentWorker
 from tests.support.rig import MakeAgent, Rig, activities_of
@@ -686,3 +687,21 @@ async def test_a_fork_goes_on_with_the_agent_whose_turn_it_was_unless_it_names_a
     assert await answers(fork) == ("I am carl.", ["only this"])
     fork = await runner.fork(task, at=last, agent="carl", input="and more?")
     assert await answers(fork) == ("I am carl.", ["only this", "and more?"])
+
+
+async def test_handoffs_are_told_as_such_by_a_process_that_does_not_have_the_agents(
+    team: Team, model: FakeOpenAI
+) -> None:
+    model.call("look", id="c1")
+    model.call("transfer_to_bob", id="c2")
+    model.reply("done")
+    result = await team.run()
+    told = [event async for event in team.runner.stream_events(result.task_id)]
+    names = [event.name for event in told if isinstance(event, RunItemStreamEvent)]
+    assert names == [
+        "tool_called",
+        "tool_output",
+        "handoff_requested",
+        "handoff_occured",
+        "message_output_created",
+    ]

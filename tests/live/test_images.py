@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from holdfast import Agent, AgentRunner, Image, Runner, Task, TaskStep, TaskStepOutput, tool
 from holdfast.errors import InvalidArgumentError, StepFailedError
@@ -475,3 +477,92 @@ async def test_what_is_no_image_is_refused_before_anything_is_created(
     with pytest.raises(InvalidArgumentError, match="images holds str"):
         await runner.run_step(task, images=wrong)
     assert (await runner.get_task(task)).steps == 0
+
+
+class ToolOutputImage(BaseModel):
+    """As the Agents SDK has it."""
+
+    type: str = "image"
+    image_url: str | None = None
+    file_id: str | None = None
+    detail: str | None = None
+
+
+class ToolOutputText(BaseModel):
+    """As the Agents SDK has it."""
+
+    type: str = "text"
+    text: str
+
+
+SHAPES: dict[str, tuple[Any, str, tuple[Image, ...]]] = {
+    "a dict": ({"type": "image", "image_url": url_of(CAT.data)}, "", (CAT,)),
+    "an object": (ToolOutputImage(image_url=url_of(CAT.data)), "", (CAT,)),
+    "dicts": (
+        [{"type": "text", "text": "a cat"}, {"type": "image", "image_url": url_of(CAT.data)}],
+        "a cat",
+        (CAT,),
+    ),
+    "objects": (
+        [ToolOutputText(text="a cat"), ToolOutputImage(image_url=url_of(CAT.data)), CAT, "b"],
+        "a catb",
+        (CAT, CAT),
+    ),
+    "a text": ({"type": "text", "text": "hello"}, "hello", ()),
+    "texts": ([ToolOutputText(text="a"), {"type": "text", "text": "b"}], "ab", ()),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+async def test_outputs_in_the_agents_sdks_shapes_reach_the_model_as_texts_and_images(
+    make_runner: MakeRunner, model: FakeOpenAI, shape: str
+) -> None:
+    value, text, images = SHAPES[shape]
+
+    @tool(effect="read")
+    def show() -> Any:
+        """Show something."""
+        return value
+
+    runner = await make_runner(show)
+    model.call("show")
+    model.reply("seen")
+    await runner.chat("q")
+    [result] = (m for m in model.requests[1].messages if m.role == "tool")
+    assert result.text.replace("\n", "") == text
+    assert model.requests[1].images == images
+
+
+async def test_an_image_of_the_web_in_the_agents_sdks_shape_keeps_its_detail(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    @tool(effect="read")
+    def show() -> Any:
+        """Show something."""
+        return {"type": "image", "image_url": "https://a.b/c.png", "detail": "low"}
+
+    runner = await make_runner(show)
+    model.call("show")
+    model.reply("seen")
+    await runner.chat("q")
+    [result] = (m for m in model.requests[1].messages if m.role == "tool")
+    [part] = result.images
+    assert (part.url, part.detail) == ("https://a.b/c.png", "low")
+
+
+@pytest.mark.parametrize(
+    "value", [{"type": "image", "x": 1}, {"type": "text"}, {"type": "text", "text": "a", "n": 1}]
+)
+async def test_data_that_only_look_like_an_output_stay_data(
+    make_runner: MakeRunner, model: FakeOpenAI, value: Any
+) -> None:
+    @tool(effect="read")
+    def show() -> Any:
+        """Show something."""
+        return value
+
+    runner = await make_runner(show)
+    model.call("show")
+    model.reply("seen")
+    await runner.chat("q")
+    assert json.loads(model.requests[1].results["call_1"]) == value

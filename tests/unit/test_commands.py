@@ -58,7 +58,7 @@ def test_a_refusal_says_why() -> None:
         b'{"verb":"pause"}': "id",
         b'{"id":"","verb":"pause"}': "id",
         b'{"id":"a","verb":"pause","body":3}': "body",
-        b'{"id":"\\ud800","verb":"pause"}': "surrogates",
+        b'{"id":"\\ud800","verb":"pause"}': "surrogate",
     }
     for data, word in cases.items():
         got = decode(SIGNAL, [data])

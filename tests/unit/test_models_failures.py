@@ -92,6 +92,8 @@ async def test_retry_after_is_kept(api: FakeOpenAI) -> None:
         ({"retry-after": "-5"}, 0.0),
         ({"retry-after": "nan"}, None),
         ({"retry-after": "inf"}, None),
+        ({"retry-after": "Mon, 31 Feb 2099 99:99:99 GMT"}, None),
+        ({"retry-after": "0"}, 0.0),
         ({"retry-after-ms": "soon", "retry-after": "3"}, 3.0),
     ],
 )

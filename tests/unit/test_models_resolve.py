@@ -28,7 +28,7 @@ from holdfast.testing import FakeOpenAI, ScriptedModel
 
 @pytest.fixture(autouse=True)
 def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("HOLDFAST_MODEL", "HOLDFAST_MODEL_API"):
+    for name in ("HOLDFAST_MODEL", "HOLDFAST_MODEL_API", "OPENAI_BASE_URL"):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -139,3 +139,62 @@ async def test_scripted_model_may_be_a_function() -> None:
     assert (await model.respond(ModelRequest(model="m"))).message.calls[0].name == "x"
     assert (await model.respond(ModelRequest(model="n"))).text == "n"
     assert model.name == "fn"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "anthropic:claude-sonnet-4-5",
+        "anthropic/claude-sonnet-4-5",
+        "claude-sonnet-4-5",
+        "chat:claude-sonnet-4-5",
+        "responses:claude-sonnet-4-5",
+        "gemini-2.5-pro",
+        "google-gla:gemini-2.5-pro",
+        "gemini/gemini-2.5-pro",
+        "vertex_ai/gemini-2.5-pro",
+        "groq:llama-3.3-70b",
+        "mistral-large-latest",
+        "deepseek-chat",
+        "grok-4",
+        "Claude-Opus",
+    ],
+)
+def test_a_model_of_another_provider_is_not_sent_to_openai(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"OPENAI_BASE_URL.*chat:NAME.*Model object"):
+        resolve_model(name)
+    monkeypatch.setenv("OPENAI_BASE_URL", "https://eu.api.openai.com/v1")
+    with pytest.raises(InvalidArgumentError, match="would be asked for at OpenAI"):
+        resolve_model(name)
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://localhost:11434/v1")
+    assert resolve_model(name).name == name.removeprefix("chat:").removeprefix("responses:")
+
+
+def test_openais_own_name_before_a_model_is_left_out_by_hand() -> None:
+    with pytest.raises(InvalidArgumentError, match="Pass 'gpt-5-mini'"):
+        resolve_model("openai:gpt-5-mini")
+
+
+@pytest.mark.parametrize(
+    "name", ["ft:gpt-4o:acme::x", "o4-mini", "gpt-oss:20b", "my-claude", "x:y"]
+)
+def test_other_names_are_sent_as_they_are(name: str) -> None:
+    assert resolve_model(name).name == name
+
+
+@pytest.mark.parametrize("kind", [ChatCompletionsModel, ResponsesModel])
+async def test_a_model_object_of_another_provider_is_not_sent_to_openai(kind: Any) -> None:
+    model = kind("claude-sonnet-4-5", api_key="sk-of-the-tests-1")
+    with pytest.raises(ModelRequestError, match="would be asked for at OpenAI"):
+        await model.respond(ModelRequest(model="x", messages=(user("q"),)))
+
+
+async def test_a_model_object_with_the_address_of_another_server_is_asked() -> None:
+    with FakeOpenAI() as api:
+        api.reply("done")
+        model = ChatCompletionsModel("claude-x", base_url=api.base_url, api_key="k")
+        answer = await model.respond(ModelRequest(model="x", messages=(user("q"),)))
+        await model.close()
+    assert answer.text == "done"

@@ -82,6 +82,7 @@ def picture(ledger: Ledger) -> dict[str, Any]:
         "spent",
         "residue",
         "segment",
+        "ledger",
         "automatic",
         "receipts",
         "paused",

@@ -1,0 +1,14 @@
+"""Mutated answers over the whole path; `make fuzz ANSWERS=20000` gives more of them."""
+
+from __future__ import annotations
+
+from tests.fuzz.answers import fuzz
+from tests.support.rig import Rig
+
+
+async def test_a_person_can_go_on_with_or_end_every_task_whatever_its_model_answers(
+    rig: Rig,
+) -> None:
+    report = await fuzz(rig, 150, seed=11)
+    assert report.failures == []
+    assert sum(report.ends.values()) == report.tasks

@@ -1,0 +1,177 @@
+"""Servers that are broken or mean no good: what a model makes of what they send."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import time
+from typing import Any
+
+import pytest
+
+from holdfast.errors import LONGEST_WAIT_SECONDS, ModelRequestError, ModelUnavailableError
+from holdfast.messages import user
+from holdfast.models import ChatCompletionsModel, ModelRequest, ResponsesModel
+from holdfast.models.base import Delta
+from holdfast.models.connection import LARGEST_BODY_BYTES
+from holdfast.models.sse import EventReader
+from tests.support.hostile import Bytes, chat, hostile_server, in_turn, message, responses, sent
+
+KEY = "sk-of-the-tests-1"
+REQUEST = ModelRequest(model="m", messages=(user("q"),))
+APIS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "responses": (ResponsesModel, responses(message("done"))),
+    "chat": (ChatCompletionsModel, chat({"content": "done"})),
+}
+each_api = pytest.mark.parametrize("api", APIS)
+whole_or_streamed = pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+BUSY = b'{"error": {"message": "too busy", "type": "server_error"}}'
+
+
+async def asked(api: str, answer: Bytes, *, streamed: bool, client: bool = False) -> Any:
+    """Ask a model whose server gives this answer."""
+    async with hostile_server(in_turn(answer)) as server:
+        given: dict[str, Any] = {"base_url": server.base_url, "api_key": KEY}
+        if client:
+            import openai
+
+            own = openai.AsyncOpenAI(**given)
+            given = {"client": own}
+        model = APIS[api][0]("m", **given)
+        try:
+            if streamed:
+                return await model.stream(REQUEST, ignore)
+            return await model.respond(REQUEST)
+        finally:
+            await model.close()
+            if client:
+                await given["client"].close()
+
+
+def ignore(delta: Delta) -> None:
+    """Take a piece."""
+
+
+@each_api
+@pytest.mark.parametrize("given", ["1763827200", "1e12", "1000000000000", "9" * 300])
+async def test_a_wait_of_years_is_cut_and_said(api: str, given: str) -> None:
+    busy = Bytes(BUSY, status=429, headers={"retry-after": given})
+    with pytest.raises(ModelUnavailableError, match=r"after 3600 s, the longest wait") as caught:
+        await asked(api, busy, streamed=False)
+    assert caught.value.retry_after == LONGEST_WAIT_SECONDS
+
+
+async def test_a_date_in_another_century_is_cut_and_said() -> None:
+    date = {"retry-after": "Fri, 31 Dec 9999 23:59:59 GMT"}
+    with pytest.raises(ModelUnavailableError, match="the longest wait"):
+        await asked("chat", Bytes(BUSY, status=503, headers=date), streamed=False)
+
+
+@each_api
+@whole_or_streamed
+@pytest.mark.parametrize("client", [False, True], ids=["its own client", "a given client"])
+@pytest.mark.parametrize("status", [429, 503])
+async def test_an_error_whose_body_is_cut_is_one_that_time_heals(
+    api: str, streamed: bool, client: bool, status: int
+) -> None:
+    cut = Bytes(BUSY[:20], status=status, missing=100, headers={"retry-after": "7"})
+    with pytest.raises(ModelUnavailableError) as caught:
+        await asked(api, cut, streamed=streamed, client=client)
+    if streamed or not client:
+        assert f"HTTP {status}" in str(caught.value)
+        assert caught.value.retry_after == 7.0
+
+
+@each_api
+@whole_or_streamed
+@pytest.mark.parametrize("client", [False, True], ids=["its own client", "a given client"])
+async def test_an_error_whose_body_is_no_gzip_is_one_that_time_heals(
+    api: str, streamed: bool, client: bool
+) -> None:
+    broken = Bytes(b"not gzip at all", status=503, headers={"content-encoding": "gzip"})
+    with pytest.raises(ModelUnavailableError):
+        await asked(api, broken, streamed=streamed, client=client)
+
+
+@each_api
+@whole_or_streamed
+async def test_an_answer_whose_body_is_no_gzip_is_one_that_time_heals(
+    api: str, streamed: bool
+) -> None:
+    kind = "text/event-stream" if streamed else "application/json"
+    broken = Bytes(b"not gzip at all", kind, headers={"content-encoding": "gzip"})
+    with pytest.raises(ModelUnavailableError, match=r"broke off its answer|failed or was cut"):
+        await asked(api, broken, streamed=streamed)
+
+
+@each_api
+async def test_an_error_that_a_person_must_heal_stays_one_when_its_body_is_cut(api: str) -> None:
+    cut = Bytes(b'{"error"', status=401, missing=100)
+    with pytest.raises(ModelRequestError, match="HTTP 401"):
+        await asked(api, cut, streamed=True)
+
+
+async def test_the_text_of_an_error_is_read_and_no_key_is_in_it() -> None:
+    told = Bytes(b'{"error": {"message": "bad key %s"}}' % KEY.encode(), status=401)
+    with pytest.raises(ModelRequestError, match=r"bad key \[key\]"):
+        await asked("chat", told, streamed=False)
+
+
+@each_api
+@whole_or_streamed
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "packed"])
+async def test_an_answer_without_end_is_broken_off(api: str, streamed: bool, packed: bool) -> None:
+    body = b" " * (LARGEST_BODY_BYTES + 100)
+    headers = {"content-encoding": "gzip"} if packed else {}
+    kind = "text/event-stream" if streamed else "application/json"
+    endless = Bytes(gzip.compress(body, 1) if packed else body, kind, headers=headers)
+    with pytest.raises(ModelUnavailableError, match="more than 33554432 bytes"):
+        await asked(api, endless, streamed=streamed)
+
+
+async def test_an_error_without_end_is_read_as_far_as_it_says_something() -> None:
+    endless = Bytes(b"x" * 10_000_000, "text/plain", status=503)
+    with pytest.raises(ModelUnavailableError, match="xxx"):
+        await asked("chat", endless, streamed=False)
+
+
+@each_api
+async def test_an_answer_in_one_very_long_line_is_read(api: str) -> None:
+    body = APIS[api][1]
+    padded = sent({**body, "padding": "x" * 4_000_000}, streamed=True)
+    assert (await asked(api, padded, streamed=True)).text == "done"
+
+
+def test_a_line_of_16_mb_costs_no_more_than_its_bytes() -> None:
+    pieces = [b"data: "] + [b"x" * 1024] * (16 * 1024) + [b"\n\n"]
+    copied = 0
+
+    class Counting(bytes):
+        def __add__(self, other: Any) -> bytes:
+            nonlocal copied
+            copied += len(self)
+            return bytes.__add__(self, other)
+
+    reader = EventReader()
+    events = [event for piece in pieces for event in reader.feed(Counting(piece))]
+    assert [len(event) for event in events] == [16 * 1024 * 1024]
+    assert copied == 0
+
+
+@each_api
+async def test_the_loop_goes_on_while_a_very_long_line_comes(api: str) -> None:
+    body = APIS[api][1]
+    padded = sent({**body, "padding": "x" * 16_000_000}, streamed=True)
+    longest = 0.0
+
+    async def watch() -> None:
+        nonlocal longest
+        while True:
+            before = time.monotonic()
+            await asyncio.sleep(0.01)
+            longest = max(longest, time.monotonic() - before)
+
+    watching = asyncio.create_task(watch())
+    await asked(api, padded, streamed=True)
+    watching.cancel()
+    assert longest < 5
