@@ -213,7 +213,7 @@ async def test_children_are_told_once_of_an_end_that_is_tried_again(
     model.reply("helped")
     task = await runner.create_task("q")
     await runner.run_step(task)
-    child = f"{task.task_id}.0.1.0.0"
+    child = f"{task.task_id}~0.1.0.0"
     await runner.abandon(task, "enough", by="ann")
     for each in (task, child):
         await until_status(runner, each, "needs_attention")
@@ -237,7 +237,7 @@ async def test_a_child_that_cannot_close_stands_in_the_way_of_an_undo_and_is_not
     model.reply("helped")
     task = await runner.create_task("q")
     await runner.run_step(task)
-    child = f"{task.task_id}.0.1.0.0"
+    child = f"{task.task_id}~0.1.0.0"
     await runner.abandon(child, "enough", by="ann")
     await until_status(runner, child, "needs_attention")
     with pytest.raises(UndoRefusedError, match=r"is to be abandoned \(ann: enough\)"):
