@@ -26,7 +26,7 @@ from holdfast.calling import naming
 from holdfast.messages import clean, shown
 from holdfast.records import Outcome
 from holdfast.run_context import RunContextWrapper
-from holdfast.segments import read_segments
+from holdfast.segments import read_archived
 from holdfast.tool_context import Effect, ToolContext
 from holdfast.tool_errors import ToolErrorFormatterArgs, worded
 from holdfast.tool_failures import certain
@@ -156,7 +156,7 @@ class JudgingActivities:
         with typed_failures():
             async with heartbeats():
                 page, entries = await self._source.entries()
-                archived = await read_segments(self._source.archive, page.segments)
+                archived = await read_archived(self._source.archive, page.segment)
                 steps = active_steps([*archived, *entries])
                 return [undoable(step) for step in steps if step.n in set(wanted)]
 

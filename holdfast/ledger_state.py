@@ -366,7 +366,7 @@ class LedgerState:
         del self.entries[: segment.entries]
         self.messages.clear()
         self.base = self.s.transcript.length
-        self.change(segments=(*self.s.segments, segment))
+        self.change(segment=segment)
 
 
 def _length(messages: Iterable[Message]) -> int:

@@ -223,6 +223,7 @@ class Carried(Value):
     """The task's state: what continue-as-new hands on, and what the archive keeps of a task.
 
     Attributes:
+        segment: Newest archived segment of the ledger; each names the one before it.
         opens: Steps in progress, by number.
         undelivered: Completed steps whose outputs nobody has asked for yet: they had waited.
         done: Completed steps that others may wait for: those with an id that a worker gave, and
@@ -262,7 +263,7 @@ class Carried(Value):
     steps: int = 0
     turns: int = 0
     usage: Usage = Usage()
-    segments: tuple[SegmentRef, ...] = ()
+    segment: SegmentRef | None = None
     opens: tuple[OpenState, ...] = ()
     automatic: bool = False
     paused: str = ""
@@ -328,7 +329,7 @@ class TaskRecord(Value):
     Attributes:
         task: The task.
         head: Agent, session and rules.
-        segments: The ledger, oldest first.
+        segment: Newest segment of the ledger; each names the one before it.
         failure: The verdict that ended it, if any.
         output: Output of the last step.
         stored: Where the archive keeps that output, when it is large.
@@ -340,7 +341,7 @@ class TaskRecord(Value):
 
     task: Json
     head: TaskHead
-    segments: tuple[SegmentRef, ...] = ()
+    segment: SegmentRef | None = None
     failure: Failure | None = None
     output: Json = None
     stored: Blob | None = None

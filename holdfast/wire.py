@@ -341,7 +341,8 @@ class View(Value):
     Attributes:
         head: The task's head.
         messages: Messages of the transcript.
-        segments: The archived part of the ledger, when messages are asked for that are there.
+        segment: Newest archived segment of the ledger, when messages are asked for that are
+            archived.
         base: Number of messages of the present branch that are there.
         open: The open step.
         journal: Its answered calls.
@@ -353,7 +354,7 @@ class View(Value):
 
     head: TaskHead | None = None
     messages: tuple[Message, ...] = ()
-    segments: tuple[SegmentRef, ...] = ()
+    segment: SegmentRef | None = None
     base: int = 0
     open: OpenStep | None = None
     journal: tuple[JournalEntry, ...] = ()
