@@ -235,7 +235,8 @@ def hear(name: str, payloads: Sequence[bytes]) -> ChildReport | ParentSays | Ref
     if len(payloads) != 1:
         return Refusal(verb=name, reason=f"It is one value; this signal brought {len(payloads)}.")
     try:
-        data = gate.read(payloads[0], "It")
+        # a child reports values that have passed the gate already, in envelopes of our own
+        data = gate.read(payloads[0], "It", deepest=gate.DEEPEST + gate.ENVELOPE)
         return (ParentSays if name == SAYS else ChildReport).model_validate(data)
     except (InvalidArgumentError, ValidationError) as cause:
         return Refusal(verb=name, reason=f"It cannot be read: {clean(str(cause))}"[:LONGEST_REASON])

@@ -80,6 +80,7 @@ class AgentTask(StepLanes, Opening):
                 if not self.closed:
                     publish(self.ledger, self.ledger.status)
             except asyncio.CancelledError:
+                self.draining = False
                 self._abandon(CANCELLED)
         if reporting is not None:
             await reporter.finish()
@@ -229,7 +230,9 @@ class AgentTask(StepLanes, Opening):
                     self._roll_failed(error)
                     return
             most = MOST_CARRIED  # commands may come all the time: the next run archives them
-            await workflow.wait_condition(self._is_done)
+            await workflow.wait_condition(lambda: self._is_done() or self.ending.is_due)
+            if self.ending.is_due:
+                break
         if self.ending.is_due:
             self.draining = False
             return
