@@ -13,7 +13,7 @@ from holdfast.activities.registry import Registry
 from holdfast.activities.source import Source, task_id
 from holdfast.activities.spans import tell_of_closed
 from holdfast.blocked_output import after_block
-from holdfast.calling import calling
+from holdfast.calling import naming
 from holdfast.guarding import OUTPUT_TRIPPED
 from holdfast.messages import Message
 from holdfast.records import (
@@ -124,7 +124,7 @@ class ClosingActivities:
         worker = self._registry.of(head).agent(head.agent).made_worker
         blocked = _blocked(head, given, opens)
         if given.status == "finished" or transcript:
-            with calling(f"finalize_task of agent {head.agent!r}"):
+            with naming(f"finalize_task of agent {head.agent!r}", worker.finalize_task):
                 said = [*await invoke(worker.finalize_task, task, transcript), *blocked]
         else:
             said = blocked or ([] if _is_empty(task) else [_input(task)])

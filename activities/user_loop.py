@@ -23,6 +23,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from holdfast import calling, variables
+from holdfast.activities.failures import ToldError
 from holdfast.activities.heartbeat import heartbeats
 from holdfast.engine.loop import LoopThread
 from holdfast.logs import log
@@ -295,7 +296,7 @@ async def _until_stopped(outer: asyncio.Future[Any], work: Work) -> None:
         waited += WATCH_SECONDS if activity.is_worker_shutdown() else 0
 
 
-def _hangs(work: Work, seconds: float) -> ApplicationError:
+def _hangs(work: Work, seconds: float) -> ToldError:
     """Say that users' code did not come back; after some attempts the task waits for a person."""
     attempt = activity.info().attempt
     text = (
@@ -304,10 +305,10 @@ def _hangs(work: Work, seconds: float) -> ApplicationError:
     )
     log.warning("%s", text)
     last = attempt >= MOST_HANGS
-    return ApplicationError(text, {"parks": True}, type=HANGS, non_retryable=last)
+    return ToldError(text, {"parks": True}, type=HANGS, non_retryable=last)
 
 
-def _given_up(work: Work) -> ApplicationError:
+def _given_up(work: Work) -> ToldError:
     """Say that users' code blocks its loop; the same code would block the next one as well."""
     text = (
         f"{str(work.calls) or work.kind} blocked the event loop of its worker process for"
@@ -315,7 +316,7 @@ def _given_up(work: Work) -> ApplicationError:
         " it a plain function (def), which runs in a thread; then restart the worker process."
     )
     kind = BLOCKED if work.kind == "tool" else HANGS
-    return ApplicationError(text, {"parks": True}, type=kind, non_retryable=True)
+    return ToldError(text, {"parks": True}, type=kind, non_retryable=True)
 
 
 def _tell_end(task: asyncio.Task[Any], done: Future[Any]) -> None:
