@@ -12,6 +12,7 @@ from pydantic import Field, ValidationError
 from holdfast.agent import Agent
 from holdfast.client.items import RawItem, ToolApprovalItem, team_of
 from holdfast.errors import UserError
+from holdfast.ids import MADE
 from holdfast.models.shapes import is_object
 from holdfast.values import Json, Value
 
@@ -245,7 +246,7 @@ class RunState:
         if not isinstance(item, ToolApprovalItem):
             msg = f"{verb} takes an item of get_interruptions(); it was given {item!r:.80}."
             raise UserError(msg)
-        if not item.approval_id.startswith((f"{self.task_id}:", f"{self.task_id}.")):
+        if not item.approval_id.startswith((f"{self.task_id}:", f"{self.task_id}{MADE}")):
             msg = f"{item.approval_id!r} belongs to another run than {self.task_id!r}."
             raise UserError(msg)
         self._decisions.pop(item.approval_id, None)  # decided anew, it is the newest

@@ -279,9 +279,10 @@ class _Run:
             self._forget(before, is_over=self._is_abandoned)
             raise (failed.__cause__ or failed) from None
         except (AgentsException, StepFailedError) as error:
-            await self._explain(error)
+            told = _as_raised(error)
+            await self._explain(told)
             self._forget(before, is_over=not isinstance(error, StepFailedError))
-            raise
+            raise told from error.__cause__
         except (TaskExistsError, InvalidArgumentError):
             self._forget(before, is_over=before is None)  # it was not begun
             raise
@@ -372,3 +373,10 @@ class _Run:
         context = self._options.context
         config = self._options.config
         return run_data(recorded, self._agent, given=self._given, context=context, config=config)
+
+
+def _as_raised(error: AgentsException | StepFailedError) -> AgentsException | StepFailedError:
+    """Return the error of the class that the Agents SDK raises; the task waits all the same."""
+    if isinstance(error, StepFailedError) and error.cause_type == UserError.__name__:
+        return UserError(str(error))
+    return error
