@@ -242,7 +242,10 @@ class Carried(Value):
             branch, oldest first: with the ordinal, a branch names a step for good.
         rounds: Request of `run_steps_in_queue` to its steps and their ordinals, 0 until done.
         standing: Tool name to the decision that holds for all its calls.
-        children: Id to what is known of each task that a call of an agent as a tool began.
+        children: Id to what is known of each task that a call of an agent as a tool began, but
+            for those that are done and whose steps are archived: these steps name them.
+        settled: Number of those that are not in `children` for that reason.
+        said: Number of the newest thing said to any of them.
         held: Who paused the task that this one works for, and why, else empty.
         heard: Number of the newest thing that this task's own parent said.
         undo_answer: Newest answer to an undo that it wanted.
@@ -297,6 +300,8 @@ class Carried(Value):
     rounds: dict[str, dict[str, int]] = Field(default_factory=dict[str, dict[str, int]])
     standing: dict[str, StandingRule] = Field(default_factory=dict[str, StandingRule])
     children: dict[str, ChildState] = Field(default_factory=dict[str, ChildState])
+    settled: int = 0
+    said: int = 0
     held: str = ""
     heard: int = 0
     undo_answer: UndoAnswer | None = None

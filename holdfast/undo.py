@@ -207,6 +207,7 @@ def _effect(
         ran=outcome.attempts > 0 or outcome.status == "unknown",
         batch=batch,
         i=i,
+        child=outcome.child,
     )
 
 

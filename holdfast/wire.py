@@ -208,6 +208,7 @@ class EffectRef(Value):
         ran: Whether it was started at all.
         batch: Which of the step's batches of calls it was in.
         i: Its position there.
+        child: Id of the task that it was, if it was one.
     """
 
     call: ToolCall
@@ -216,6 +217,7 @@ class EffectRef(Value):
     ran: bool = True
     batch: int = 0
     i: int = 0
+    child: str = ""
 
 
 class Undoable(Value):

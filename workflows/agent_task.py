@@ -25,6 +25,7 @@ from holdfast.workflows.cutting import record_cut
 from holdfast.workflows.lanes import StepLanes
 from holdfast.workflows.opening import Opening
 from holdfast.workflows.reporting import Reporter
+from holdfast.workflows.settled import settle
 from holdfast.workflows.tools import ask_about_cut
 from holdfast.workflows.undoing import answer_parent, run_undo, stop_undo
 from holdfast.workflows.visible import keep_seal, publish
@@ -235,6 +236,7 @@ class AgentTask(StepLanes, Opening):
         if self.ending.is_due:
             self.draining = False
             return
+        settle(self.ledger)
         workflow.continue_as_new(
             self.given.model_copy(update={"carried": self.ledger.carried(), "extra_state": {}})
         )
