@@ -242,6 +242,8 @@ class Carried(Value):
         rounds: Request of `run_steps_in_queue` to its steps and their ordinals, 0 until done.
         standing: Tool name to the decision that holds for all its calls.
         children: Id to what is known of each task that a call of an agent as a tool began.
+        paused_after: Number of a mark: while the task is paused, a step that began after it goes no
+            further; 0 when steps in progress are to be finished.
         held: Who paused the task that this one works for, and why, else empty.
         heard: Number of the newest thing that this task's own parent said.
         undo_answer: Newest answer to an undo that it wanted.
@@ -266,6 +268,7 @@ class Carried(Value):
     opens: tuple[OpenState, ...] = ()
     automatic: bool = False
     paused: str = ""
+    paused_after: int = 0
     answered: bool = False
     concluded: bool = False
     failure: Failure | None = None
