@@ -10,6 +10,7 @@ from holdfast.activities.registry import Registry
 from holdfast.activities.source import Source, task_id
 from holdfast.agent import Agent
 from holdfast.agent_snapshot import AgentSnapshot
+from holdfast.calling import naming
 from holdfast.errors import InvalidArgumentError, ModelBehaviorError, UserError
 from holdfast.messages import Blob, ToolCall, Usage, clean
 from holdfast.model_input import filtered, without_reasoning_ids
@@ -18,7 +19,7 @@ from holdfast.run_context import RunContextWrapper
 from holdfast.steps import ToolOutput
 from holdfast.task_head import TaskHead
 from holdfast.tool_errors import ToolErrorFormatterArgs, worded
-from holdfast.tool_hooks import invoke, invoke_hook, is_offered
+from holdfast.tool_hooks import EnabledPredicate, invoke, invoke_hook, is_offered
 from holdfast.tool_use import FunctionToolResult, ToolsToFinalOutputResult
 from holdfast.values import Json
 from holdfast.workers.agent_code import AgentCode
@@ -89,7 +90,8 @@ class RegisteredCode(AgentCode):
         """Make the instructions; a long text goes to the archive, once for equal ones."""
         made: Any = self._live.instructions
         if callable(made):
-            made = await invoke_hook(made, ctx, self._live, keep="first")
+            with naming(f"instructions of agent {self.agent.name!r}", made):
+                made = await invoke_hook(made, ctx, self._live, keep="first")
         if not isinstance(made, str | None):
             msg = (
                 f"The instructions function of agent {self.agent.name!r} returned a"
@@ -110,8 +112,12 @@ class RegisteredCode(AgentCode):
         asked = {tool.name: tool.is_enabled for tool in self._live.made_tools}
         asked |= {each.tool_name: each.is_enabled for each in self._live.made_handoffs}
         names = [name for name in asked if name in self._conditional]
-        offered = await asyncio.gather(*(is_offered(asked[n], ctx, self._live) for n in names))
+        offered = await asyncio.gather(*(self._is_on(n, asked[n], ctx) for n in names))
         return [name for name, is_on in zip(names, offered, strict=True) if not is_on]
+
+    async def _is_on(self, name: str, asked: bool | EnabledPredicate, ctx: Any) -> bool:  # noqa: FBT001  a tool's attribute
+        with naming(f"is_enabled of {name!r} of agent {self.agent.name!r}", asked):
+            return await is_offered(asked, ctx, self._live)
 
     async def taken(self, said: Json) -> AgentSnapshot:
         """Return the agent as it is in this turn."""

@@ -13,15 +13,23 @@ from holdfast.activities.registry import Registry
 from holdfast.activities.source import Source, task_id
 from holdfast.activities.spans import tell_of_closed
 from holdfast.blocked_output import after_block
-from holdfast.calling import calling
+from holdfast.calling import naming
 from holdfast.guarding import OUTPUT_TRIPPED
 from holdfast.messages import Message
-from holdfast.records import Entry, Failure, OpenState, OpenStep, SegmentRef, StepRecord
+from holdfast.records import (
+    Entry,
+    Failure,
+    OpenState,
+    OpenStep,
+    SegmentRef,
+    StepRecord,
+    archived_entries,
+)
 from holdfast.references import input_message
 from holdfast.seal import Seal
 from holdfast.segments import (
+    read_archived,
     read_messages,
-    read_segments,
     write_messages,
     write_record,
     write_segment,
@@ -49,8 +57,8 @@ class ClosingActivities:
         """Store the ledger entries that are not archived yet."""
         with typed_failures():
             async with heartbeats():
-                _, entries = await self._source.entries()
-                return await write_segment(self._source.archive, entries)
+                page, entries = await self._source.entries()
+                return await write_segment(self._source.archive, entries, page.segment)
 
     @activity.defn(name="close")
     async def close(self, given: CloseInput) -> Seal:
@@ -63,21 +71,21 @@ class ClosingActivities:
         source = self._source
         head = await source.head()
         page, entries = await source.entries()
-        segments = page.segments
-        archived = sum(segment.entries for segment in segments)
+        segment = page.segment
+        archived = archived_entries(segment)
         entries = entries[: given.ledger.length - archived]  # without what came since it closes
         if entries:
-            segments = (*segments, await write_segment(source.archive, entries))
+            segment = await write_segment(source.archive, entries, segment)
         task = await source.task()
         if given.commit:
             await self._commit(head, task, given, page.opens)
-        last = await self._last_step(segments, entries)
+        last = await self._last_step(segment, entries)
         record = TaskRecord(
             task=task.model_copy(
                 update={"status": given.status, "error": _said(given.failure)}
             ).wire(),
             head=head,
-            segments=segments,
+            segment=segment,
             failure=given.failure,
             output=last.output if last else None,
             stored=last.stored if last else None,
@@ -93,11 +101,11 @@ class ClosingActivities:
         return sealed
 
     async def _last_step(
-        self, segments: tuple[SegmentRef, ...], entries: list[Entry]
+        self, segment: SegmentRef | None, entries: list[Entry]
     ) -> StepRecord | None:
         steps = active_steps(entries)
         if not steps or any(e.event is not None and e.event.kind == UNDONE for e in entries):
-            steps = active_steps(await read_segments(self._source.archive, segments))
+            steps = active_steps(await read_archived(self._source.archive, segment))
         return steps[-1] if steps else None
 
     async def _commit(
@@ -116,7 +124,7 @@ class ClosingActivities:
         worker = self._registry.of(head).agent(head.agent).made_worker
         blocked = _blocked(head, given, opens)
         if given.status == "finished" or transcript:
-            with calling(f"finalize_task of agent {head.agent!r}"):
+            with naming(f"finalize_task of agent {head.agent!r}", worker.finalize_task):
                 said = [*await invoke(worker.finalize_task, task, transcript), *blocked]
         else:
             said = blocked or ([] if _is_empty(task) else [_input(task)])

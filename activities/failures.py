@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from datetime import timedelta
+from typing import Any
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from temporalio.service import RPCError, RPCStatusCode
 
+from holdfast.calling import naming, text_with_place
 from holdfast.errors import (
     LONGEST_WAIT_SECONDS,
     ArchiveError,
@@ -135,18 +137,23 @@ def interrupted(what: str) -> Generator[None]:
 
 
 @contextmanager
-def users_code() -> Generator[None]:
+def users_code(what: str, function: Callable[..., Any] | None) -> Generator[None]:
     """Run a guardrail, hook or predicate: what it raises is its own defect, not the run's end.
+
+    Args:
+        what: What the function is, for a person.
+        function: It; the error names it, with its file and line.
 
     Raises:
         ApplicationError: It raised; the task waits, whatever the type of the error.
     """
     try:
-        yield
+        with naming(what, function):
+            yield
     except Exception as error:
-        log.warning("A guardrail, a hook or a predicate failed", exc_info=True)
+        log.warning("Code of the user's failed: %s", text_of(error), exc_info=True)
         kind, fact = type(error).__name__, {"parks": True}
-        raise ApplicationError(text_of(error), fact, type=kind, non_retryable=True) from None
+        raise ToldError(text_of(error), fact, type=kind, non_retryable=True) from None
 
 
 def failure_by(error: Exception) -> Failure:
@@ -173,4 +180,4 @@ def heals_by_time(error: Exception) -> bool:
 
 def text_of(error: Exception) -> str:
     """Return the text of an error, without secrets and of readable length."""
-    return clean(redact(str(error)))[:LONGEST_TEXT]
+    return clean(redact(text_with_place(error)))[:LONGEST_TEXT]

@@ -17,6 +17,7 @@ from holdfast.activities.source import Source, task_id, worker_identity
 from holdfast.activities.spans import checked
 from holdfast.activities.spans import guardrail as recorded
 from holdfast.agent import Agent
+from holdfast.calling import naming
 from holdfast.contents import read_json
 from holdfast.errors import InvalidArgumentError
 from holdfast.guard_rules import GuardFound
@@ -58,7 +59,11 @@ class GuardingActivities:
         rule, step = given.rule, (given.step.branch, given.step.n)
         shown: Json = None
         await ensure_ours("guardrail")  # it may ask a model itself
-        with recorded(head, rule.name, rule.kind, step=step) as span:
+        what = f"{rule.kind} guardrail {rule.name!r} of agent {agent.name!r}"
+        with (
+            recorded(head, rule.name, rule.kind, step=step) as span,
+            naming(what, guardrail.guardrail_function),
+        ):
             if isinstance(guardrail, InputGuardrail):
                 context = _context(registry, head, opened.state)
                 given_input = await self._input(head, opened)

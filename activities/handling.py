@@ -14,6 +14,7 @@ from holdfast.activities.history import history_before
 from holdfast.activities.registry import Registry
 from holdfast.activities.source import Source
 from holdfast.agent import Agent
+from holdfast.calling import naming
 from holdfast.client.items import conversation_items
 from holdfast.errors import AgentsException, InvalidArgumentError, UserError
 from holdfast.messages import assistant, clean
@@ -54,9 +55,9 @@ class HandlingActivities:
         kind: type[AgentsException] = getattr(errors, given.error)
         data = await self._run_data(given, agent, registry.agent(head.agent))
         context = await code.context(opened.state)
-        result = as_handler_result(
-            await invoke(handler, RunErrorHandlerInput(kind(given.text), context, data))
-        )
+        with naming(f"error handler {given.kind!r} of the run", handler):
+            said = await invoke(handler, RunErrorHandlerInput(kind(given.text), context, data))
+        result = as_handler_result(said)
         if result is None:
             return Handled(declined=True)
         output, text = final_output_of(agent, result.final_output)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 from temporalio import activity
@@ -57,7 +58,7 @@ class StepHooks:
             seen = (*ctx.messages, own) if own is not None else ctx.messages
             context = await self._made()
             context.turn_input = await self._items(seen)
-            with users_code():
+            with self._calling("on_start", self._agent.hooks.on_start):
                 await invoke(self._agent.hooks.on_start, context, self._agent)
             memory.started = activity_id
 
@@ -72,7 +73,7 @@ class StepHooks:
             return
         context, items = await self._made(), await self._items(request.messages)
         prompt = request.instructions or None
-        with users_code():
+        with self._calling("on_llm_start", hooks.on_llm_start):
             await invoke(hooks.on_llm_start, context, self._agent, prompt, items)
 
     async def ended(self, ctx: StepContext, result: StepResult | None) -> None:
@@ -88,15 +89,22 @@ class StepHooks:
         hooks = self._agent.hooks
         if hooks is None:
             return
-        with users_code():
-            if ctx.answered is not None:
-                context = await self._made()
+        if ctx.answered is not None:
+            context = await self._made()
+            with self._calling("on_llm_end", hooks.on_llm_end):
                 await invoke(hooks.on_llm_end, context, self._agent, ctx.answered.answer)
-            for other in self._handed_to(result):
-                await invoke(hooks.on_handoff, await self._made(), other, self._agent)
-            if result is not None and result.last and not result.calls:
+        for other in self._handed_to(result):
+            context = await self._made()
+            with self._calling("on_handoff", hooks.on_handoff):
+                await invoke(hooks.on_handoff, context, other, self._agent)
+        if result is not None and result.last and not result.calls:
+            context = await self._made()
+            with self._calling("on_end", hooks.on_end):
                 output = typed_output(self._agent, _output(ctx, result))
-                await invoke(hooks.on_end, await self._made(), self._agent, output)
+                await invoke(hooks.on_end, context, self._agent, output)
+
+    def _calling(self, name: str, hook: Callable[..., Any]) -> AbstractContextManager[None]:
+        return users_code(f"hook {name} of agent {self._agent.name!r}", hook)
 
     def _handed_to(self, result: StepResult | None) -> list[Agent]:
         following = () if result is None else result.next

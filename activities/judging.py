@@ -22,11 +22,11 @@ from holdfast.activities.registry import Registry
 from holdfast.activities.source import Source, task_id
 from holdfast.activities.spans import undo_of
 from holdfast.approvals import REJECTED
-from holdfast.calling import calling
+from holdfast.calling import naming
 from holdfast.messages import clean, shown
 from holdfast.records import Outcome
 from holdfast.run_context import RunContextWrapper
-from holdfast.segments import read_segments
+from holdfast.segments import read_archived
 from holdfast.tool_context import Effect, ToolContext
 from holdfast.tool_errors import ToolErrorFormatterArgs, worded
 from holdfast.tool_failures import certain
@@ -51,8 +51,10 @@ class JudgingActivities:
         with typed_failures():
             async with heartbeats():
                 ready = await self._find(given, usage=True)
-                with calling(f"needs_approval of tool {ready.tool.name!r}"), users_code():
-                    return await ready.tool.asks_approval(ready.ctx, ready.call.arguments)
+                tool = ready.tool
+                asks = tool.needs_approval if callable(tool.needs_approval) else None
+                with users_code(f"needs_approval of tool {tool.name!r}", asks):
+                    return await tool.asks_approval(ready.ctx, ready.call.arguments)
 
     @activity.defn(name="check")
     async def check(self, given: ToolInput) -> str:
@@ -101,7 +103,7 @@ class JudgingActivities:
                 ready = await self._find(given, usage=True)
                 effect = _effect(ready.ctx, "unknown", None)
                 await ensure_ours("probe")
-                with calling(f"probe of tool {ready.tool.name!r}"):
+                with naming(f"probe of tool {ready.tool.name!r}", ready.tool.probe):
                     found = await ready.tool.run_probe(ready.ctx, effect)
                 if found is None:
                     return Probed()
@@ -125,7 +127,8 @@ class JudgingActivities:
                     await ensure_ours("undo")
                 head = await self._source.head()
                 with undo_of(head, given.effect.call), interrupted("undo"):
-                    with certain(), typed_failures(), calling(f"undo of tool {tool.name!r}"):
+                    what = f"undo of tool {tool.name!r}"
+                    with certain(), typed_failures(), naming(what, tool.undo):
                         said = await tool.run_undo(ctx, effect)
                     return "" if said is None else clean(render_result(said, tool=tool.name))[:2000]
 
@@ -153,7 +156,7 @@ class JudgingActivities:
         with typed_failures():
             async with heartbeats():
                 page, entries = await self._source.entries()
-                archived = await read_segments(self._source.archive, page.segments)
+                archived = await read_archived(self._source.archive, page.segment)
                 steps = active_steps([*archived, *entries])
                 return [undoable(step) for step in steps if step.n in set(wanted)]
 

@@ -30,11 +30,10 @@ CANCEL_SECONDS = 2.0
 
 
 class NotOursError(ApplicationError):
-    """This process may not act for the attempt (any more): nothing was done."""
+    """This process may not act for the attempt (any more): nothing was done.
 
-    def __init__(self, why: str) -> None:
-        """Say why."""
-        super().__init__(why, type=NOT_STARTED)
+    It is made as every ApplicationError, because it is copied when it is marked as certain.
+    """
 
 
 class Lease:
@@ -97,9 +96,9 @@ async def _ask(what: str) -> None:
             msg = f"The {what} was not begun: the server has given up this attempt."
         else:
             msg = f"The {what} was not begun: nobody can say whose attempt it is: {error.message}"
-        raise NotOursError(msg) from None
+        raise NotOursError(msg, type=NOT_STARTED) from None
     if said.cancel_requested or said.activity_paused or said.activity_reset:
         activity.heartbeat()  # by it the worker learns of it
         await asyncio.sleep(CANCEL_SECONDS)
         msg = f"The {what} was not begun: this attempt is to be cancelled."
-        raise NotOursError(msg)
+        raise NotOursError(msg, type=NOT_STARTED)

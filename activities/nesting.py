@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from temporalio import activity
+from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast import merge_patch
 from holdfast.activities.failures import typed_failures
@@ -18,14 +21,17 @@ from holdfast.context_object import KEY
 from holdfast.errors import NotFoundError
 from holdfast.messages import clean
 from holdfast.models.items import from_response_items
-from holdfast.nesting import Nesting
-from holdfast.records import Begun, Outcome
-from holdfast.segments import write_messages
+from holdfast.nesting import SAYS, EndNested, Nesting, ParentSays, secret_of_child
+from holdfast.records import Begun, Entry, Outcome
+from holdfast.segments import read_archived, write_messages
 from holdfast.sessions import RPC_TIMEOUT
 from holdfast.settings import Budget
 from holdfast.task_head import RunRules, TaskHead
+from holdfast.undo import undoable
 from holdfast.values import Json
 from holdfast.wire import ToolInput
+
+ENDED_AT_ONCE = 16
 
 
 class NestingActivities:
@@ -62,6 +68,17 @@ class NestingActivities:
         handle = activity.client().get_workflow_handle(task)
         found = await handle.describe(rpc_timeout=RPC_TIMEOUT)
         return (found.workflow_type, found.parent_id) == ("AgentTask", task_id())
+
+    @activity.defn(name="end_nested")
+    async def end_nested(self, given: EndNested) -> None:
+        """End the tasks of calls of archived steps; those that have ended are left alone."""
+        with typed_failures():
+            async with heartbeats():
+                entries = await read_archived(self._source.archive, given.segment)
+                names = _nested(entries)
+                for start in range(0, len(names), ENDED_AT_ONCE):
+                    some = names[start : start + ENDED_AT_ONCE]
+                    await asyncio.gather(*(_end(name, given) for name in some))
 
     async def _refused(self, given: ToolInput, ready: Ready, error: Exception) -> Outcome:
         """End a call whose task cannot begin, as any tool's call that has failed."""
@@ -126,3 +143,25 @@ def _head_of(tool: AgentTool, head: TaskHead, registry: Registry) -> TaskHead:
 
 _OF_THE_TRACE = frozenset(RunRules.model_fields) & {"trace_id", "trace_parent", "group_id"}
 """What a nested run has of the calling one, whatever its own settings: one trace shows both."""
+
+
+def _nested(entries: list[Entry]) -> list[str]:
+    """List the tasks of calls of a ledger's steps, but not those of a task that it departs from."""
+    names: list[str] = []
+    for entry in entries:
+        if entry.event is not None and entry.event.kind == "forked":
+            names.clear()
+        if entry.step is not None:
+            names += [effect.child for effect in undoable(entry.step).effects if effect.child]
+    return names
+
+
+async def _end(name: str, given: EndNested) -> None:
+    secret = secret_of_child(given.secret, name)
+    said = ParentSays(secret=secret, end=given.end, reason=given.reason)
+    handle = activity.client().get_workflow_handle(name)
+    try:
+        await handle.signal(SAYS, said, rpc_timeout=RPC_TIMEOUT)
+    except RPCError as error:
+        if error.status is not RPCStatusCode.NOT_FOUND:  # it is not there any more
+            raise

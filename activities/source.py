@@ -49,7 +49,7 @@ from holdfast.records import (
     usual_step,
 )
 from holdfast.references import output_digest
-from holdfast.segments import read_messages, read_segments
+from holdfast.segments import read_archived, read_messages
 from holdfast.sources import SourceNode, read_nodes
 from holdfast.steps import Task
 from holdfast.task_head import TaskHead
@@ -130,8 +130,8 @@ class Source:
         have = len(memory.recorded)
         got = await self._view(ViewRequest(have=have, upto=upto))
         messages: Sequence[Message] = got.messages
-        if got.segments:
-            entries = await read_segments(self.archive, got.segments)
+        if got.segment is not None:
+            entries = await read_archived(self.archive, got.segment)
             messages = active_messages(entries)[have : got.base]
         if not messages:
             msg = f"Task {task_id()!r} lacks messages {have} to {upto} of its transcript."
@@ -216,7 +216,7 @@ class Source:
         view = await self._query("step", StepView, ref.n)
         record = view.record
         if record is None:
-            entries = await read_segments(self.archive, view.segments)
+            entries = await read_archived(self.archive, view.segment)
             record = next((step for step in active_steps(entries) if step.n == ref.n), None)
         if record is None or output_digest(record) != ref.digest:
             msg = f"Step {ref.n} of task {task_id()!r} has not the output that was handed on."

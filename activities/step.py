@@ -21,7 +21,7 @@ from holdfast.activities.source import Source, task_id, worker_identity
 from holdfast.activities.spans import handoff
 from holdfast.agent import Agent, guard_rule
 from holdfast.agent_snapshot import AgentSnapshot
-from holdfast.calling import calling
+from holdfast.calling import naming
 from holdfast.chain import ChainRef
 from holdfast.contents import read_json
 from holdfast.guard_rules import GuardRule
@@ -120,7 +120,7 @@ class StepActivities:
         if type(worker).initialize_step is AgentWorker.initialize_step:
             return TaskStep()
         task = await self._source.task()
-        with calling(f"initialize_step of agent {agent.name!r}"):
+        with naming(f"initialize_step of agent {agent.name!r}", worker.initialize_step):
             made: TaskStep = await invoke(worker.initialize_step, task)
         if made.input == task.input and not made.images:
             changes: dict[str, object] = {"images": task.images}  # it does not know of images

@@ -14,6 +14,7 @@ from temporalio.exceptions import ApplicationError
 from holdfast import merge_patch
 from holdfast.activities.failures import (
     LONGEST_TEXT,
+    ToldError,
     heals_by_time,
     interrupted,
     not_started,
@@ -28,7 +29,7 @@ from holdfast.activities.registry import Registry
 from holdfast.activities.source import Source, worker_identity
 from holdfast.activities.spans import Recording, came_to, tool_call
 from holdfast.agent_tool import AgentTool
-from holdfast.calling import calling
+from holdfast.calling import calling, place_of
 from holdfast.errors import (
     AgentsException,
     InvalidArgumentError,
@@ -92,9 +93,7 @@ class ToolActivities:
             log.warning("The outcome of tool %r is lost", ready.tool.name, exc_info=True)
             why = f"its outcome is lost: {type(error).__name__}: {text_of(error)}"
             msg = f"Tool {ready.tool.name!r} was run, but {why}"
-            raise ApplicationError(
-                msg, type=INTERRUPTED, non_retryable=not heals_by_time(error)
-            ) from None
+            raise ToldError(msg, type=INTERRUPTED, non_retryable=not heals_by_time(error)) from None
 
     async def _run(self, given: ToolInput, ready: Ready) -> Outcome:
         with tool_call(ready.head, given, ready.tool, ready.call) as span:
@@ -299,8 +298,9 @@ async def failure_text(ready: Ready, error: BaseException) -> str:
     if callable(formatter) and isinstance(error, Exception):
         try:
             return str(await invoke(formatter, ready.ctx, error))
-        except Exception:
-            log.exception("The failure_error_function of tool %r failed", tool.name)
+        except Exception as failed:
+            where = place_of(formatter, failed)
+            log.exception("The failure_error_function of tool %r failed: %s", tool.name, where)
     default = FIXED_ERROR if fixed else f"Encountered error: {named(error)}"
     return await _worded(ready, default, error)
 

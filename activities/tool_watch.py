@@ -6,14 +6,13 @@ from typing import Any
 
 from temporalio.exceptions import ApplicationError
 
-from holdfast.activities.failures import text_of, users_code
+from holdfast.activities.failures import ToldError, failure_by, users_code
 from holdfast.activities.guarding import info_of
 from holdfast.activities.source import Source
 from holdfast.activities.spans import Block, GuardrailKind, Recording, checked, guardrail
 from holdfast.agent import Agent
 from holdfast.guard_rules import ToolGuarded
 from holdfast.guarding import TOOL_INPUT_TRIPPED, TOOL_OUTPUT_TRIPPED
-from holdfast.logs import log
 from holdfast.messages import clean, shown
 from holdfast.records import Failure, Outcome
 from holdfast.task_head import TaskHead
@@ -68,7 +67,8 @@ class ToolWatch:
         """
         for each in self._tool.tool_input_guardrails:
             name = each.get_name()
-            with self._recorded("tool_input", name) as span, users_code():
+            code = users_code(self._guardrail(name), each.guardrail_function)
+            with self._recorded("tool_input", name) as span, code:
                 found = await each.run(ToolInputGuardrailData(self._ctx, self._agent))
                 self._tell(span, found)
             guarded = await self._record("input", name, found)
@@ -88,8 +88,9 @@ class ToolWatch:
         """
         stopped = await self.screen()
         if stopped is None and self._agent.hooks is not None:
-            with users_code():
-                await invoke(self._agent.hooks.on_tool_start, self._ctx, self._agent, self._tool)
+            hook = self._agent.hooks.on_tool_start
+            with users_code(f"hook on_tool_start of agent {self._agent.name!r}", hook):
+                await invoke(hook, self._ctx, self._agent, self._tool)
         return stopped
 
     async def end(self, outcome: Outcome) -> Outcome:
@@ -106,14 +107,12 @@ class ToolWatch:
             self.value = shown(await self._source.content(outcome.content))
         outcome = await self._checked(outcome)
         if outcome.failure is None and self._agent.hooks is not None:
+            hook = self._agent.hooks.on_tool_end
             try:
-                told = (self._ctx, self._agent, self._tool, self.value)
-                await invoke(self._agent.hooks.on_tool_end, *told)
-            except Exception as error:
-                log.warning("A hook of agent %r failed", self._agent.name, exc_info=True)
-                kind, text = type(error).__name__, text_of(error)
-                failed = Failure(type=kind, message=text, parks=True)
-                outcome = outcome.model_copy(update={"failure": failed})
+                with users_code(f"hook on_tool_end of agent {self._agent.name!r}", hook):
+                    await invoke(hook, self._ctx, self._agent, self._tool, self.value)
+            except ApplicationError as error:
+                outcome = outcome.model_copy(update={"failure": failure_by(error)})
         return outcome.model_copy(update={"guards": self.guards})
 
     async def _checked(self, outcome: Outcome) -> Outcome:
@@ -121,7 +120,8 @@ class ToolWatch:
             data = ToolOutputGuardrailData(self._ctx, self._agent, self.value)
             name = each.get_name()
             try:
-                with self._recorded("tool_output", name) as span, users_code():
+                code = users_code(self._guardrail(name), each.guardrail_function)
+                with self._recorded("tool_output", name) as span, code:
                     found = await each.run(data)
                     self._tell(span, found)
             except ApplicationError as error:
@@ -148,7 +148,10 @@ class ToolWatch:
             f"Tool {self._tool.name!r} was run, but what it gave is lost, because its guardrail"
             f" {name!r} failed: {error.type}: {error.message}"
         )
-        return ApplicationError(text, type=INTERRUPTED, non_retryable=True)
+        return ToldError(text, type=INTERRUPTED, non_retryable=True)
+
+    def _guardrail(self, name: str) -> str:
+        return f"guardrail {name!r} of tool {self._tool.name!r}"
 
     def _recorded(self, kind: GuardrailKind, name: str) -> Block:
         return guardrail(self._head, name, kind, step=self._step, i=len(self.guards))

@@ -23,11 +23,13 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from holdfast import calling, variables
+from holdfast.activities.failures import ToldError
 from holdfast.activities.heartbeat import heartbeats
 from holdfast.engine.loop import LoopThread
 from holdfast.logs import log
 from holdfast.models import close_models
 from holdfast.task_head import TaskHead
+from holdfast.tool_failures import INTERRUPTED, NOT_STARTED
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -95,6 +97,7 @@ class UserLoop:
         self.thread = LoopThread("holdfast-tools")
         self._loop = self.thread.loop
         self._works: WeakKeyDictionary[asyncio.Task[Any], Work] = WeakKeyDictionary()
+        self._begun: set[Work] = set()
         self._loop.call_soon_threadsafe(self._loop.set_task_factory, self._make_task)
         threading.Thread(target=self._watch, name="holdfast-watch", daemon=True).start()
 
@@ -107,11 +110,16 @@ class UserLoop:
         """Start a coroutine in a context; its end sets `work.done`."""
 
         def start() -> None:
+            if work.done.done():  # given up with what blocked the loop before it
+                coro.close()
+                return
             work.task = asyncio.create_task(coro)
             work.task.add_done_callback(lambda ended: _tell_end(ended, work.done))
 
         context.run(calling.current.set, work.calls)
         context.run(_working.set, work)
+        self._begun.add(work)
+        work.done.add_done_callback(lambda _: self._begun.discard(work))
         self._loop.call_soon_threadsafe(start, context=context)
 
     def cancel(self, work: Work) -> None:
@@ -166,7 +174,15 @@ class UserLoop:
             if self.is_stuck and not was_stuck and work is not None:
                 log.error("Given up: %s. Later work gets another event loop.", work)
                 _set_error(work.done, _given_up(work))
+                self._leave_others(work)
         self.blocked_for = 0.0
+
+    def _leave_others(self, blocking: Work) -> None:
+        """Give up what waits for a loop that may never come back; it may be done on another one."""
+        for work in list(self._begun):
+            log.error("Given up, because it waits for %s: %s", blocking, work)
+            self.cancel(work)
+            _set_error(work.done, _held_up(work, blocking))
 
     def _stack(self) -> str:
         """Return where the loop's thread is."""
@@ -295,7 +311,7 @@ async def _until_stopped(outer: asyncio.Future[Any], work: Work) -> None:
         waited += WATCH_SECONDS if activity.is_worker_shutdown() else 0
 
 
-def _hangs(work: Work, seconds: float) -> ApplicationError:
+def _hangs(work: Work, seconds: float) -> ToldError:
     """Say that users' code did not come back; after some attempts the task waits for a person."""
     attempt = activity.info().attempt
     text = (
@@ -304,10 +320,10 @@ def _hangs(work: Work, seconds: float) -> ApplicationError:
     )
     log.warning("%s", text)
     last = attempt >= MOST_HANGS
-    return ApplicationError(text, {"parks": True}, type=HANGS, non_retryable=last)
+    return ToldError(text, {"parks": True}, type=HANGS, non_retryable=last)
 
 
-def _given_up(work: Work) -> ApplicationError:
+def _given_up(work: Work) -> ToldError:
     """Say that users' code blocks its loop; the same code would block the next one as well."""
     text = (
         f"{str(work.calls) or work.kind} blocked the event loop of its worker process for"
@@ -315,7 +331,16 @@ def _given_up(work: Work) -> ApplicationError:
         " it a plain function (def), which runs in a thread; then restart the worker process."
     )
     kind = BLOCKED if work.kind == "tool" else HANGS
-    return ApplicationError(text, {"parks": True}, type=kind, non_retryable=True)
+    return ToldError(text, {"parks": True}, type=kind, non_retryable=True)
+
+
+def _held_up(work: Work, blocking: Work) -> ApplicationError:
+    """Say that work was held up by other code; the attempt that follows gets another loop."""
+    if work.task is None:
+        text = f"Activity {work.kind!r} was not begun: {blocking} blocks the event loop."
+        return ApplicationError(text, type=NOT_STARTED)
+    text = f"{str(work.calls) or work.kind} was cut off: {blocking} blocks the event loop."
+    return ApplicationError(text, type=INTERRUPTED)
 
 
 def _tell_end(task: asyncio.Task[Any], done: Future[Any]) -> None:

@@ -246,7 +246,7 @@ async def offline(given: argparse.Namespace) -> dict[str, Any]:
                 found = await handle.query("entries", {"skip": given.commands}, result_type=dict)
             except Exception:  # noqa: BLE001  the worker is busy: that is what is measured
                 return False
-            return bool(found.get("entries") or found.get("segments"))
+            return bool(found.get("entries") or found.get("segment"))
 
         async with b.serving():
             took = await until(taken)

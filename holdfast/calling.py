@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import functools
+import traceback
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
+
+RAISED_BY = "Raised by"
+"""What the note begins with that names the function which raised an error."""
 
 
 class Calls:
@@ -46,9 +50,52 @@ def calling(name: str) -> Generator[None]:
         calls.names.remove(name)
 
 
+@contextmanager
+def naming(what: str, function: Any) -> Generator[None]:
+    """Note that the block calls a function of the user's; what it raises tells so in a note.
+
+    Args:
+        what: What the function is, for a person.
+        function: It, with its name, file and line in the note; anything else is not told of.
+    """
+    with calling(what):
+        try:
+            yield
+        except Exception as error:
+            place = f": {place_of(function, error)}" if callable(function) else ""
+            error.add_note(f"{RAISED_BY} {what}{place}")
+            raise
+
+
+def text_with_place(error: BaseException) -> str:
+    """Return the text of an error, with the function that raised it where that is known."""
+    notes = [note for note in getattr(error, "__notes__", ()) if note.startswith(RAISED_BY)]
+    return "\n".join([str(error), *notes])
+
+
 def name_of(function: Callable[..., Any]) -> str:
     """Name a function as its module and definition do, without calling anything of its own."""
-    while isinstance(function, functools.partial):
-        function = function.func
+    function = _plain(function)
     named: Any = function if hasattr(function, "__qualname__") else type(function)
     return f"{named.__module__}.{named.__qualname__}"
+
+
+def place_of(function: Callable[..., Any], error: BaseException) -> str:
+    """Name a function that raised, with the last line in its file that the error came through.
+
+    A function that could not be called as it was has no line of its own there: it is where its
+    definition is.
+    """
+    name, function = name_of(function), _plain(function)
+    code = getattr(function, "__code__", None) or getattr(type(function).__call__, "__code__", None)
+    if code is None:
+        return name
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if frame.filename == code.co_filename]
+    return f"{name}, {code.co_filename}:{lines[-1] if lines else code.co_firstlineno}"
+
+
+def _plain(function: Callable[..., Any]) -> Callable[..., Any]:
+    while isinstance(function, functools.partial):
+        function = function.func
+    return function

@@ -25,6 +25,9 @@ A change of the state takes up to two levels for each of its own, and our own en
 fifteen; pydantic reads 200.
 """
 
+ENVELOPE = 16
+"""Levels that our own envelopes may put around a value that has passed the gate."""
+
 LARGEST = 8 * 1024 * 1024
 """Most bytes of JSON in one value, roughly. A workflow must decode it well within two seconds."""
 
@@ -132,11 +135,16 @@ def check_value(value: Value, where: str) -> None:
     check(data, where)
 
 
-def read(text: str | bytes, where: str = "value") -> Json:
+def read(text: str | bytes, where: str = "value", *, deepest: int = DEEPEST) -> Json:
     """Read JSON that comes from elsewhere, and check it.
 
+    Args:
+        text: The JSON.
+        where: What it is called in the error's text.
+        deepest: Most levels of lists and objects.
+
     Raises:
-        InvalidArgumentError: It is no JSON, or `check` refuses it.
+        InvalidArgumentError: It is no JSON, or may not enter, as for `check`.
     """
     if len(text) > LARGEST:
         raise InvalidArgumentError(f"{where} has {len(text)} bytes; at most {LARGEST} are read.")
@@ -144,11 +152,13 @@ def read(text: str | bytes, where: str = "value") -> Json:
         data: Json = json.loads(text)
     except RecursionError:
         raise InvalidArgumentError(
-            f"{where} is nested more than {DEEPEST} levels deep. Make it flatter."
+            f"{where} is nested more than {deepest} levels deep. Make it flatter."
         ) from None
     except ValueError as cause:  # also bytes that are no UTF-8, and integers that are too long
         raise InvalidArgumentError(f"{where} is not JSON: {_printable(str(cause))}") from None
-    check(data, where)
+    wrong = flaw(data, where, deepest=deepest)
+    if wrong:
+        raise InvalidArgumentError(wrong)
     return data
 
 

@@ -167,13 +167,13 @@ class LedgerState:
         tasks of its calls have spent likewise. Unknown, and not counted, are calls that were cut
         off before their answer, and what tools and guardrails spend by clients of their own.
         """
-        asked = (child.usage for child in self.s.children.values())
+        asked = (child.usage for child in self.s.children.values() if not child.counted)
         return sum(asked, self.s.spent)
 
     def forget_children(self, gone: Collection[str]) -> None:
         """Forget tasks of calls that were undone; what they have spent stays spent."""
         children = self.s.children
-        cost = (children[id].usage for id in gone)
+        cost = (children[id].usage for id in gone if not children[id].counted)
         kept = {id: child for id, child in children.items() if id not in gone}
         self.change(spent=sum(cost, self.s.spent), children=kept)
 
@@ -376,7 +376,7 @@ class LedgerState:
         del self.entries[: segment.entries]
         self.messages.clear()
         self.base = self.s.transcript.length
-        self.change(segments=(*self.s.segments, segment))
+        self.change(segment=segment)
 
 
 def _length(messages: Iterable[Message]) -> int:

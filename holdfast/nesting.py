@@ -19,7 +19,7 @@ from holdfast.commands import LONGEST_REASON, Refusal
 from holdfast.errors import InvalidArgumentError
 from holdfast.ids import nested_id
 from holdfast.messages import Blob, Usage, clean
-from holdfast.records import Approval, Begun, Failure, Outcome
+from holdfast.records import Approval, Begun, Failure, Outcome, SegmentRef
 from holdfast.settings import Budget
 from holdfast.steps import CLOSED, TaskStatus
 from holdfast.task_head import TaskHead
@@ -150,6 +150,7 @@ class ChildState(Value):
         undo: Its newest answer to an undo.
         left: Whether the call is not of this task any more: it was undone or made anew.
         started: When its call began; 0 once the call's span has been told.
+        counted: Whether the task counts its cost already, in `spent`.
     """
 
     place: tuple[int, int, int, int]
@@ -165,6 +166,7 @@ class ChildState(Value):
     undo: UndoAnswer | None = None
     left: bool = False
     started: float = 0.0
+    counted: bool = False
 
     @property
     def is_over(self) -> bool:
@@ -233,10 +235,27 @@ def hear(name: str, payloads: Sequence[bytes]) -> ChildReport | ParentSays | Ref
     if len(payloads) != 1:
         return Refusal(verb=name, reason=f"It is one value; this signal brought {len(payloads)}.")
     try:
-        data = gate.read(payloads[0], "It")
+        # a child reports values that have passed the gate already, in envelopes of our own
+        data = gate.read(payloads[0], "It", deepest=gate.DEEPEST + gate.ENVELOPE)
         return (ParentSays if name == SAYS else ChildReport).model_validate(data)
     except (InvalidArgumentError, ValidationError) as cause:
         return Refusal(verb=name, reason=f"It cannot be read: {clean(str(cause))}"[:LONGEST_REASON])
+
+
+class EndNested(Value):
+    """Input of the activity that ends children which their parent does not carry.
+
+    Attributes:
+        segment: Newest segment of the ledger, whose steps name them.
+        secret: The parent's secret.
+        end: How they end.
+        reason: Why.
+    """
+
+    segment: SegmentRef
+    secret: str
+    end: Literal["finish", "abandon"]
+    reason: str = ""
 
 
 def child_id(task: str, place: tuple[int, int, int, int], taken: dict[str, ChildState]) -> str:

@@ -72,6 +72,7 @@ class Activities:
             GuardingActivities(self.registry, source).guard,
             nesting.nest,
             nesting.is_own,
+            nesting.end_nested,
         ]
         self.index = closing.index if loops is None else loops.apart(closing.index)
         self.all = activities if loops is None else [loops.apart(each) for each in activities]

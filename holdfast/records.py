@@ -460,19 +460,26 @@ OVER_BUDGET = "over_budget"
 
 
 class SegmentRef(Value):
-    """A part of the ledger that is in the archive.
+    """A part of the ledger that is in the archive; its bytes name the part before it.
+
+    So the newest one names them all, and a task carries only that, however often it rolls over.
 
     Attributes:
         sha256: Digest of the segment's bytes.
-        steps: Number of step records in it.
-        messages: Number of messages that they added.
-        entries: Number of entries.
+        number: Which one it is, counted from the oldest.
+        start: Number of entries before it.
+        entries: Number of entries in it.
     """
 
     sha256: str
-    steps: int = 0
-    messages: int = 0
+    number: int = 1
+    start: int = 0
     entries: int = 0
+
+
+def archived_entries(newest: SegmentRef | None) -> int:
+    """Return how many entries are archived, by the newest segment."""
+    return newest.start + newest.entries if newest is not None else 0
 
 
 class OpenState(Value):

@@ -3,36 +3,81 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Sequence
+from typing import NamedTuple
 
 from holdfast.archive import Archive, record_name
 from holdfast.messages import Message
-from holdfast.records import Entry, SegmentRef
+from holdfast.records import Entry, SegmentRef, archived_entries
 from holdfast.seal import Seal, record_digest, signed
 from holdfast.state import CommitRef, SessionState, TaskRecord
 from holdfast.values import Json, canonical
 
 
-async def write_segment(archive: Archive, entries: Sequence[Entry]) -> SegmentRef:
-    """Store ledger entries, oldest first."""
-    steps = [entry.step for entry in entries if entry.step is not None]
-    sha256 = await archive.aput(canonical([entry.wire() for entry in entries]))
+class Segment(NamedTuple):
+    """What a segment of a ledger holds.
+
+    Attributes:
+        before: The segment before it, None of the oldest.
+        entries: Its entries as JSON data, oldest first.
+    """
+
+    before: SegmentRef | None
+    entries: list[Json]
+
+
+async def write_segment(
+    archive: Archive, entries: Sequence[Entry], before: SegmentRef | None = None
+) -> SegmentRef:
+    """Store ledger entries, oldest first, with the name of the segment before them."""
+    data: dict[str, Json] = {
+        "before": before.wire() if before is not None else None,
+        "entries": [entry.wire() for entry in entries],
+    }
     return SegmentRef(
-        sha256=sha256,
-        steps=len(steps),
-        messages=sum(len(step.adds) for step in steps),
+        sha256=await archive.aput(canonical(data)),
+        number=before.number + 1 if before is not None else 1,
+        start=archived_entries(before),
         entries=len(entries),
     )
 
 
-async def read_segment(archive: Archive, segment: SegmentRef) -> list[Entry]:
-    """Read ledger entries, oldest first."""
-    return [Entry.model_validate(data) for data in json.loads(await archive.aget(segment.sha256))]
+async def read_segment(archive: Archive, segment: SegmentRef) -> Segment:
+    """Read one segment."""
+    data = json.loads(await archive.aget(segment.sha256))
+    before = data["before"]
+    return Segment(SegmentRef.model_validate(before) if before else None, data["entries"])
 
 
-async def read_segments(archive: Archive, segments: Iterable[SegmentRef]) -> list[Entry]:
-    """Read the ledger entries of several segments, in their order."""
-    return [entry for segment in segments for entry in await read_segment(archive, segment)]
+async def read_back(
+    archive: Archive, newest: SegmentRef | None
+) -> AsyncIterator[tuple[SegmentRef, list[Entry]]]:
+    """Yield segments with their entries, the newest segment first."""
+    segment = newest
+    while segment is not None:
+        found = await read_segment(archive, segment)
+        yield segment, [Entry.model_validate(data) for data in found.entries]
+        segment = found.before
+
+
+async def read_archived(
+    archive: Archive, newest: SegmentRef | None, *, skip: int = 0
+) -> list[Entry]:
+    """Read archived ledger entries, oldest first.
+
+    Args:
+        archive: The archive.
+        newest: The newest segment, None when nothing is archived.
+        skip: Number of entries not to read, counted from the oldest.
+    """
+    parts: list[list[Entry]] = []
+    if skip >= archived_entries(newest):
+        return []
+    async for segment, entries in read_back(archive, newest):
+        parts.append(entries[max(skip - segment.start, 0) :])
+        if segment.start <= skip:
+            break
+    return [entry for part in reversed(parts) for entry in part]
 
 
 async def write_messages(archive: Archive, messages: Sequence[Message]) -> str:

@@ -223,6 +223,7 @@ class Carried(Value):
     """The task's state: what continue-as-new hands on, and what the archive keeps of a task.
 
     Attributes:
+        segment: Newest archived segment of the ledger; each names the one before it.
         opens: Steps in progress, by number.
         undelivered: Completed steps whose outputs nobody has asked for yet: they had waited.
         done: Completed steps that others may wait for: those with an id that a worker gave, and
@@ -241,7 +242,10 @@ class Carried(Value):
             branch, oldest first: with the ordinal, a branch names a step for good.
         rounds: Request of `run_steps_in_queue` to its steps and their ordinals, 0 until done.
         standing: Tool name to the decision that holds for all its calls.
-        children: Id to what is known of each task that a call of an agent as a tool began.
+        children: Id to what is known of each task that a call of an agent as a tool began, but
+            for those that are done and whose steps are archived: these steps name them.
+        settled: Number of those that are not in `children` for that reason.
+        said: Number of the newest thing said to any of them.
         paused_after: Number of a mark: while the task is paused, a step that began after it goes no
             further; 0 when steps in progress are to be finished.
         held: Who paused the task that this one works for, and why, else empty.
@@ -264,7 +268,7 @@ class Carried(Value):
     steps: int = 0
     turns: int = 0
     usage: Usage = Usage()
-    segments: tuple[SegmentRef, ...] = ()
+    segment: SegmentRef | None = None
     opens: tuple[OpenState, ...] = ()
     automatic: bool = False
     paused: str = ""
@@ -299,6 +303,8 @@ class Carried(Value):
     rounds: dict[str, dict[str, int]] = Field(default_factory=dict[str, dict[str, int]])
     standing: dict[str, StandingRule] = Field(default_factory=dict[str, StandingRule])
     children: dict[str, ChildState] = Field(default_factory=dict[str, ChildState])
+    settled: int = 0
+    said: int = 0
     held: str = ""
     heard: int = 0
     undo_answer: UndoAnswer | None = None
@@ -331,7 +337,7 @@ class TaskRecord(Value):
     Attributes:
         task: The task.
         head: Agent, session and rules.
-        segments: The ledger, oldest first.
+        segment: Newest segment of the ledger; each names the one before it.
         failure: The verdict that ended it, if any.
         output: Output of the last step.
         stored: Where the archive keeps that output, when it is large.
@@ -343,7 +349,7 @@ class TaskRecord(Value):
 
     task: Json
     head: TaskHead
-    segments: tuple[SegmentRef, ...] = ()
+    segment: SegmentRef | None = None
     failure: Failure | None = None
     output: Json = None
     stored: Blob | None = None

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from holdfast.calling import place_of
 from holdfast.logs import log
 from holdfast.run_context import RunContextWrapper
 from holdfast.tool_hooks import invoke
@@ -43,8 +44,9 @@ async def worded(formatter: ToolErrorFormatter, args: ToolErrorFormatterArgs) ->
     """Return a formatter's text; the default one where it gives none, or fails itself."""
     try:
         text = await invoke(formatter, args)
-    except Exception:  # the call has been made, and an error here must not repeat it
-        log.exception("The tool_error_formatter failed for tool %r", args.tool_name)
+    except Exception as error:  # the call has been made, and an error here must not repeat it
+        where = place_of(formatter, error)
+        log.exception("The tool_error_formatter (%s) failed for tool %r", where, args.tool_name)
         return args.default_message
     if text is not None and not isinstance(text, str):
         log.error("The tool_error_formatter gave a %s, not a text", type(text).__name__)

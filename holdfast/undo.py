@@ -104,7 +104,7 @@ def departure(
         extra_state=state,
         transcript=ChainRef(before.transcript.length + len(record.adds), record.digest),
         steps=record.n,
-        segments=(segment,),
+        segment=segment,
         ledger=ledger,
         answered=record.last and record.alone and text is None,
         concluded=record.last and record.alone,
@@ -207,6 +207,7 @@ def _effect(
         ran=outcome.attempts > 0 or outcome.status == "unknown",
         batch=batch,
         i=i,
+        child=outcome.child,
     )
 
 

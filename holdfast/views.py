@@ -42,7 +42,7 @@ class EntriesPage(Value):
     """A page of the ledger.
 
     Attributes:
-        segments: The archived part, which comes before.
+        segment: Newest segment of the archived part, which comes before.
         entries: Entries, oldest first.
         more: Whether there are more.
         opens: The open steps.
@@ -50,7 +50,7 @@ class EntriesPage(Value):
         ledger: Length and digest of the chain of the whole ledger.
     """
 
-    segments: tuple[SegmentRef, ...] = ()
+    segment: SegmentRef | None = None
     entries: tuple[Entry, ...] = ()
     more: bool = False
     opens: tuple[OpenState, ...] = ()
@@ -75,7 +75,7 @@ def entries_page(ledger: Ledger, asked: EntriesRequest) -> EntriesPage:
     rest = ledger.entries[asked.skip :]
     taken = page(rest)
     return EntriesPage(
-        segments=ledger.s.segments,
+        segment=ledger.s.segment,
         entries=taken,
         more=len(taken) < len(rest),
         opens=ledger.s.opens if asked.opens else (),
@@ -87,7 +87,7 @@ def entries_page(ledger: Ledger, asked: EntriesRequest) -> EntriesPage:
 def view(ledger: Ledger, asked: ViewRequest) -> View:
     """Show an activity what it lacks.
 
-    Messages before the last archived segment are not here: the answer then names the segments.
+    Messages before the last archived segment are not here: the answer then names the newest.
     """
     current = ledger.find(asked.n)
     head = known_head(ledger.given.head, ledger.s.described)
@@ -98,7 +98,7 @@ def view(ledger: Ledger, asked: ViewRequest) -> View:
     return View(
         head=head if asked.head else None,
         messages=messages,
-        segments=ledger.s.segments if asked.have < ledger.base else (),
+        segment=ledger.s.segment if asked.have < ledger.base else None,
         base=ledger.base,
         open=current.open if asked.open and current else None,
         journal=page(current.journal[asked.journal :]) if asked.journal >= 0 and current else (),
@@ -119,14 +119,14 @@ class StepView(Value):
 
     Attributes:
         record: The completed step, when it is not in the archive.
-        segments: The archived part of the ledger, when the step is there.
+        segment: Newest archived segment of the ledger, when the step is archived.
         waiting_for: What the step in progress waits for.
         step: The step in progress, when it waits.
         n: Its ordinal; 0 when none is in progress.
     """
 
     record: StepRecord | None = None
-    segments: tuple[SegmentRef, ...] = ()
+    segment: SegmentRef | None = None
     waiting_for: tuple[str, ...] = ()
     step: TaskStep = TaskStep()
     n: int = 0
@@ -152,7 +152,7 @@ def step_view(ledger: Ledger, n: int) -> StepView:
     for entry in reversed(ledger.entries):  # the newest of this number is not undone
         if entry.step is not None and entry.step.n == n:
             return StepView(record=entry.step)
-    return StepView(segments=ledger.s.segments)
+    return StepView(segment=ledger.s.segment)
 
 
 def point(approval: Approval) -> str:

@@ -208,6 +208,7 @@ class EffectRef(Value):
         ran: Whether it was started at all.
         batch: Which of the step's batches of calls it was in.
         i: Its position there.
+        child: Id of the task that it was, if it was one.
     """
 
     call: ToolCall
@@ -216,6 +217,7 @@ class EffectRef(Value):
     ran: bool = True
     batch: int = 0
     i: int = 0
+    child: str = ""
 
 
 class Undoable(Value):
@@ -341,7 +343,8 @@ class View(Value):
     Attributes:
         head: The task's head.
         messages: Messages of the transcript.
-        segments: The archived part of the ledger, when messages are asked for that are there.
+        segment: Newest archived segment of the ledger, when messages are asked for that are
+            archived.
         base: Number of messages of the present branch that are there.
         open: The open step.
         journal: Its answered calls.
@@ -353,7 +356,7 @@ class View(Value):
 
     head: TaskHead | None = None
     messages: tuple[Message, ...] = ()
-    segments: tuple[SegmentRef, ...] = ()
+    segment: SegmentRef | None = None
     base: int = 0
     open: OpenStep | None = None
     journal: tuple[JournalEntry, ...] = ()

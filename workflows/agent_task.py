@@ -25,6 +25,7 @@ from holdfast.workflows.cutting import record_cut
 from holdfast.workflows.lanes import StepLanes
 from holdfast.workflows.opening import Opening
 from holdfast.workflows.reporting import Reporter
+from holdfast.workflows.settled import settle
 from holdfast.workflows.tools import ask_about_cut
 from holdfast.workflows.undoing import answer_parent, run_undo, stop_undo
 from holdfast.workflows.visible import keep_seal, publish
@@ -79,6 +80,7 @@ class AgentTask(StepLanes, Opening):
                 if not self.closed:
                     publish(self.ledger, self.ledger.status)
             except asyncio.CancelledError:
+                self.draining = False
                 self._abandon(CANCELLED)
         if reporting is not None:
             await reporter.finish()
@@ -228,10 +230,13 @@ class AgentTask(StepLanes, Opening):
                     self._roll_failed(error)
                     return
             most = MOST_CARRIED  # commands may come all the time: the next run archives them
-            await workflow.wait_condition(self._is_done)
+            await workflow.wait_condition(lambda: self._is_done() or self.ending.is_due)
+            if self.ending.is_due:
+                break
         if self.ending.is_due:
             self.draining = False
             return
+        settle(self.ledger)
         workflow.continue_as_new(
             self.given.model_copy(update={"carried": self.ledger.carried(), "extra_state": {}})
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from datetime import timedelta
-from typing import Any
+from typing import Any, Literal
 
 from temporalio import workflow
 from temporalio.common import WorkflowIDReusePolicy
@@ -19,6 +19,7 @@ from holdfast.nesting import (
     SAYS,
     ChildReport,
     ChildState,
+    EndNested,
     Nesting,
     ParentRef,
     ParentSays,
@@ -31,6 +32,7 @@ from holdfast.references import batches_of
 from holdfast.state import TaskInput, UndoRequest
 from holdfast.wire import Undoable
 from holdfast.workflows.calls import now
+from holdfast.workflows.settled import end_settled
 from holdfast.workflows.telling import StepSpans
 
 HEAR_SECONDS = 10.0
@@ -290,8 +292,16 @@ class Children:
         for name in self._known():
             self._tell(name, status=status)
 
-    def end(self, end: str, reason: str = "") -> None:
+    def end(self, end: Literal["finish", "abandon"], reason: str = "") -> None:
         """Have all children end, as this task does."""
+        s = self._ledger.s
+        if s.settled and s.segment is not None:
+            secret = self._ledger.given.secret
+            given = EndNested(segment=s.segment, secret=secret, end=end, reason=reason)
+            self._ledger.change(settled=0)
+            saying = asyncio.create_task(end_settled(self._ledger, given))
+            self._saying.add(saying)
+            saying.add_done_callback(self._saying.discard)
         for name, child in self._known().items():
             if not child.closed:
                 self._leave(name, end)

@@ -201,6 +201,8 @@ class TaskDesk:
             return await self._end_for(asked)
         if s.children:
             await self.children.ask()
+            while self.inbox:  # not refused: an id that was accepted has one answer in a run
+                await workflow.wait_condition(lambda: not self.inbox)
             self._refuse_when_leaving()
             s = self.ledger.s
         if (asked.attaches or (asked.round and not s.opens)) and s.undelivered:
@@ -310,7 +312,7 @@ class TaskDesk:
 
     @finalize_update.validator
     def _check_finalize(self) -> None:
-        if self.closing == "finished" and not self.ending.is_stuck:
+        if self.closing == "finished" and not (self.ending.is_stuck or self.draining):
             return  # somebody else's finalize is on its way
         if self.ending.is_stuck and not self.draining:
             return

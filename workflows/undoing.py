@@ -30,6 +30,7 @@ from holdfast.workflows.calls import (
     now,
 )
 from holdfast.workflows.children import Children
+from holdfast.workflows.settled import recall
 
 GRACE_SECONDS = 8
 """How long the undo of an effect may take once its task is ended; the task itself waits longer."""
@@ -59,6 +60,7 @@ async def run_undo(ledger: Ledger, children: Children) -> Failure | None:
         return None
     described = ledger.s.described
     targets = await _targets(ledger, state)
+    recall(ledger, targets)
     mine = [(target, name) for target, name in children.of(targets) if name not in state.done]
     stopped = await children.stop(name for _, name in mine)
     blocked = [

@@ -10,10 +10,12 @@ import typer
 from holdfast.cli.app_people import people
 from holdfast.cli.arguments import AgentsOption, AppOption, TargetArgument, TaskArgument
 from holdfast.cli.exits import EPILOG, ExitCode
+from holdfast.cli.groups import Commands
 from holdfast.cli.options import Common, shared
 
 app = typer.Typer(
     name="holdfast",
+    cls=Commands,
     help="Durable agent tasks on Temporal: kill anything, the task goes on.",
     epilog=EPILOG,
     no_args_is_help=True,

@@ -198,11 +198,15 @@ async def undo(
     keep_residue: KeepOption = False,
     by: ByOption = "",
     reason: ReasonOption = "",
+    agents: AgentsOption = None,
+    app: AppOption = None,
 ) -> ExitCode | None:
     """Undo the step in progress, else the last completed one, effects and all."""
-    from holdfast.cli.departing import undo_command
+    from holdfast.cli.departing import Back, undo_command
 
-    return await undo_command(common, task, keep=keep_residue, by=by or login_name(), reason=reason)
+    who = by or login_name()
+    back = Back(keep=keep_residue, by=who, reason=reason, agents=agents, app=app)
+    return await undo_command(common, task, back)
 
 
 @people.command(epilog=EPILOG)
@@ -215,13 +219,15 @@ async def rewind(
     keep_residue: KeepOption = False,
     by: ByOption = "",
     reason: ReasonOption = "",
+    agents: AgentsOption = None,
+    app: AppOption = None,
 ) -> ExitCode | None:
     """Undo all steps after one."""
-    from holdfast.cli.departing import rewind_command
+    from holdfast.cli.departing import Back, rewind_command
 
-    return await rewind_command(
-        common, task, to, keep=keep_residue, by=by or login_name(), reason=reason
-    )
+    who = by or login_name()
+    back = Back(keep=keep_residue, by=who, reason=reason, agents=agents, app=app)
+    return await rewind_command(common, task, to, back)
 
 
 @people.command(epilog=EPILOG)

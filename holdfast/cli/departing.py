@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 from temporalio.service import RPCError, RPCStatusCode
@@ -34,26 +35,57 @@ class Departure:
     app: str | None
 
 
-async def undo_command(common: Common, typed: str, *, keep: bool, by: str, reason: str) -> ExitCode:
+@dataclass(frozen=True, kw_only=True)
+class Back:
+    """How steps are to be undone.
+
+    Attributes:
+        keep: Whether what cannot be undone may stay.
+        by: Who asks.
+        reason: Why.
+        agents: Agents to serve meanwhile, as module:attribute.
+        app: Name of their app.
+    """
+
+    keep: bool
+    by: str
+    reason: str
+    agents: str | None = None
+    app: str | None = None
+
+    @property
+    def residue(self) -> Residue:
+        """What becomes of effects that cannot be undone."""
+        return "keep" if self.keep else "refuse"
+
+    @asynccontextmanager
+    async def engine(self, common: Common) -> AsyncGenerator[Engine]:
+        """Use the engine, with the agents served here if any were named."""
+        here = load_agents(self.agents, self.app) if self.agents else None
+        async with AsyncExitStack() as stack:
+            engine = await stack.enter_async_context(engine_of(common))
+            if here is not None:
+                await stack.enter_async_context(served(engine, here))
+            yield engine
+
+
+async def undo_command(common: Common, typed: str, back: Back) -> ExitCode:
     """Undo the step in progress, else the last completed one."""
-    async with engine_of(common) as engine:
+    async with back.engine(common) as engine:
         task_id = await find_task(engine, typed)
-        residue: Residue = "keep" if keep else "refuse"
-        undoing = engine.runner().undo_step(task_id, residue, by=by, reason=reason)
-        return _tell_undo(common, task_id, await until_stopped(undoing), by)
+        runner = engine.runner()
+        undoing = runner.undo_step(task_id, back.residue, by=back.by, reason=back.reason)
+        return _tell_undo(common, task_id, await until_stopped(undoing), back.by)
 
 
-async def rewind_command(
-    common: Common, typed: str, to: str, *, keep: bool, by: str, reason: str
-) -> ExitCode:
+async def rewind_command(common: Common, typed: str, to: str, back: Back) -> ExitCode:
     """Undo all steps after one."""
-    async with engine_of(common) as engine:
+    async with back.engine(common) as engine:
         task_id = await find_task(engine, typed)
         runner = engine.runner()
         step = await find_step(runner, task_id, to)
-        residue: Residue = "keep" if keep else "refuse"
-        undoing = runner.rewind(task_id, step, residue, by=by, reason=reason)
-        return _tell_undo(common, task_id, await until_stopped(undoing), by)
+        undoing = runner.rewind(task_id, step, back.residue, by=back.by, reason=back.reason)
+        return _tell_undo(common, task_id, await until_stopped(undoing), back.by)
 
 
 def _tell_undo(common: Common, task_id: str, receipt: UndoReceipt, by: str) -> ExitCode:

@@ -32,9 +32,17 @@ from holdfast.events import (
 )
 from holdfast.logs import log
 from holdfast.messages import Message, ToolCall
-from holdfast.records import Entry, EventRecord, Mark, OpenState, Outcome, SegmentRef, StepRecord
+from holdfast.records import (
+    Entry,
+    EventRecord,
+    Mark,
+    OpenState,
+    Outcome,
+    StepRecord,
+    archived_entries,
+)
 from holdfast.references import told as told_by
-from holdfast.segments import read_record, read_segment
+from holdfast.segments import read_archived, read_record
 from holdfast.steps import CLOSED, AgentResponse, Task, TaskStatus
 from holdfast.streams.timeline import number_of, undos
 from holdfast.views import EntriesPage, EntriesRequest
@@ -151,7 +159,7 @@ class Follower:
         """
         newest = EntriesRequest(skip=sys.maxsize, opens=True)
         page = await self._reader.query(self._task_id, "entries", EntriesPage, newest)
-        self._base = self._seen = sum(segment.entries for segment in page.segments)
+        self._base = self._seen = archived_entries(page.segment)
         entries, opened = await self._ask(even_closed=False)
         marks = [mark for entry in entries if entry.step is not None for mark in entry.step.marks]
         marks += [mark for current in opened for mark in current.marks]
@@ -190,7 +198,7 @@ class Follower:
                 if isinstance(closed, TaskNotFoundError):
                     raise
                 return await self._ask(even_closed=True)
-        entries = await self._archived(record.segments, self._seen)
+        entries = await read_archived(self._reader.archive, record.segment, skip=self._seen)
         self._seen += len(entries)
         return entries, record.opens
 
@@ -202,27 +210,16 @@ class Follower:
             page = await self._reader.query(
                 self._task_id, "entries", EntriesPage, asked, even_closed=even_closed
             )
-            found = sum(segment.entries for segment in page.segments)
+            found = archived_entries(page.segment)
             if found != self._base:  # the task has rolled over meanwhile: this skipped too many
                 if seen < found:
-                    entries += await self._archived(page.segments, seen)
+                    entries += await read_archived(self._reader.archive, page.segment, skip=seen)
                 self._base = found  # once they are read: else a second attempt would miss them
                 continue
             entries += page.entries
             if not page.more:
                 self._seen += len(entries)
                 return entries, page.opens
-
-    async def _archived(self, segments: Sequence[SegmentRef], skip: int) -> list[Entry]:
-        """Read the archived entries after the first `skip`, which were seen."""
-        entries: list[Entry] = []
-        for segment in segments:
-            if skip >= segment.entries:
-                skip -= segment.entries
-                continue
-            entries += (await read_segment(self._reader.archive, segment))[skip:]
-            skip = 0
-        return entries
 
     async def _event(self, mark: Mark, of: StepRecord | OpenState) -> StepEvent:
         step = of.step if isinstance(of, StepRecord) else of.open.step

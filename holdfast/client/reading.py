@@ -28,9 +28,9 @@ from holdfast.errors import (
     TaskNotFoundError,
 )
 from holdfast.messages import Blob, Message, ToolCall, shown
-from holdfast.records import Approval, Entry, OpenState, Outcome, SegmentRef, StepRecord
+from holdfast.records import Approval, Entry, OpenState, Outcome, StepRecord
 from holdfast.references import input_message, resolve_adds, told
-from holdfast.segments import read_record, read_segment, read_segments
+from holdfast.segments import read_archived, read_back, read_record
 from holdfast.sources import read_nodes
 from holdfast.state import TaskRecord
 from holdfast.steps import Task, TaskStep, TaskStepOutput, ToolOutput
@@ -208,7 +208,7 @@ class Reader:
             return await self._ledger(task_id, even_closed=even_closed)
 
         async def recorded(record: TaskRecord) -> tuple[list[Entry], tuple[OpenState, ...]]:
-            return await read_segments(self.archive, record.segments), record.opens
+            return await read_archived(self.archive, record.segment), record.opens
 
         return await self.read(task_id, ask, recorded)
 
@@ -216,7 +216,7 @@ class Reader:
         self, task_id: str, *, even_closed: bool
     ) -> tuple[list[Entry], tuple[OpenState, ...]]:
         page, entries = await self.pages(task_id, even_closed=even_closed)
-        return await read_segments(self.archive, page.segments) + entries, page.opens
+        return await read_archived(self.archive, page.segment) + entries, page.opens
 
     async def pages(self, task_id: str, *, even_closed: bool) -> tuple[EntriesPage, list[Entry]]:
         """Read what a task itself has of its ledger; begin anew when it rolls over meanwhile.
@@ -225,7 +225,7 @@ class Reader:
             The last page, which has all but the entries, and the entries that are not archived.
         """
         entries: list[Entry] = []
-        segments: tuple[SegmentRef, ...] | None = None
+        first: EntriesPage | None = None
         while True:
             page = await self.query(
                 task_id,
@@ -234,10 +234,10 @@ class Reader:
                 EntriesRequest(skip=len(entries), opens=True),
                 even_closed=even_closed,
             )
-            if segments not in (None, page.segments):
-                entries, segments = [], None
+            if first is not None and first.segment != page.segment:
+                entries, first = [], None
                 continue
-            segments = page.segments
+            first = page
             entries.extend(page.entries)
             if not page.more:
                 return page, entries
@@ -298,13 +298,13 @@ class Reader:
             return await self.query(task_id, "step", StepView, n, even_closed=even_closed)
 
         async def recorded(record: TaskRecord) -> StepView:
-            return StepView(segments=record.segments)
+            return StepView(segment=record.segment)
 
         view = await self.read(task_id, ask, recorded)
         if view.record is not None:
             return await self.output(task_id, view.record)
-        for segment in reversed(view.segments):  # the newest of this number is not undone
-            for entry in reversed(await read_segment(self.archive, segment)):
+        async for _, entries in read_back(self.archive, view.segment):
+            for entry in reversed(entries):  # the newest of this number is not undone
                 if entry.step is not None and entry.step.n == n:
                     return await self.output(task_id, entry.step)
         msg = f"Could not find step number {n} of task {task_id!r}"

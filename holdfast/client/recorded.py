@@ -11,7 +11,7 @@ from holdfast.errors import NotFoundError, NoWorkerError, QueryFailedError
 from holdfast.logs import log
 from holdfast.messages import Message
 from holdfast.records import Approval, Entry, OpenState, StepRecord
-from holdfast.segments import read_messages, read_record, read_segments, turns
+from holdfast.segments import read_archived, read_messages, read_record, turns
 from holdfast.state import SessionState
 from holdfast.steps import Task, TaskStep
 from holdfast.task_head import SessionRef, TaskHead
@@ -68,7 +68,7 @@ async def read_recorded(reader: Reader, task_id: str) -> Recorded:
             approvals = [a for a in await reader.approvals(task_id) if a.status == "open"]
     else:
         task, head, opens = Task.model_validate(record.task), record.head, record.opens
-        entries = await read_segments(reader.archive, record.segments)
+        entries = await read_archived(reader.archive, record.segment)
         if task.stored is not None:
             task = task.model_copy(update={"input": await reader.text(task.stored)})
     steps = active_steps(entries)

@@ -7,6 +7,7 @@ from typing import Literal, cast
 
 from holdfast import gate, merge_patch, variables
 from holdfast.client.base import Images, TaskLike, id_of, new_id
+from holdfast.client.choices import MessageLike, ToolChoice, choice_of, messages_of
 from holdfast.client.control import TaskControl
 from holdfast.client.reads import TaskReading
 from holdfast.client.sessions import Session
@@ -48,7 +49,7 @@ class AgentRunner(TaskStreaming, TaskReading, TaskControl, TimeTravel):
         session: str | Session | None = None,
         extra_state: Mapping[str, Json] | None = None,
         budget: Budget | None = None,
-        tool_choice: str | None = None,
+        tool_choice: ToolChoice | None = None,
         step_mode: StepMode = "manual",
         images: Images = (),
         streams: bool = False,
@@ -62,7 +63,7 @@ class AgentRunner(TaskStreaming, TaskReading, TaskControl, TimeTravel):
             session: Session whose history the model sees, and that finalize commits to.
             extra_state: Shared state of the task, JSON data.
             budget: Limits.
-            tool_choice: "auto", "none", "required" or a tool's name, for the first step.
+            tool_choice: "auto", "none", "required", a tool's name or dict; for the first step.
             step_mode: "manual": a step runs when asked for. "automatic": all run by themselves.
             images: Images of the request.
             streams: Whether models tell their answers while they make them, to whoever reads
@@ -96,7 +97,7 @@ class AgentRunner(TaskStreaming, TaskReading, TaskControl, TimeTravel):
         session: str | Session | None,
         extra_state: Mapping[str, Json] | None,
         budget: Budget | None,
-        tool_choice: str | None,
+        tool_choice: ToolChoice | None,
         step_mode: StepMode,
         images: Images,
         streams: bool,
@@ -110,7 +111,7 @@ class AgentRunner(TaskStreaming, TaskReading, TaskControl, TimeTravel):
             raise InvalidArgumentError(msg)
         name = check_name("agent", self.agent if agent is None else agent)
         self._require_agent(name)
-        choice = tool_choice or self._tool_choice
+        choice = choice_of(tool_choice) or self._tool_choice
         head = TaskHead(
             agent=name,
             session=self._session_ref(session),
@@ -252,7 +253,7 @@ class AgentRunner(TaskStreaming, TaskReading, TaskControl, TimeTravel):
         input: str | None = None,
         step: TaskStep | str | None = None,
         *,
-        tool_choice: str | None = None,
+        tool_choice: ToolChoice | None = None,
         restart: Literal["step"] | None = None,
         request_id: str | None = None,
         images: Images = (),
@@ -263,7 +264,7 @@ class AgentRunner(TaskStreaming, TaskReading, TaskControl, TimeTravel):
             task: The task.
             input: New user input for the step.
             step: The queued step to run, instead of the first.
-            tool_choice: "auto", "none", "required" or a tool's name, for this step.
+            tool_choice: "auto", "none", "required", a tool's name or dict; for this step.
             restart: "step" throws away what a failed step has in its journal and starts it anew.
             request_id: Names this request: sent again with the same id, one step is run.
             images: Images of the new input; without one they join the input that the step has.
@@ -286,7 +287,7 @@ class AgentRunner(TaskStreaming, TaskReading, TaskControl, TimeTravel):
         self,
         input: str | None,
         step: TaskStep | str | None,
-        tool_choice: str | None,
+        tool_choice: ToolChoice | None,
         images: Images,
     ) -> RunRequest:
         """Say what step is to be run, and how.
@@ -307,7 +308,7 @@ class AgentRunner(TaskStreaming, TaskReading, TaskControl, TimeTravel):
             stored=stored,
             images=parts,
             step=(step.step_id if isinstance(step, TaskStep) else step) or "",
-            tool_choice=tool_choice or "",
+            tool_choice=choice_of(tool_choice),
         )
 
     async def run_request(
@@ -324,7 +325,7 @@ class AgentRunner(TaskStreaming, TaskReading, TaskControl, TimeTravel):
         self,
         task: TaskLike,
         *,
-        tool_choice: str | None = None,
+        tool_choice: ToolChoice | None = None,
         request_id: str | None = None,
     ) -> list[TaskStepOutput]:
         """Run all steps that are ready, at the same time, and return their outputs.
@@ -335,7 +336,7 @@ class AgentRunner(TaskStreaming, TaskReading, TaskControl, TimeTravel):
 
         Args:
             task: The task.
-            tool_choice: "auto", "none", "required" or a tool's name, for each of the steps.
+            tool_choice: "auto", "none", "required", a tool's name or dict; for each step.
             request_id: Names this request: sent again with the same id, the steps are run once.
 
         Returns:
@@ -349,7 +350,7 @@ class AgentRunner(TaskStreaming, TaskReading, TaskControl, TimeTravel):
             NoWorkerError: No worker process serves the task; it waits.
         """
         task_id = id_of(task)
-        asked = RunRequest(round=True, tool_choice=tool_choice or "")
+        asked = RunRequest(round=True, tool_choice=choice_of(tool_choice))
         reply = await self._tasks.run(task_id, asked, request_id)
         if not reply.round:
             return [await self._reply(task_id, reply.n, reply.status)]
@@ -406,8 +407,8 @@ class AgentRunner(TaskStreaming, TaskReading, TaskControl, TimeTravel):
         self,
         message: str,
         session: str | Session | None = None,
-        chat_history: Sequence[Message] | None = None,
-        tool_choice: str | None = None,
+        chat_history: Sequence[MessageLike] | None = None,
+        tool_choice: ToolChoice | None = None,
         *,
         agent: str | None = None,
         task_id: str | None = None,
@@ -424,7 +425,8 @@ class AgentRunner(TaskStreaming, TaskReading, TaskControl, TimeTravel):
             message: The request.
             session: Session that remembers the conversation.
             chat_history: Replaces the session's history before the task starts, once everything
-                else that is given was found to be in order.
+                else that is given was found to be in order. Messages, or items
+                of the Responses API.
             tool_choice: Tool choice of the first step.
             agent: As for create_task, like those after it.
             task_id: Id of the task.
@@ -448,6 +450,7 @@ class AgentRunner(TaskStreaming, TaskReading, TaskControl, TimeTravel):
         if on_event is not None and not callable(cast("object", on_event)):
             msg = f"on_event must be a function of an event; it was {on_event!r:.80}."
             raise InvalidArgumentError(msg)
+        history = None if chat_history is None else messages_of(chat_history)
         if task_id is not None:
             check_new_id(task_id)
         given = await self._task_input(
@@ -461,10 +464,10 @@ class AgentRunner(TaskStreaming, TaskReading, TaskControl, TimeTravel):
             images=images,
             streams=streams,
         )
-        if chat_history is not None and session is not None:
+        if history is not None and session is not None:
             if task_id is not None:
                 await self._tasks.refuse_known(task_id)
-            await self.session(session).replace(chat_history)
+            await self.session(session).replace(history)
         task = await self._start(task_id or new_id(given.head.agent), given, message)
         if started is not None:
             started()

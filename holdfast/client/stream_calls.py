@@ -7,6 +7,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from holdfast.client.base import Images, RunnerBase, TaskLike, id_of, new_id
+from holdfast.client.choices import ToolChoice
 from holdfast.client.reading import Reader
 from holdfast.client.streamed import Open, Streamed
 from holdfast.client.streaming import StreamReader
@@ -30,7 +31,7 @@ class TaskStreaming(RunnerBase):
         step: TaskStep | str | None = None,
         *,
         offset: int | None = None,
-        tool_choice: str | None = None,
+        tool_choice: ToolChoice | None = None,
         request_id: str | None = None,
         images: Images = (),
     ) -> Streamed[TaskStepOutput]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, cast
 
@@ -20,6 +19,7 @@ from holdfast.errors import (
 )
 from holdfast.records import Entry, OpenState, SegmentRef
 from holdfast.seal import Seal
+from holdfast.segments import read_segment
 from holdfast.state import TaskRecord
 from holdfast.values import Json
 
@@ -64,7 +64,7 @@ class _Kept(NamedTuple):
     """What there is of a task, as it is stored.
 
     Attributes:
-        segments: The archived part of the ledger.
+        segment: Newest segment of the archived part of the ledger.
         entries: The rest of it, which the task itself has.
         opens: Its steps in progress, or those that were at its end.
         ledger: Length and digest that the ledger must have.
@@ -72,7 +72,7 @@ class _Kept(NamedTuple):
         is_open: Whether the task is open.
     """
 
-    segments: tuple[SegmentRef, ...]
+    segment: SegmentRef | None
     entries: list[Json]
     opens: tuple[OpenState, ...]
     ledger: ChainRef
@@ -123,31 +123,20 @@ async def _kept(reader: Reader, task_id: str) -> _Kept:
 async def _of_task(reader: Reader, task_id: str, *, even_closed: bool) -> _Kept:
     page, entries = await reader.pages(task_id, even_closed=even_closed)
     data: list[Json] = [entry.wire() for entry in entries]
-    return _Kept(page.segments, data, page.opens, page.ledger, is_open=not even_closed)
+    return _Kept(page.segment, data, page.opens, page.ledger, is_open=not even_closed)
 
 
 def _of_record(data: Json) -> _Kept:
     record = TaskRecord.model_validate(data)
-    return _Kept(record.segments, [], record.opens, record.ledger, cast("dict[str, Json]", data))
+    return _Kept(record.segment, [], record.opens, record.ledger, cast("dict[str, Json]", data))
 
 
 async def _check_ledger(archive: Archive, kept: _Kept, found: Verification) -> list[Json]:
     """Check segments, chain and steps; return the entries, as far as they can be read."""
+    archived = await _archived(archive, kept.segment, found)
     entries: list[Json] = []
-    first, damaged = 1, 0
-    for number, segment in enumerate(kept.segments, start=1):
-        last = first + segment.entries - 1
-        try:
-            data: list[Json] = json.loads(await archive.aget(segment.sha256))
-        except (DigestMismatchError, BlobMissingError) as error:
-            where = f"entries {first} to {last} of the ledger (segment {number})"
-            found.add(f"{where} are damaged: {error}")
-            damaged += 1
-        else:
-            entries.extend(data if not damaged else ())
-        first = last + 1
-    if not damaged:
-        entries.extend(kept.entries)
+    if archived is not None:
+        entries = [*archived, *kept.entries]
         actual = ChainRef(len(entries), extend_json("", entries))
         if actual == kept.ledger:
             found.proved.append(CONSISTENT)
@@ -158,6 +147,33 @@ async def _check_ledger(archive: Archive, kept: _Kept, found: Verification) -> l
             )
     found.extend(verify([Entry.model_validate(entry) for entry in entries]))
     return entries
+
+
+async def _archived(
+    archive: Archive, newest: SegmentRef | None, found: Verification
+) -> list[Json] | None:
+    """Read the archived part of a ledger, the newest segment first; None when one is damaged.
+
+    Where the segments before a damaged one are, that one alone tells.
+    """
+    parts: list[list[Json]] = []
+    segment = newest
+    while segment is not None:
+        try:
+            data = await read_segment(archive, segment)
+        except (DigestMismatchError, BlobMissingError) as error:
+            first, last = segment.start + 1, segment.start + segment.entries
+            where = f"entries {first} to {last} of the ledger (segment {segment.number})"
+            found.add(f"{where} are damaged: {error}")
+            if segment.start:
+                found.add(
+                    f"entries 1 to {segment.start} of the ledger cannot be found: segment"
+                    f" {segment.number}, which names them, is damaged"
+                )
+            return None
+        parts.append(data.entries)
+        segment = data.before
+    return [entry for part in reversed(parts) for entry in part]
 
 
 async def _check_blobs(archive: Archive, data: Sequence[Json], found: Verification) -> None:

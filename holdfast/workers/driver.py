@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from holdfast import merge_patch
-from holdfast.calling import calling
+from holdfast.calling import calling, text_with_place
 from holdfast.errors import AgentsException, InvalidArgumentError, StalledTaskError, UserError
 from holdfast.logs import log
 from holdfast.messages import Message, ToolCall, assistant, clean, user
@@ -136,7 +136,7 @@ def with_fresh(advanced: Advanced, fresh: Sequence[JournalEntry]) -> Advanced:
 
 def failure_after(error: Exception) -> Failure:
     """Say why a step stopped after its model call, whose answer is kept."""
-    text = clean(redact(str(error)))[:LONGEST_TEXT]
+    text = clean(redact(text_with_place(error)))[:LONGEST_TEXT]
     parks = isinstance(error, UserError)  # code is to be mended, and the task can go on then
     return Failure(type=type(error).__name__, message=text, data=facts_of(error), parks=parks)
 

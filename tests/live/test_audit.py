@@ -28,6 +28,7 @@ from holdfast.engine.archivenames import blob_path
 from holdfast.errors import MaxTurnsExceeded, TaskAbandonedError
 from holdfast.messages import assistant
 from holdfast.redact import REDACTED
+from holdfast.segments import read_segment
 from holdfast.testing import FakeOpenAI
 from holdfast.tools import Tool
 from holdfast.values import canonical, digest
@@ -222,17 +223,22 @@ async def test_a_changed_byte_in_a_segment_is_found_with_its_place(
     page = await runner.client.get_workflow_handle(task.task_id).query(
         "entries", EntriesRequest(), result_type=EntriesPage
     )
-    first, second = page.segments[:2]
+    newest = page.segment
+    assert newest is not None
+    second = newest
+    while second.number > 2:
+        second = (await read_segment(rig.engine.archive, second)).before or second
     file = Path(rig.engine.archive.url) / blob_path(second.sha256)
     whole = file.read_bytes()
     at = whole.index(b'"step ') + 6
     file.chmod(0o644)
     file.write_bytes(whole[:at] + b"9" + whole[at + 1 :])
     findings = await runner.verify(task)
-    [damage] = [f for f in findings if "segment 2" in f.text]
-    start = first.entries + 1
-    assert f"entries {start} to {start + second.entries - 1}" in damage.text
+    damage, lost = findings
+    assert "segment 2" in damage.text
+    assert f"entries {second.start + 1} to {second.start + second.entries}" in damage.text
     assert second.sha256 in damage.text
+    assert f"entries 1 to {second.start} of the ledger cannot be found" in lost.text
     file.write_bytes(whole)
     assert await runner.verify(task) == []
 
@@ -246,17 +252,14 @@ def rewrite(
     """
     name = record_name("tasks", task_id)
     record: dict[str, Any] = archive.get_record(name)
-    segments: list[dict[str, Any]] = record["segments"]
-    parts: list[list[Any]] = [json.loads(archive.get(each["sha256"])) for each in segments]
-    entries = [entry for part in parts for entry in part]
+    segment: dict[str, Any] = record["segment"]
+    part: dict[str, Any] = json.loads(archive.get(segment["sha256"]))
+    assert part["before"] is None, "a short task has one segment"
+    entries: list[Any] = part["entries"]
     change(record, entries)
-    whole = record["segments"] == segments
-    sha256 = archive.put(canonical(entries))
-    steps = sum("step" in entry for entry in entries)
-    if whole:
-        record["segments"] = [
-            {**segments[0], "sha256": sha256, "steps": steps, "entries": len(entries)}
-        ]
+    if record["segment"] == segment:
+        sha256 = archive.put(canonical(part))
+        record["segment"] = {**segment, "sha256": sha256, "entries": len(entries)}
     record["ledger"] = [len(entries), extend_json("", entries)]
     archive.put_record(name, record)
 

@@ -6,6 +6,7 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
 
 from tests.support.cli import Cli, make_cli
 
@@ -164,3 +165,32 @@ def test_a_wrong_directory_is_told_and_no_server_started(
     assert "--data-dir" in failed.err
     assert not make or list(elsewhere.iterdir()) == []
     assert make or not elsewhere.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("tasks", "--colour"), "--colour"),
+        (("tasks", "--limit", "0"), "--limit"),
+        (("show",), "TASK"),
+        (("nonsense",), "nonsense"),
+        (("run", "calc"), "question"),
+    ],
+)
+def test_usage_errors_are_json_where_json_is_asked_for(
+    cli: Cli, arguments: tuple[str, ...], said: str
+) -> None:
+    failed = cli(*arguments, "--json", expect=2)
+    assert said in failed.json["error"]["message"]
+    assert failed.json["exit_code"] == 2
+    assert "Usage:" in failed.err
+
+
+def test_help_shows_every_command_in_one_group(cli: Cli) -> None:
+    from holdfast.cli.app import app
+    from holdfast.cli.groups import GROUPS
+
+    grouped = [name for names in GROUPS.values() for name in names]
+    assert sorted(grouped) == sorted(get_command(app).commands)  # type: ignore[attr-defined]
+    helped = cli("--help").out
+    assert [heading for heading in GROUPS if f"\n{heading}:\n" not in helped] == []

@@ -172,3 +172,15 @@ def test_the_entry_point_of_a_worker_says_what_is_wrong(
     assert done.returncode == code
     assert said in done.stdout + done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("command", [("undo",), ("rewind", "--to", "1")])
+def test_steps_are_undone_by_agents_that_are_served_meanwhile(
+    cli: Cli, command: tuple[str, ...]
+) -> None:
+    open_gate(cli)
+    budget = ("--max-turns", "2", "--task-id", "back")
+    cli("run", "calc", QUESTION, *SERVED_HERE, *budget, expect=3)
+    done = cli(*command, "back", *SERVED_HERE, "--json").json
+    assert (done["status"], done["task_id"]) == ("done", "back")
+    assert done["steps"][-1] == "s3"

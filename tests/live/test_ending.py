@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
-from temporalio.client import WorkflowUpdateStage
+from temporalio.client import WorkflowUpdateFailedError, WorkflowUpdateStage
 
 from holdfast import AgentRunner, StepFailedError, Task, segments, tool
 from holdfast.activities import closing
@@ -63,12 +65,12 @@ class Record:
         self.broken = True
         self.tried = 0
 
-    async def __call__(self, *given: Any) -> None:
+    async def __call__(self, *given: Any) -> Any:
         self.tried += 1
         if self.broken:
             msg = "the disk is full"
             raise ValueError(msg)
-        await segments.write_record(*given)
+        return await segments.write_record(*given)
 
 
 @pytest.fixture
@@ -211,7 +213,7 @@ async def test_children_are_told_once_of_an_end_that_is_tried_again(
     model.reply("helped")
     task = await runner.create_task("q")
     await runner.run_step(task)
-    child = f"{task.task_id}.0.1.0.0"
+    child = f"{task.task_id}~0.1.0.0"
     await runner.abandon(task, "enough", by="ann")
     for each in (task, child):
         await until_status(runner, each, "needs_attention")
@@ -235,7 +237,7 @@ async def test_a_child_that_cannot_close_stands_in_the_way_of_an_undo_and_is_not
     model.reply("helped")
     task = await runner.create_task("q")
     await runner.run_step(task)
-    child = f"{task.task_id}.0.1.0.0"
+    child = f"{task.task_id}~0.1.0.0"
     await runner.abandon(child, "enough", by="ann")
     await until_status(runner, child, "needs_attention")
     with pytest.raises(UndoRefusedError, match=r"is to be abandoned \(ann: enough\)"):
@@ -400,3 +402,35 @@ async def test_what_would_be_lost_with_the_steps_is_refused_in_the_middle_of_an_
     await runner.resume(task, by="ann")
     await runner.reject(approval, "ann", "keep it")
     assert str(await runner.run_task(task)) == "still booked"
+
+
+class Slow:
+    """Stands in for the function that writes a segment: it waits until it may."""
+
+    def __init__(self) -> None:
+        self.may = asyncio.Event()
+        self.begun = asyncio.Event()
+
+    async def __call__(self, *given: Any) -> Any:
+        self.begun.set()
+        await self.may.wait()
+        return await segments.write_segment(*given)
+
+
+async def test_a_finalize_does_not_hold_up_an_end_that_is_tried_again_in_a_rollover(
+    make_runner: MakeRunner, record: Record, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runner = await make_runner(worker=Counting(2), roll_events=50)
+    task = await answered(runner)
+    slow = Slow()
+    monkeypatch.setattr(closing, "write_segment", slow)
+    handle = runner.client.get_workflow_handle(task.task_id)
+    while not slow.begun.is_set():
+        with pytest.raises(CommandRefusedError):
+            await runner.pause(task)
+    record.broken = False
+    await runner.resume(task)
+    with suppress(WorkflowUpdateFailedError):
+        await handle.start_update("finalize", wait_for_stage=WorkflowUpdateStage.ACCEPTED)
+    slow.may.set()
+    await until_status(runner, task, "finished")

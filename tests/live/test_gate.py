@@ -144,7 +144,7 @@ async def test_arguments_that_no_task_can_keep_are_not_sent_and_the_approval_sta
 async def test_broken_texts_of_a_command_are_not_sent(make_runner: MakeRunner, field: str) -> None:
     runner = await make_runner(worker=Counting())
     task = await runner.create_task("q")
-    with pytest.raises(InvalidArgumentError, match=rf"{field} holds a lone surrogate"):
+    with pytest.raises(InvalidArgumentError, match=rf"{field} .*lone surrogate"):
         await runner.pause(task, *(("", LONE) if field == "by" else (LONE,)))
     await goes_on(runner, task)
 
@@ -152,7 +152,7 @@ async def test_broken_texts_of_a_command_are_not_sent(make_runner: MakeRunner, f
 async def test_a_name_that_is_too_long_is_refused_in_words(make_runner: MakeRunner) -> None:
     runner = await make_runner(worker=Counting())
     task = await runner.create_task("q")
-    with pytest.raises(InvalidArgumentError, match="by: String should have at most 200"):
+    with pytest.raises(InvalidArgumentError, match="by may have at most 200 characters"):
         await runner.pause(task, by="x" * 201)
 
 

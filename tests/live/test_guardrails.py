@@ -14,6 +14,7 @@ from holdfast.activities import closing
 from holdfast.client.guard_results import GuardrailResults, Known, guardrail_results, with_known
 from holdfast.client.run_config import ToolExecutionConfig
 from holdfast.errors import (
+    CommandRefusedError,
     InputGuardrailTripwireTriggered,
     OutputGuardrailTripwireTriggered,
     ToolInputGuardrailTripwireTriggered,
@@ -350,12 +351,12 @@ async def refuse_to_close(
     """End a run by a guardrail that trips once, and fail to close it."""
     check, left, real = Recorder(trips=True), [1], segments.write_record
 
-    async def write_record(*given: Any) -> None:
+    async def write_record(*given: Any) -> Any:
         if left:
             left.pop()
             msg = "the disk is full"
             raise ValueError(msg)
-        await real(*given)
+        return await real(*given)
 
     monkeypatch.setattr(closing, "write_record", write_record)
     await guarding.serve(input_guardrails=[InputGuardrail(check, run_in_parallel=False)])
@@ -374,7 +375,8 @@ async def test_a_verdict_survives_continue_as_new_until_the_task_can_be_closed(
     check, runner = await refuse_to_close(guarding, model, monkeypatch, task_id)
 
     async def rolled() -> bool:
-        await runner.give_feedback(task_id, "note")
+        with pytest.raises(CommandRefusedError, match="No step runs any more"):
+            await runner.give_feedback(task_id, "note")
         return len(await histories(runner.client, task_id)) == 2
 
     await until(rolled)
@@ -383,15 +385,16 @@ async def test_a_verdict_survives_continue_as_new_until_the_task_can_be_closed(
     assert (len(check.seen), len(model.requests)) == (1, 0)
 
 
-async def test_a_verdict_is_forgotten_with_the_step_that_is_undone(
+async def test_a_verdict_that_cannot_be_closed_yet_is_not_undone(
     guarding: Guarding, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     task_id = f"{guarding.rig.app}-1"
     check, runner = await refuse_to_close(guarding, model, monkeypatch, task_id)
-    await runner.undo_step(task_id)
-    model.reply("done")
-    assert (await runner.run_task(task_id)).output == "done"
-    assert len(check.seen) == 2
+    with pytest.raises(CommandRefusedError, match="No step runs any more"):
+        await runner.undo_step(task_id)
+    with pytest.raises(InputGuardrailTripwireTriggered):
+        await runner.run_task(task_id)
+    assert (len(check.seen), len(model.requests)) == (1, 0)
 
 
 async def test_a_task_without_guardrails_has_no_activity_for_them(

@@ -15,7 +15,7 @@ from temporalio.worker import (
     WorkflowInterceptorClassInput,
 )
 
-from holdfast import Agent, StepFailedError, tool
+from holdfast import Agent, InputGuardrail, OutputGuardrail, StepFailedError, tool
 from holdfast.logs import log
 from holdfast.redact import REDACTED
 from holdfast.testing import FakeOpenAI
@@ -135,3 +135,79 @@ async def test_what_the_native_part_of_the_sdk_has_to_say_is_not_on_stdout(
 
     await until(is_said)
     assert capfd.readouterr().out == ""
+
+
+def told(caplog: pytest.LogCaptureFixture, part: str) -> list[str]:
+    """Return what was logged as a warning or worse, by any logger, and holds a text."""
+    records = [each for each in caplog.records if each.levelno >= logging.WARNING]
+    texts = [f"{each.getMessage()}\n{each.exc_text}" for each in records]
+    return [text for text in texts if part in text]
+
+
+async def test_a_predicate_that_raises_is_named_with_its_line_and_told_once(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, caplog: pytest.LogCaptureFixture
+) -> None:
+    def too_much(arguments: dict[str, Any]) -> bool:
+        return bool(arguments["amuont"])
+
+    @tool(needs_approval=too_much)
+    def pay(amount: int) -> str:
+        """Pay."""
+        return f"paid {amount}"
+
+    await rig.serve(make_agent(pay))
+    model.call("pay", {"amount": 5})
+    with caplog.at_level(logging.WARNING), pytest.raises(StepFailedError) as raised:
+        await rig.runner().chat("q")
+    [logged] = told(caplog, "amuont")
+    line = too_much.__code__.co_firstlineno + 1
+    for text in (str(raised.value), logged):
+        assert "'amuont'\nRaised by needs_approval of tool 'pay': " in text
+        assert f"too_much, {__file__}:{line}\n" in text
+
+
+def broken(_ctx: Any, _agent: Any, _given: Any) -> NoReturn:
+    raise ValueError("mistyped")
+
+
+def unsure(_ctx: Any, _agent: Any) -> NoReturn:
+    raise ValueError("mistyped")
+
+
+@tool(is_enabled=unsure)
+def look() -> str:
+    """Look."""
+    return "x"
+
+
+@pytest.mark.parametrize(
+    ("options", "what", "function"),
+    [
+        ({"input_guardrails": [InputGuardrail(broken)]}, "input guardrail 'broken'", broken),
+        ({"output_guardrails": [OutputGuardrail(broken)]}, "output guardrail 'broken'", broken),
+        ({"instructions": unsure}, "instructions", unsure),
+        ({"tools": [look]}, "is_enabled of 'look'", unsure),
+    ],
+    ids=["input guardrail", "output guardrail", "instructions", "is_enabled"],
+)
+async def test_code_of_an_agent_that_raises_is_named_with_its_line_and_told_once(
+    rig: Rig,
+    make_agent: MakeAgent,
+    model: FakeOpenAI,
+    caplog: pytest.LogCaptureFixture,
+    *,
+    options: dict[str, Any],
+    what: str,
+    function: Any,
+) -> None:
+    given = dict(options)
+    await rig.serve(make_agent(*given.pop("tools", ()), **given))
+    if "guardrail" in what:
+        model.reply("done")
+    with caplog.at_level(logging.WARNING), pytest.raises(StepFailedError) as raised:
+        await rig.runner().chat("q")
+    [logged] = told(caplog, "mistyped")
+    where = f"{function.__name__}, {__file__}:{function.__code__.co_firstlineno + 1}\n"
+    for text in (str(raised.value), logged):
+        assert f"Raised by {what} of agent 'agent'" in text
+        assert where in text

@@ -5,13 +5,20 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from temporalio import workflow
+from temporalio.client import WorkflowUpdateStage
 
-from holdfast import AgentRunner, Task
+from holdfast import AgentRunner, Task, tool
 from holdfast.commands import SIGNAL, Command
 from holdfast.errors import CommandRefusedError
 from holdfast.references import NOTES_APART
+from holdfast.state import RunReply
 from holdfast.testing import FakeOpenAI
+from holdfast.wire import RunRequest
+from holdfast.workflows import desk
+from holdfast.workflows.children import Children
 from holdfast.workflows.desk import COMMANDS_AT_ONCE
+from tests.support.people import ask
 from tests.support.rig import MakeAgent, MakeRunner, Rig, event_types, until
 from tests.support.workers import Counting
 
@@ -93,3 +100,37 @@ async def test_feedback_is_refused_with_words_while_a_task_cannot_continue_as_ne
     with pytest.raises(CommandRefusedError, match="events"):
         await runner.give_feedback(task, "more")
     await runner.pause(task, by="ann")
+
+
+async def test_a_request_that_was_accepted_waits_for_commands_that_came_after_it(
+    monkeypatch: pytest.MonkeyPatch, rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    async def heard_late(_: Children) -> None:
+        await workflow.sleep(1)
+
+    @tool(needs_approval=True)
+    def book() -> str:
+        """Book."""
+        return "booked"
+
+    helper = make_agent(book, name="helper")
+    await rig.serve(make_agent(helper.as_tool(), name="agent"))
+    runner = rig.runner()
+    model.call("helper", {"input": "a"})
+    model.call("book", {})
+    task = await runner.create_task("q")
+    await runner.run_step(task)
+    await ask(runner, task)
+    monkeypatch.setattr(Children, "ask", heard_late)
+    monkeypatch.setattr(desk, "COMMANDS_AT_ONCE", 1)
+    monkeypatch.setattr(desk, "TURN_SECONDS", 0.2)
+    handle = runner.client.get_workflow_handle(task.task_id)
+    asked = await handle.start_update(
+        "run",
+        RunRequest(),
+        id="mine",
+        wait_for_stage=WorkflowUpdateStage.ACCEPTED,
+        result_type=RunReply,
+    )
+    await send(runner, task, [f"c{k}" for k in range(20)])
+    assert (await asked.result()).status == "waiting"

@@ -314,13 +314,21 @@ async def test_sources_of_all_steps_are_in_call_order_and_each_step_has_its_own(
     assert response.usage.requests == 3
 
 
+@pytest.mark.parametrize(
+    "choice",
+    [
+        "look",
+        {"type": "function", "name": "look"},
+        {"type": "function", "function": {"name": "look"}},
+    ],
+)
 async def test_tool_choice_reaches_the_first_step_only(
-    make_runner: MakeRunner, model: FakeOpenAI
+    make_runner: MakeRunner, model: FakeOpenAI, choice: Any
 ) -> None:
     runner = await make_runner(look)
     model.call("look")
     model.reply("done")
-    await runner.chat("q", tool_choice="look")
+    await runner.chat("q", tool_choice=choice)
     choices = [request.body.get("tool_choice") for request in model.requests]
     assert choices[0] == {"type": "function", "name": "look"}
     assert choices[1] in (None, "auto")
@@ -429,3 +437,38 @@ async def test_chat_gives_the_answer_of_a_worker_that_returns_data(
     runner = await make_runner(worker=Doing(body))
     response = await runner.chat("q")
     assert response.output == {"answer": 42}
+
+
+async def test_a_chat_history_is_given_as_messages_or_as_items(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    runner = await make_runner(look)
+    model.reply("done")
+    history: list[Any] = [
+        {"role": "user", "content": "one"},
+        assistant("two"),
+        {"role": "user", "content": "3"},
+    ]
+    await runner.chat("q", session="dicts", chat_history=history)
+    told = said(await runner.session("dicts").chat_history())
+    assert told[:3] == [("user", "one"), ("assistant", "two"), ("user", "3")]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"chat_history": [{"role": "user", "content": "one"}, {"role": "nobody"}]},
+        {"chat_history": "one"},
+        {"tool_choice": {"type": "tool"}},
+        {"tool_choice": 5},
+    ],
+)
+async def test_what_cannot_be_read_is_refused_and_the_session_is_kept(
+    make_runner: MakeRunner, given: dict[str, Any]
+) -> None:
+    runner = await make_runner(look)
+    await runner.session("kept").append([user("kept")])
+    history: dict[str, Any] = {"chat_history": [user("new")]} if "chat_history" not in given else {}
+    with pytest.raises(InvalidArgumentError):
+        await runner.chat("q", session="kept", **history, **given)
+    assert said(await runner.session("kept").chat_history()) == [("user", "kept")]

@@ -12,6 +12,7 @@ from holdfast.commands import Command, Verb
 from holdfast.errors import StepFailedError
 from holdfast.messages import assistant, user
 from holdfast.testing import FakeOpenAI
+from holdfast.views import EntriesRequest
 from holdfast.workers import StepContext
 from tests.support.rig import MakeRunner, histories, until, until_status
 from tests.support.workers import Counting, Doing, ends
@@ -246,6 +247,30 @@ async def test_run_task_survives_rollovers_in_the_middle_of_steps(
     response = await runner.finalize_response(task)
     assert response.output["count"] == 60
     assert await runner.get_completed_steps(task) == steps
+
+
+async def carried_bytes(runner: AgentRunner, task: Task) -> list[int]:
+    """Return the size of what each run of a task began with, oldest first."""
+    sizes: list[int] = []
+    for history in reversed(await histories(runner.client, task.task_id)):
+        begun = history.events[0].workflow_execution_started_event_attributes
+        sizes.append(sum(len(payload.data) for payload in begun.input.payloads))
+    return sizes
+
+
+async def test_what_a_task_carries_does_not_grow_with_its_rollovers(
+    make_runner: MakeRunner,
+) -> None:
+    runner = await make_runner(worker=Counting(60), roll_events=30)
+    task = await runner.create_task("q")
+    await runner.run_task(task)
+    sizes = await carried_bytes(runner, task)
+    assert len(sizes) >= 8
+    assert sizes[-1] <= sizes[2] + 20  # some numbers have another digit
+    page = await runner.client.get_workflow_handle(task.task_id).query(
+        "entries", EntriesRequest(), result_type=dict
+    )
+    assert list(page["segment"]) == ["sha256", "number", "start", "entries"]
 
 
 async def test_an_abandon_during_rollovers_is_never_lost(make_runner: MakeRunner) -> None:

@@ -4,11 +4,15 @@ import asyncio
 import contextvars
 import os
 import threading
+import traceback
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 
 from holdfast.engine.loop import LoopThread, shared_loop
+from holdfast.engine.server import ensure_server
+from holdfast.errors import InvalidArgumentError, ServerStartError
 
 
 @pytest.fixture
@@ -177,3 +181,26 @@ def test_a_forked_child_makes_its_own_loop_and_is_refused_the_old_one() -> None:
             os._exit(code)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     assert shared_loop() is old
+
+
+async def refuse() -> None:
+    raise InvalidArgumentError("of the coroutine")
+
+
+def frames(error: BaseException) -> list[str]:
+    return [frame.name for frame in traceback.extract_tb(error.__traceback__)]
+
+
+def test_an_error_of_ours_comes_without_the_frames_of_the_loop(loop: LoopThread) -> None:
+    with pytest.raises(ServerStartError) as caught:
+        loop.run(ensure_server(Path(os.devnull) / "data"))
+    assert frames(caught.value) == [
+        "test_an_error_of_ours_comes_without_the_frames_of_the_loop",
+        "run",
+    ]
+
+
+def test_the_frames_of_the_caller_s_own_function_stay(loop: LoopThread) -> None:
+    with pytest.raises(InvalidArgumentError) as caught:
+        loop.run(refuse())
+    assert frames(caught.value)[-1] == "refuse"

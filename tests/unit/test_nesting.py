@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import Agent, ToolContext, tool
+from holdfast import Agent, ToolContext, gate, tool
 from holdfast.activities.registry import Registry
 from holdfast.agent_tool import described, summary_of
 from holdfast.archive import Archive
@@ -16,10 +16,11 @@ from holdfast.errors import UserError
 from holdfast.ledger import Ledger
 from holdfast.messages import Message, ToolCall, Usage
 from holdfast.models.base import ModelAnswer
-from holdfast.nesting import ChildReport, ChildState, child_id
-from holdfast.records import Approval, Outcome
+from holdfast.nesting import REPORTS, ChildReport, ChildState, child_id, hear
+from holdfast.records import Approval, Failure, Outcome
 from holdfast.state import Carried, TaskInput
 from holdfast.task_head import TaskHead
+from holdfast.values import Json
 from holdfast.wire import Advanced, RunRequest, ToolInput
 
 PLACE = (0, 2, 1, 3)
@@ -51,6 +52,16 @@ def test_a_childs_question_is_about_the_call() -> None:
     assert [(a.id, a.n, a.i) for a in child.approvals] == [("c:1", 2, 3)]
     assert child.is_awaited
     assert not child.is_over
+
+
+def test_a_report_is_heard_with_the_deepest_value_that_may_enter() -> None:
+    info: Json = "flawed"
+    for _ in range(gate.DEEPEST):
+        info = [info]
+    gate.check(info)
+    tripped = Failure(type="InputGuardrailTripwireTriggered", message="no", data={"info": info})
+    report = ChildReport(id="c", status="needs_attention", failure=tripped)
+    assert hear(REPORTS, [report.model_dump_json().encode()]) == report
 
 
 def test_tasks_without_children_say_nothing_of_them() -> None:

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import pytest
 from temporalio.client import Client
+from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import ActivityEnvironment
@@ -336,12 +337,23 @@ class Given(Source):
         return None
 
 
+async def is_ours(*args: object, **options: object) -> SimpleNamespace:
+    """Answer a heartbeat as the server does while the attempt is this worker's."""
+    return SimpleNamespace(cancel_requested=False, activity_paused=False, activity_reset=False)
+
+
 async def run_tool(source: Given, made: Any = act) -> Any:
     agent = Agent(name="a", model=ScriptedModel([]), tools=[made])
-    client = cast("Client", SimpleNamespace(identity="w"))
+    service = SimpleNamespace(record_activity_task_heartbeat=is_ours)
+    client = SimpleNamespace(
+        identity="w",
+        namespace="n",
+        workflow_service=service,
+        data_converter=pydantic_data_converter,
+    )
     activities = ToolActivities(registry(agent), source)
     given = ToolInput(n=1, digest=call_digest(source.given))
-    return await ActivityEnvironment(client=client).run(activities.tool, given)
+    return await ActivityEnvironment(client=cast("Client", client)).run(activities.tool, given)
 
 
 GOOD = ToolCall(id="1", name="act", arguments='{"what": "it"}')

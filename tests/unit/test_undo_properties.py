@@ -81,7 +81,8 @@ def picture(ledger: Ledger) -> dict[str, Any]:
         "path",
         "spent",
         "residue",
-        "segments",
+        "segment",
+        "ledger",
         "automatic",
         "receipts",
         "paused",
@@ -370,12 +371,12 @@ class Life(RuleBasedStateMachine):
     def carry(self) -> None:
         """Continue as new: everything goes through JSON, the entries to the archive."""
         before = self.ledger.s
-        segment = SegmentRef(sha256="x", entries=len(self.ledger.entries))
+        segment = SegmentRef(sha256="x", start=len(self.archive), entries=len(self.ledger.entries))
         self.archive += [through_json(entry) for entry in self.ledger.entries]
         self.ledger.archived(segment)
         assert self.ledger.entries == []
         carried = Carried.model_validate_json(json.dumps(self.ledger.s.wire()))
-        assert carried.model_copy(update={"segments": before.segments}) == before
+        assert carried.model_copy(update={"segment": before.segment}) == before
         given = self.given.model_copy(update={"carried": carried, "extra_state": {}})
         self.ledger = Ledger(given, task_id="t", now=self.tick())
 

@@ -1,0 +1,21 @@
+"""How failures of calls are marked as certain to hide no effect."""
+
+from __future__ import annotations
+
+import pytest
+from temporalio.exceptions import ApplicationError
+
+from holdfast.activities.failures import ToldError
+from holdfast.activities.lease import NotOursError
+from holdfast.tool_failures import CERTAIN, NOT_STARTED, certain, is_certain
+
+
+@pytest.mark.parametrize("kind", [ApplicationError, ToldError, NotOursError])
+def test_a_failure_of_each_kind_says_the_same_when_it_is_marked_as_certain(
+    kind: type[ApplicationError],
+) -> None:
+    with pytest.raises(kind, match="nobody can say") as caught, certain():
+        raise kind("nobody can say", "a fact", type=NOT_STARTED, non_retryable=True)
+    assert is_certain(caught.value)
+    assert (caught.value.type, caught.value.non_retryable) == (NOT_STARTED, True)
+    assert caught.value.details == ("a fact", CERTAIN)
