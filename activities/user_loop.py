@@ -278,8 +278,9 @@ async def _result(loop: UserLoop, work: Work) -> Any:
         if limit is not None:
             await asyncio.wait([outer], timeout=limit)
             if not outer.done() and work.calls.names:
+                error = _hangs(work, limit)  # made first: cancelled code is named no more
                 loop.cancel(work)
-                raise _hangs(work, limit)
+                raise error
         await asyncio.wait([outer])
     except asyncio.CancelledError:
         loop.cancel(work)

@@ -30,8 +30,8 @@ async def read_json(output: Json, stored: Blob | None, text: ReadText) -> Json:
 
 async def store_image(image: Image, put: Put) -> ImagePart:
     """Store an image's bytes; return the part that names them."""
-    if image.url:
-        return ImagePart(kind="image", url=image.url, detail=image.detail)
+    if image.url or image.file_id:
+        return image.part()
     ref = ImageRef(sha256=await put(image.data), size=len(image.data), media_type=image.media_type)
     return ImagePart(kind="image", stored=ref, detail=image.detail)
 

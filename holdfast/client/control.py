@@ -33,14 +33,26 @@ class TaskControl(RunnerBase):
     `by` names who acts; it is recorded. An approval is given as an Approval or by its id.
     """
 
-    async def pause(self, task: TaskLike, reason: str = "", by: str = "") -> Receipt:
-        """Let no further step begin.
+    async def pause(
+        self, task: TaskLike, reason: str = "", by: str = "", *, after: int | None = None
+    ) -> Receipt:
+        """Let no further step begin; those in progress are finished.
+
+        Args:
+            task: The task.
+            reason: Why.
+            by: Who pauses it.
+            after: Offset of an event that a stream has told: of the steps in progress, one that
+                began later is not finished either. Its model call goes on and its answer is kept,
+                but no tool of it begins before the task is resumed. A task that is paused already
+                stays paused by whoever did that. 0 if no event was told yet.
 
         Raises:
             CommandRefusedError: The task is closing.
         """
         check_arguments(TaskControl.pause, reason=reason)
-        return await self._tasks.command(id_of(task), "pause", by=by, body={"reason": reason})
+        body: dict[str, Json] = {"reason": reason, **({} if after is None else {"after": after})}
+        return await self._tasks.command(id_of(task), "pause", by=by, body=body)
 
     async def resume(self, task: TaskLike, by: str = "") -> Receipt:
         """Let steps begin again.

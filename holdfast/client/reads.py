@@ -142,13 +142,15 @@ class TaskReading(RunnerBase):
         return await self._read.all_messages(id_of(task))
 
     async def image(self, part: ImagePart) -> Image:
-        """Read the image that a part of a message names; one of the web is not fetched.
+        """Read the image that a part of a message names; only one of the archive has bytes.
 
         Raises:
             BlobMissingError: The archive does not have it.
             InvalidArgumentError: It is none that an Image can be.
         """
         check_arguments(TaskReading.image, part=part)
+        if part.file_id:
+            return Image(file_id=part.file_id, detail=part.detail)
         if part.stored is None:
             return Image.from_url(part.url, detail=part.detail)
         data = await self.archive.aget(part.stored.sha256)

@@ -261,6 +261,8 @@ def _write_part(part: Part, text_type: str) -> Item:
     match part:
         case TextPart(text=text):
             return {"type": text_type, "text": text}
+        case ImagePart(file_id=file_id) if file_id:
+            return {"type": "input_image", "file_id": file_id, "detail": part.detail}
         case ImagePart():
             return {"type": "input_image", "image_url": address(part), "detail": part.detail}
         case _:
