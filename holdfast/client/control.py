@@ -50,7 +50,7 @@ class TaskControl(RunnerBase):
         Raises:
             CommandRefusedError: The task is closing.
         """
-        check_arguments(TaskControl.pause, reason=reason)
+        check_arguments(TaskControl.pause, reason=reason, after=after)
         body: dict[str, Json] = {"reason": reason, **({} if after is None else {"after": after})}
         return await self._tasks.command(id_of(task), "pause", by=by, body=body)
 
