@@ -76,6 +76,7 @@ class TaskMemory:
         outputs: (step, digest) to the output of a completed step that others waited for.
         started: Id of the activity in which an agent's hooks were told that it takes over.
         lock: Held while transcript or journal are completed: two attempts of a step may be here.
+        loop: The event loop of its locks: another one cannot use them.
         finding: Held while head or calls are asked for: hundreds of calls begin at the same time.
         asking: Held while the task is asked: the server keeps one question to it, and refuses more.
         size: Rough size in bytes.
@@ -97,6 +98,7 @@ class TaskMemory:
     paid: dict[int, Paid] = field(default_factory=dict[int, Paid])
     outputs: dict[InputRef, Json] = field(default_factory=dict[InputRef, Json])
     started: str = ""
+    loop: asyncio.AbstractEventLoop | None = None
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     finding: asyncio.Lock = field(default_factory=asyncio.Lock)
     asking: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -339,9 +341,9 @@ class Cache:
         that continues as new has a new run id as well; it keeps transcript and calls, whose digests
         are checked anyhow, and reads its head and history once more: two queries in 2,000 events.
         """
-        memory = self._tasks.get(task_id)
-        if memory is None or memory.run != run:
-            older, memory = memory, TaskMemory(run=run)
+        memory, loop = self._tasks.get(task_id), _running_loop()
+        if memory is None or memory.run != run or memory.loop is not loop:
+            older, memory = memory, TaskMemory(run=run, loop=loop)
             if older is not None:
                 memory.take_over(older)
                 self.drop(task_id)
@@ -358,3 +360,11 @@ class Cache:
         dropped = self._tasks.pop(task_id, None)
         if dropped is not None:
             dropped.counted_by(Tally())
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    """Return the event loop of the caller: a new one when the one before is blocked for good."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None

@@ -29,6 +29,7 @@ from holdfast.engine.loop import LoopThread
 from holdfast.logs import log
 from holdfast.models import close_models
 from holdfast.task_head import TaskHead
+from holdfast.tool_failures import INTERRUPTED, NOT_STARTED
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -96,6 +97,7 @@ class UserLoop:
         self.thread = LoopThread("holdfast-tools")
         self._loop = self.thread.loop
         self._works: WeakKeyDictionary[asyncio.Task[Any], Work] = WeakKeyDictionary()
+        self._begun: set[Work] = set()
         self._loop.call_soon_threadsafe(self._loop.set_task_factory, self._make_task)
         threading.Thread(target=self._watch, name="holdfast-watch", daemon=True).start()
 
@@ -108,11 +110,16 @@ class UserLoop:
         """Start a coroutine in a context; its end sets `work.done`."""
 
         def start() -> None:
+            if work.done.done():  # given up with what blocked the loop before it
+                coro.close()
+                return
             work.task = asyncio.create_task(coro)
             work.task.add_done_callback(lambda ended: _tell_end(ended, work.done))
 
         context.run(calling.current.set, work.calls)
         context.run(_working.set, work)
+        self._begun.add(work)
+        work.done.add_done_callback(lambda _: self._begun.discard(work))
         self._loop.call_soon_threadsafe(start, context=context)
 
     def cancel(self, work: Work) -> None:
@@ -167,7 +174,15 @@ class UserLoop:
             if self.is_stuck and not was_stuck and work is not None:
                 log.error("Given up: %s. Later work gets another event loop.", work)
                 _set_error(work.done, _given_up(work))
+                self._leave_others(work)
         self.blocked_for = 0.0
+
+    def _leave_others(self, blocking: Work) -> None:
+        """Give up what waits for a loop that may never come back; it may be done on another one."""
+        for work in list(self._begun):
+            log.error("Given up, because it waits for %s: %s", blocking, work)
+            self.cancel(work)
+            _set_error(work.done, _held_up(work, blocking))
 
     def _stack(self) -> str:
         """Return where the loop's thread is."""
@@ -263,8 +278,9 @@ async def _result(loop: UserLoop, work: Work) -> Any:
         if limit is not None:
             await asyncio.wait([outer], timeout=limit)
             if not outer.done() and work.calls.names:
+                error = _hangs(work, limit)  # made first: cancelled code is named no more
                 loop.cancel(work)
-                raise _hangs(work, limit)
+                raise error
         await asyncio.wait([outer])
     except asyncio.CancelledError:
         loop.cancel(work)
@@ -317,6 +333,15 @@ def _given_up(work: Work) -> ToldError:
     )
     kind = BLOCKED if work.kind == "tool" else HANGS
     return ToldError(text, {"parks": True}, type=kind, non_retryable=True)
+
+
+def _held_up(work: Work, blocking: Work) -> ApplicationError:
+    """Say that work was held up by other code; the attempt that follows gets another loop."""
+    if work.task is None:
+        text = f"Activity {work.kind!r} was not begun: {blocking} blocks the event loop."
+        return ApplicationError(text, type=NOT_STARTED)
+    text = f"{str(work.calls) or work.kind} was cut off: {blocking} blocks the event loop."
+    return ApplicationError(text, type=INTERRUPTED)
 
 
 def _tell_end(task: asyncio.Task[Any], done: Future[Any]) -> None:

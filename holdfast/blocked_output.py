@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast.messages import Message
 from holdfast.records import OpenState
-from holdfast.references import resolve_adds
+from holdfast.references import last_round, resolve_adds
 
 WITHHELD = "[withheld: an output guardrail has blocked this]"
 
@@ -22,12 +22,13 @@ def after_block(current: OpenState, placeholder: str = "") -> tuple[Message, ...
     if current.result is None:
         return ()
     kept: list[Message] = []
-    for message in resolve_adds(current.result, current):
+    adds = resolve_adds(current.result, current)
+    for message in adds:
         if message.role == "tool":
             kept.append(message.model_copy(update={"content": placeholder or WITHHELD}))
         elif message.role != "assistant" or message.calls:
             kept.append(message)
-    said = {message.call_id for message in kept if message.role == "tool"}
+    _, said = last_round(adds, current.calls)
     for call in current.calls:
         if call.id not in said and not current.result.quiet:
             told = Message(role="tool", call_id=call.id, content=placeholder or WITHHELD)

@@ -1,4 +1,4 @@
-"""Image: a picture for a model, by its bytes or by its address on the web."""
+"""Image: a picture for a model, by its bytes, its address on the web or its id at the provider."""
 
 from __future__ import annotations
 
@@ -34,6 +34,8 @@ class Image(BaseModel):
         data: The bytes; empty for an image of the web.
         url: Its address; empty for an image with bytes.
         media_type: As in "image/png"; empty for an image of the web.
+        file_id: The provider's id of an image that was uploaded there; empty for others. Only the
+            Responses API takes it.
         detail: How closely the model looks at it.
     """
 
@@ -42,6 +44,7 @@ class Image(BaseModel):
     data: bytes = Field(default=b"", repr=False)
     url: str = ""
     media_type: str = ""
+    file_id: str = ""
     detail: Detail = "auto"
 
     @classmethod
@@ -131,6 +134,8 @@ class Image(BaseModel):
 
         It holds the bytes as a `data:` URL, which becomes a reference before history sees it.
         """
+        if self.file_id:
+            return ImagePart(kind="image", file_id=self.file_id, detail=self.detail)
         url = self.url or data_url(self.media_type, self.data)
         return ImagePart(kind="image", url=url, detail=self.detail)
 
@@ -141,8 +146,8 @@ class Image(BaseModel):
 
     def __str__(self) -> str:
         """Name its kind and size, or its address."""
-        if self.url:
-            return f"[image {self.url[:100]}]"
+        if self.url or self.file_id:
+            return f"[image {(self.url or self.file_id)[:100]}]"
         return f"[image {self.media_type.removeprefix('image/')} {len(self.data)} bytes]"
 
 

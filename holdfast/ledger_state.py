@@ -214,6 +214,16 @@ class LedgerState:
         """Who has paused the task, or one that it works for, and why; else empty."""
         return self.s.paused or self.s.held
 
+    def is_held(self, current: OpenState) -> bool:
+        """Whether a pause keeps a step in progress from its tools: it began after the event named.
+
+        One that has no tool to run, or outcomes of its calls, is finished all the same.
+        """
+        after = self.s.paused_after if self.s.paused else 0
+        began = current.marks[0].number if current.marks else 0
+        is_ending = current.result is not None and not current.calls
+        return 0 < after < began and not is_ending and not current.outcomes
+
     @property
     def child_paused(self) -> str:
         """Id of a task that works for this one and that somebody has paused, or empty."""

@@ -55,16 +55,18 @@ class ImageRef(Value):
 
 
 class ImagePart(Value):
-    """An image in a message: by URL, or by reference to the archive.
+    """An image in a message: by URL, by reference to the archive, or by its id at the provider.
 
     Attributes:
         url: Address (`https:`), or empty. A `data:` URL becomes a reference before history sees it.
         stored: Where the archive keeps the image's bytes.
+        file_id: The provider's id of a file that was uploaded there, or empty.
         detail: How closely the model looks at it.
     """
 
     kind: Literal["image"]
     url: str = ""
+    file_id: str = ""
     stored: ImageRef | None = None
     detail: Detail = "auto"
 
@@ -74,6 +76,8 @@ class ImagePart(Value):
             what = self.stored.media_type.removeprefix("image/")
             size = -(-self.stored.size // 1000)
             return f"[image {what} {size} kB sha256 {self.stored.sha256[:8]}..]"
+        if self.file_id:
+            return f"[image file {self.file_id[:100]}]"
         return f"[image {self.url[:100]}]" if self.url[:5] != "data:" else "[image]"
 
 

@@ -7,6 +7,7 @@ from holdfast.commands import Command
 from holdfast.ledger import Ledger
 from holdfast.messages import user
 from holdfast.steps import TaskStep
+from holdfast.stream_events import mark_of
 
 LONGEST_TEXT = 16 * 1024
 
@@ -29,14 +30,12 @@ def obey(ledger: Ledger, command: Command, *, now: float) -> str:
         return f"The command is for branch {command.branch}; the task is on {ledger.s.branch}."
     match command.verb:
         case "pause":
-            who = command.by or "somebody"
-            ledger.change(paused=f"{who}: {command.reason}" if command.reason else who)
-            return ""
+            return _pause(ledger, command)
         case "resume":
             if not ledger.s.paused:
                 held = ledger.s.held and "The task that it works for is paused: resume that one."
                 return held or "The task is not paused."
-            ledger.change(paused="")
+            ledger.change(paused="", paused_after=0)
             return ""
         case "approve" | "reject" | "respond":
             return approvals.decide(ledger, command, now=now)
@@ -48,6 +47,20 @@ def obey(ledger: Ledger, command: Command, *, now: float) -> str:
             return _drop(ledger, command)
         case "abandon":
             return ""
+
+
+def _pause(ledger: Ledger, command: Command) -> str:
+    """Pause; one after an event takes the place of no other: who has paused may resume."""
+    after = command.body.get("after", 0)
+    if not isinstance(after, int) or after < 0:
+        return f"after must be the offset of an event; it was {after!r:.80}."
+    who = command.by or "somebody"
+    why = f"{who}: {command.reason}" if command.reason else who
+    ledger.change(
+        paused=(ledger.s.paused if "after" in command.body else "") or why,
+        paused_after=mark_of(after) or ledger.s.paused_after,
+    )
+    return ""
 
 
 def _feedback(ledger: Ledger, command: Command) -> str:

@@ -186,6 +186,29 @@ def told(adds: Sequence[Message], call: ToolCall, outcome: Outcome) -> Message:
     return outcome.message(call) if outcome.at is None else adds[outcome.at]
 
 
+def last_round(
+    adds: Sequence[Message], calls: Sequence[ToolCall]
+) -> tuple[dict[str, ToolCall], dict[str, str]]:
+    """Find the newest message that asks for one of some calls, and the results that follow it.
+
+    Earlier rounds of the step may have had calls of the same ids.
+
+    Args:
+        adds: What the step adds to the transcript.
+        calls: The calls that were made together.
+
+    Returns:
+        The message's calls, and the texts of the results, both by id of the call.
+    """
+    ids = {call.id for call in calls}
+    asking = [at for at, said in enumerate(adds) if any(call.id in ids for call in said.calls)]
+    if not asking:
+        return {}, {said.call_id: said.text for said in adds if said.role == "tool"}
+    asked = {call.id: call for call in adds[asking[-1]].calls}
+    after = adds[asking[-1] + 1 :]
+    return asked, {said.call_id: said.text for said in after if said.role == "tool"}
+
+
 def newest_answer(journal: Sequence[JournalEntry]) -> ModelAnswer:
     """Return the last model answer of a journal that has one."""
     return next(e.answer for e in reversed(journal) if e.answer is not None)

@@ -246,6 +246,8 @@ class Carried(Value):
             for those that are done and whose steps are archived: these steps name them.
         settled: Number of those that are not in `children` for that reason.
         said: Number of the newest thing said to any of them.
+        paused_after: Number of a mark: while the task is paused, a step that began after it goes no
+            further; 0 when steps in progress are to be finished.
         held: Who paused the task that this one works for, and why, else empty.
         heard: Number of the newest thing that this task's own parent said.
         undo_answer: Newest answer to an undo that it wanted.
@@ -270,6 +272,7 @@ class Carried(Value):
     opens: tuple[OpenState, ...] = ()
     automatic: bool = False
     paused: str = ""
+    paused_after: int = 0
     answered: bool = False
     concluded: bool = False
     failure: Failure | None = None

@@ -39,6 +39,11 @@ class Offset(NamedTuple):
         return (self.mark << _ATTEMPT_BITS | attempt) << _PLACE_BITS | place
 
 
+def mark_of(offset: int) -> int:
+    """Return the mark of a place that is given as one number."""
+    return offset >> (_ATTEMPT_BITS + _PLACE_BITS)
+
+
 ItemEventName = Literal[
     "message_output_created",
     "tool_called",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError, to_json
 
 from holdfast.errors import HoldfastError, InvalidArgumentError
 from holdfast.images import Image
+from holdfast.messages import Detail
 from holdfast.sources import content_of
 
 
@@ -61,7 +62,7 @@ def read_result(value: Any, *, tool: str = "") -> str | list[str | Image]:
 def _shown(value: Any, tool: str) -> str | Image | None:
     """Read an Image, or what the Agents SDK calls ToolOutputText and ToolOutputImage.
 
-    None for anything else; so for an image that only the provider has, and for files.
+    None for anything else; so for files.
 
     Raises:
         ToolResultError: It is an image whose URL cannot be read.
@@ -71,6 +72,8 @@ def _shown(value: Any, tool: str) -> str | Image | None:
     match _output_fields(value):
         case {"type": "text", "text": str(text), **rest} if not rest:
             return text
+        case {"type": "image", "file_id": str(file_id), **rest} if file_id and _is_look(rest):
+            return Image(file_id=file_id, detail=rest.get("detail") or "auto")
         case {"type": "image", "image_url": str(url), **rest} if rest.keys() <= {"detail"}:
             detail = rest.get("detail")
             try:
@@ -79,6 +82,12 @@ def _shown(value: Any, tool: str) -> str | Image | None:
                 raise ToolResultError(tool, value, str(error).removesuffix(".")) from error
         case _:
             return None
+
+
+def _is_look(rest: dict[str, Any]) -> bool:
+    """Whether the other fields of an image say at most how closely to look at it."""
+    known = rest.get("image_url") is None and rest.keys() <= {"detail", "image_url"}
+    return known and rest.get("detail") in (None, *get_args(Detail))
 
 
 def _output_fields(value: Any) -> dict[str, Any]:

@@ -85,6 +85,7 @@ class TaskDesk:
         self.unrollable = False
         self.updates = 0
         self.running: Running = set()
+        self.calling: set[int] = set()  # steps whose calls are being taken further
         self.room = Room()
         self.work: asyncio.Task[None] | None = None
         self.seal = Seal()
@@ -127,6 +128,8 @@ class TaskDesk:
         n = current.n
         if verdict_of_calls(current) is not None:
             return True
+        if self.ledger.is_held(current):
+            return n in self.calling
         waits = approvals.waits(self.ledger, n) or awaits_children(self.ledger, n)
         return not waits or bool(ready_calls(self.ledger, n, most=1))
 

@@ -160,9 +160,7 @@ class StepLanes(TaskDesk):
             if not self._is_left(work):
                 self._judge(failure, n)
         elif ledger.missing_calls(n):
-            failure = await run_tools(
-                ledger, n, self.running, self.children, room=self.room, leaves=self._leaves
-            )
+            failure = await self._run_calls(n)
             if not self._is_left(work):
                 self._judge(failure, n)
         elif current.result is not None:
@@ -173,6 +171,16 @@ class StepLanes(TaskDesk):
             ledger.answer_calls(n)
         else:
             await self._turn(n, Checks(ledger, n, due), work)
+
+    async def _run_calls(self, n: int) -> Failure | None:
+        """Run a step's tools; from then on a pause does not hold the step."""
+        self.calling.add(n)
+        try:
+            return await run_tools(
+                self.ledger, n, self.running, self.children, room=self.room, leaves=self._leaves
+            )
+        finally:
+            self.calling.discard(n)
 
     async def _turn(self, n: int, checks: Checks, work: Work) -> None:
         """Have the AgentWorker take an open step further; an answer is recorded at once."""

@@ -129,7 +129,9 @@ class Requests:
             self._settle_rounds(ledger, RunReply(status="waiting"))
             ledger.disown()
             self.answer_all(RunReply(n=n, status="waiting"))
-        elif ledger.child_paused or (ledger.paused and (not s.opens or ledger.failure is not None)):
+        elif ledger.child_paused or (
+            ledger.paused and (ledger.failure is not None or all(map(ledger.is_held, s.opens)))
+        ):
             n = s.opens[0].n if s.opens else s.steps
             self._settle_rounds(ledger, RunReply(n=n, status="paused"))
             ledger.disown()

@@ -14,7 +14,14 @@ from holdfast.models.base import ModelAnswer
 from holdfast.models.items import to_response_items
 from holdfast.models.shapes import is_array, is_object
 from holdfast.records import JournalEntry, OpenState, Outcome, StepRecord
-from holdfast.references import SAID_IN_ADDS, input_message, resolve_adds, without_adds
+from holdfast.references import (
+    SAID_IN_ADDS,
+    input_message,
+    last_round,
+    resolve_adds,
+    told,
+    without_adds,
+)
 from holdfast.steps import TaskStep
 from holdfast.values import Json
 
@@ -235,19 +242,38 @@ def step_items(of: StepRecord | OpenState, team: Team) -> list[RunItem]:
         team: The agents.
     """
     agent = team.of(_step(of).agent)
-    items = _items(_said(of), agent, _handoffs(of, agent), team)
+    items = _items(_said(of), agent, handoff_names(of, agent), team)
     return sorted(items, key=lambda item: isinstance(item, HandoffOutputItem))
 
 
 def step_messages(of: StepRecord | OpenState) -> list[Message]:
     """Return what a step adds to the transcript, or will add as far as is known."""
     adds, _, outcomes = _parts(of)
-    told = {message.call_id for message in adds if message.role == "tool"}
-    known = {i: outcome for i, outcome in outcomes.items() if not outcome.is_stopped}
+    asked, answers = last_round(adds, of.calls)
+    known = {i: o for i, o in outcomes.items() if o.at is None and not o.is_stopped}
     done = [(call, known[i]) for i, call in enumerate(of.calls) if i in known]
-    asked = {call.id for message in adds for call in message.calls}
-    said = [o.message(call) for call, o in done if call.id in asked and call.id not in told]
+    said = [o.message(call) for call, o in done if call.id in asked and call.id not in answers]
     return [*adds, *said]
+
+
+def result_item(
+    of: StepRecord | OpenState, call: ToolCall, outcome: Outcome, team: Team
+) -> ToolCallOutputItem | HandoffOutputItem | None:
+    """Return what a call of a step gave, by its place; None for a handoff that was not taken.
+
+    Args:
+        of: The step, archived texts put in.
+        call: The call.
+        outcome: What became of it.
+        team: The agents.
+    """
+    agent = team.of(_step(of).agent)
+    said = told(of.adds if isinstance(of, StepRecord) else (), call, outcome)
+    is_handoff = call.name in handoff_names(of, agent)
+    [item] = _items([said], agent, (), team, {said.call_id} if is_handoff else ())
+    if isinstance(item, HandoffOutputItem):
+        return item
+    return item if isinstance(item, ToolCallOutputItem) and not is_handoff else None
 
 
 def step_answers(of: StepRecord | OpenState) -> list[ModelAnswer]:
@@ -277,10 +303,8 @@ def message_items(
         handoffs: Ids of calls that hand the task over, beside those that the agent has a handoff
             for.
     """
-    said = list(messages)
     names = {each.tool_name for each in agent.made_handoffs}
-    named = {call.id for message in said for call in message.calls if call.name in names}
-    return _items(said, agent, {*named, *handoffs}, team)
+    return _items(messages, agent, names, team, handoffs)
 
 
 def conversation_items(messages: Iterable[Message], first: Agent) -> list[RunItem]:
@@ -306,9 +330,27 @@ def conversation_items(messages: Iterable[Message], first: Agent) -> list[RunIte
 
 
 def _items(
-    messages: Iterable[Message], agent: Agent, handoffs: set[str], team: Team
+    messages: Iterable[Message],
+    agent: Agent,
+    names: Collection[str],
+    team: Team,
+    handoffs: Collection[str] = (),
 ) -> list[RunItem]:
-    return [_item(raw, agent, handoffs, team) for raw in to_response_items(messages)]
+    """Return messages as items. A call of one id may be a handoff, and an earlier one none.
+
+    Args:
+        messages: The messages, archived texts put in.
+        agent: The agent that they happened to.
+        names: Names of calls that hand the task over.
+        team: The agents.
+        handoffs: Ids of calls that do, whatever their names.
+    """
+    ids, found = set(handoffs), list[RunItem]()
+    for message in messages:
+        ids -= {call.id for call in message.calls}.difference(handoffs)
+        ids |= {call.id for call in message.calls if call.name in names}
+        found += [_item(raw, agent, ids, team) for raw in to_response_items([message])]
+    return found
 
 
 def _item(raw: dict[str, Json], agent: Agent, handoffs: set[str], team: Team) -> RunItem:
@@ -351,7 +393,7 @@ def _said(of: StepRecord | OpenState) -> Iterator[Message]:
     adds, journal, outcomes = _parts(of)
     made = [*outcomes.values(), *(outcome for entry in journal for outcome in entry.outcomes)]
     claimed = {outcome.at for outcome in made}
-    told = {m.call_id for at, m in enumerate(adds) if m.role == "tool" and at not in claimed}
+    own = {m.call_id for at, m in enumerate(adds) if m.role == "tool" and at not in claimed}
     asked = {call for message in adds for call in message.calls}
     rest = [m for m in adds if m.role != "user" or m.call_id in ("", "turn")]
     if of.n == 1 and _step(of).message() is not None:
@@ -368,7 +410,7 @@ def _said(of: StepRecord | OpenState) -> Iterator[Message]:
         yield from (
             outcome.message(call)
             for call, outcome in results
-            if outcome.at is None and call.id not in told
+            if outcome.at is None and call.id not in own
         )
     yield from rest
     inside = [call for call in of.calls if call not in asked]
@@ -376,7 +418,7 @@ def _said(of: StepRecord | OpenState) -> Iterator[Message]:
         yield Message(role="assistant", calls=tuple(inside))
     for i, call in enumerate(of.calls):
         outcome = outcomes.get(i)
-        if outcome is None or outcome.is_stopped or outcome.at is not None or call.id in told:
+        if outcome is None or outcome.is_stopped or outcome.at is not None or call.id in own:
             continue
         yield outcome.message(call)
 
@@ -413,13 +455,13 @@ def _drop_input(messages: list[Message]) -> None:
             return
 
 
-def _handoffs(of: StepRecord | OpenState, agent: Agent) -> set[str]:
-    """Find the calls of a step by which its agent hands the task over."""
+def handoff_names(of: StepRecord | OpenState, agent: Agent) -> set[str]:
+    """Name the calls of a step by which its agent hands the task over."""
     names = {each.tool_name for each in agent.made_handoffs}
     asked = [entry.answer.message for entry in of.journal if entry.answer is not None]
     made = [*of.calls, *(call for entry in of.journal for call in entry.calls)]
     calls = [*made, *(call for message in asked for call in message.calls)]
-    return {call.id for call in calls if call.name in names or _hands_over(of, call)}
+    return names.union(call.name for call in calls if _hands_over(of, call))
 
 
 def _hands_over(of: StepRecord | OpenState, call: ToolCall) -> bool:
@@ -428,8 +470,9 @@ def _hands_over(of: StepRecord | OpenState, call: ToolCall) -> bool:
         return False
     if of.next[0].agent == of.step.agent:
         return False
-    said = next((m.text for m in of.adds if m.role == "tool" and m.call_id == call.id), "")
-    return _assistant_in(said) == of.next[0].agent
+    asked, answers = last_round(of.adds, (call,))
+    is_newest = not asked or call in asked.values()
+    return is_newest and _assistant_in(answers.get(call.id, "")) == of.next[0].agent
 
 
 def _target(raw: dict[str, Json]) -> str:

@@ -12,6 +12,8 @@ from holdfast.client.items import (
     HandoffOutputItem,
     Team,
     ToolCallOutputItem,
+    handoff_names,
+    result_item,
     step_answers,
     step_items,
 )
@@ -241,19 +243,20 @@ def happenings(
 
 
 class _Results:
-    """What the calls of a step gave, as its items say, and which of them tasks work for."""
+    """What the calls of a step gave, and which of them tasks work for."""
 
     def __init__(self, of: StepRecord | OpenState, team: Team) -> None:
-        items = step_items(of, team)
         self.begun = of.begun.keys() if isinstance(of, OpenState) else frozenset[int]()
         self.agent = team.of(_agent_of(of))
-        self.outputs = {i.call_id: i.output for i in items if isinstance(i, ToolCallOutputItem)}
-        self.targets = {
-            str(i.raw_item["call_id"]): i.target_agent
-            for i in items
-            if isinstance(i, HandoffOutputItem)
-        }
-        self.handoffs = {str(i.raw_item["call_id"]) for i in items if i.type == "handoff_call_item"}
+        self.handoffs = handoff_names(of, self.agent)
+        self._of = of
+        self._team = team
+
+    def item(
+        self, call: ToolCall, outcome: Outcome | None
+    ) -> ToolCallOutputItem | HandoffOutputItem | None:
+        """Return what a call gave, if it has."""
+        return None if outcome is None else result_item(self._of, call, outcome, self._team)
 
 
 def _batch(
@@ -268,11 +271,11 @@ def _batch(
     marks = {(m.kind, m.i): m.number for m in of.marks if m.batch == batch}
     for i, call in enumerate(calls):
         made, done = marks.get(("call", i), 0), marks.get(("done", i), 0)
-        target = results.targets.get(call.id)
-        if target is not None and done:
-            args = (results.agent, target)
+        item = results.item(call, outcomes.get(i))
+        if isinstance(item, HandoffOutputItem) and done:
+            args = (results.agent, item.target_agent)
             found.append((done, Told(("handoff", batch, i), "on_handoff", args)))
-        elif call.id not in results.handoffs:
+        elif call.name not in results.handoffs:
             found += _call(results, (batch, i), call, outcomes.get(i), (made, done))
     yield from (told for _, told in sorted(found, key=lambda each: each[0]))
 
@@ -295,7 +298,8 @@ def _call(
         start = Told(("tool", *place), "on_tool_start", (agent, shown))
         yield (made if at_once or not done else done), start
     if outcome is not None:
-        args = (agent, shown, results.outputs.get(call.id, ""))
+        item = results.item(call, outcome)
+        args = (agent, shown, item.output if isinstance(item, ToolCallOutputItem) else "")
         yield done, Told(("tool", *place, "end"), "on_tool_end", args)
 
 

@@ -43,6 +43,7 @@ from holdfast.hooks import RunHooks, check_run_hooks
 from holdfast.ids import DEFAULT_APP, check_by, check_known_id, session_id
 from holdfast.run_context import RunContextWrapper
 from holdfast.settings import Budget
+from holdfast.shown import shown
 from holdfast.steps import CLOSED
 from holdfast.task_head import RunRules
 
@@ -91,12 +92,14 @@ class RunOptions:
             TypeError: The hooks are none of a run.
         """
         if not isinstance(agent, Agent):
-            msg = f"starting_agent must be an Agent; it was {agent!r:.80} ({type(agent).__name__})."
+            msg = (
+                f"starting_agent must be an Agent; it was {shown(agent)} ({type(agent).__name__})."
+            )
             raise UserError(msg)
         turns: object = self.max_turns
         is_count = isinstance(turns, int) and not isinstance(turns, bool) and turns >= 0
         if turns is not None and not is_count:
-            msg = f"max_turns must be at least 0, or None for no limit; it was {turns!r}."
+            msg = f"max_turns must be at least 0, or None for no limit; it was {shown(turns)}."
             raise UserError(msg)
         if keeps_elsewhere:
             msg = (
@@ -125,7 +128,7 @@ class RunOptions:
             session_id(DEFAULT_APP, session)
         elif session is not None and not isinstance(session, Session):
             kind = type(session).__name__
-            msg = f"session must be a name or a Session; it was {session!r:.80} ({kind})."
+            msg = f"session must be a name or a Session; it was {shown(session)} ({kind})."
             raise InvalidArgumentError(msg)
 
 

@@ -66,6 +66,7 @@ class Streamed(Generic[T]):
         self.task_id = task_id
         self._wrap = wrap
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._cut = asyncio.Event()
         self._over: list[Callable[[], None]] = []
         self._opened: asyncio.Future[Open] = asyncio.get_running_loop().create_future()
         loop = asyncio.get_running_loop()
@@ -103,16 +104,26 @@ class Streamed(Generic[T]):
             Exception: What went wrong in the work, after all events.
         """
         if await self._is_begun():
-            async with aclosing(self._batches(offset)) as batches:
-                async for batch in batches:
-                    for event in batch:
-                        self._note(event)
-                        yield event
+            async with aclosing(self._events(offset)) as events:
+                async for event in events:
+                    self._note(event)
+                    yield event
         await self._settle()
 
     def __aiter__(self) -> AsyncIterator[StreamEvent]:
         """Read all events."""
         return self.stream_events()
+
+    async def _events(self, offset: int | None) -> AsyncGenerator[StreamEvent]:
+        """Read until the work is over or reading is cut off."""
+        async with aclosing(self._batches(offset)) as batches:
+            async for batch in batches:
+                for event in batch:
+                    if self._cut.is_set():
+                        return
+                    yield event
+                if self._cut.is_set():
+                    return
 
     async def _batches(self, offset: int | None) -> AsyncGenerator[list[StreamEvent]]:
         """Read until the work is over; trouble in reading is none of the work, and may pass.
@@ -121,7 +132,7 @@ class Streamed(Generic[T]):
             EngineError: The record still cannot be read when the work is over.
         """
         make, told, left, pause = self._opened.result(), -1, TRIES, FIRST_PAUSE_SECONDS
-        while True:
+        while not self._cut.is_set():
             try:
                 async with aclosing(self._read(make(offset))) as batches:
                     async for batch in batches:
@@ -135,9 +146,9 @@ class Streamed(Generic[T]):
                     raise
             else:
                 return
-            await asyncio.wait([self._work], timeout=pause)
+            await self._unless_cut(asyncio.wait([self._work], timeout=pause))
             if self._work.done():
-                await asyncio.sleep(pause)
+                await self._unless_cut(asyncio.sleep(pause))
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
     async def _read(self, reader: StreamReader) -> AsyncGenerator[list[StreamEvent]]:
@@ -160,11 +171,22 @@ class Streamed(Generic[T]):
         if self._work.done():
             tell()
         try:
-            while (batch := await self._wrap(following())) is not None:
+            while (batch := await self._unless_cut(self._wrap(following()))) is not None:
                 yield batch
         finally:
             self._over.remove(tell)
             await self._wrap(batches.aclose())
+
+    async def _unless_cut(self, reading: Coroutine[Any, Any, V]) -> V | None:
+        """Wait for what is read; give it up, and return None, once reading is cut off."""
+        read, cut = asyncio.ensure_future(reading), asyncio.ensure_future(self._cut.wait())
+        try:
+            await asyncio.wait({read, cut}, return_when=asyncio.FIRST_COMPLETED)
+            return None if self._cut.is_set() else read.result()
+        finally:
+            read.cancel()
+            cut.cancel()
+            await asyncio.gather(read, cut, return_exceptions=True)
 
     async def _is_begun(self) -> bool:
         """Wait until the task is known to be the work's own; return False if it never was."""

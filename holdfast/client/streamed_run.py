@@ -7,10 +7,14 @@ import sys
 from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from temporalio.exceptions import TemporalError
+
 from holdfast.agent import Agent
 from holdfast.client.items import RunItem, team_of
 from holdfast.client.reading import Reader
+from holdfast.client.recorded import read_recorded
 from holdfast.client.results import RunData, RunResult
+from holdfast.client.run_reading import run_data
 from holdfast.client.running import CANCELLED
 from holdfast.client.streamed import (
     FIRST_PAUSE_SECONDS,
@@ -49,6 +53,9 @@ __all__ = ["RunResultStreaming"]
 
 CANCEL_SECONDS = 60.0
 """How long a cancel is tried again while the server cannot be reached."""
+
+READ_SECONDS = 2.0
+"""How long reading what a cancelled run had made may take."""
 
 CancelMode = Literal["immediate", "after_turn"]
 
@@ -98,8 +105,12 @@ class RunResultStreaming(Streamed[RunResult]):
         self._context = context
         self._by = by
         self._find_engine = find_engine
+        self._agent = agent
+        self._resumes = resumes
         self._items: dict[int, RunItem] = {}  # by offset: they may be read again
         self._turns: set[str] = set()
+        self._read_to = 0  # offset of the newest event of a turn that was read
+        self._made: RunData | None = None
         self._cancelled = False
         self._cancelling: asyncio.Task[None] | None = None
 
@@ -167,13 +178,19 @@ class RunResultStreaming(Streamed[RunResult]):
     def cancel(self, mode: CancelMode = "immediate") -> None:
         """End the run.
 
-        It goes on while the server cannot be reached. Whoever reads to the end or waits for the
-        result is told if it could not be cancelled.
+        It goes on while the server cannot be reached. Reading to the end, or waiting for the
+        result, raises if it could not be cancelled.
 
         Args:
-            mode: "immediate": the task is abandoned, and reading ends. "after_turn": the turn in
-                progress and its tools are finished; then the task is paused, and running its
-                state, or `resume`, goes on with it.
+            mode: "immediate": no further event is told, and reading ends once the task's abandon is
+                recorded. The worker process then cancels model calls and async tools in progress;
+                a sync tool goes on in its thread, and the provider may bill an answer that it had
+                begun. `result` waits until the task is closed.
+                "after_turn": the turn of the newest event that was read is finished with its tools
+                (when none was read: the turn in progress); then the task is paused, and running
+                its state, or `resume`, goes on with it. A model call of the next turn that has
+                begun goes on, and its answer is kept for that; if tools of it have begun, that
+                turn is finished as well.
 
         Raises:
             UserError: There is no such mode.
@@ -184,6 +201,8 @@ class RunResultStreaming(Streamed[RunResult]):
         if self.is_complete:
             return
         self._cancelled = mode == "immediate"
+        if self._cancelled:
+            self._cut.set()
         self._cancelling = asyncio.get_running_loop().create_task(self._cancel(mode))
         self._keep(self._cancelling)
 
@@ -198,6 +217,8 @@ class RunResultStreaming(Streamed[RunResult]):
             is_told = await self._is_begun() and await self._stop(mode)
         finally:
             self._cancelled = self._cancelled and is_told
+            if not self._cancelled:
+                self._cut.clear()
 
     async def _stop(self, mode: CancelMode) -> bool:
         """Stop the task; return whether this did, and not the run's own end."""
@@ -209,8 +230,9 @@ class RunResultStreaming(Streamed[RunResult]):
                 if mode == "immediate":
                     reason = "the streamed run was cancelled"
                     await self._wrap(engine.abandon(self.task_id, reason, self._by))
-                elif not (await self._wrap(engine.get_task(self.task_id))).paused:
-                    await self._wrap(engine.pause(self.task_id, CANCELLED, self._by))
+                else:
+                    pausing = engine.pause(self.task_id, CANCELLED, self._by, after=self._read_to)
+                    await self._wrap(pausing)
             except (TaskClosedError, TaskNotFoundError, CommandRefusedError):  # it is ending
                 await asyncio.wait([self._work])
             except EngineError:
@@ -220,10 +242,27 @@ class RunResultStreaming(Streamed[RunResult]):
                 await asyncio.wait([self._work], timeout=pause)
                 pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
             else:
+                if mode == "immediate":
+                    await self._read_made(engine)
                 return True
         return isinstance(super().run_loop_exception, TaskAbandonedError)
 
+    async def _read_made(self, engine: AgentRunner) -> None:
+        """Read what the run had made when it was cancelled; else what was read of it stands."""
+        given = None if self._resumes else self.input
+        try:
+            async with asyncio.timeout(READ_SECONDS):
+                recorded = await self._wrap(read_recorded(engine.reader, self.task_id))
+            self._made = run_data(recorded, self._agent, given=given, context=self._context)
+        except (HoldfastError, TemporalError, TimeoutError, ValueError):
+            log.warning("What the run %s had made could not be read", self.task_id, exc_info=True)
+
     async def _settle(self) -> None:
+        if self._cut.is_set() and self._cancelling is not None:
+            await asyncio.wait([self._cancelling])
+            self._cancelling.result()
+            if self._cancelled:  # how the task ends is told by `result`
+                return
         try:
             await self.result()
         except HoldfastError:
@@ -240,6 +279,8 @@ class RunResultStreaming(Streamed[RunResult]):
             data: RunData | None = getattr(error, "run_data", None)
             if data is not None:
                 return RunResult(**vars(data))
+        if self._made is not None:
+            return RunResult(**vars(self._made))
         return RunResult(
             input=self.input,
             new_items=list(self._items.values()),
@@ -264,14 +305,15 @@ class RunResultStreaming(Streamed[RunResult]):
                 self.current_agent = event.new_agent
             case RunItemStreamEvent():
                 self._items[event.offset] = event.item
+                self._read_to = max(self._read_to, event.offset)
             case StepUndoneStreamEvent():
                 kept = {at: item for at, item in self._items.items() if not event.is_void(at)}
                 self._items = kept
-            case RawResponsesStreamEvent() if event.data.type == "response.created":
-                self._turns.add(event.data.response.id)
-                self.current_turn = len(self._turns)
             case RawResponsesStreamEvent():
-                return
+                self._read_to = max(self._read_to, event.offset)
+                if event.data.type == "response.created":
+                    self._turns.add(event.data.response.id)
+                    self.current_turn = len(self._turns)
 
 
 async def _offset_now(engine: AgentRunner, task_id: str) -> int:

@@ -99,6 +99,13 @@ def _part(part: Part) -> ChatMessage:
     match part:
         case TextPart(text=text):
             return {"type": "text", "text": text}
+        case ImagePart(file_id=file_id) if file_id:
+            msg = (
+                f"The image {file_id!r} is named by its id at the provider, which the Chat"
+                " Completions API does not take. Use the Responses API, or give the image by URL or"
+                " by its bytes."
+            )
+            raise InvalidArgumentError(msg)
         case ImagePart():
             image: dict[str, Json] = {"url": address(part)}
             if part.detail != "auto":  # some compatible servers do not know the field

@@ -84,7 +84,7 @@ def _text(text: str) -> Json:
 def _image(part: ImagePart) -> Json:
     """Name an image; its bytes stay where they are."""
     if part.stored is None:
-        uri = part.url if part.url[:5] != "data:" else str(part)
+        uri = part.url if part.url and part.url[:5] != "data:" else str(part)
         return {"type": "uri", "modality": "image", "uri": uri}
     return {
         "type": "uri",

@@ -134,6 +134,49 @@ async def test_other_tasks_go_on_while_a_tool_blocks_its_loop_for_ever(
     assert str(await runner.chat("another")) == "good"
 
 
+async def test_calls_held_up_by_a_tool_that_blocks_their_loop_for_ever_are_cut_off(
+    rig: Rig, model: FakeOpenAI, door: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(user_loop, "BLOCKED_SECONDS", 0.3)
+    monkeypatch.setattr(user_loop, "GIVEN_UP_SECONDS", 1.0)
+    both = asyncio.Event()
+    ran: list[str] = []
+
+    @tool(effect="read")
+    async def blocks() -> str:
+        """Block the event loop."""
+        await both.wait()
+        door.wait()
+        return "done"
+
+    async def beside(name: str) -> str:
+        ran.append(name)
+        if len(ran) == 2:
+            both.set()
+        if ran.count(name) == 1:
+            await asyncio.sleep(0.5)
+        return "done"
+
+    @tool(effect="read")
+    async def reads() -> str:
+        """Wait as one should."""
+        return await beside("reads")
+
+    @tool
+    async def books() -> str:
+        """Wait as one should."""
+        return await beside("books")
+
+    await rig.serve(agent_with(blocks, reads, books), own_loop=True)
+    model.calls([("blocks", {}), ("reads", {}), ("books", {})])
+    runner = rig.runner()
+    task = await runner.create_task("q")
+    await runner.run_task(task)
+    asked = await runner.pending_approvals(task)
+    assert sorted(each.tool for each in asked) == ["blocks", "books"]
+    assert sorted(ran) == ["books", "reads", "reads"]
+
+
 async def test_a_tool_that_may_be_repeated_but_loses_each_worker_is_asked_about(
     rig: Rig, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,6 +14,7 @@ from holdfast.errors import InvalidArgumentError, StepFailedError
 from holdfast.images import address
 from holdfast.messages import ImagePart, Message, TextPart, assistant, user
 from holdfast.models.chat import ChatCompletionsModel
+from holdfast.models.chat_messages import to_chat_messages
 from holdfast.testing import FakeOpenAI
 from holdfast.workers import StepContext
 from tests.live.test_bad_input import history_bytes
@@ -548,6 +549,31 @@ async def test_an_image_of_the_web_in_the_agents_sdks_shape_keeps_its_detail(
     [result] = (m for m in model.requests[1].messages if m.role == "tool")
     [part] = result.images
     assert (part.url, part.detail) == ("https://a.b/c.png", "low")
+
+
+async def test_an_image_that_a_tool_names_by_its_file_id_reaches_the_model_by_it(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    @tool(effect="read")
+    def show() -> Any:
+        """Show something."""
+        return [ToolOutputText(text="a cat"), ToolOutputImage(file_id="file_1", detail="low")]
+
+    await rig.serve(make_agent(show))
+    model.call("show")
+    model.reply("seen")
+    await rig.runner().chat("q")
+    [result] = (i for i in model.requests[1].body["input"] if "output" in i)
+    assert result["output"] == [
+        {"type": "input_text", "text": "a cat"},
+        {"type": "input_image", "file_id": "file_1", "detail": "low"},
+    ]
+
+
+def test_the_chat_api_is_not_sent_an_image_by_its_file_id() -> None:
+    said = Message(role="tool", call_id="c", content=(Image(file_id="file_1").part(),))
+    with pytest.raises(InvalidArgumentError, match="Use the Responses API"):
+        to_chat_messages([said])
 
 
 @pytest.mark.parametrize(

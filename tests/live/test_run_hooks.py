@@ -185,7 +185,7 @@ def test_a_handoff_is_told_in_place_of_its_call() -> None:
             Message(role="tool", call_id="c", content="seen"),
         ),
         calls=(over, look_call),
-        outcomes=(Outcome(), Outcome()),
+        outcomes=(Outcome(at=1), Outcome(at=2)),
         journal=(JournalEntry(request="r", answer=ModelAnswer(message=SAID_IN_ADDS)),),
         next=(TaskStep(agent="b"),),
         marks=(

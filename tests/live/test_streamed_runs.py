@@ -138,7 +138,7 @@ async def test_cancelling_before_the_task_is_there_abandons_it(
     async with asyncio.timeout(30):
         [event async for event in stream]
     assert stream.is_complete
-    task = await run.runner.get_task(stream.task_id)
+    task = await until_status(run.runner, stream.task_id, "abandoned", "finished")
     if stream.final_output is None:  # else the run was quicker than the news that it has begun
         assert stream.run_loop_exception is None
         assert (task.status, "by ann" in task.error) == ("abandoned", True)

@@ -403,8 +403,7 @@ async def test_cancelling_at_once_abandons_the_task(
     assert run.is_complete
     assert run.run_loop_exception is None
     assert run.final_output is None
-    task = await streaming.runner.get_task(run.task_id)
-    assert task.status == "abandoned"
+    await until_status(streaming.runner, run.task_id, "abandoned")
     model.release()
 
 

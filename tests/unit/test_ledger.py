@@ -12,13 +12,16 @@ from hypothesis import strategies as st
 
 from holdfast import approvals
 from holdfast.chain import extend
+from holdfast.commands import Command
 from holdfast.known_ids import KnownIds
 from holdfast.ledger import Ledger
 from holdfast.messages import Message, ToolCall, Usage, assistant, user
 from holdfast.models.base import ModelAnswer
+from holdfast.obey import obey
 from holdfast.records import Entry, Failure, Outcome, SegmentRef, StepResult
 from holdfast.state import Carried, Described, TaskInput
 from holdfast.steps import TaskStep
+from holdfast.stream_events import Offset
 from holdfast.task_head import TaskHead
 from holdfast.views import EntriesRequest, entries_page, view
 from holdfast.wire import Advanced, RunRequest, ViewRequest
@@ -257,6 +260,25 @@ def test_a_large_message_is_a_page_of_its_own() -> None:
 
 def status(ledger: Ledger) -> str:
     return ledger.status
+
+
+def pause(ledger: Ledger, by: str, after: object = None) -> str:
+    body: dict[str, Any] = {} if after is None else {"after": after}
+    return obey(ledger, Command(id="c", verb="pause", by=by, body=body), now=2.0)
+
+
+def test_a_pause_after_an_event_takes_the_place_of_no_other() -> None:
+    ledger = Ledger(TaskInput(head=HEAD, input="q"), task_id="t", now=1.0)
+    assert "offset" in pause(ledger, "ann", "late")
+    assert "offset" in pause(ledger, "ann", -1)
+    assert ledger.paused == ""
+    assert pause(ledger, "ann") == ""
+    assert pause(ledger, "eve", int(Offset(7))) == ""
+    assert (ledger.paused, ledger.s.paused_after) == ("ann", 7)
+    assert pause(ledger, "joe") == ""
+    assert (ledger.paused, ledger.s.paused_after) == ("joe", 7)
+    obey(ledger, Command(id="r", verb="resume"), now=3.0)
+    assert (ledger.paused, ledger.s.paused_after) == ("", 0)
 
 
 def test_the_status_of_a_task_says_what_stands_in_its_way() -> None:

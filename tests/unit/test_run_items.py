@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast import Agent
-from holdfast.client.items import HandoffOutputItem, Team, ToolCallOutputItem, step_items, team_of
+from holdfast.blocked_output import after_block
+from holdfast.client.items import (
+    HandoffOutputItem,
+    Team,
+    ToolCallOutputItem,
+    step_items,
+    step_messages,
+    team_of,
+)
+from holdfast.client.run_hooks import happenings
 from holdfast.messages import Message, ToolCall, assistant, user
 from holdfast.models.base import ModelAnswer
 from holdfast.records import (
@@ -152,3 +161,63 @@ def test_reasoning_is_an_item_of_its_own() -> None:
     said = assistant("a").model_copy(update={"items": (thought,)})
     items = step_items(StepRecord(n=2, step=TaskStep(), adds=(said,)), TEAM)
     assert types(items) == ["reasoning_item", "message_output_item"]
+
+
+ROME, OSLO = (ToolCall(id="call_0", name="look", arguments=f'{{"at": "{at}"}}') for at in "ro")
+"""Calls of two rounds of one step, of a provider that numbers them anew in each answer."""
+
+FIRST_ROUND = (assistant("", calls=(ROME,)), told(ROME, "of rome"))
+
+
+def second_round() -> OpenState:
+    """A step whose first round is done, and whose second has its outcome."""
+    result = StepResult(adds=(*FIRST_ROUND, assistant("", calls=(OSLO,))), calls=(OSLO,))
+    return OpenState(
+        n=2,
+        started=0,
+        calls=(OSLO,),
+        open=OpenStep(step=TaskStep()),
+        result=result,
+        outcomes={0: Outcome(content="of oslo")},
+    )
+
+
+def test_a_step_adds_the_result_of_a_call_whose_id_an_earlier_call_had() -> None:
+    said = [message.text for message in step_messages(second_round()) if message.role == "tool"]
+    assert said == ["of rome", "of oslo"]
+
+
+def test_a_blocked_step_has_a_text_in_the_place_of_each_result_where_ids_are_repeated() -> None:
+    kept = after_block(second_round(), "withheld")
+    assert [message.text for message in kept if message.role == "tool"] == ["withheld"] * 2
+
+
+def test_a_handoff_does_not_make_one_of_an_earlier_call_of_its_id() -> None:
+    away = ToolCall(id="call_0", name="transfer_to_b")
+    adds = (*FIRST_ROUND, assistant("", calls=(away,)), told(away, '{"assistant": "b"}'))
+    step = StepRecord(
+        n=2,
+        step=TaskStep(),
+        adds=adds,
+        journal=(JournalEntry(request="r", calls=(ROME,), outcomes=(Outcome(at=1),)),),
+        calls=(away,),
+        outcomes=(Outcome(at=3),),
+        next=(TaskStep(agent="b"),),
+    )
+    kinds = ["tool_call_item", "tool_call_output_item", "handoff_call_item", "handoff_output_item"]
+    assert types(step_items(step, TEAM)) == kinds
+    hooks = [(each.hook, each.args[-1]) for each in happenings(step, TEAM, (), None)]
+    assert ("on_tool_end", "of rome") in hooks
+
+
+def test_hooks_are_told_what_each_call_gave_where_ids_are_repeated() -> None:
+    step = StepRecord(
+        n=2,
+        step=TaskStep(),
+        adds=(*FIRST_ROUND, assistant("", calls=(OSLO,)), told(OSLO, "of oslo")),
+        journal=(JournalEntry(request="r", calls=(ROME,), outcomes=(Outcome(at=1),)),),
+        calls=(OSLO,),
+        outcomes=(Outcome(at=3),),
+    )
+    ends = [each for each in happenings(step, TEAM, (), None) if each.hook == "on_tool_end"]
+    assert [each.args[-1] for each in ends] == ["of rome", "of oslo"]

@@ -481,3 +481,22 @@ async def test_a_memory_belongs_to_the_run_of_the_activity() -> None:
         return task_id()
 
     assert await second.run(named) == first.info.workflow_id
+
+
+def test_a_loop_that_follows_a_blocked_one_can_ask_a_task_that_was_being_asked() -> None:
+    cache = Cache()
+
+    async def ask() -> None:
+        memory = cache.task("t", "run")
+        async with memory.asking:
+            await asyncio.sleep(0)
+
+    async def two() -> None:
+        await asyncio.gather(ask(), ask())
+
+    async def left() -> None:
+        await two()
+        await cache.task("t", "run").asking.acquire()
+
+    asyncio.run(left())
+    asyncio.run(two())

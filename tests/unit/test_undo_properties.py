@@ -86,6 +86,7 @@ def picture(ledger: Ledger) -> dict[str, Any]:
         "automatic",
         "receipts",
         "paused",
+        "paused_after",
         "seen",
         "approvals",
         "notes",
