@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.engine.command import DATABASE
 from holdfast.engine.ephemeral import ephemeral_server
 from tests.packaging.environments import Environment, build_wheel, make_environment
 
@@ -163,7 +164,9 @@ def test_what_lacks_an_extra_says_which(bare: Environment, code: str, advice: st
 
 @pytest.mark.parametrize("command", ["tasks", "inbox", "stop", "ui", "demo"])
 def test_command_that_lacks_an_extra_says_which(bare: Environment, command: str) -> None:
-    (bare.work / ".holdfast").mkdir(exist_ok=True)  # else there is nothing that an extra could read
+    data_dir = bare.work / ".holdfast"  # else the commands that read say that there is nothing
+    data_dir.mkdir(exist_ok=True)
+    (data_dir / DATABASE).touch()
     done = bare.holdfast(command)
     assert done.returncode == 5, done.stderr
     assert LOCAL in done.stderr
