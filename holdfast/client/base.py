@@ -74,7 +74,7 @@ class RunnerBase:
         """Use an engine to be started, or a client made with `HoldfastPlugin` and its archive.
 
         Args:
-            agent: Agent of new tasks.
+            agent: Agent of new tasks; empty for a handle on tasks that there are.
             app: Name of the app: its sessions, and the workers that serve its tasks. Without one,
                 each agent is served by whichever worker has it.
             queue: Task queue of workers that you have already.
@@ -98,7 +98,7 @@ class RunnerBase:
             default_tool_choice=default_tool_choice,
             verbose=verbose,
         )
-        self.agent = check_name("agent", agent)
+        self.agent = "" if agent == "" else check_name("agent", agent)
         self.app = DEFAULT_APP if app is None else check_app(app)
         self._queue = queue
         self._engine = engine
