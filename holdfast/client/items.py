@@ -384,6 +384,11 @@ def _step(of: StepRecord | OpenState) -> TaskStep:
     return of.step if isinstance(of, StepRecord) else of.open.step
 
 
+def _known_by(call: ToolCall) -> tuple[str, str, str]:
+    """Return what tells a call from others of its step; ids may be given twice."""
+    return call.id, call.name, call.arguments
+
+
 def _said(of: StepRecord | OpenState) -> Iterator[Message]:
     """Say what a step said: what the transcript has of it, and calls that it made inside.
 
@@ -394,7 +399,7 @@ def _said(of: StepRecord | OpenState) -> Iterator[Message]:
     made = [*outcomes.values(), *(outcome for entry in journal for outcome in entry.outcomes)]
     claimed = {outcome.at for outcome in made}
     own = {m.call_id for at, m in enumerate(adds) if m.role == "tool" and at not in claimed}
-    asked = {call for message in adds for call in message.calls}
+    asked = {_known_by(call) for message in adds for call in message.calls}
     rest = [m for m in adds if m.role != "user" or m.call_id in ("", "turn")]
     if of.n == 1 and _step(of).message() is not None:
         _drop_input(rest)
@@ -403,7 +408,7 @@ def _said(of: StepRecord | OpenState) -> Iterator[Message]:
             said = _up_to(entry.answer.message, rest)
             yield from said
             del rest[: len(said)]
-        inside = [call for call in entry.calls if call not in asked]
+        inside = [call for call in entry.calls if _known_by(call) not in asked]
         if inside:
             yield Message(role="assistant", calls=tuple(inside))
         results = zip(entry.calls, entry.outcomes, strict=True)
@@ -413,7 +418,7 @@ def _said(of: StepRecord | OpenState) -> Iterator[Message]:
             if outcome.at is None and call.id not in own
         )
     yield from rest
-    inside = [call for call in of.calls if call not in asked]
+    inside = [call for call in of.calls if _known_by(call) not in asked]
     if inside:
         yield Message(role="assistant", calls=tuple(inside))
     for i, call in enumerate(of.calls):

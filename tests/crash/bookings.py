@@ -17,7 +17,9 @@ class Held(AgentHooks):
     def __init__(self, job: Job) -> None:
         self.home = job.home
 
-    async def on_llm_start(self, context: Any, agent: Any, *given: Any) -> None:
+    async def on_llm_start(
+        self, context: Any, agent: Any, system_prompt: Any, input_items: Any
+    ) -> None:
         if (self.home / "hold.model").exists():
             note(self.home, "held", kind="model")
         while (self.home / "hold.model").exists():

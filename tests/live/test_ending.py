@@ -431,6 +431,8 @@ async def test_a_finalize_does_not_hold_up_an_end_that_is_tried_again_in_a_rollo
     record.broken = False
     await runner.resume(task)
     with suppress(WorkflowUpdateFailedError):
-        await handle.start_update("finalize", wait_for_stage=WorkflowUpdateStage.ACCEPTED)
+        await handle.start_update(  # pyright: ignore[reportUnknownMemberType]  temporalio's types
+            "finalize", wait_for_stage=WorkflowUpdateStage.ACCEPTED
+        )
     slow.may.set()
     await until_status(runner, task, "finished")

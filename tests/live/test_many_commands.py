@@ -125,7 +125,7 @@ async def test_a_request_that_was_accepted_waits_for_commands_that_came_after_it
     monkeypatch.setattr(desk, "COMMANDS_AT_ONCE", 1)
     monkeypatch.setattr(desk, "TURN_SECONDS", 0.2)
     handle = runner.client.get_workflow_handle(task.task_id)
-    asked = await handle.start_update(
+    asked = await handle.start_update(  # pyright: ignore[reportUnknownMemberType]  temporalio's types
         "run",
         RunRequest(),
         id="mine",
