@@ -21,10 +21,10 @@ COMPILE = .build/lock/bin/uv pip compile pyproject.toml --quiet --universal --py
     --generate-hashes --no-emit-index-url --no-emit-find-links --no-emit-package holdfast \
     --custom-compile-command 'make lock'
 
-.PHONY: help venv lint format test demo fuzz bench soak lock clean
+.PHONY: help venv lint format test demo fuzz fuzz-verbs bench soak lock clean
 
 help: ## Show the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 venv: $(STAMP) ## Make .venv with everything that is needed, as locked
 
@@ -61,6 +61,9 @@ demo: $(STAMP) ## Run the demo; QUESTION="..." asks your own question
 
 fuzz: $(STAMP) ## Give mutated answers to real tasks (ANSWERS=20000 SEED=1)
 	$(BIN)/python -m tests.fuzz.answers $(or $(ANSWERS),2000) --seed $(or $(SEED),1)
+
+fuzz-verbs: $(STAMP) ## Call public verbs with arguments that do not fit (CALLS=200)
+	HOLDFAST_FUZZ=$(or $(CALLS),200) $(BIN)/pytest tests/live/test_hostile_arguments.py -q
 
 bench: $(STAMP) ## Run the benchmarks
 	$(BIN)/python -m benchmarks.run

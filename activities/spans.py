@@ -113,6 +113,7 @@ def recorded(
     facts: Mapping[str, Any],
     *,
     step: tuple[int, int] | None = None,
+    tried: int = 0,
     calls_out: bool = False,
 ) -> Generator[Recording]:
     """Record what the block does as a span; an error that leaves it is told, and goes on.
@@ -123,6 +124,7 @@ def recorded(
         head: The task's head.
         facts: Attributes.
         step: Branch and number of the step that it is part of; None for the task itself.
+        tried: Attempts that were lost before the activity was scheduled.
         calls_out: Whether it is a call to another service.
     """
     maker, rules = switch.spans(), _rules(head)
@@ -140,13 +142,14 @@ def recorded(
         trace.step(*step) if step is not None else trace.root,
         sampled=rules.sampled,
     )
-    attempt = info.attempt if info.attempt > 1 else None
+    attempt = tried + info.attempt
+    facts = {**rules.common, **facts, "holdfast.attempt": attempt if attempt > 1 else None}
     span: Span = INVALID_SPAN
     with harmless():
         span = maker.start(
             place,
             name,
-            attributes={**rules.common, **facts, "holdfast.attempt": attempt},
+            attributes=facts,
             kind=SpanKind.CLIENT if calls_out else SpanKind.INTERNAL,
         )
     recording = Recording(span, rules)
@@ -237,7 +240,8 @@ def tool_call(head: TaskHead, given: ToolInput, tool: Tool, call: ToolCall) -> G
         "gen_ai.tool.type": "function",
         "gen_ai.tool.description": tool.description or None,
     }
-    plain = recorded("execute_tool", f"execute_tool {tool.name}", head, facts, step=step)
+    name, tried = f"execute_tool {tool.name}", given.tried
+    plain = recorded("execute_tool", name, head, facts, step=step, tried=tried)
     with handoff(head, agent, target, step=step) if target else plain as span:
         if span.tells:
             span.set({"gen_ai.tool.call.arguments": call.arguments})

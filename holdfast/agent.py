@@ -19,6 +19,7 @@ from holdfast.models.base import Model, check_model
 from holdfast.output_type import AgentOutputSchema, output_schema
 from holdfast.run_context import ContextT
 from holdfast.settings import ModelSettings, as_model_settings
+from holdfast.shown import shown
 from holdfast.tool_hooks import ApprovalPredicate, EnabledPredicate, FailureFormatter
 from holdfast.tool_retriever import ToolRetriever
 from holdfast.tool_use import ToolUseBehavior, behavior_code
@@ -102,7 +103,8 @@ class Agent(Generic[ContextT]):
             if getattr(self, name) is None:  # the Agents SDK's word for none
                 object.__setattr__(self, name, "")
         check_fields(Agent, self, ("instructions", "handoff_description", "reset_tool_choice"))
-        _check_tools(self.tools)
+        _check_list("tools", self.tools, "tools or functions")
+        _check_list("handoffs", self.handoffs, "agents or handoffs")
         _check_retriever(self.tool_retriever)
         owner = f"agent {self.name!r}"
         check_guardrails(owner, "input_guardrails", self.input_guardrails, InputGuardrail)
@@ -307,13 +309,12 @@ def guard_rule(guardrail: InputGuardrail | OutputGuardrail, ref: str = "") -> Gu
     return GuardRule(kind="output", name=guardrail.get_name(), ref=ref)
 
 
-def _check_tools(tools: Any) -> None:
-    given: object = tools
+def _check_list(name: str, given: object, of: str) -> None:
     is_single = isinstance(given, Tool | str | bytes | Mapping)
     if is_single or not isinstance(given, Iterable):
         msg = (
-            f"tools={tools!r:.80} ({type(tools).__name__}) is no list. Pass a list of tools or"
-            " functions, also for a single one: tools=[...]."
+            f"{name}={shown(given)} ({type(given).__name__}) is no list. Pass a list of {of},"  # pyright: ignore[reportUnknownArgumentType]  anything is shown
+            f" also for a single one: {name}=[...]."
         )
         raise UserError(msg)
 
@@ -324,7 +325,7 @@ def _check_retriever(retriever: Any) -> None:
     can = callable(getattr(retriever, "retrieve", None)) and hasattr(retriever, "tools")
     if isinstance(retriever, type) or not can:
         msg = (
-            f"tool_retriever={retriever!r:.80} ({type(retriever).__name__}) cannot choose tools."
+            f"tool_retriever={shown(retriever)} ({type(retriever).__name__}) cannot choose tools."
             " Pass an object with `tools` and `retrieve(query)`, as KeywordToolRetriever([...])."
         )
         raise UserError(msg)

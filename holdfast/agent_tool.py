@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from holdfast.errors import InvalidArgumentError, UserError
+from holdfast.shown import shown
 from holdfast.tool_arguments import ToolArgumentsError, explain
 from holdfast.tool_context import ToolContext
 from holdfast.tool_hooks import ApprovalPredicate, EnabledPredicate, FailureFormatter, invoke
@@ -135,7 +136,7 @@ class AgentTool(Tool[..., Any]):
         if not isinstance(made, str | list):
             msg = (
                 f"The input_builder of tool {self.name!r} must give a text or a list of items; it"
-                f" gave {made!r:.80} ({type(made).__name__})."
+                f" gave {shown(made)} ({type(made).__name__})."
             )
             raise UserError(msg)
         return cast("str | list[dict[str, Json]]", made)
@@ -213,7 +214,7 @@ def _checked(parameters: Any, agent: Agent) -> type[Any]:
     if is_type and (dataclasses.is_dataclass(parameters) or issubclass(parameters, BaseModel)):
         return cast("type[Any]", parameters)
     msg = (
-        f"parameters={parameters!r:.80} of agent {agent.name!r} as a tool is no type of arguments."
+        f"parameters={shown(parameters)} of agent {agent.name!r} as a tool is no type of arguments."  # pyright: ignore[reportUnknownArgumentType]  anything is shown
         " Pass a dataclass or a pydantic model class."
     )
     raise InvalidArgumentError(msg)

@@ -3,13 +3,36 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection
-from typing import Any, get_type_hints
+from collections.abc import Callable, Collection
+from typing import Annotated, Any, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from holdfast import gate
-from holdfast.errors import UserError
+from holdfast.errors import InvalidArgumentError, UserError
+from holdfast.shown import shown
+
+Count = Annotated[int, Field(ge=0)]
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+def check_arguments(function: Callable[..., Any], **given: object) -> None:
+    """Check arguments of a public function by its annotations; nothing is converted.
+
+    It is for those that nothing else checks before something is begun.
+
+    Args:
+        function: The function that they were given to.
+        given: The arguments, by name.
+
+    Raises:
+        InvalidArgumentError: One of them does not fit.
+    """
+    known: Any = function  # as below
+    try:
+        _model_of(known, tuple(given)).model_validate(given)
+    except ValidationError as error:
+        raise InvalidArgumentError(misfit(function.__name__, error)) from None
 
 
 def check_fields(kind: type[Any], given: object, names: Collection[str]) -> None:
@@ -37,11 +60,8 @@ def check_data(owner: str, name: str, given: object) -> None:
         UserError: It cannot.
     """
     if wrong := gate.flaw(given, name):
-        try:
-            shown = f"{given!r:.80}"
-        except RecursionError:
-            shown = "..."
-        raise UserError(f"{owner} cannot use {name}={shown}: it is stored as JSON, and {wrong}")
+        msg = f"{owner} cannot use {name}={shown(given)}: it is stored as JSON, and {wrong}"
+        raise UserError(msg)
 
 
 @functools.cache
@@ -66,7 +86,7 @@ def misfit(owner: str, error: ValidationError) -> str:
     place = first["loc"] if len(same) == 1 else first["loc"][:1]
     said = dict.fromkeys(_in_mid_sentence(each["msg"]) for each in same)
     name = ".".join(map(str, place))
-    given = f"{name}={first['input']!r:.80}" if name else f"{first['input']!r:.80}"
+    given = f"{name}={shown(first['input'])}" if name else shown(first["input"])
     return f"{owner} cannot use {given}: {' or '.join(said)}."
 
 

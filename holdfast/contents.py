@@ -9,6 +9,7 @@ from typing import cast
 from holdfast.errors import InvalidArgumentError
 from holdfast.images import LARGEST_IMAGE_BYTES, Image, read_data_url, sniff
 from holdfast.messages import Blob, Content, ImagePart, ImageRef, Message, Part, TextPart
+from holdfast.shown import shown
 from holdfast.values import Json
 
 Put = Callable[[bytes], Awaitable[str]]
@@ -41,6 +42,9 @@ async def store_images(images: Iterable[Image | ImagePart], put: Put) -> tuple[I
     Raises:
         InvalidArgumentError: One of them is no image; nothing was stored.
     """
+    if not isinstance(cast("object", images), Iterable):
+        msg = f"images must be a list of Images; it was {shown(images)} ({type(images).__name__})."
+        raise InvalidArgumentError(msg)
     given = list(images)
     for image in given:
         if not isinstance(cast("object", image), Image | ImagePart):

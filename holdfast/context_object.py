@@ -12,6 +12,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from holdfast import merge_patch
 from holdfast.code_refs import refer
 from holdfast.errors import InvalidArgumentError, UserError
+from holdfast.shown import shown
 from holdfast.values import Json
 
 KEY = "context"
@@ -66,7 +67,7 @@ def kind_of(named: Any) -> type[Any]:
         kind: type[Any] = named
         if issubclass(kind, BaseModel) or dataclasses.is_dataclass(kind):
             return kind
-    msg = f"The context's class must be a dataclass or a pydantic model; it was {named!r:.80}."
+    msg = f"The context's class must be a dataclass or a pydantic model; it was {shown(named)}."
     raise UserError(msg)
 
 

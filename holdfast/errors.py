@@ -42,7 +42,7 @@ lost, *ends* with this error, or is *untouched* because the request was refused 
         ├── ToolOutputGuardrailTripwireTriggered
         ├── ToolTimeoutError
         ├── TaskAbandonedError
-        └── UserError                   untouched when raised by the client
+        └── UserError                   untouched, or waits: code of a run was found wrong
 """
 
 from __future__ import annotations

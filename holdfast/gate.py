@@ -16,6 +16,7 @@ import math
 from typing import Any, NamedTuple, cast
 
 from holdfast.errors import InvalidArgumentError
+from holdfast.shown import shown
 from holdfast.values import Json, Value
 
 DEEPEST = 64
@@ -213,7 +214,7 @@ def _alone(value: Any) -> tuple[int, str]:
 
 def _wrong_key(key: Any) -> str:
     if not isinstance(key, str):
-        return f"has the key {key!r:.40} of type {type(key).__name__}; keys are texts."
+        return f"has the key {shown(key, 40)} of type {type(key).__name__}; keys are texts."
     if not is_unicode(key):
         return f"has a key with a lone surrogate, which is no text: {key!a:.60}."
     return ""

@@ -8,6 +8,7 @@ from typing import Any, Generic, overload
 
 from holdfast.errors import UserError
 from holdfast.run_context import ContextT, RunContextWrapper
+from holdfast.shown import shown
 from holdfast.tool_hooks import invoke
 
 
@@ -47,7 +48,7 @@ class Check:
         """
         function = self.guardrail_function
         if not callable(function):
-            msg = f"A guardrail needs a function; it was given {function!r:.80}."
+            msg = f"A guardrail needs a function; it was given {shown(function)}."
             raise UserError(msg)
         for name in ("__module__", "__qualname__", "__doc__"):
             object.__setattr__(self, name, getattr(function, name, None))
@@ -223,12 +224,12 @@ def check_guardrails(owner: str, what: str, given: Any, kind: type[Any]) -> None
         UserError: Something is no guardrail of this kind; the text says what to write instead.
     """
     if not isinstance(given, list | tuple):
-        msg = f"{what}={given!r:.80} of {owner} is no list. Pass a list: {what}=[...]."
+        msg = f"{what}={shown(given)} of {owner} is no list. Pass a list: {what}=[...]."
         raise UserError(msg)
     for each in given:  # pyright: ignore[reportUnknownVariableType]
         if not isinstance(each, kind):
             msg = (
-                f"{what} of {owner} has {each!r:.80}, which is no {kind.__name__}."
+                f"{what} of {owner} has {shown(each)}, which is no {kind.__name__}."  # pyright: ignore[reportUnknownArgumentType]  anything is shown
                 f" Decorate the function with @{what.removesuffix('s')}."
             )
             raise UserError(msg)

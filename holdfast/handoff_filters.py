@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from holdfast.errors import UserError
+from holdfast.shown import shown
 from holdfast.values import Json
 
 if TYPE_CHECKING:
@@ -135,7 +136,7 @@ def nested(data: HandoffInputData, made: object) -> HandoffInputData:
     if not isinstance(made, list | tuple) or not all(
         isinstance(item, dict) for item in cast("Sequence[object]", made)
     ):
-        msg = f"A handoff_history_mapper must return a list of items; it gave {made!r:.100}."
+        msg = f"A handoff_history_mapper must return a list of items; it gave {shown(made)}."  # pyright: ignore[reportUnknownArgumentType]  anything is shown
         raise UserError(msg)
     items = cast("Sequence[Item]", made)
     return data.clone(input_history=tuple(items), pre_handoff_items=(), input_items=())
@@ -149,7 +150,7 @@ def next_input(data: object) -> list[Item]:
     """
     if not isinstance(data, HandoffInputData):
         msg = (
-            f"An input filter of a handoff must return a HandoffInputData; it gave {data!r:.100}."
+            f"An input filter of a handoff must return a HandoffInputData; it gave {shown(data)}."
             " Change what it was given with data.clone(...)."
         )
         raise UserError(msg)
@@ -178,7 +179,7 @@ def _items(items: Iterable[Any]) -> list[Item]:
     made: list[Item] = []
     for item in items:
         if not hasattr(item, "to_input_item"):
-            msg = f"A handoff's items must be run items, as they were given; one is {item!r:.100}."
+            msg = f"A handoff's items must be run items, as they were given; one is {shown(item)}."
             raise UserError(msg)
         made.append(item.to_input_item())
     return made

@@ -18,6 +18,7 @@ from holdfast.errors import InvalidArgumentError, UserError
 from holdfast.messages import Message, ToolCall
 from holdfast.models.base import ToolSpec
 from holdfast.run_context import ContextT
+from holdfast.shown import shown
 from holdfast.tool_arguments import ToolArgumentsError
 from holdfast.tool_context import ToolContext
 from holdfast.tool_hooks import invoke
@@ -110,7 +111,7 @@ class Handoff(Generic[ContextT, AgentT]):
         if schema.get("type") != "object":
             msg = (
                 f"The {what} must be an object, as a pydantic model, a dataclass or a TypedDict is:"
-                f" models call with named arguments. It was {self.input_type!r:.100}."
+                f" models call with named arguments. It was {shown(self.input_type)}."
             )
             raise UserError(msg)
         return schema
@@ -122,7 +123,7 @@ class Handoff(Generic[ContextT, AgentT]):
         try:
             return TypeAdapter(self.input_type)
         except PydanticUserError as cause:
-            msg = f"input_type={self.input_type!r:.100} of handoff {self.tool_name!r}: {cause}"
+            msg = f"input_type={shown(self.input_type)} of handoff {self.tool_name!r}: {cause}"
             raise UserError(msg) from cause
 
     def spec(self) -> ToolSpec:
@@ -333,7 +334,7 @@ def check_callable(given: object, what: str) -> None:
         UserError: It cannot.
     """
     if not callable(given):
-        msg = f"{what} must be a function, sync or async; it was {given!r:.100}."
+        msg = f"{what} must be a function, sync or async; it was {shown(given)}."
         raise UserError(msg)
 
 
@@ -352,7 +353,7 @@ def _check_target(agent: Any) -> None:
 
     if not isinstance(agent, Agent):
         msg = (
-            f"A handoff goes to an Agent; it was given {agent!r:.100}. Pass the agent itself, or"
+            f"A handoff goes to an Agent; it was given {shown(agent)}. Pass the agent itself, or"
             " handoff(agent, ...)."
         )
         raise UserError(msg)
@@ -362,7 +363,7 @@ def _check_tool_name(name: Any, agent: str) -> None:
     if isinstance(name, str) and re.fullmatch(rf"[a-zA-Z0-9_-]{{1,{LONGEST_NAME}}}", name):
         return
     msg = (
-        f"The handoff to agent {agent!r} is named {name!r:.100}, but models take names of 1 to"
+        f"The handoff to agent {agent!r} is named {shown(name)}, but models take names of 1 to"
         f" {LONGEST_NAME} letters, digits, '_' and '-'. Name it with"
         " handoff(agent, tool_name_override=...)."
     )

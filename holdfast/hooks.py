@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Generic
 
 from holdfast.run_context import AgentHookContext, ContextT, RunContextWrapper
+from holdfast.shown import shown
 
 
 class AgentHooks(Generic[ContextT]):
@@ -109,7 +110,9 @@ def check_run_hooks(hooks: Any) -> None:
             f"{given} is an AgentHooks: give it to its agent, Agent(hooks=...); a run has RunHooks."
         )
         raise TypeError(msg)
-    msg = f"hooks={hooks!r:.80} ({given}) is no RunHooks. Pass an object of a subclass of RunHooks."
+    msg = (
+        f"hooks={shown(hooks)} ({given}) is no RunHooks. Pass an object of a subclass of RunHooks."
+    )
     raise TypeError(msg)
 
 
@@ -121,7 +124,7 @@ def check_agent_hooks(agent: str, hooks: Any) -> None:
     """
     if hooks is None or isinstance(hooks, AgentHooks):
         return
-    msg = f"hooks={hooks!r:.80} of agent {agent!r} ({type(hooks).__name__}) is no AgentHooks." + (
+    msg = f"hooks={shown(hooks)} of agent {agent!r} ({type(hooks).__name__}) is no AgentHooks." + (
         " Hooks of a run go to Runner.run(hooks=...)." if isinstance(hooks, RunHooks) else ""
     )
     raise TypeError(msg)

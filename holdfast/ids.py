@@ -13,6 +13,7 @@ import unicodedata
 from typing import cast
 
 from holdfast.errors import InvalidArgumentError
+from holdfast.shown import shown
 
 MADE = "~"
 """Stands in ids that are made of others, and in none that is given."""
@@ -48,19 +49,19 @@ def check_name(what: str, given: object, longest: int = LONGEST_NAME) -> str:
             cannot be seen.
     """
     if not isinstance(given, str):
-        msg = f"{what} must be a text; it was {_shown(given)} ({type(given).__name__})."
+        msg = f"{what} must be a text; it was {shown(given)} ({type(given).__name__})."
         raise InvalidArgumentError(msg)
     if not given.strip():
-        msg = f"{what} must say something; it was {given[:80]!r}."
+        msg = f"{what} must say something; it was {shown(given)}."
         raise InvalidArgumentError(msg)
     if len(given) > longest:
         size = len(given)
-        msg = f"{what} may have at most {longest} characters; this has {size}: {_shown(given)}"
+        msg = f"{what} may have at most {longest} characters; this has {size}: {shown(given)}"
         raise InvalidArgumentError(msg)
     odd = next((each for each in given if unicodedata.category(each) in _UNSEEN), None)
     if odd is not None:
         msg = (
-            f"{what} may not have control characters or lone surrogates; {_shown(given)} has"
+            f"{what} may not have control characters or lone surrogates; {shown(given)} has"
             f" {odd!r}."
         )
         raise InvalidArgumentError(msg)
@@ -101,7 +102,7 @@ def check_known_id(given: object, what: str = "The id of a task") -> str:
         InvalidArgumentError: No task can have it: it is no text, too long, or a session's.
     """
     if isinstance(given, str) and given and is_session(given):
-        msg = f"{_shown(given)} is the id of a session, not of a task: use runner.session(name)."
+        msg = f"{shown(given)} is the id of a session, not of a task: use runner.session(name)."
         raise InvalidArgumentError(msg)
     return check_name(what, given, LONGEST_KNOWN)
 
@@ -110,17 +111,10 @@ def _without_made(what: str, given: str) -> str:
     if MADE in given:
         msg = (
             f"{what} may not have the character {MADE!r}, which stands in the ids of sessions and"
-            f" nested tasks only; it was {_shown(given)}."
+            f" nested tasks only; it was {shown(given)}."
         )
         raise InvalidArgumentError(msg)
     return given
-
-
-def _shown(given: object) -> str:
-    """Show what was given, in few characters and whatever it is."""
-    if isinstance(given, str):
-        return repr(given[:80]) + ("..." if len(given) > 80 else "")  # noqa: PLR2004  as below
-    return f"{given!r:.80}"
 
 
 # ---- what is made
@@ -204,6 +198,6 @@ def approval_parts(approval_id: object) -> tuple[str, str]:
     wanted = check_name("The id of an approval", approval_id, LONGEST_KNOWN + 20)
     task_id, _, serial = wanted.rpartition(":")
     if not task_id or not (serial.isascii() and serial.isdigit()):
-        msg = f"An approval's id is <task id>:<number>; this is {_shown(cast('object', wanted))}."
+        msg = f"An approval's id is <task id>:<number>; this is {shown(cast('object', wanted))}."
         raise InvalidArgumentError(msg)
     return check_known_id(task_id), wanted

@@ -22,6 +22,7 @@ from pydantic_core import to_jsonable_python
 
 from holdfast import gate
 from holdfast.errors import InvalidArgumentError
+from holdfast.shown import shown
 from holdfast.values import Json, canonical
 
 Patch = dict[str, Json]
@@ -75,17 +76,17 @@ def _plain(data: Any, path: str) -> Json:
             return {_key(key, path): _plain(value, f"{path}.{key}") for key, value in raw.items()}
         case _:
             raise InvalidArgumentError(
-                f"{path} holds {data!r:.80} ({type(data).__name__}), which JSON cannot say exactly."
-                " Store null, booleans, finite numbers, strings, lists and dicts with string keys;"
-                " a pydantic model goes in as model.model_dump(mode='json')."
+                f"{path} holds {shown(data)} ({type(data).__name__}), which JSON cannot say"
+                " exactly. Store null, booleans, finite numbers, strings, lists and dicts with"
+                " string keys; a pydantic model goes in as model.model_dump(mode='json')."
             )
 
 
 def _key(key: Any, path: str) -> str:
     if not isinstance(key, str):
         raise InvalidArgumentError(
-            f"{path} has the key {key!r:.80} ({type(key).__name__}). JSON keys are strings:"
-            f" write {str(key)!r:.80} instead."
+            f"{path} has the key {shown(key)} ({type(key).__name__}). JSON keys are strings:"
+            f" write {shown(str(key))} instead."
         )
     return str.__str__(key)
 

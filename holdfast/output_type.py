@@ -11,6 +11,7 @@ from pydantic_core import PydanticSerializationError, from_json
 from holdfast import merge_patch
 from holdfast.errors import InvalidArgumentError, ModelBehaviorError, UserError
 from holdfast.models.base import OutputSpec
+from holdfast.shown import shown
 from holdfast.tool_strict import object_schema, strict_schema, without_titles
 from holdfast.values import Json, canonical
 
@@ -38,6 +39,12 @@ class AgentOutputSchema:
 
     def __init__(self, output_type: Any, strict_json_schema: bool = True) -> None:  # noqa: FBT001, FBT002  the Agents SDK's signature
         """Make the schema of a type."""
+        if isinstance(output_type, dict | str):  # pydantic has a use of its own for these
+            msg = (
+                f"output_type must be a type; it was {shown(output_type)}. In the place of a JSON"  # pyright: ignore[reportUnknownArgumentType]  anything is shown
+                " Schema give a pydantic model, a dataclass or a TypedDict."
+            )
+            raise UserError(msg)
         self.output_type = output_type
         self.strict_json_schema = strict_json_schema
         self._is_wrapped = not _is_object(output_type)
@@ -46,7 +53,7 @@ class AgentOutputSchema:
             schema = without_titles(self._adapter.json_schema())
             schema = _wrapped(schema) if self._is_wrapped else object_schema(schema)
             self._schema = strict_schema(schema, what=self.name) if strict_json_schema else schema
-        except PydanticUserError as cause:
+        except (PydanticUserError, SyntaxError) as cause:
             msg = f"output_type {self.name} cannot be described to a model: {cause}"
             raise UserError(msg) from cause
         except InvalidArgumentError as cause:
@@ -126,7 +133,7 @@ class AgentOutputSchema:
             text = self._adapter.dump_json(value, warnings="none").decode()
             data = merge_patch.plain(self.read_bare(text), "final output")
         except (PydanticSerializationError, ValueError, ModelBehaviorError, TypeError) as cause:
-            msg = f"The final output {value!r:.200} does not fit output_type {self.name}: {cause}"
+            msg = f"The final output {shown(value)} does not fit output_type {self.name}: {cause}"  # pyright: ignore[reportUnknownArgumentType]  anything is shown
             raise UserError(msg) from cause
         return data, f'{{"{WRAPPER}":{text}}}' if self._is_wrapped else text
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 from holdfast.errors import AgentsException, UserError
 from holdfast.models.base import ModelAnswer
 from holdfast.run_context import RunContextWrapper
+from holdfast.shown import shown
 from holdfast.values import Json
 
 if TYPE_CHECKING:
@@ -79,13 +80,13 @@ def check_handlers(given: Any) -> dict[ErrorKind, ErrorHandler]:
     """
     kinds = get_args(ErrorKind)
     if not isinstance(given, Mapping | None):
-        msg = f"error_handlers={given!r:.80} is no dict of {', '.join(map(repr, kinds))}."
+        msg = f"error_handlers={shown(given)} is no dict of {', '.join(map(repr, kinds))}."
         raise UserError(msg)
     handlers = dict(cast("Mapping[ErrorKind, ErrorHandler]", given or {}))
     for kind, handler in handlers.items():
         if kind not in kinds or not callable(handler):
             msg = (
-                f"error_handlers has {kind!r}: {handler!r:.80}. Give a function for one of"
+                f"error_handlers has {kind!r}: {shown(handler)}. Give a function for one of"
                 f" {', '.join(map(repr, kinds))}."
             )
             raise UserError(msg)

@@ -17,6 +17,7 @@ from pydantic import (
 
 from holdfast.argument_checks import check_data, misfit
 from holdfast.errors import UserError
+from holdfast.shown import shown
 from holdfast.values import Json, Written
 
 if TYPE_CHECKING:
@@ -231,7 +232,7 @@ def as_model_settings(given: object, where: str) -> ModelSettings:
         return ModelSettings(**cast("Mapping[str, Any]", given))
     kind = type(given)
     msg = (
-        f"{where} must be a holdfast.ModelSettings or a dict of its fields; it was {given!r:.80}"
+        f"{where} must be a holdfast.ModelSettings or a dict of its fields; it was {shown(given)}"
         f" ({kind.__module__}.{kind.__qualname__})."
     )
     raise UserError(msg)

@@ -21,6 +21,7 @@ from holdfast.client import sessions as _sessions
 from holdfast.client.streamed import Streamed
 from holdfast.engine.loop import close_at_exit, keep_at_exit, shared_loop
 from holdfast.errors import InvalidArgumentError
+from holdfast.shown import shown
 
 __all__ = ["AgentRunner", "Session"]
 
@@ -150,7 +151,7 @@ class AgentRunner(_Twin):
         """
         if not _is_runner(twin):
             msg = (
-                f"AgentRunner was given {twin!r:.80}. Make one with AgentRunner.local(agent), or"
+                f"AgentRunner was given {shown(twin)}. Make one with AgentRunner.local(agent), or"
                 " with AgentRunner.connect(agent='name') for a cluster. An AgentWorker is given to"
                 " its agent: AgentRunner.local(Agent(name='name', worker=worker))."
             )

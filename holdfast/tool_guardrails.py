@@ -8,6 +8,7 @@ from typing import Any, Literal, NotRequired, TypedDict, overload
 
 from holdfast.errors import UserError
 from holdfast.guardrails import Check
+from holdfast.shown import shown
 from holdfast.tool_context import ToolContext
 from holdfast.tool_hooks import invoke
 
@@ -223,8 +224,8 @@ def check_tool_guardrails(tool: str, what: str, given: Any, kind: type[Any]) -> 
     if isinstance(given, list | tuple) and all(isinstance(each, kind) for each in given):  # pyright: ignore[reportUnknownVariableType]
         return
     msg = (
-        f"Tool {tool!r}: {what}={given!r:.80} is no list of {kind.__name__}. Decorate the functions"
-        f" with @{what.removesuffix('s')} and pass a list of them."
+        f"Tool {tool!r}: {what}={shown(given)} is no list of {kind.__name__}. Decorate the"  # pyright: ignore[reportUnknownArgumentType]  anything is shown
+        f" functions with @{what.removesuffix('s')} and pass a list of them."
     )
     raise UserError(msg)
 
@@ -233,7 +234,7 @@ def _found(name: str, found: object) -> ToolGuardrailFunctionOutput:
     if isinstance(found, ToolGuardrailFunctionOutput) and found.behavior.get("type") in BEHAVIORS:
         return found
     msg = (
-        f"Guardrail {name!r} returned {found!r:.80}; it must return"
+        f"Guardrail {name!r} returned {shown(found)}; it must return"
         " ToolGuardrailFunctionOutput.allow(), .reject_content(message) or .raise_exception()."
     )
     raise UserError(msg)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Literal, TypedDict, get_args
 
 from holdfast.errors import InvalidArgumentError
+from holdfast.shown import shown
 from holdfast.tool_guardrails import ToolInputGuardrail, ToolOutputGuardrail
 from holdfast.tool_hooks import (
     ApprovalPredicate,
@@ -58,7 +59,7 @@ def check_name(name: str) -> None:
     """
     if not _NAME.fullmatch(name):
         msg = (
-            f"{name!r:.100} cannot be a tool's name: models want 1 to 64 characters of a-z, A-Z,"
+            f"{shown(name)} cannot be a tool's name: models want 1 to 64 characters of a-z, A-Z,"
             " 0-9, '_' and '-'. Give another with @tool(name=...)."
         )
         raise InvalidArgumentError(msg)

@@ -12,6 +12,7 @@ from typing import Any, Protocol, cast
 
 from holdfast.errors import InvalidArgumentError
 from holdfast.models.base import ToolSpec
+from holdfast.shown import shown
 from holdfast.tools import Tool, to_tool
 from holdfast.values import Json
 
@@ -118,7 +119,7 @@ def _grams(run: str) -> list[str]:
 def _check(tools: Any, top_k: Any) -> None:
     if not isinstance(tools, Sequence) or isinstance(tools, str):
         msg = (
-            f"The catalogue is {tools!r:.80} ({type(tools).__name__}). Pass a list of tools or"
+            f"The catalogue is {shown(tools)} ({type(tools).__name__}). Pass a list of tools or"
             " functions, also for a single one."
         )
         raise InvalidArgumentError(msg)
@@ -126,7 +127,7 @@ def _check(tools: Any, top_k: Any) -> None:
         msg = "The catalogue is empty, so there is nothing to choose from. Pass at least one tool."
         raise InvalidArgumentError(msg)
     if not isinstance(top_k, int) or isinstance(top_k, bool):
-        msg = f"top_k={top_k!r:.80} ({type(top_k).__name__}) is no number of tools. Give an int."
+        msg = f"top_k={shown(top_k)} ({type(top_k).__name__}) is no number of tools. Give an int."
         raise InvalidArgumentError(msg)
     if top_k < 1:
         msg = f"top_k={top_k} would offer no tool. Give at least 1."
@@ -162,7 +163,7 @@ async def ask_retriever(
     kind = type(retriever).__name__
     items = list(cast("Sequence[object]", names)) if isinstance(names, list | tuple) else None
     if items is None or not all(isinstance(name, str) for name in items):
-        msg = f"{kind}.retrieve must return a list of tool names; it returned {names!r:.200}."
+        msg = f"{kind}.retrieve must return a list of tool names; it returned {shown(names)}."  # pyright: ignore[reportUnknownArgumentType]  anything is shown
         raise InvalidArgumentError(msg)
     wanted = list(dict.fromkeys(cast("list[str]", items)))
     unknown = [name for name in wanted if name not in catalogue]

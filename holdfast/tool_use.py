@@ -10,6 +10,7 @@ from pydantic import Field, SkipValidation
 
 from holdfast.errors import UserError
 from holdfast.run_context import RunContextWrapper
+from holdfast.shown import shown
 from holdfast.steps import ToolOutput
 
 
@@ -75,7 +76,7 @@ def behavior_code(behavior: Any) -> str:
     if isinstance(names, Iterable) and not isinstance(names, str):
         return "".join(f"{name}," for name in cast("Iterable[str]", names))
     msg = (
-        f"tool_use_behavior={behavior!r:.100} says nothing of what follows tool calls. Pass"
+        f"tool_use_behavior={shown(behavior)} says nothing of what follows tool calls. Pass"  # pyright: ignore[reportUnknownArgumentType]  anything is shown
         ' "run_llm_again", "stop_on_first_tool", {"stop_at_tool_names": ["name"]}, or a function'
         " (context, results) that returns a ToolsToFinalOutputResult."
     )

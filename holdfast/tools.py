@@ -8,6 +8,7 @@ from typing import Any, ParamSpec, TypeVar, cast, overload
 from typing_extensions import Unpack
 
 from holdfast.errors import InvalidArgumentError
+from holdfast.shown import shown
 from holdfast.tool_arguments import ToolArgumentsError
 from holdfast.tool_options import ToolOptions
 from holdfast.tool_result import ToolResultError, render_result
@@ -73,6 +74,6 @@ def to_tool(thing: Tool | Callable[..., Any]) -> Tool:
     if isinstance(thing, Tool):
         return cast("Tool", thing)
     if not callable(cast("Any", thing)):
-        msg = f"{thing!r:.100} is neither a tool nor a function. Pass a function or use @tool."
+        msg = f"{shown(thing)} is neither a tool nor a function. Pass a function or use @tool."
         raise InvalidArgumentError(msg)
     return Tool.from_function(thing)

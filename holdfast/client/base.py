@@ -13,6 +13,7 @@ from temporalio.client import Client
 
 from holdfast.agent import Agent
 from holdfast.archive import Archive
+from holdfast.argument_checks import Seconds, check_arguments
 from holdfast.client.local import LocalEngine, running_server
 from holdfast.client.names import check_archive
 from holdfast.client.reading import Reader
@@ -24,21 +25,25 @@ from holdfast.engine.connect import connect_client
 from holdfast.errors import InvalidArgumentError
 from holdfast.ids import (
     DEFAULT_APP,
+    LONGEST_KNOWN,
     LONGEST_NAME,
     check_app,
     check_known_id,
+    check_name,
     queue_of,
 )
 from holdfast.images import Image
 from holdfast.messages import Blob, ImagePart
 from holdfast.plugin import HoldfastPlugin
 from holdfast.serve import default_archive
-from holdfast.steps import Task
+from holdfast.shown import shown
+from holdfast.steps import Task, TaskStep, TaskStepOutput
 from holdfast.task_head import SessionRef
 from holdfast.values import Json
 from holdfast.wire import INLINE_BYTES
 
 TaskLike = Task | str
+StepLike = TaskStepOutput | TaskStep | str
 Images = Sequence[Image | ImagePart]
 """Images of an input; a part of an earlier message may be given again as it is."""
 
@@ -60,7 +65,7 @@ class RunnerBase:
         engine: LocalEngine | None = None,
         client: Client | None = None,
         archive: Archive | None = None,
-        heartbeat: float = 20.0,
+        heartbeat: Seconds = 20.0,
         roll_events: int = 2000,
         default_tool_choice: str = "auto",
         default_extra_state: Mapping[str, Json] | None = None,
@@ -69,7 +74,7 @@ class RunnerBase:
         """Use an engine to be started, or a client made with `HoldfastPlugin` and its archive.
 
         Args:
-            agent: Agent of new tasks.
+            agent: Agent of new tasks; empty for a handle on tasks that there are.
             app: Name of the app: its sessions, and the workers that serve its tasks. Without one,
                 each agent is served by whichever worker has it.
             queue: Task queue of workers that you have already.
@@ -81,8 +86,19 @@ class RunnerBase:
             default_tool_choice: Tool choice of first steps when create_task gives none.
             default_extra_state: extra_state of tasks when create_task gives none.
             verbose: Whether run_step, run_task and chat print what happens meanwhile.
+
+        Raises:
+            InvalidArgumentError: One of these cannot be used.
         """
-        self.agent = agent
+        check_arguments(
+            RunnerBase.__init__,
+            queue=queue,
+            heartbeat=heartbeat,
+            roll_events=roll_events,
+            default_tool_choice=default_tool_choice,
+            verbose=verbose,
+        )
+        self.agent = "" if agent == "" else check_name("agent", agent)
         self.app = DEFAULT_APP if app is None else check_app(app)
         self._queue = queue
         self._engine = engine
@@ -273,7 +289,7 @@ class RunnerBase:
         if text is None or (text == "" and images):
             return text, None, await store_images(images, self.archive.aput)
         if not isinstance(cast("object", text), str) or not text.strip():
-            msg = f"The input must be a text that says something; it was {text!r}."
+            msg = f"The input must be a text that says something; it was {shown(text)}."
             raise InvalidArgumentError(msg)
         try:
             data = text.encode()
@@ -296,7 +312,7 @@ def _check_agents(agents: tuple[object, ...]) -> None:
     odd = next((each for each in agents if not isinstance(each, Agent)), None)
     if agents and odd is None:
         return
-    was = "none was given" if odd is None else f"it was given {odd!r:.80}"
+    was = "none was given" if odd is None else f"it was given {shown(odd)}"
     msg = f"AgentRunner.local takes agents one by one, as local(first, second, *others); {was}."
     raise InvalidArgumentError(msg)
 
@@ -309,9 +325,27 @@ def id_of(task: TaskLike) -> str:
     """
     given = cast("object", task)
     if not isinstance(given, Task | str):
-        msg = f"A task is given as a Task or by its id; this is {given!r:.80}."
+        msg = f"A task is given as a Task or by its id; this is {shown(given)}."
         raise InvalidArgumentError(msg)
     return check_known_id(given if isinstance(given, str) else given.task_id)
+
+
+def step_id_of(step: StepLike) -> str:
+    """Return the id of a step given as its output, as a TaskStep or as an id.
+
+    Raises:
+        InvalidArgumentError: It is none of these, or no id that a step can have.
+    """
+    match cast("object", step):
+        case TaskStepOutput() as output:
+            return output.task_step.step_id
+        case TaskStep() as known:
+            return known.step_id
+        case str() as name:
+            return check_name("The id of a step", name, LONGEST_KNOWN)
+        case other:
+            msg = f"A step is given as a TaskStep, its output or its id; this is {shown(other)}."
+            raise InvalidArgumentError(msg)
 
 
 def new_id(agent: str) -> str:

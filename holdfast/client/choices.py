@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, cast
 
 from holdfast.errors import InvalidArgumentError
+from holdfast.ids import check_name
 from holdfast.messages import Message
 from holdfast.models.items import from_response_items
+from holdfast.shown import shown
 from holdfast.values import Json
 
 ToolChoice = str | Mapping[str, Json]
@@ -31,10 +33,10 @@ def choice_of(given: ToolChoice | None) -> str:
         named: Any = given if "name" in given else inner or {}
         wanted = named.get("name") if hasattr(named, "get") else None
     if isinstance(wanted, str):
-        return wanted
+        return check_name("tool_choice", wanted) if wanted else ""
     msg = (
         'tool_choice is "auto", "none", "required", a tool\'s name, or {"type": "function", "name":'
-        f" name}}; got {given!r:.200}."
+        f" name}}; got {shown(given)}."
     )
     raise InvalidArgumentError(msg)
 
@@ -45,8 +47,9 @@ def messages_of(given: Sequence[MessageLike]) -> list[Message]:
     Raises:
         InvalidArgumentError: One cannot be read, or is something else.
     """
-    if isinstance(given, str | Mapping):
-        msg = f"A history is a list of messages; got {given!r:.200}."
+    whole = cast("object", given)
+    if isinstance(whole, str | bytes | Mapping) or not isinstance(whole, Iterable):
+        msg = f"A history is a list of messages; got {shown(whole)}."  # pyright: ignore[reportUnknownArgumentType]  anything is shown
         raise InvalidArgumentError(msg)
     messages: list[Message] = []
     items: list[object] = []

@@ -9,11 +9,13 @@ from typing import Literal, cast
 from temporalio.common import SearchAttributeKey
 
 from holdfast import gate
-from holdfast.client.base import RunnerBase, TaskLike, id_of
+from holdfast.argument_checks import check_arguments
+from holdfast.client.base import RunnerBase, TaskLike, id_of, step_id_of
 from holdfast.client.failures import server_errors
 from holdfast.errors import CommandRefusedError, EngineError, HoldfastError, InvalidArgumentError
 from holdfast.ids import approval_parts
 from holdfast.records import Approval
+from holdfast.shown import shown
 from holdfast.state import Receipt
 from holdfast.steps import TaskStep
 from holdfast.values import Json, canonical
@@ -48,6 +50,7 @@ class TaskControl(RunnerBase):
         Raises:
             CommandRefusedError: The task is closing.
         """
+        check_arguments(TaskControl.pause, reason=reason, after=after)
         body: dict[str, Json] = {"reason": reason, **({} if after is None else {"after": after})}
         return await self._tasks.command(id_of(task), "pause", by=by, body=body)
 
@@ -66,6 +69,7 @@ class TaskControl(RunnerBase):
             CommandRefusedError: The task is closing.
             TaskClosedError: The task is closed.
         """
+        check_arguments(TaskControl.abandon, reason=reason)
         return await self._tasks.command(id_of(task), "abandon", by=by, body={"reason": reason})
 
     async def give_feedback(
@@ -90,6 +94,7 @@ class TaskControl(RunnerBase):
         Raises:
             CommandRefusedError: The text is empty or too long.
         """
+        check_arguments(TaskControl.give_feedback, text=text, when=when)
         body: dict[str, Json] = {"text": text, "when": when}
         return await self._tasks.command(
             id_of(task), "feedback", by=by, body=body, request_id=request_id
@@ -107,7 +112,8 @@ class TaskControl(RunnerBase):
         Raises:
             CommandRefusedError: No such step is queued.
         """
-        body: dict[str, Json] = {"step": _step_id(step), "input": input}
+        check_arguments(TaskControl.edit_step, input=input)
+        body: dict[str, Json] = {"step": step_id_of(step), "input": input}
         return await self._tasks.command(id_of(task), "edit_step", by=by, body=body)
 
     async def drop_step(self, task: TaskLike, step: TaskStep | str, by: str = "") -> Receipt:
@@ -116,7 +122,7 @@ class TaskControl(RunnerBase):
         Raises:
             CommandRefusedError: No such step is queued.
         """
-        body: dict[str, Json] = {"step": _step_id(step)}
+        body: dict[str, Json] = {"step": step_id_of(step)}
         return await self._tasks.command(id_of(task), "drop_step", by=by, body=body)
 
     async def _asked_of(self, task_id: str, shown: list[Approval]) -> list[Approval]:
@@ -172,6 +178,10 @@ class TaskControl(RunnerBase):
             CommandRefusedError: It was decided already, is of an undone branch, or the arguments do
                 not fit; then it stays open.
         """
+        check_arguments(TaskControl.approve, note=note, always=always)
+        if not isinstance(cast("object", arguments), Mapping | str | None):
+            msg = f"arguments must be a dict or a text of JSON; they were {shown(arguments)}."
+            raise InvalidArgumentError(msg)
         body: dict[str, Json] = {"note": note or "", **({"always": True} if always else {})}
         if arguments is not None:
             body["arguments"] = arguments if isinstance(arguments, str) else dict(arguments)
@@ -204,6 +214,7 @@ class TaskControl(RunnerBase):
         Raises:
             CommandRefusedError: It was decided already, or is of an undone branch.
         """
+        check_arguments(TaskControl.reject, reason=reason, message=message, always=always)
         body: dict[str, Json] = {"reason": reason}
         body |= {"message": message} if message else {}
         body |= {"always": True} if always else {}
@@ -273,11 +284,7 @@ def _parts(approval: ApprovalLike) -> tuple[str, str]:
     """Return the task's id and the approval's."""
     given = cast("object", approval)
     if not isinstance(given, Approval | str):
-        msg = f"approval must be an Approval or its id; it was {given!r:.80}."
+        msg = f"approval must be an Approval or its id; it was {shown(given)}."
         raise InvalidArgumentError(msg)
     wanted = given if isinstance(given, str) else given.id
     return approval_parts(wanted)
-
-
-def _step_id(step: TaskStep | str) -> str:
-    return step if isinstance(step, str) else step.step_id

@@ -30,6 +30,7 @@ from holdfast.errors import UserError
 from holdfast.hooks import RunHooks
 from holdfast.ids import check_new_id
 from holdfast.run_error_handlers import ErrorHandler, ErrorKind, check_handlers
+from holdfast.shown import shown
 from holdfast.task_head import RunRules
 
 __all__ = [
@@ -256,7 +257,7 @@ def _engine_given(runner: object) -> tuple[AgentRunner | None, Wrap]:
         return runner.twin, shared_loop().wrap
     if runner is None:
         return None, shared_loop().wrap
-    msg = f"runner must be an AgentRunner; it was {runner!r:.80} ({type(runner).__name__})."
+    msg = f"runner must be an AgentRunner; it was {shown(runner)} ({type(runner).__name__})."
     raise UserError(msg)
 
 

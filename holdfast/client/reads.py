@@ -6,14 +6,16 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Literal
 
+from holdfast.argument_checks import Count, Seconds, check_arguments
 from holdfast.audit import AuditEvent, audit_events
-from holdfast.client.base import RunnerBase, TaskLike, id_of
+from holdfast.client.base import RunnerBase, TaskLike, id_of, step_id_of
 from holdfast.client.failures import server_errors
 from holdfast.client.following import Follower, follow, told
 from holdfast.client.verifying import Verification, verified
 from holdfast.client.visibility import agent_of, listed, tasks_query
 from holdfast.errors import StepNotFoundError
 from holdfast.events import EventHandler, StepEvent, print_event
+from holdfast.ids import check_name
 from holdfast.images import Image
 from holdfast.messages import ImagePart, Message
 from holdfast.records import Entry
@@ -42,7 +44,7 @@ class TaskReading(RunnerBase):
         status: TaskStatus | None = None,
         agent: str | None = None,
         *,
-        limit: int | None = None,
+        limit: Count | None = None,
         parent: TaskLike | None = None,
     ) -> list[Task]:
         """List tasks from Temporal's visibility store, newest first; inputs are cut short.
@@ -61,6 +63,9 @@ class TaskReading(RunnerBase):
         Raises:
             ConnectError: The server could not be reached.
         """
+        check_arguments(TaskReading.list_tasks, status=status, limit=limit)
+        if agent is not None:
+            check_name("agent", agent)
         tasks: dict[str, Task] = {}
         above = id_of(parent) if parent is not None else ""
         with server_errors():
@@ -94,7 +99,7 @@ class TaskReading(RunnerBase):
         Raises:
             StepNotFoundError: There is no completed step of this id.
         """
-        step_id = step.step_id if isinstance(step, TaskStep) else step
+        step_id = step_id_of(step)
         for output in await self.get_completed_steps(task):
             if output.task_step.step_id == step_id:
                 return output
@@ -143,6 +148,7 @@ class TaskReading(RunnerBase):
             BlobMissingError: The archive does not have it.
             InvalidArgumentError: It is none that an Image can be.
         """
+        check_arguments(TaskReading.image, part=part)
         if part.file_id:
             return Image(file_id=part.file_id, detail=part.detail)
         if part.stored is None:
@@ -178,7 +184,7 @@ class TaskReading(RunnerBase):
         *,
         after: int = -1,
         until: Literal["closed", "answered"] = "closed",
-        poll: float = POLL_SECONDS,
+        poll: Seconds = POLL_SECONDS,
     ) -> AsyncIterator[StepEvent]:
         """Follow a task: yield what happened and what happens, each event once and in order.
 
@@ -197,6 +203,7 @@ class TaskReading(RunnerBase):
                 event once there is one.
             ConnectError: The server could not be reached; likewise.
         """
+        check_arguments(TaskReading.step_events, after=after, until=until, poll=poll)
         follower = Follower(self._read, self.response, id_of(task), after)
         ends: tuple[TaskStatus, ...] = ("answered",) if until == "answered" else ()
         async for event in follow(follower, poll=poll, ends=ends):
@@ -218,6 +225,7 @@ class TaskReading(RunnerBase):
             task: The task.
             secrets: Texts to be replaced wherever they occur.
         """
+        check_arguments(TaskReading.audit, secrets=secrets)
         entries, opens = await self._read.ledger(id_of(task))
         return audit_events(entries, secrets, opens=opens)
 

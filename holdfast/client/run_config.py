@@ -17,6 +17,7 @@ from holdfast.handoffs import HandoffInputFilter
 from holdfast.models.base import Model, check_model
 from holdfast.run_error_handlers import ErrorHandler, ErrorKind
 from holdfast.settings import ModelSettings, as_model_settings
+from holdfast.shown import shown
 from holdfast.task_head import RunRules
 from holdfast.tracing.blocks import DEFAULT_WORKFLOW_NAME
 from holdfast.values import Json
@@ -141,8 +142,8 @@ class RunConfig:
         provider: object = self.model_provider
         if provider is not None and not callable(getattr(provider, "get_model", None)):
             msg = (
-                f"RunConfig cannot use model_provider={provider!r:.80}: it has no method get_model,"
-                " which makes a Model of a name."
+                f"RunConfig cannot use model_provider={shown(provider)}: it has no method"
+                " get_model, which makes a Model of a name."
             )
             raise UserError(msg)
 
@@ -175,7 +176,7 @@ def as_run_config(given: object) -> RunConfig:
         return given
     if isinstance(given, Mapping):
         return RunConfig(**cast("Mapping[str, Any]", given))
-    msg = f"run_config must be a RunConfig or a dict of its fields; it was {given!r:.80}."
+    msg = f"run_config must be a RunConfig or a dict of its fields; it was {shown(given)}."
     raise UserError(msg)
 
 

@@ -13,6 +13,7 @@ from holdfast.errors import UserError
 from holdfast.messages import Message
 from holdfast.models.items import from_response_items, to_response_items
 from holdfast.models.shapes import is_array
+from holdfast.shown import shown
 from holdfast.values import Json
 
 Call = Callable[..., Awaitable[Any]]
@@ -69,7 +70,7 @@ async def read_input(
     if not is_array(chosen) or not chosen:
         msg = (
             "session_input_callback must return a list with at least one item, what the model is"
-            f" to see; it returned {chosen!r:.80} ({type(chosen).__name__})."
+            f" to see; it returned {shown(chosen)} ({type(chosen).__name__})."
         )
         raise UserError(msg)
     added = from_response_items(_not_in(seen, chosen))
@@ -102,7 +103,7 @@ def check_input(given: object) -> None:
     """
     if isinstance(given, bytes) or not isinstance(given, Sequence):
         msg = (
-            f"input={given!r:.80} ({type(given).__name__}) is no input of a run. Give a text, a"
+            f"input={shown(given)} ({type(given).__name__}) is no input of a run. Give a text, a"
             " list of items in the form of the Responses API, or a RunState."
         )
         raise UserError(msg)

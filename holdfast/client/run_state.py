@@ -12,7 +12,9 @@ from pydantic import Field, ValidationError
 from holdfast.agent import Agent
 from holdfast.client.items import RawItem, ToolApprovalItem, team_of
 from holdfast.errors import UserError
+from holdfast.ids import MADE
 from holdfast.models.shapes import is_object
+from holdfast.shown import shown
 from holdfast.values import Json, Value
 
 
@@ -243,9 +245,9 @@ class RunState:
         message: str | None = None,
     ) -> None:
         if not isinstance(item, ToolApprovalItem):
-            msg = f"{verb} takes an item of get_interruptions(); it was given {item!r:.80}."
+            msg = f"{verb} takes an item of get_interruptions(); it was given {shown(item)}."
             raise UserError(msg)
-        if not item.approval_id.startswith((f"{self.task_id}:", f"{self.task_id}.")):
+        if not item.approval_id.startswith((f"{self.task_id}:", f"{self.task_id}{MADE}")):
             msg = f"{item.approval_id!r} belongs to another run than {self.task_id!r}."
             raise UserError(msg)
         self._decisions.pop(item.approval_id, None)  # decided anew, it is the newest
@@ -262,5 +264,5 @@ class RunState:
 def _text_of(item: object) -> str:
     if is_object(item) and item.get("role") == "user" and isinstance(item.get("content"), str):
         return str(item["content"])
-    msg = f"Only user messages of text can be added to a run; this is {item!r:.120}."
+    msg = f"Only user messages of text can be added to a run; this is {shown(item, 120)}."
     raise UserError(msg)

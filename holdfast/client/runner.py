@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, cast
 
 from holdfast import gate, merge_patch, variables
+from holdfast.argument_checks import check_arguments
 from holdfast.client.base import Images, TaskLike, id_of, new_id
 from holdfast.client.choices import MessageLike, ToolChoice, choice_of, messages_of
 from holdfast.client.control import TaskControl
@@ -20,6 +21,7 @@ from holdfast.ids import check_name, check_new_id
 from holdfast.messages import Message
 from holdfast.segments import read_record, write_messages
 from holdfast.settings import Budget, ModelSettings
+from holdfast.shown import shown
 from holdfast.state import TaskInput
 from holdfast.steps import AgentResponse, Task, TaskStep, TaskStepOutput
 from holdfast.task_head import AGENTS_SDK, RunRules, TaskHead
@@ -109,6 +111,12 @@ class AgentRunner(TaskStreaming, TaskReading, TaskControl, TimeTravel):
         if cast("object", input) is None:
             msg = "A task needs an input: a text, or an empty one beside images. It was None."
             raise InvalidArgumentError(msg)
+        check_arguments(
+            AgentRunner.create_task,
+            budget=budget,
+            step_mode=step_mode,
+            streams=streams,
+        )
         name = check_name("agent", self.agent if agent is None else agent)
         self._require_agent(name)
         choice = choice_of(tool_choice) or self._tool_choice
@@ -118,7 +126,7 @@ class AgentRunner(TaskStreaming, TaskReading, TaskControl, TimeTravel):
             tool_choice="" if choice == "auto" else choice,
             run=RunRules(streams=streams),
         )
-        state = json_state(extra_state or self._extra_state or {})
+        state = json_state(self._extra_state if extra_state is None else extra_state)
         text, stored, parts = await self._input(input, images)
         return TaskInput(
             head=head,
@@ -213,7 +221,7 @@ class AgentRunner(TaskStreaming, TaskReading, TaskControl, TimeTravel):
             head=head,
             input=text or "",
             stored=stored,
-            extra_state=json_state(extra_state or {}),
+            extra_state=json_state(extra_state),
             budget=budget,
             automatic=True,
             finalize=True,
@@ -279,6 +287,7 @@ class AgentRunner(TaskStreaming, TaskReading, TaskControl, TimeTravel):
                 asked again with that request_id, nothing is run twice.
             ConnectError: The server could not be reached.
         """
+        check_arguments(AgentRunner.run_step, restart=restart)
         asked = await self.step_request(input, step, tool_choice, images)
         asked = asked.model_copy(update={"restart": restart == "step"})
         return await self.run_request(id_of(task), asked, request_id)
@@ -447,8 +456,9 @@ class AgentRunner(TaskStreaming, TaskReading, TaskControl, TimeTravel):
         if chat_history is not None and session is None:
             msg = "chat_history replaces the history of a session: name one with session=..."
             raise InvalidArgumentError(msg)
+        check_arguments(AgentRunner.chat, started=started)
         if on_event is not None and not callable(cast("object", on_event)):
-            msg = f"on_event must be a function of an event; it was {on_event!r:.80}."
+            msg = f"on_event must be a function of an event; it was {shown(on_event)}."
             raise InvalidArgumentError(msg)
         history = None if chat_history is None else messages_of(chat_history)
         if task_id is not None:
@@ -491,14 +501,17 @@ class AgentRunner(TaskStreaming, TaskReading, TaskControl, TimeTravel):
         return await self._read.step(task_id, n)
 
 
-def json_state(state: Mapping[str, Json]) -> dict[str, Json]:
+def json_state(state: Mapping[str, Json] | None) -> dict[str, Json]:
     """Copy a state, checking that it is JSON data.
 
     Raises:
         InvalidArgumentError: It is not.
     """
+    if not isinstance(cast("object", state), Mapping | None):
+        msg = f"extra_state must be a dict; it was {shown(state)} ({type(state).__name__})."
+        raise InvalidArgumentError(msg)
     try:
-        made = merge_patch.plain(dict(state), "extra_state")
+        made = merge_patch.plain(dict(state or {}), "extra_state")
         gate.check(made, "extra_state")
     except (TypeError, ValueError) as cause:
         msg = f"extra_state must be JSON data (text, numbers, lists, dicts): {cause}"

@@ -43,6 +43,7 @@ from holdfast.hooks import RunHooks, check_run_hooks
 from holdfast.ids import DEFAULT_APP, check_by, check_known_id, session_id
 from holdfast.run_context import RunContextWrapper
 from holdfast.settings import Budget
+from holdfast.shown import shown
 from holdfast.steps import CLOSED
 from holdfast.task_head import RunRules
 
@@ -91,12 +92,14 @@ class RunOptions:
             TypeError: The hooks are none of a run.
         """
         if not isinstance(agent, Agent):
-            msg = f"starting_agent must be an Agent; it was {agent!r:.80} ({type(agent).__name__})."
+            msg = (
+                f"starting_agent must be an Agent; it was {shown(agent)} ({type(agent).__name__})."
+            )
             raise UserError(msg)
         turns: object = self.max_turns
         is_count = isinstance(turns, int) and not isinstance(turns, bool) and turns >= 0
         if turns is not None and not is_count:
-            msg = f"max_turns must be at least 0, or None for no limit; it was {turns!r}."
+            msg = f"max_turns must be at least 0, or None for no limit; it was {shown(turns)}."
             raise UserError(msg)
         if keeps_elsewhere:
             msg = (
@@ -125,7 +128,7 @@ class RunOptions:
             session_id(DEFAULT_APP, session)
         elif session is not None and not isinstance(session, Session):
             kind = type(session).__name__
-            msg = f"session must be a name or a Session; it was {session!r:.80} ({kind})."
+            msg = f"session must be a name or a Session; it was {shown(session)} ({kind})."
             raise InvalidArgumentError(msg)
 
 
@@ -279,9 +282,10 @@ class _Run:
             self._forget(before, is_over=self._is_abandoned)
             raise (failed.__cause__ or failed) from None
         except (AgentsException, StepFailedError) as error:
-            await self._explain(error)
+            told = _as_raised(error)
+            await self._explain(told)
             self._forget(before, is_over=not isinstance(error, StepFailedError))
-            raise
+            raise told from error.__cause__
         except (TaskExistsError, InvalidArgumentError):
             self._forget(before, is_over=before is None)  # it was not begun
             raise
@@ -372,3 +376,10 @@ class _Run:
         context = self._options.context
         config = self._options.config
         return run_data(recorded, self._agent, given=self._given, context=context, config=config)
+
+
+def _as_raised(error: AgentsException | StepFailedError) -> AgentsException | StepFailedError:
+    """Return the error of the class that the Agents SDK raises; the task waits all the same."""
+    if isinstance(error, StepFailedError) and error.cause_type == UserError.__name__:
+        return UserError(str(error))
+    return error

@@ -9,6 +9,7 @@ from typing import cast
 from temporalio.client import Client
 
 from holdfast.archive import Archive
+from holdfast.argument_checks import Count, check_arguments
 from holdfast.client.failures import server_errors
 from holdfast.client.reading import Reader
 from holdfast.contents import refer_all, resolve_message
@@ -18,6 +19,7 @@ from holdfast.messages import Message
 from holdfast.models.items import from_response_items, to_response_items
 from holdfast.segments import read_messages, turns, write_messages
 from holdfast.sessions import commit_turn
+from holdfast.shown import shown
 from holdfast.state import CommitRef, SessionState
 from holdfast.values import Json
 
@@ -98,11 +100,15 @@ class Session:
 
     async def _turn(self, messages: Sequence[Message]) -> CommitRef | None:
         """Store messages as a turn; None for no messages."""
+        given = cast("object", messages)
+        if isinstance(given, str | bytes) or not isinstance(given, Sequence):
+            msg = f"A session takes a list of Messages; it was given {shown(messages)}."
+            raise InvalidArgumentError(msg)
         if not messages:
             return None
         for each in messages:
             if not isinstance(cast("object", each), Message):
-                msg = f"A session keeps Messages; {each!r:.80} is none. add_items takes dicts."
+                msg = f"A session keeps Messages; {shown(each)} is none. add_items takes dicts."
                 raise InvalidArgumentError(msg)
         referring = await refer_all(messages, self._archive.aput)
         sha256 = await write_messages(self._archive, referring)
@@ -117,7 +123,7 @@ class Session:
         """
         await self._commit(CommitRef(task=_unique()))
 
-    async def get_items(self, limit: int | None = None) -> list[dict[str, Json]]:
+    async def get_items(self, limit: Count | None = None) -> list[dict[str, Json]]:
         """Read what `chat_history` gives as items of the Responses API.
 
         Args:
@@ -127,6 +133,7 @@ class Session:
             NoWorkerError: As for chat_history.
             ConnectError: As for chat_history.
         """
+        check_arguments(Session.get_items, limit=limit)
         items = to_response_items(await self.chat_history())
         return items if limit is None else items[max(len(items) - limit, 0) :]
 

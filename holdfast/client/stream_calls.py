@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Literal, cast
 
+from holdfast.argument_checks import check_arguments
 from holdfast.client.base import Images, RunnerBase, TaskLike, id_of, new_id
 from holdfast.client.choices import ToolChoice
 from holdfast.client.reading import Reader
@@ -50,6 +51,7 @@ class TaskStreaming(RunnerBase):
             request_id: Names this request: sent again with the same id, one step is run.
             images: Images of the new input.
         """
+        check_arguments(TaskStreaming.stream_step, offset=offset)
         runner, task_id = cast("AgentRunner", self), id_of(task)
 
         async def work(opened: Callable[[Open], None]) -> TaskStepOutput:
@@ -115,6 +117,7 @@ class TaskStreaming(RunnerBase):
                 offset once there is one.
             ConnectError: The server could not be reached; likewise.
         """
+        check_arguments(TaskStreaming.stream_events, offset=offset, until=until)
         reader = _reader(self, id_of(task), offset=offset)
         ends = _OPEN_ENDS if until == "waiting" else ()
         async with aclosing(reader.batches(ends=ends)) as batches:

@@ -97,7 +97,7 @@ class _UnheardError(Exception):
         )
 
 
-def _request_id(given: str | None) -> str:
+def request_id_of(given: str | None) -> str:
     """Return the id of a request, made up when none was given.
 
     Raises:
@@ -245,7 +245,7 @@ class TaskClient:
             StepFailedError: The step failed.
             HoldfastError: What the task refused or ended with.
         """
-        return await self._run(task_id, asked, _request_id(request_id))
+        return await self._run(task_id, asked, request_id_of(request_id))
 
     async def _run(
         self, task_id: str, asked: RunRequest, request_id: str, *, again: bool = False
@@ -268,7 +268,7 @@ class TaskClient:
             TaskClosedError: The task is closed.
             NoWorkerError: No worker process serves it.
         """
-        reply = await self._ask(task_id, "undo", request_id or unique_id(), RunReply, asked)
+        reply = await self._ask(task_id, "undo", request_id_of(request_id), RunReply, asked)
         if isinstance(reply, RunReply):
             return reply
         raise _closed(task_id)
@@ -465,7 +465,7 @@ class TaskClient:
             CommandRefusedError: The task refused it.
         """
         _check_request(unique_id() if request_id is None else request_id)
-        name = _request_id(request_id)
+        name = request_id_of(request_id)
         sent = compose(name, verb, by=check_by(by), body=body or {})
         if verb in UNHURRIED:
             await self._refuse_when_full(task_id, verb)

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import time
-from typing import Literal
+from typing import Literal, cast
 
 from holdfast import merge_patch
+from holdfast.argument_checks import check_arguments
 from holdfast.chain import ChainRef, extend
-from holdfast.client.base import Images, RunnerBase, TaskLike, id_of, new_id
+from holdfast.client.base import Images, RunnerBase, StepLike, TaskLike, id_of, new_id, step_id_of
 from holdfast.client.sessions import Session
-from holdfast.client.tasks import unique_id
+from holdfast.client.tasks import request_id_of
 from holdfast.errors import InvalidArgumentError, StepNotFoundError
-from holdfast.ids import check_name, check_new_id
+from holdfast.ids import check_by, check_name, check_new_id
 from holdfast.ledger import DONE_KEPT
 from holdfast.ledger_state import CREATED
 from holdfast.messages import ImagePart, system
 from holdfast.records import Entry, EventRecord, ForkOf, InputRef, StepRecord
 from holdfast.references import output_digest
 from holdfast.segments import write_segment
+from holdfast.shown import shown
 from holdfast.state import Carried, Newest, TaskInput, UndoRequest
-from holdfast.steps import Task, TaskStep, TaskStepOutput, UndoReceipt
+from holdfast.steps import Task, TaskStepOutput, UndoReceipt
 from holdfast.task_head import SessionRef, TaskHead
 from holdfast.undo import UNDONE, active_steps, departure, path_to, undone_meanwhile
 from holdfast.values import Json
@@ -30,7 +32,6 @@ LEFT = (
     " been taken back. Check before you rely on it."
 )
 
-StepLike = TaskStepOutput | TaskStep | str
 Residue = Literal["refuse", "keep"]
 
 
@@ -67,7 +68,9 @@ class TimeTravel(RunnerBase):
             TaskClosedError: The task is closed; fork it.
             NoWorkerError: No worker process serves the task; the error names the request.
         """
-        task_id, request_id = id_of(task), request_id or unique_id()
+        check_arguments(TimeTravel.undo_step, residue=residue, reason=reason)
+        check_by(by)
+        task_id, request_id = id_of(task), request_id_of(request_id)
         await self._tasks.expect_worker(task_id, request_id)
         newest = await self._read.query(task_id, "newest", Newest)
         to = newest.to if newest.opened else -1
@@ -100,6 +103,9 @@ class TimeTravel(RunnerBase):
             UndoRefusedError: As for undo_step.
             UndoFailedError: As for undo_step.
         """
+        check_arguments(TimeTravel.rewind, residue=residue, reason=reason)
+        check_by(by)
+        step_id_of(to)
         entries = await self._read.entries(id_of(task))
         kept = _kept(entries, to)
         asked = UndoRequest(
@@ -154,6 +160,9 @@ class TimeTravel(RunnerBase):
             TaskExistsError: There is a task of the new id.
         """
         _check_input(input)
+        check_arguments(TimeTravel.fork, feedback=feedback)
+        check_by(by)
+        step_id_of(at)
         if task_id is not None:
             check_new_id(task_id)
         if agent is not None:
@@ -275,8 +284,8 @@ def _check_input(text: str | None) -> None:
     """
     if text is None:
         return
-    if not text.strip():
-        msg = f"The input must be a text that says something; it was {text!r}."
+    if not isinstance(cast("object", text), str) or not text.strip():
+        msg = f"The input must be a text that says something; it was {shown(text)}."
         raise InvalidArgumentError(msg)
     size = len(text.encode("utf-8", "surrogatepass"))
     if size > INLINE_BYTES:
@@ -313,7 +322,7 @@ def _find(steps: list[StepRecord], wanted: StepLike) -> StepRecord:
 
     Ids are given anew after an undo: an undone step may have the id of one that was not.
     """
-    step_id = _id(wanted)
+    step_id = step_id_of(wanted)
     for record in reversed(steps):
         same = not isinstance(wanted, TaskStepOutput) or wanted.branch == record.branch
         if same and record.step.step_id == step_id:
@@ -342,13 +351,3 @@ def _find_anywhere(entries: list[Entry], wanted: StepLike) -> StepRecord:
     if not isinstance(wanted, TaskStepOutput):
         return _find(active_steps(entries), wanted)
     return _find([entry.step for entry in entries if entry.step is not None], wanted)
-
-
-def _id(wanted: StepLike) -> str:
-    match wanted:
-        case TaskStepOutput():
-            return wanted.task_step.step_id
-        case TaskStep():
-            return wanted.step_id
-        case str():
-            return wanted

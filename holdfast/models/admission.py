@@ -8,6 +8,7 @@ from holdfast import gate
 from holdfast.errors import ModelUnavailableError
 from holdfast.messages import Content, TextPart, ToolCall, clean
 from holdfast.models.base import ModelAnswer
+from holdfast.shown import shown
 from holdfast.values import Json
 from holdfast.wire import MOST_CALLS
 
@@ -24,7 +25,7 @@ def admitted(answer: Any, model: str) -> ModelAnswer:
         ModelUnavailableError: The answer is none, or holds what the history cannot hold.
     """
     if not isinstance(answer, ModelAnswer) or answer.message.role != "assistant":
-        raise _malformed(model, f"it is no ModelAnswer of an assistant, but {answer!r:.80}")
+        raise _malformed(model, f"it is no ModelAnswer of an assistant, but {shown(answer)}")
     made = _cleaned(answer)
     wrong = gate.flaw(_kept(made), "it")
     if len(made.message.calls) > MOST_CALLS:

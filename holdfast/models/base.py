@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 from holdfast.errors import UserError
 from holdfast.messages import Message, Usage, last_text
 from holdfast.settings import ModelSettings
+from holdfast.shown import shown
 from holdfast.values import Json, Value
 
 
@@ -127,7 +128,7 @@ def check_model(model: Any) -> None:
         return
     if isinstance(model, type) or not isinstance(model, Model):
         msg = (
-            f"model={model!r:.80} ({type(model).__name__}) is no model. Pass a name, as"
+            f"model={shown(model)} ({type(model).__name__}) is no model. Pass a name, as"
             ' "gpt-5-mini", or an object with `name` and `async def respond(request)`.'
         )
         raise UserError(msg)

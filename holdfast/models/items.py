@@ -16,7 +16,7 @@ null.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import assert_never, get_args
+from typing import assert_never, cast, get_args
 
 from holdfast import gate
 from holdfast.errors import InvalidArgumentError
@@ -34,6 +34,7 @@ from holdfast.messages import (
 )
 from holdfast.models.item_checks import check_item, kind_of
 from holdfast.models.shapes import as_text, is_array, is_object
+from holdfast.shown import shown
 from holdfast.values import Json
 
 Item = dict[str, Json]
@@ -58,6 +59,9 @@ def from_response_items(items: Sequence[object]) -> tuple[Message, ...]:
     Raises:
         InvalidArgumentError: An item cannot be read; the text names its index and what is wrong.
     """
+    if not isinstance(cast("object", items), Iterable):
+        msg = f"Items are given as a list; it was given {shown(items)} ({type(items).__name__})."
+        raise InvalidArgumentError(msg)
     messages: list[Message] = []
     turn = _Turn()
     for index, item in enumerate(items):

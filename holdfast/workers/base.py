@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from holdfast.errors import InvalidArgumentError, UserError
 from holdfast.messages import Message
+from holdfast.shown import shown
 from holdfast.steps import Task, TaskStep, TaskStepOutput
 from holdfast.values import Json
 
@@ -118,8 +119,8 @@ def as_worker(given: object) -> AgentWorker:
         return given
     if not callable(getattr(given, "run_step", None)):
         msg = (
-            f"worker={given!r:.80} ({type(given).__name__}) has no method run_step, so it cannot do"
-            " a step. Pass an AgentWorker, as ReActAgentWorker(), or leave `worker` out for"
+            f"worker={shown(given)} ({type(given).__name__}) has no method run_step, so it cannot"
+            " do a step. Pass an AgentWorker, as ReActAgentWorker(), or leave `worker` out for"
             " function calling."
         )
         raise UserError(msg)

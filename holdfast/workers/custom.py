@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from holdfast import merge_patch
 from holdfast.errors import InvalidArgumentError
 from holdfast.messages import Message
+from holdfast.shown import shown
 from holdfast.steps import Task, TaskStep, TaskStepOutput
 from holdfast.tool_hooks import invoke
 from holdfast.values import Json
@@ -138,7 +139,7 @@ class CustomAgentWorker(AgentWorker):
                 return dict(pair[0]), pair[1]
             case _:
                 msg = (
-                    f"{self._name} returned {made!r:.80} ({type(made).__name__}). It must return"
+                    f"{self._name} returned {shown(made)} ({type(made).__name__}). It must return"
                     " (state, is_last): the whole state as a dict, and True or False."
                 )
                 raise InvalidArgumentError(msg)

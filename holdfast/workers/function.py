@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import InvalidArgumentError
 from holdfast.messages import Message
+from holdfast.shown import shown
 from holdfast.steps import Task, TaskStep, TaskStepOutput
 from holdfast.tool_hooks import invoke, is_async
 from holdfast.workers.base import AgentWorker
@@ -96,7 +97,7 @@ def _read(function: Any, name: str) -> tuple[bool, bool]:
         InvalidArgumentError: It wants something else.
     """
     if not callable(function):
-        msg = f"{function!r:.80} cannot be called. Pass a function."
+        msg = f"{shown(function)} cannot be called. Pass a function."
         raise InvalidArgumentError(msg)
     try:
         parameters = list(inspect.signature(function).parameters.values())

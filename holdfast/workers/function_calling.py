@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from holdfast.errors import InvalidArgumentError, ModelBehaviorError
 from holdfast.messages import Message, ToolCall, assistant
+from holdfast.shown import shown
 from holdfast.steps import TaskStep, TaskStepOutput
 from holdfast.values import Json
 from holdfast.workers import turn
@@ -109,11 +110,11 @@ def _check(most: Any, is_parallel: Any) -> None:
     if most is not None and (not isinstance(most, int) or isinstance(most, bool) or most < 0):
         msg = (
             f"max_function_calls counts tool calls, so it must be a whole number, 0 or more; it was"
-            f" {most!r:.80}. Pass None for no limit."
+            f" {shown(most)}. Pass None for no limit."
         )
         raise InvalidArgumentError(msg)
     if not isinstance(is_parallel, bool):
-        msg = f"allow_parallel_tool_calls must be True or False; it was {is_parallel!r:.80}."
+        msg = f"allow_parallel_tool_calls must be True or False; it was {shown(is_parallel)}."
         raise InvalidArgumentError(msg)
 
 

@@ -8,6 +8,7 @@ from typing import Any, TypeVar, cast
 from holdfast import gate
 from holdfast.errors import InvalidArgumentError
 from holdfast.messages import Message, ToolCall
+from holdfast.shown import shown
 
 T = TypeVar("T")
 
@@ -58,4 +59,4 @@ def _all_of(kind: type[T], given: Any, where: str, advice: str) -> tuple[T, ...]
 
 
 def _shown(given: Any) -> str:
-    return f"{given!r:.80} ({type(given).__name__})"
+    return f"{shown(given)} ({type(given).__name__})"

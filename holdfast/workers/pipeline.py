@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 from holdfast import merge_patch
 from holdfast.errors import InvalidArgumentError
 from holdfast.messages import Message
+from holdfast.shown import shown
 from holdfast.steps import Task, TaskStep, TaskStepOutput
 from holdfast.values import Json
 from holdfast.workers.base import AgentWorker
@@ -126,7 +127,7 @@ class PipelineAgentWorker(AgentWorker):
             return True
         verdict: Any = self._done(merge_patch.plain(output), state)
         if not isinstance(verdict, bool):
-            msg = f"`done` of the pipeline gave {verdict!r:.80}; it must give True or False."
+            msg = f"`done` of the pipeline gave {shown(verdict)}; it must give True or False."
             raise InvalidArgumentError(msg)
         return verdict
 
@@ -135,19 +136,19 @@ def _check_done(done: Any) -> None:
     if done is not None and not callable(done):
         msg = (
             f"`done` of the pipeline must be a function (output, state) that gives True or False;"
-            f" it was {done!r:.80}. Leave it out for a pipeline that runs once."
+            f" it was {shown(done)}. Leave it out for a pipeline that runs once."
         )
         raise InvalidArgumentError(msg)
 
 
 def _check_kinds(given: object) -> None:
     if not isinstance(given, Sequence) or isinstance(given, str):
-        msg = f"`components` must be a list of components; it was {given!r:.80}."
+        msg = f"`components` must be a list of components; it was {shown(given)}."
         raise InvalidArgumentError(msg)
     for each in cast("Sequence[object]", given):
         if not isinstance(each, Component):
             msg = (
-                f"{each!r:.80} is no component. Wrap a function as FunctionComponent(name,"
+                f"{shown(each)} is no component. Wrap a function as FunctionComponent(name,"
                 " function), a tool of the agent as ToolComponent(name)."
             )
             raise InvalidArgumentError(msg)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from holdfast.errors import InvalidArgumentError
+from holdfast.shown import shown
 from holdfast.tool_hooks import is_async
 from holdfast.tool_result import render_result
 from holdfast.values import Json
@@ -177,7 +178,7 @@ class ToolComponent:
         _require(self.name, "tool", self.tool, str)
         if self.on_error not in get_args(OnError):
             msg = (
-                f"Component {self.name!r}: on_error={self.on_error!r:.80} means nothing. Use"
+                f"Component {self.name!r}: on_error={shown(self.on_error)} means nothing. Use"
                 f" {', '.join(map(repr, get_args(OnError)))}."
             )
             raise InvalidArgumentError(msg)
@@ -226,12 +227,12 @@ _WORDS: dict[type, str] = {
 def _require(name: Any, field: str = "", value: Any = None, *kinds: type) -> None:
     """Refuse a name that is no text, and a field of another type than these."""
     if not isinstance(name, str):
-        msg = f"The name of a component must be a text; it was {name!r:.80}."
+        msg = f"The name of a component must be a text; it was {shown(name)}."
         raise InvalidArgumentError(msg)
     if kinds and not isinstance(value, kinds):
         wanted = " or ".join(_WORDS[kind] for kind in kinds)
         msg = (
-            f"Component {name!r}: {field} must be {wanted}; it was {value!r:.80}"
+            f"Component {name!r}: {field} must be {wanted}; it was {shown(value)}"
             f" ({type(value).__name__})."
         )
         raise InvalidArgumentError(msg)
@@ -242,8 +243,8 @@ def _parameters(name: str, function: Any) -> list[inspect.Parameter]:
         return list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError) as error:
         msg = (
-            f"Component {name!r}: the signature of {function!r:.80} cannot be read: {error}. Pass a"
-            " function, or wrap it in one."
+            f"Component {name!r}: the signature of {shown(function)} cannot be read: {error}. Pass"
+            " a function, or wrap it in one."
         )
         raise InvalidArgumentError(msg) from error
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from holdfast.errors import InvalidArgumentError
+from holdfast.shown import shown
 from holdfast.values import Json
 
 GIVEN = ("input", "previous")
@@ -237,7 +238,7 @@ def _holds(each: Link, value: Json) -> bool:
         msg = f"The condition of link {each} failed: {type(error).__name__}: {error}"
         raise InvalidArgumentError(msg) from error
     if not isinstance(verdict, bool):
-        msg = f"The condition of link {each} gave {verdict!r:.80}; it must give True or False."
+        msg = f"The condition of link {each} gave {shown(verdict)}; it must give True or False."
         raise InvalidArgumentError(msg)
     return verdict
 
@@ -260,11 +261,11 @@ def _by_name(components: Sequence[tuple[str, Slots]]) -> dict[str, Slots]:
 
 def _check_links(given: object) -> None:
     if not isinstance(given, Sequence) or isinstance(given, str):
-        msg = f"`links` must be a list of link(...); it was {given!r:.80}."
+        msg = f"`links` must be a list of link(...); it was {shown(given)}."
         raise InvalidArgumentError(msg)
     for k, each in enumerate(cast("Sequence[object]", given)):
         if not isinstance(each, Link):
-            msg = f"Link {k + 1} is {each!r:.80}. Write link(source, target, to=...)."
+            msg = f"Link {k + 1} is {shown(each)}. Write link(source, target, to=...)."
             raise InvalidArgumentError(msg)
         _check_link(each)
 
@@ -278,7 +279,7 @@ def _check_link(each: Link) -> None:
     if when is not None and not callable(when):
         msg = (
             f"Link {each}: `when` must be a function of the source's output that gives True or"
-            f" False; it was {when!r:.80}. Leave it out for a link that is always on."
+            f" False; it was {shown(when)}. Leave it out for a link that is always on."
         )
         raise InvalidArgumentError(msg)
 

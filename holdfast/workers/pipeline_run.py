@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, assert_never, cast
 from holdfast import merge_patch
 from holdfast.errors import ComponentError, HoldfastError, InvalidArgumentError
 from holdfast.messages import ToolCall, clean, user
+from holdfast.shown import shown
 from holdfast.tool_hooks import invoke
 from holdfast.tool_result import render_result
 from holdfast.values import Json, canonical, digest
@@ -159,7 +160,7 @@ class Run:
                 return answer, is_last
             case _:
                 msg = (
-                    f"its function returned {made!r:.80}. The output of a pipeline is a value, or"
+                    f"its function returned {shown(made)}. The output of a pipeline is a value, or"
                     " the pair (answer, is_last) with a bool."
                 )
                 raise InvalidArgumentError(msg)

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from holdfast.errors import InvalidArgumentError
 from holdfast.models.shapes import is_array, is_object
+from holdfast.shown import shown
 from holdfast.steps import TaskStep
 from holdfast.values import Json, Value
 from holdfast.workers.plan import Plan, SubTask, ready, step_ids, terminal
@@ -128,7 +129,7 @@ def current(state: Mapping[str, Json], plan: str) -> Plan:
 def _versions(state: Mapping[str, Json]) -> list[dict[str, Json]]:
     versions: Json = state.get(PLANS_KEY, [])
     if not is_array(versions) or not all(map(is_object, versions)):
-        msg = f"ctx.state[{PLANS_KEY!r}] must be left to the plans; it holds {versions!r:.80}."
+        msg = f"ctx.state[{PLANS_KEY!r}] must be left to the plans; it holds {shown(versions)}."
         raise InvalidArgumentError(msg)
     return versions
 

@@ -184,7 +184,8 @@ class Lab:
     def events(self, event: str, **facts: object) -> list[dict[str, Any]]:
         """Return the events of a kind, oldest first."""
         file = self.home / "events.jsonl"
-        lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+        text = file.read_text(encoding="utf-8") if file.exists() else ""
+        lines = text[: text.rfind("\n") + 1].splitlines()  # the last one may still be written
         found: list[dict[str, Any]] = [json.loads(line) for line in lines]
         return [
             each
@@ -266,12 +267,21 @@ class Lab:
         """Count how often the task's history schedules an activity: once per call, if all is well.
 
         Attempts of one activity are not counted: an activity whose result is recorded has no more.
+        Neither are activities that were given up because their worker was lost: in their place
+        another one is scheduled.
         """
         task_id = task if isinstance(task, str) else task.task_id
         history = await self.runner.client.get_workflow_handle(task_id).fetch_history()
+        events = {each.event_id: each for each in history.events}
+        lost = {
+            each.activity_task_timed_out_event_attributes.scheduled_event_id
+            for each in history.events
+            if each.HasField("activity_task_timed_out_event_attributes")
+        }
         return sum(
             each.activity_task_scheduled_event_attributes.activity_type.name == kind
-            for each in history.events
+            for id, each in events.items()
+            if id not in lost
         )
 
     async def lost(self, task: Task) -> int:

@@ -139,7 +139,7 @@ async def _observe(script: Script, fake: FakeOpenAI, lib: Lib) -> dict[str, Any]
         "raised": raised,
         "calls": [observe_request(request) for request in fake.requests],
         "runs": [asdict(run) for run in lib.runs],
-        "notes": lib.notes,
+        "notes": lib.noted(),
         "left": fake.left,
     }
     return {**with_call_ids(observed), "text": shown, "problems": fake.problems}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
@@ -28,6 +29,7 @@ class Lib(ABC):
         self.is_streamed = is_streamed
         self.runs: list[Run] = []
         self.notes: list[Any] = []
+        self._tools: list[tuple[str]] = []
 
     def __getattr__(self, name: str) -> Any:
         for module in self.modules:
@@ -53,11 +55,21 @@ class Lib(ABC):
                 self.notes.append((name, where))
             return f"{text} {where}"
 
+        self._tools.append((name,))
         return self.function_tool(act, name_override=name, **options)
 
     def note(self, *facts: Any) -> None:
         """Write down what is to be compared."""
         self.notes.append(facts)
+
+    def noted(self) -> list[Any]:
+        """Return the notes; in which order calls of one answer run is nobody's promise."""
+        groups = itertools.groupby(self.notes, key=lambda note: note[:1] in self._tools)
+        return [
+            note
+            for is_tool, notes in groups
+            for note in (sorted(notes, key=repr) if is_tool else notes)
+        ]
 
     async def run(self, agent: Any, given: Any, **options: Any) -> Any:
         """Run an agent, and observe what comes out of it."""

@@ -226,7 +226,9 @@ async def an_output_that_ends_the_run(lib: Lib) -> Any:
 @TOOL_GUARDRAILS.script(calls([("look", {"where": "a"}), ("ask", {"where": "b"})]), reply("done"))
 async def only_its_own_tool_is_rejected(lib: Lib) -> Any:
     tool = guarded(lib, before=lambda kind: kind.reject_content("no"))
-    return await lib.run(lib.agent(tools=[tool, lib.tool("asked", name="ask")]), "q")
+    result = await lib.run(lib.agent(tools=[tool, lib.tool("asked", name="ask")]), "q")
+    lib.notes.sort(key=repr)  # the calls run side by side
+    return result
 
 
 @TOOL_GUARDRAILS.script(LOOK)

@@ -90,14 +90,17 @@ def delegate(request):
 
 
 class Sides(AgentWorker):
-    """Two steps side by side, each of which pays."""
+    """Two steps side by side, each of which pays; then a last one."""
 
     max_parallel = 2
 
     async def run_step(self, step, ctx):
         if step.step_id == "s1":
-            after = tuple(step.get_next_step(step_id=name, input=name) for name in ("x", "y"))
+            x, y, end = (step.get_next_step(step_id=name, input=name) for name in ("x", "y", "end"))
+            after = (x, y, end.model_copy(update={"prev_steps": ("x", "y")}))
             return TaskStepOutput(output="planned", task_step=step, next_steps=after)
+        if step.step_id == "end":
+            return TaskStepOutput(output="paid", task_step=step, is_last=True)
         arguments = json.dumps({"what": step.step_id})
         await ctx.call_tools([ToolCall(id=step.step_id, name="pay", arguments=arguments)])
         return TaskStepOutput(output=f"step {step.step_id}", task_step=step)
@@ -264,7 +267,7 @@ def asked(run: Run, task: str, number: int) -> list[Any]:
 @pytest.mark.parametrize("named", ["parent", "child"])
 def test_a_wait_for_what_a_task_of_a_task_asked_ends_with_that_step(run: Run, named: str) -> None:
     task = f"nested-{named}"
-    run("run", "boss", "go", "--app", "desk", "--task-id", task, "--detach")
+    run("run", "boss", "go", "--task-id", task, "--detach")
     [nested] = asked(run, task, 1)
     assert nested["task_id"] != task
     typed = task if named == "parent" else nested["id"]
@@ -278,7 +281,7 @@ def test_a_wait_for_what_a_task_of_a_task_asked_ends_with_that_step(run: Run, na
 
 
 def test_a_wait_ends_with_the_step_that_was_decided_and_not_with_one_beside_it(run: Run) -> None:
-    run("run", "sides", "go", "--app", "desk", "--task-id", "beside", "--detach")
+    run("run", "sides", "go", "--task-id", "beside", "--detach")
     by_step = {each["arguments"]: each["id"] for each in asked(run, "beside", 2)}
     for step in ("y", "x"):
         approval = by_step[json.dumps({"what": step})]
@@ -316,7 +319,7 @@ def test_upcoming_steps_are_edited_and_dropped(run: Run) -> None:
 
 
 def test_a_step_with_an_id_of_its_own_is_shown_with_it(run: Run) -> None:
-    ran = run("run", "planner", "do it", "--app", "desk", "--task-id", "own-ids")
+    ran = run("run", "planner", "do it", "--task-id", "own-ids")
     assert "step 2 (left)  model call" in ran.err
     assert "  step 1  model call" in ran.err
     shown = run("show", "own-ids").out
@@ -332,8 +335,8 @@ def test_the_audit_tells_all_hides_secrets_and_proves_itself(run: Run, cli: Cli)
     run("step", task)
     run("step", task)
     kinds = [each["kind"] for each in events(run, task)]
-    assert kinds[:2] == ["created", "asked"]
-    assert {"command", "model_call", "tool_call", "step"} <= set(kinds)
+    assert kinds[:4] == ["created", "model_call", "asked", "command"]
+    assert {"tool_call", "step"} <= set(kinds)
     [decided] = [each for each in events(run, task) if each["kind"] == "command"]
     assert decided["actor"] == "ann"
     hidden = run("audit", task, "--secret", "pin-1234", "--secret", "other").out

@@ -16,6 +16,7 @@ from holdfast import (
     Runner,
     StepFailedError,
     ToolContext,
+    UserError,
     tool,
 )
 from holdfast.errors import ModelRefusalError
@@ -348,7 +349,7 @@ async def test_a_function_that_returns_something_else_is_an_error_of_the_user(
         return True
 
     model.call("look")
-    with pytest.raises(StepFailedError, match=r"UserError: .*ToolsToFinalOutputResult"):
+    with pytest.raises(UserError, match="ToolsToFinalOutputResult"):
         await run("q", look, of={"tool_use_behavior": decide})
 
 

@@ -304,7 +304,7 @@ async def test_a_task_that_only_the_archive_has_is_deleted_from_it(runner: Agent
 async def test_a_session_is_no_task_and_is_not_deleted_as_one(runner: AgentRunner) -> None:
     session = runner.session("s")
     await session.append([user("one")])
-    with pytest.raises(TaskNotFoundError):
+    with pytest.raises(InvalidArgumentError, match="is the id of a session"):
         await runner.delete_task(session.id)
     assert [m.text for m in await session.chat_history()] == ["one"]
 

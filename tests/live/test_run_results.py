@@ -174,5 +174,5 @@ async def test_predicate_and_undo_of_a_tool_are_given_the_context_object_and_the
     assert seen == [
         ("asked", Counted(0), 1),
         ("asked", Counted(5), 2),
-        ("undo paid 5", Counted(5), 1),  # the step that waited is undone, with its model call
+        ("undo paid 5", Counted(5), 2),  # the step that waited is undone; its call stays paid
     ]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
 from pathlib import Path
 
 import pytest
 
-from holdfast.engine.serverinfo import ServerInfo
+from holdfast.engine.command import DATABASE
+from holdfast.engine.ephemeral import ephemeral_server
 from tests.packaging.environments import Environment, build_wheel, make_environment
 
 AGENTS = """
@@ -62,9 +63,11 @@ def make(wheel: Path, bare: Environment, tmp_path: Path) -> Make:
 
 
 @pytest.fixture(scope="module")
-def cluster(server: ServerInfo, bare: Environment) -> dict[str, str]:
-    """Return the variables that name a cluster."""
-    return {"TEMPORAL_ADDRESS": server.address, "HOLDFAST_ARCHIVE": str(bare.work / "archive")}
+async def cluster(bare: Environment) -> AsyncGenerator[dict[str, str]]:
+    """Return the variables that name a cluster, which no test of another archive shares."""
+    async with await ephemeral_server() as running:
+        address = running.info.address
+        yield {"TEMPORAL_ADDRESS": address, "HOLDFAST_ARCHIVE": str(bare.work / "archive")}
 
 
 @pytest.fixture(scope="module")
@@ -161,6 +164,9 @@ def test_what_lacks_an_extra_says_which(bare: Environment, code: str, advice: st
 
 @pytest.mark.parametrize("command", ["tasks", "inbox", "stop", "ui", "demo"])
 def test_command_that_lacks_an_extra_says_which(bare: Environment, command: str) -> None:
+    data_dir = bare.work / ".holdfast"  # else the commands that read say that there is nothing
+    data_dir.mkdir(exist_ok=True)
+    (data_dir / DATABASE).touch()
     done = bare.holdfast(command)
     assert done.returncode == 5, done.stderr
     assert LOCAL in done.stderr

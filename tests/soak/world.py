@@ -32,7 +32,8 @@ class World:
         """Return the lines of these kinds, oldest first; all of them without a kind."""
         file = self.home / "events.jsonl"
         text = file.read_text(encoding="utf-8") if file.exists() else ""
-        found: list[Line] = [json.loads(line) for line in text.splitlines()]
+        lines = text[: text.rfind("\n") + 1].splitlines()  # the last one may still be written
+        found: list[Line] = [json.loads(line) for line in lines]
         return [line for line in found if not kinds or line["event"] in kinds]
 
     def may_happen(self, call: CallPlace) -> bool:

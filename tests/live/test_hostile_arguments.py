@@ -1,0 +1,302 @@
+"""Every public verb with arguments that do not fit: it succeeds, or refuses with words.
+
+What is drawn is the same in each run. `make fuzz-verbs CALLS=200` (`HOLDFAST_FUZZ=200`) makes that
+many calls of each verb, with others drawn each time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import random
+import string
+from collections.abc import AsyncGenerator, Callable
+from typing import Any
+
+import pytest
+
+from holdfast import Agent, AgentRunner, Budget, RunConfig, Runner
+from holdfast import sync as twins
+from holdfast.client.sessions import Session
+from holdfast.errors import (
+    HoldfastError,
+    InvalidArgumentError,
+    TaskNotFoundError,
+    UserError,
+)
+from holdfast.testing import ScriptedModel
+
+WANTED = int(os.environ.get("HOLDFAST_FUZZ", "0"))
+CALLS = WANTED or 8
+SEED = random.randrange(2**32) if WANTED else 17
+PATIENCE = 60
+LETTERS = string.ascii_letters + "~:./'\"\\%_ \x00\x1b\n\ud800\udfff\u2028é😀"
+
+READS = (
+    "get_task", "list_tasks", "get_upcoming_steps", "get_completed_steps", "get_completed_step",
+    "get_task_output", "transcript", "all_messages", "image", "response", "audit", "verify",
+    "ledger", "pending_approvals",
+)  # fmt: skip
+STARTS = ("create_task", "chat", "fork", "stream_chat")
+WRITES = (
+    "run_step", "run_steps_in_queue", "run_task", "run_on", "finalize_response", "pause", "resume",
+    "give_feedback", "edit_step", "drop_step", "approve", "reject", "respond", "undo_step",
+    "rewind", "abandon", "delete_task", "stream_step", "stream_events", "step_events", "session",
+)  # fmt: skip
+NOT_DRAWN = {
+    "start", "close", "ensure_agent", "run_to_end", "step_request", "run_request",
+    "get_completed_tasks",
+}  # fmt: skip
+"""What has no arguments, or serves `Runner`."""
+
+UNTIL = {"stream_events": {"until": "waiting"}, "step_events": {"until": "answered"}}
+"""Else an open task is followed for as long as it is open."""
+
+
+def deep(levels: int) -> Any:
+    found: Any = "end"
+    for _ in range(levels):
+        found = [found]
+    return found
+
+
+def texts(rng: random.Random) -> str:
+    known = ["", " ", "\n", "a\ud800b", "\x00", "\x1b[2J", "~", ":1", "x:1", "'", '"', "a b", "$("]
+    drawn = "".join(rng.choices(LETTERS, k=rng.randrange(1, 30)))
+    long = rng.choice("aé😀") * rng.choice([199, 201, 256, 1001, 20_000])
+    return rng.choice([rng.choice(known), drawn, long])
+
+
+def containers(rng: random.Random) -> Any:
+    levels = rng.choice([3, 70, 300, 5000])
+    surrogate, nan = {"a\ud800": 1}, {"a": float("nan")}
+    known: list[Any] = [
+        deep(levels), {"a": deep(levels)}, {1: 2}, surrogate, nan, {"": None}, {"a": object()},
+        {}, [], (), set[int](), [None], [1, "a"], ["a\ud800"], [{}], [[]],
+        {"type": "message"}, [{"role": "user"}], [{"role": 1, "content": 2}],
+    ]  # fmt: skip
+    return rng.choice(known)
+
+
+def objects(rng: random.Random) -> Any:
+    known: list[Any] = [
+        None, True, False, 0, -1, 7, 2**63, 10**400, float("nan"), float("inf"), -0.5, b"",
+        b"bytes", bytearray(b"x"), object(), Ellipsis, int, print, Agent(name="other"),
+        Exception("x"),
+    ]  # fmt: skip
+    return rng.choice(known)
+
+
+def hostile(rng: random.Random) -> Any:
+    """Draw a value that most parameters cannot have."""
+    return rng.choice([texts, containers, objects])(rng)
+
+
+def parameters(verb: Any) -> list[inspect.Parameter]:
+    """List the named parameters of a verb, `self` aside."""
+    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    found = inspect.signature(verb).parameters.values()
+    return [each for each in found if each.kind in named and each.name not in ("self", "cls")]
+
+
+def arguments(rng: random.Random, verb: Any, good: dict[str, Any]) -> dict[str, Any]:
+    """Draw arguments: what is required is there, and at least one is hostile."""
+    known = parameters(verb)
+    given = {each.name: good[each.name] for each in known if each.default is each.empty}
+    for each in rng.sample(known, k=min(len(known), rng.choice([1, 1, 2]))):
+        given[each.name] = hostile(rng)
+    return given
+
+
+async def outcome(call: Callable[[], Any]) -> BaseException | None:
+    """Make a call and use up what it gives; return what it raised."""
+    try:
+        async with asyncio.timeout(PATIENCE):
+            found = call()
+            if hasattr(found, "__aiter__"):
+                async for _ in found:
+                    break
+            if hasattr(found, "result"):
+                await found.result()
+            elif inspect.isawaitable(found):
+                await found
+    except Exception as error:  # noqa: BLE001  any kind but ours is what is looked for
+        return error
+    return None
+
+
+def outcome_now(call: Callable[[], Any]) -> BaseException | None:
+    """Make a call that blocks; return what it raised."""
+    try:
+        call()
+    except Exception as error:  # noqa: BLE001  as above
+        return error
+    return None
+
+
+def is_pythons_own(error: BaseException | None) -> bool:
+    """Whether an error is the TypeError of a wrong keyword, or of hooks, as they are promised."""
+    promised = ("unexpected keyword", "keywords must be strings", "RunHooks", "AgentHooks")
+    return isinstance(error, TypeError) and any(each in str(error) for each in promised)
+
+
+def check(name: str, given: dict[str, Any], error: BaseException | None) -> None:
+    """Fail unless a call succeeded, or was refused with words that can be printed."""
+    if error is None or isinstance(error, HoldfastError):
+        said = "success" if error is None else str(error)
+        assert said.strip(), name
+        said.encode()
+        return
+    shown: dict[str, str] = {}
+    for key, value in given.items():
+        try:
+            shown[key] = repr(value)[:100]
+        except RecursionError:
+            shown[key] = f"a deep {type(value).__name__}"
+    msg = f"{name}({shown}) with seed {SEED} raised {type(error).__name__}: {str(error)[:300]}"
+    raise AssertionError(msg) from error
+
+
+@pytest.fixture(scope="module")
+async def runner() -> AsyncGenerator[AgentRunner]:
+    agent = Agent(name="agent", model=ScriptedModel(lambda _: "done"))
+    async with AgentRunner.local(agent, data_dir=None) as made:
+        yield made
+
+
+def good_for(task_id: str) -> dict[str, Any]:
+    """Return arguments that fit, by name."""
+    return {
+        "task": task_id,
+        "input": "q",
+        "message": "q",
+        "text": "more",
+        "reason": "why",
+        "by": "ann",
+        "step": "s1",
+        "to": "s1",
+        "at": "s1",
+        "approval": f"{task_id}:1",
+        "result": {"a": 1},
+        "name": "s1",
+        "agent": "agent",
+        "part": None,
+        "messages": [],
+        "items": [],
+        "starting_agent": Agent(name="agent", model=ScriptedModel(lambda _: "done")),
+    }
+
+
+async def task_with_a_step(runner: AgentRunner) -> str:
+    task = await runner.create_task("q")
+    await runner.run_step(task)
+    return task.task_id
+
+
+def test_no_public_verb_is_left_out() -> None:
+    verbs = {
+        name
+        for name, _ in inspect.getmembers(AgentRunner, inspect.isfunction)
+        if not name.startswith("_")
+    }
+    assert verbs - NOT_DRAWN == {*READS, *STARTS, *WRITES}
+
+
+@pytest.mark.parametrize("name", [*READS, *WRITES])
+async def test_a_verb_succeeds_or_refuses_with_words(runner: AgentRunner, name: str) -> None:
+    rng = random.Random(f"{SEED} {name}")
+    verb, ends = getattr(runner, name), UNTIL.get(name, {})
+    task_id = await task_with_a_step(runner)
+    for _ in range(CALLS):
+        given = {**ends, **arguments(rng, verb, good_for(task_id))}
+        error = await outcome(lambda verb=verb, given=given: verb(**given))  # type: ignore[misc]
+        check(name, given, error)
+        if error is None and name in WRITES:  # it may be closed or deleted
+            task_id = await task_with_a_step(runner)
+
+
+@pytest.mark.parametrize("name", STARTS)
+async def test_a_task_is_started_or_refused_with_words(runner: AgentRunner, name: str) -> None:
+    rng = random.Random(f"{SEED} {name}")
+    # `stream_chat` takes what `chat` takes.
+    verb, drawn = getattr(runner, name), getattr(runner, name.removeprefix("stream_"))
+    task_id = await task_with_a_step(runner)
+    for number in range(2 * CALLS):
+        new = f"{name}-{number}"
+        given = {"task_id": new, **arguments(rng, drawn, good_for(task_id))}
+        given.pop("started", None)
+        error = await outcome(lambda given=given: verb(**given))  # type: ignore[misc]
+        check(name, given, error)
+        if isinstance(error, InvalidArgumentError):
+            with pytest.raises(TaskNotFoundError):
+                await runner.get_task(new)
+
+
+@pytest.mark.parametrize("name", ["chat_history", "append", "replace", "get_items", "add_items"])
+async def test_a_session_succeeds_or_refuses_with_words(runner: AgentRunner, name: str) -> None:
+    rng = random.Random(f"{SEED} {name}")
+    for number in range(CALLS):
+        session: Session = runner.session(f"{name}-{number}")
+        verb = getattr(session, name)
+        given = arguments(rng, verb, good_for("t"))
+        error = await outcome(lambda verb=verb, given=given: verb(**given))  # type: ignore[misc]
+        check(name, given, error)
+
+
+@pytest.mark.parametrize("name", ["run", "run_streamed"])
+async def test_a_run_succeeds_or_refuses_with_words(runner: AgentRunner, name: str) -> None:
+    rng = random.Random(f"{SEED} {name}")
+    for number in range(2 * CALLS):
+        new = f"{name}-{number}"
+        given = {"task_id": new, "runner": runner, **arguments(rng, Runner.run, good_for("t"))}
+        given["runner"] = given["runner"] or runner
+
+        def call(given: dict[str, Any] = given) -> Any:
+            made = getattr(Runner, name)(**given)
+            return made.stream_events() if name == "run_streamed" else made
+
+        error = await outcome(call)
+        if not is_pythons_own(error):
+            check(name, given, error)
+        if isinstance(error, InvalidArgumentError | UserError | TypeError):
+            with pytest.raises(TaskNotFoundError):
+                await runner.get_task(new)
+
+
+def test_the_twins_succeed_or_refuse_with_words() -> None:
+    rng = random.Random(f"{SEED} sync")
+    agent = Agent(name="agent", model=ScriptedModel(lambda _: "done"))
+    with twins.AgentRunner.local(agent, data_dir=None) as runner:
+        task = runner.create_task("q")
+        for name in [*READS, "create_task", "run_step", "chat", "fork", "approve", "session"]:
+            for _ in range(max(CALLS // 4, 1)):
+                given = arguments(rng, getattr(AgentRunner, name), good_for(task.task_id))
+                verb = getattr(runner, name)
+                check(name, given, outcome_now(lambda verb=verb, given=given: verb(**given)))  # type: ignore[misc]
+        for _ in range(2 * CALLS):
+            given = {"runner": runner, **arguments(rng, Runner.run, good_for("t"))}
+            given["runner"] = given["runner"] or runner
+            error = outcome_now(lambda given=given: Runner.run_sync(**given))  # type: ignore[misc]
+            if not is_pythons_own(error):
+                check("run_sync", given, error)
+
+
+@pytest.mark.parametrize("kind", [Agent, RunConfig, Budget, AgentRunner])
+def test_what_is_made_is_made_or_refused_with_words(kind: type[Any]) -> None:
+    rng = random.Random(f"{SEED} {kind.__name__}")
+    for _ in range(10 * CALLS):
+        given = arguments(rng, kind, good_for("t"))
+        error = outcome_now(lambda given=given: kind(**given))  # type: ignore[misc]
+        if not is_pythons_own(error):
+            check(kind.__name__, given, error)
+
+
+@pytest.mark.parametrize("given", [None, "", 7, b"q", "a\ud800b"])
+async def test_a_task_without_a_text_is_refused_before_it_begins(
+    runner: AgentRunner, given: Any
+) -> None:
+    with pytest.raises(InvalidArgumentError):
+        await runner.create_task(given, task_id="says-nothing")
+    with pytest.raises(TaskNotFoundError):
+        await runner.get_task("says-nothing")
