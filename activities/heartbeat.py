@@ -33,6 +33,10 @@ class Pulse:
     def tell(self, say: Callable[[], Json]) -> None:
         """Show a sign of life soon; it and later ones say what this function returns then."""
         self._say = say
+        self.show()
+
+    def show(self) -> None:
+        """Show a sign of life soon, which says what the newest one said."""
         self._home.call_soon_threadsafe(self.news.set)
 
     def beat(self) -> None:
@@ -73,7 +77,7 @@ async def heartbeats() -> AsyncGenerator[Pulse]:
         yield current.get()
         return
     pulse = Pulse()
-    begin_lease()
+    begin_lease(pulse.show)
     token = current.set(pulse)
     beat = asyncio.create_task(_beat(pulse))
     try:

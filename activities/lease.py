@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
+from collections.abc import Callable
 from contextvars import ContextVar
 from datetime import timedelta
 
@@ -39,8 +40,13 @@ class NotOursError(ApplicationError):
 class Lease:
     """What is known of who owns one attempt of an activity."""
 
-    def __init__(self) -> None:
-        """Know nothing: even the task may have been received long ago."""
+    def __init__(self, beat: Callable[[], None]) -> None:
+        """Know nothing: even the task may have been received long ago.
+
+        Args:
+            beat: Shows a sign of life, from any thread and event loop.
+        """
+        self._beat = beat
         self._confirmed: float | None = None
         timeout = activity.info().heartbeat_timeout or timedelta(seconds=ASKING_SECONDS)
         self._trusted = TRUSTED_SHARE * timeout.total_seconds()
@@ -56,16 +62,16 @@ class Lease:
         """
         while self._confirmed is None or now() - self._confirmed > self._trusted:
             before = now()
-            await _ask(what)
+            await _ask(what, self._beat)
             self._confirmed = before  # the answer may have come late
 
 
 _lease: ContextVar[Lease] = ContextVar("holdfast_lease")
 
 
-def begin_lease() -> None:
-    """Know nothing yet of the current attempt, in all of its coroutines."""
-    _lease.set(Lease())
+def begin_lease(beat: Callable[[], None]) -> None:
+    """Know nothing yet of the current attempt, in all of its coroutines; `beat` as of `Lease`."""
+    _lease.set(Lease(beat))
 
 
 async def ensure_ours(what: str) -> None:
@@ -81,7 +87,7 @@ def now() -> float:
     return time.monotonic() if clock is None else time.clock_gettime(clock)
 
 
-async def _ask(what: str) -> None:
+async def _ask(what: str, beat: Callable[[], None]) -> None:
     """Tell the server that the attempt is alive; it refuses that of an attempt it has given up."""
     info, client = activity.info(), activity.client()
     request = RecordActivityTaskHeartbeatRequest(
@@ -98,7 +104,7 @@ async def _ask(what: str) -> None:
             msg = f"The {what} was not begun: nobody can say whose attempt it is: {error.message}"
         raise NotOursError(msg, type=NOT_STARTED) from None
     if said.cancel_requested or said.activity_paused or said.activity_reset:
-        activity.heartbeat()  # by it the worker learns of it
+        beat()  # by it the worker learns of it; Temporal's own works in the worker's loop alone
         await asyncio.sleep(CANCEL_SECONDS)
         msg = f"The {what} was not begun: this attempt is to be cancelled."
         raise NotOursError(msg, type=NOT_STARTED)

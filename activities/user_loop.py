@@ -63,6 +63,9 @@ HANGS = "CodeHangsError"
 BLOCKED = "Blocked"
 """Type of the failure of a tool call that blocks its event loop."""
 
+NOT_OURS = "code that no task of Holdfast began"
+"""What blocks a loop when no activity's work does: a callback that was posted to it, for one."""
+
 
 class Work:
     """One activity's work on a user loop.
@@ -98,6 +101,7 @@ class UserLoop:
         self._loop = self.thread.loop
         self._works: WeakKeyDictionary[asyncio.Task[Any], Work] = WeakKeyDictionary()
         self._begun: set[Work] = set()
+        self._lock = threading.Lock()  # held to become stuck, and to begin work if not stuck
         self._loop.call_soon_threadsafe(self._loop.set_task_factory, self._make_task)
         threading.Thread(target=self._watch, name="holdfast-watch", daemon=True).start()
 
@@ -107,7 +111,10 @@ class UserLoop:
         return self.blocked_for >= GIVEN_UP_SECONDS
 
     def begin(self, work: Work, coro: Coroutine[Any, Any, Any], context: Context) -> None:
-        """Start a coroutine in a context; its end sets `work.done`."""
+        """Start a coroutine in a context; its end sets `work.done`.
+
+        A loop that has become stuck since it was chosen begins nothing: the work is given up.
+        """
 
         def start() -> None:
             if work.done.done():  # given up with what blocked the loop before it
@@ -118,7 +125,14 @@ class UserLoop:
 
         context.run(calling.current.set, work.calls)
         context.run(_working.set, work)
-        self._begun.add(work)
+        with self._lock:
+            is_stuck = self.is_stuck
+            if not is_stuck:
+                self._begun.add(work)
+        if is_stuck:
+            coro.close()
+            _set_error(work.done, _held_up(work, self._blocking()))
+            return
         work.done.add_done_callback(lambda _: self._begun.discard(work))
         self._loop.call_soon_threadsafe(start, context=context)
 
@@ -165,22 +179,24 @@ class UserLoop:
             " others of this process wait. Make it await what it waits for, or make it a plain"
             " function, which runs in a thread. It is here:\n%s",
             BLOCKED_SECONDS,
-            work or "code that no task of Holdfast began",
+            work or NOT_OURS,
             self._stack(),
         )
         while not seen.wait(WATCH_SECONDS) and not self._loop.is_closed():
             was_stuck, work = self.is_stuck, self._blocking()
-            self.blocked_for += WATCH_SECONDS
-            if self.is_stuck and not was_stuck and work is not None:
-                log.error("Given up: %s. Later work gets another event loop.", work)
-                _set_error(work.done, _given_up(work))
+            with self._lock:
+                self.blocked_for += WATCH_SECONDS
+            if self.is_stuck and not was_stuck:
+                log.error("Given up: %s. Later work gets another event loop.", work or NOT_OURS)
+                if work is not None:
+                    _set_error(work.done, _given_up(work))
                 self._leave_others(work)
         self.blocked_for = 0.0
 
-    def _leave_others(self, blocking: Work) -> None:
+    def _leave_others(self, blocking: Work | None) -> None:
         """Give up what waits for a loop that may never come back; it may be done on another one."""
         for work in list(self._begun):
-            log.error("Given up, because it waits for %s: %s", blocking, work)
+            log.error("Given up, because it waits for %s: %s", blocking or NOT_OURS, work)
             self.cancel(work)
             _set_error(work.done, _held_up(work, blocking))
 
@@ -335,12 +351,13 @@ def _given_up(work: Work) -> ToldError:
     return ToldError(text, {"parks": True}, type=kind, non_retryable=True)
 
 
-def _held_up(work: Work, blocking: Work) -> ApplicationError:
+def _held_up(work: Work, blocking: Work | None) -> ApplicationError:
     """Say that work was held up by other code; the attempt that follows gets another loop."""
+    what = blocking or NOT_OURS
     if work.task is None:
-        text = f"Activity {work.kind!r} was not begun: {blocking} blocks the event loop."
+        text = f"Activity {work.kind!r} was not begun: {what} blocks the event loop."
         return ApplicationError(text, type=NOT_STARTED)
-    text = f"{str(work.calls) or work.kind} was cut off: {blocking} blocks the event loop."
+    text = f"{str(work.calls) or work.kind} was cut off: {what} blocks the event loop."
     return ApplicationError(text, type=INTERRUPTED)
 
 

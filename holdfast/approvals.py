@@ -29,9 +29,18 @@ REJECTED = "Tool execution was not approved."
 
 
 def latest(ledger: Ledger, n: int, i: int, kind: ApprovalKind | None = None) -> Approval | None:
-    """Return the newest approval of an open call of a step, or None."""
+    """Return the newest approval of an open call of a step, or None.
+
+    Args:
+        ledger: The task.
+        n: The step.
+        i: Position of the call.
+        kind: What was asked; None for all but an undo, which is of another step's call at a place
+            that may be the same.
+    """
     found = ledger.asked.at(ledger.s.branch, n, i)
-    return next((approval for approval in found if kind in (None, approval.kind)), None)
+    wanted = (each for each in found if (each.kind == kind if kind else each.kind != "undo"))
+    return next(wanted, None)
 
 
 def ask(

@@ -120,7 +120,7 @@ class AgentTask(StepLanes, Opening):
     def _left(self) -> timedelta | None:
         """Return the time until an approval expires or closing is tried again; None for never."""
         deadline = self.ending.due or approvals.deadline(self.ledger)
-        return timedelta(seconds=max(deadline - now(), 0)) if deadline else None
+        return calls.time_left(deadline, now=now()) if deadline else None
 
     def _has_work(self) -> bool:
         if self.closing is not None:

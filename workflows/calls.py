@@ -285,3 +285,12 @@ def abandoned(why: str) -> Failure:
 def now() -> float:
     """Time of the current workflow task, in seconds since the epoch."""
     return round(workflow.time(), 3)
+
+
+def time_left(deadline: float, *, now: float) -> timedelta:
+    """Return how long to wait for a deadline, at least a millisecond.
+
+    A wait of no time sets no timer, so the time of the workflow would not go on: at a deadline that
+    is a fraction of a millisecond away, the workflow would wait again and again in one task.
+    """
+    return timedelta(seconds=max(deadline - now, 0.001))

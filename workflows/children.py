@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from temporalio import workflow
 from temporalio.common import WorkflowIDReusePolicy
-from temporalio.exceptions import FailureError, WorkflowAlreadyStartedError
+from temporalio.exceptions import ActivityError, FailureError, WorkflowAlreadyStartedError
 from temporalio.workflow import ChildWorkflowHandle, ParentClosePolicy
 
 from holdfast import approvals
@@ -31,7 +31,7 @@ from holdfast.records import Failure, Outcome
 from holdfast.references import batches_of
 from holdfast.state import TaskInput, UndoRequest
 from holdfast.wire import Undoable
-from holdfast.workflows.calls import now
+from holdfast.workflows.calls import failure_of, now
 from holdfast.workflows.settled import end_settled
 from holdfast.workflows.telling import StepSpans
 
@@ -47,9 +47,11 @@ GONE = Failure(
 )
 
 
-STRANGER = Failure(
-    type="TaskExistsError",
-    message="Not run: there is a workflow {!r} already, which is no task of this call.",
+STRANGER = "Not run: there is a workflow {!r} already, which is no task of this call."
+
+UNCLEAR = (
+    "It is not known whether it ran: there is a workflow {!r} already, and whether that is the task"
+    " of this call could not be found out: {}"
 )
 
 LOOK_UP = timedelta(seconds=30)
@@ -145,14 +147,21 @@ class Children:
                 memo=memo(begun.input, now=now()),
             )
         except WorkflowAlreadyStartedError:
-            if await self._is_own(name):
-                self._say(name)
-            else:
-                self._refuse(name)
+            await self._meet(name)
         else:
             handle.add_done_callback(lambda ended: self._ended(name, ended))
         finally:
             self._starting.pop(name, None)
+
+    async def _meet(self, name: str) -> None:
+        """Go on with a workflow that is there already, if it is a child of this task."""
+        try:
+            if await self._is_own(name):
+                self._say(name)
+            else:
+                self._refuse(name, STRANGER.format(name))
+        except ActivityError as error:  # the call would wait for ever
+            self._refuse(name, UNCLEAR.format(name, failure_of(error).message), status="unknown")
 
     async def _is_own(self, name: str) -> bool:
         """Whether a workflow that is there already is a child of this task."""
@@ -161,15 +170,17 @@ class Children:
         )
         return own
 
-    def _refuse(self, name: str) -> None:
+    def _refuse(
+        self, name: str, text: str, status: Literal["failed", "unknown"] = "failed"
+    ) -> None:
         """End a call whose task cannot be begun, because something else has its id."""
         child = self._known()[name]
         branch, n, _, i = child.place
         open_here = self._ledger.find(n) is not None and self._ledger.child(n, i) == name
-        self._change(name, closed=True, left=True, status="failed", failure=STRANGER)
+        failure = Failure(type="TaskExistsError", message=text)
+        self._change(name, closed=True, left=True, status="failed", failure=failure)
         if open_here and branch == self._ledger.s.branch:
-            text = STRANGER.message.format(name)
-            told = Outcome(content=text, is_error=True, status="failed", attempts=0)
+            told = Outcome(content=text, is_error=True, status=status, attempts=0)
             self._ledger.outcome(n, i, told)
 
     def _ended(self, name: str, ended: asyncio.Future[Any]) -> None:

@@ -56,7 +56,7 @@ async def run_undo(ledger: Ledger, children: Children) -> Failure | None:
     if state is None or ledger.s.described is None:
         return None
     if state.mode == "release":
-        ledger.change(undo=None)
+        stop_undo(ledger)
         return None
     described = ledger.s.described
     targets = await _targets(ledger, state)
@@ -67,17 +67,17 @@ async def run_undo(ledger: Ledger, children: Children) -> Failure | None:
         text
         for target in targets
         for text in undo.obstacles(target, described.rules(target.step.agent).policies)
-    ]
-    blocked += stopped
+    ] + stopped
     if state.mode == "check":
         answer = UndoAnswer(number=state.number, stands=tuple(blocked))
         ledger.change(undo=state.model_copy(update={"mode": "held"}), undo_answer=answer)
         return None
     if blocked and state.asked.residue == "refuse":
-        ledger.change(undo=None)
+        stop_undo(ledger)
         lines = "\n".join(f"- {text}" for text in blocked)
+        done = "; ".join(state.undone) or "nothing"
         text = (
-            f"The undo was refused and nothing was changed. In the way:\n{lines}\n"
+            f"The undo was refused. Undone before it: {done}. In the way:\n{lines}\n"
             'residue="keep" undoes the rest and records that these remain.'
         )
         return Failure(type="UndoRefusedError", message=text)

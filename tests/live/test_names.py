@@ -6,9 +6,12 @@ from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 import pytest
+from temporalio import activity
 from temporalio.client import Client
+from temporalio.exceptions import ApplicationError
 
 from holdfast import Agent, AgentRunner, Runner, Task
+from holdfast.activities.nesting import NestingActivities
 from holdfast.archive import Archive
 from holdfast.engine.cluster import has_workers
 from holdfast.engine.connect import connect_embedded
@@ -248,6 +251,28 @@ async def test_a_task_that_was_named_like_a_child_to_be_is_left_alone(
     await runner.abandon(task, "no more", by="bob")
     await until_status(runner, task, "abandoned")
     assert (await runner.get_task(child)).status == "answered"
+
+
+async def test_a_call_whose_task_cannot_be_told_from_a_stranger_ends_as_unknown(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @activity.defn(name="is_own")
+    async def fails(_self: NestingActivities, _task: str) -> bool:
+        raise ApplicationError("no permission", non_retryable=True)
+
+    monkeypatch.setattr(NestingActivities, "is_own", fails)
+    helper = make_agent(name="helper")
+    await rig.serve(make_agent(helper.as_tool(), name="agent"))
+    runner = rig.runner()
+    child = f"{rig.app}-1~0.1.0.0"
+    await runner.client.start_workflow("Stranger", id=child, task_queue=f"{rig.app}-none")
+    model.call("helper", {"input": "a"})
+    model.reply("done")
+    task = await runner.create_task("q", task_id=f"{rig.app}-1")
+    assert str(await runner.run_task(task)) == "done"
+    [told] = model.requests[-1].results.values()
+    assert "It is not known whether it ran" in told
+    assert "no permission" in told
 
 
 # ---- lengths

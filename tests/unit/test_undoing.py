@@ -1,0 +1,83 @@
+"""An undo that ends before it begins, and the questions that it has asked by then."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from holdfast import approvals
+from holdfast.ledger import Ledger
+from holdfast.messages import ToolCall
+from holdfast.state import Described, TaskInput, UndoRequest, UndoState
+from holdfast.task_head import TaskHead
+from holdfast.workflows.calls import time_left
+from holdfast.workflows.children import Children
+from holdfast.workflows.undoing import run_undo
+
+CALL = ToolCall(id="k1", name="book", arguments="{}")
+
+
+class InTheWay:
+    """Children that stand in the way of an undo."""
+
+    def of(self, _targets: Any) -> list[Any]:
+        """Have no call of the steps that are to be undone."""
+        return []
+
+    async def stop(self, _names: Any) -> list[str]:
+        """Say what stands in the way."""
+        return ["task 'c' is closed"]
+
+
+def undoing(**fields: Any) -> Ledger:
+    """Make a task with an undo in progress, which has asked about its call."""
+    ledger = Ledger(TaskInput(head=TaskHead(agent="a"), input="q"), task_id="t", now=1.0)
+    ledger.described(Described(snapshot="s"))
+    ledger.change(undo=UndoState(asked=UndoRequest(to=0), **fields))
+    approvals.ask(ledger, 1, 0, "undo", now=2.0, call=CALL)
+    return ledger
+
+
+async def end(ledger: Ledger) -> str:
+    """Take the undo to its end; return why it was refused, or empty."""
+    failure = await run_undo(ledger, cast("Children", InTheWay()))
+    assert ledger.s.undo is None
+    return failure.message if failure is not None else ""
+
+
+async def test_an_undo_that_the_parent_takes_back_leaves_no_question() -> None:
+    ledger = undoing(mode="release", number=1)
+    assert await end(ledger) == ""
+    assert approvals.pending(ledger) == []
+
+
+async def test_a_refused_undo_leaves_no_question() -> None:
+    ledger = undoing()
+    assert "Undone before it: nothing. In the way:\n- task 'c' is closed" in await end(ledger)
+    assert approvals.pending(ledger) == []
+
+
+async def test_an_undo_that_is_refused_half_way_tells_what_it_has_undone() -> None:
+    ledger = undoing(done=("0.1.0.1",), undone=("book({})",))
+    assert "Undone before it: book({})." in await end(ledger)
+    assert ledger.s.undone_effects == ("0.1.0.1",)
+    assert any("book({})" in note.text for note in ledger.s.notes)
+
+
+def test_a_question_about_an_undo_is_none_about_a_call_at_the_same_place() -> None:
+    ledger = undoing()
+    assert approvals.latest(ledger, 1, 0) is None
+    assert approvals.latest(ledger, 1, 0, "undo") is not None
+    asked = approvals.ask(ledger, 1, 0, "tool", now=3.0, call=CALL)
+    approvals.ask(ledger, 1, 0, "undo", now=4.0, call=CALL)
+    assert approvals.latest(ledger, 1, 0) == asked
+
+
+@pytest.mark.parametrize("ahead", [1e-7, 0.0, -5.0])
+def test_the_wait_for_a_deadline_that_is_all_but_there_takes_time(ahead: float) -> None:
+    assert time_left(100.0 + ahead, now=100.0).total_seconds() == 0.001
+
+
+def test_the_wait_for_a_deadline_ends_with_it() -> None:
+    assert time_left(160.5, now=100.0).total_seconds() == 60.5
