@@ -143,7 +143,7 @@ def test_stop_without_a_server_is_fine(cli: Cli) -> None:
 
 
 def test_every_command_tells_its_exit_codes_and_takes_json(cli: Cli) -> None:
-    listed = cli("--help").out.partition("Commands:")[2].partition("Exit")[0].splitlines()
+    listed = cli("--help").out.partition("--help")[2].partition("Exit")[0].splitlines()
     commands = [line.split()[0] for line in listed if line[:2] == "  " and line[2:3].isalpha()]
     assert {"demo", "dev", "worker", "run", "tasks", "show", "step", "stop", "ui"} <= set(commands)
     for command in commands:
