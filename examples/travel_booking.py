@@ -91,16 +91,16 @@ async def main() -> None:
         print("Step 1:", found.sources[0].content)
         print("Step 2:")
         await runner.run_step(task)
-        print("In the world:", ", ".join(bookings.values()))
+        print("In the world:", ", ".join(sorted(bookings.values())))
 
         print("Undo of step 2:")
         receipt = await runner.undo_step(task, by="ann", reason="too expensive: take the train")
         print("Undone:", ", ".join(receipt.undone))
-        print("In the world:", ", ".join(bookings.values()) or "nothing")
+        print("In the world:", ", ".join(sorted(bookings.values())) or "nothing")
 
         print("On with the same task, from after step 1:")
         await runner.run_task(task)
-        print("In the world:", ", ".join(bookings.values()))
+        print("In the world:", ", ".join(sorted(bookings.values())))
         print("Answer:", await runner.finalize_response(task))
 
 

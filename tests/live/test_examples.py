@@ -91,7 +91,7 @@ def test_a_trip_is_booked_undone_newest_first_and_booked_in_another_way(tmp_path
     assert worlds == [
         "In the world: a flight to Rome, a hotel in Rome",
         "In the world: nothing",
-        "In the world: a train to Rome, a hotel in Rome",
+        "In the world: a hotel in Rome, a train to Rome",
     ]
     cancelled = [line.strip() for line in lines if "cancelled" in line]
     assert cancelled == ["cancelled a hotel in Rome", "cancelled a flight to Rome"]
