@@ -9,7 +9,7 @@ from typing import ClassVar
 import pytest
 from pydantic import BaseModel
 
-from holdfast import Runner, RunState, StepFailedError, ToolContext, tool
+from holdfast import Runner, RunState, ToolContext, tool
 from holdfast.errors import UserError
 from holdfast.testing import FakeOpenAI
 from tests.support.rig import MakeAgent, Rig
@@ -64,7 +64,7 @@ async def test_a_run_whose_context_class_has_changed_waits_and_goes_on_with_the_
     state = stopped.to_state()
     state.approve(stopped.interruptions[0])
     Desk.strict = True
-    with pytest.raises(StepFailedError, match="does not fit Desk any more"):
+    with pytest.raises(UserError, match="does not fit Desk any more"):
         await Runner.run(agent, state, runner=rig.runner())
     assert (await rig.runner().get_task(stopped.task_id)).status == "needs_attention"
     assert not ran
@@ -90,7 +90,7 @@ async def test_an_answer_that_fits_only_the_output_type_of_before_a_deploy_waits
     state = stopped.to_state()
     state.approve(stopped.interruptions[0])
     await rig.serve(make_agent(look, output_type=Changed))
-    with pytest.raises(StepFailedError, match="began with another output type"):
+    with pytest.raises(UserError, match="began with another output type"):
         await Runner.run(agent, state, runner=rig.runner())
     await rig.serve(agent)
     result = await Runner.run(agent, RunState.of(stopped.task_id), runner=rig.runner())
@@ -111,8 +111,8 @@ async def test_a_user_error_of_instructions_waits_for_mended_code(
     agent = make_agent(instructions=instruct)
     await rig.serve(agent)
     model.reply("done")
-    with pytest.raises(StepFailedError, match="no tenant is configured") as raised:
+    with pytest.raises(UserError, match="no tenant is configured") as raised:
         await Runner.run(agent, "q", runner=rig.runner())
     broken = False
-    state = RunState.of(raised.value.task_id)
+    state = RunState.of(raised.value.run_data.task_id)
     assert (await Runner.run(agent, state, runner=rig.runner())).final_output == "done"

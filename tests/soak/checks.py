@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import cast
 
 from holdfast.audit import AuditEvent, Finding
 from tests.soak.world import CallPlace, Line, counts, place_of
@@ -35,6 +36,18 @@ class Told:
         for event in self.audit:
             if event.kind == "tool_call":
                 yield event.call_id, event
+
+    def undone(self, effect: Line) -> bool:
+        """Whether an undo tells of an effect: that it was taken back, or that it remains."""
+        for event in self.audit:
+            if event.kind == "effect_undone" and event.call_id == effect["call"]:
+                return True
+            if event.kind == "undone":
+                texts = cast("list[str]", [*event.body["remains"], *event.body["check"]])
+                words = (f"{effect['tool']}(", f'"{effect["thing"]}"')
+                if any(all(word in text for word in words) for text in texts):
+                    return True
+        return False
 
 
 def violations(
@@ -78,12 +91,17 @@ def doubled_effects(lines: list[Line]) -> Iterator[str]:
 
 
 def untold_effects(lines: list[Line], tasks: Mapping[str, Told]) -> Iterator[str]:
-    """Name effects in the world that the audit of their task tells neither done nor unknown."""
+    """Name effects in the world that the audit of their task tells in no way.
+
+    It tells them as calls that are done or unknown. Of a step in progress that was undone it tells
+    the effects only: those that were taken back, and what remains in the world.
+    """
     for line in lines:
         if line["event"] != "effect" or line["tool"] not in ONCE or line["task"] not in tasks:
             continue
         told = [e.status for id, e in tasks[line["task"]].calls() if id == line["call"]]
-        if not {"done", "unknown"} & set(told):
+        left = tasks[line["task"]].undone(line)
+        if not left and not {"done", "unknown"} & set(told):
             yield f"{place_of(line)} {line['tool']} happened, and its audit says {told}"
 
 

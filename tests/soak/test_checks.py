@@ -20,6 +20,18 @@ FINISHED = {"t1": Told("finished", (TOLD,))}
 SESSIONS = {"s": ["run soak pay:a"]}
 
 
+def test_an_effect_that_an_undo_tells_is_no_violation() -> None:
+    body = {"remains": ['step 1: pay({"thing": "a"}) was done'], "check": []}
+    undone = AuditEvent(time=1, kind="undone", body=body)
+    assert violations([PAID], {"t1": Told("finished", (undone,))}, {}) == []
+    taken_back = AuditEvent(time=1, kind="effect_undone", tool="pay", call_id="c1")
+    assert violations([PAID], {"t1": Told("finished", (taken_back,))}, {}) == []
+    of_another = AuditEvent(
+        time=1, kind="undone", body={"remains": ['pay({"thing": "b"})'], "check": []}
+    )
+    assert violations([PAID], {"t1": Told("finished", (of_another,))}, {}) != []
+
+
 def test_what_happened_as_told_is_no_violation() -> None:
     lines = [INTENDS, CREATED, PAID, APPROVED, SIGNED | {"call": "c2"}, APPROVED | {"call": "c2"}]
     signed = TOLD.model_copy(update={"tool": "sign", "call_id": "c2"})
