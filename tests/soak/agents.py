@@ -48,6 +48,7 @@ def make_agent(job: Job) -> Agent:
 
     async def cancel(ctx: ToolContext, effect: Effect) -> None:
         known = {"task": ctx.task_id, "call": effect.call_id, "tool": effect.tool}
+        note(home, "cancelling", **known)
         await asyncio.sleep(chance.uniform(0, LONGEST_SECONDS))
         note(home, "cancel", **known, key=effect.key)
 

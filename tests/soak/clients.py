@@ -180,6 +180,8 @@ async def settle(person: Person, asked: Approval) -> str:
     What is decided is noted before it is sent: a client may be killed after that.
     """
     verb, arguments = choose(person, asked)
+    if not verb:
+        return "too early"
     facts = {"approval": asked.id, "task": asked.id.rpartition(":")[0], "call": asked.call_id}
     note(person.job.home, "decides", **facts, kind=asked.kind, verb=verb, cents=arguments)
     runner, by = person.runner, person.name
@@ -192,13 +194,16 @@ async def settle(person: Person, asked: Approval) -> str:
 
 
 def choose(person: Person, asked: Approval) -> tuple[str, int]:
-    """Choose a verb, and the cents of an edit (0: none).
+    """Choose a verb (empty: it is too early to tell), and the cents of an edit (0: none).
 
     A call that may have happened is run again only when the world has not seen its effect, and no
-    process is left that could still cause it.
+    process is left that could still cause it; an undo, when the world has not seen it.
     """
+    place = (asked.id.rpartition(":")[0], asked.call_id)
+    if asked.kind == "undo":
+        undone = person.world.is_taken_back(place)
+        return {True: "respond", False: "approve", None: ""}[undone], 0
     if asked.kind == "unknown":
-        place = (asked.id.rpartition(":")[0], asked.call_id)
         if person.world.may_happen(place):
             return person.chance.choice(["respond", "reject"]), 0
         return person.chance.choice(["approve", "reject"]), 0

@@ -38,8 +38,18 @@ class World:
 
     def may_happen(self, call: CallPlace) -> bool:
         """Whether a call took effect, or is still inside a process that lives or is frozen."""
-        lines = [line for line in self.lines("start", "effect") if place_of(line) == call]
-        return any(line["event"] == "effect" or is_alive(line["pid"]) for line in lines)
+        return any(
+            line["event"] == "effect" or is_alive(line["pid"])
+            for line in self.lines("start", "effect")
+            if place_of(line) == call
+        )
+
+    def is_taken_back(self, call: CallPlace) -> bool | None:
+        """Whether an undo of a call took effect; None while a process may still do it."""
+        lines = [line for line in self.lines("cancelling", "cancel") if place_of(line) == call]
+        if any(line["event"] == "cancel" for line in lines):
+            return True
+        return None if any(is_alive(line["pid"]) for line in lines) else False
 
 
 def is_alive(pid: int) -> bool:
