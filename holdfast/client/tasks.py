@@ -48,7 +48,7 @@ from holdfast.errors import (
     TaskExistsError,
     TaskNotFoundError,
 )
-from holdfast.ids import check_by, check_name
+from holdfast.ids import LONGEST_NAME, check_by, check_name
 from holdfast.records import Failure
 from holdfast.segments import read_record
 from holdfast.state import Receipt, RunReply, TaskInput, TaskRecord, UndoRequest
@@ -66,9 +66,6 @@ server ends a workflow at 51,200, and a task continues as new only between its c
 
 UNHURRIED = frozenset[Verb]({"feedback", "edit_step", "drop_step"})
 """Verbs that are refused then."""
-
-LONGEST_NAME = 200
-"""Most characters of the id of a request or a step."""
 
 RECEIPT_SECONDS = 1.0
 """How long a command that is recorded waits for a worker process to be seen, for its receipt."""
@@ -239,12 +236,16 @@ class TaskClient:
         """Send a `run` update and wait for its reply, over rollovers of the task.
 
         Raises:
+            InvalidArgumentError: The id of the request or of the step cannot be used.
             TaskNotFoundError: There is no such task.
             TaskClosedError: It is closed.
             NoWorkerError: No worker process serves it.
             StepFailedError: The step failed.
             HoldfastError: What the task refused or ended with.
         """
+        if len(asked.step) > LONGEST_NAME:
+            msg = f"step may have at most {LONGEST_NAME} characters; this has {len(asked.step)}."
+            raise InvalidArgumentError(msg)
         return await self._run(task_id, asked, request_id_of(request_id))
 
     async def _run(
@@ -313,10 +314,8 @@ class TaskClient:
             args: Arguments of the update.
             again: Whether the request was sent before.
         """
-        _check_request(request_id, args)
         for arg in args:
             gate.check_value(arg, "The request")
-        gate.check(request_id, "request_id")
         await self.expect_worker(task_id, request_id)
         run_id, unheard = "", None
         for pause in _pauses():
@@ -464,7 +463,6 @@ class TaskClient:
             ConnectError: The server could not be reached.
             CommandRefusedError: The task refused it.
         """
-        _check_request(unique_id() if request_id is None else request_id)
         name = request_id_of(request_id)
         sent = compose(name, verb, by=check_by(by), body=body or {})
         if verb in UNHURRIED:
@@ -593,20 +591,6 @@ class TaskClient:
         """Keep ids unique also after Temporal has forgotten the closed task."""
         if await read_record(self._reader.archive, task_id) is not None:
             raise TaskExistsError(task_id)
-
-
-def _check_request(request_id: object, args: tuple[object, ...] = ()) -> None:
-    """Check what names a request and its step: both travel as they are, whatever their size.
-
-    Raises:
-        InvalidArgumentError: One of them is no text, or too long.
-    """
-    steps = [("step", arg.step) for arg in args if isinstance(arg, RunRequest) and arg.step]
-    for name, value in [("request_id", request_id), *steps]:
-        if not isinstance(value, str) or not 0 < len(value) <= LONGEST_NAME:
-            what = f"{len(value)} characters" if isinstance(value, str) else type(value).__name__
-            msg = f"{name} is a text of 1 to {LONGEST_NAME} characters; this is {what}."
-            raise InvalidArgumentError(msg)
 
 
 def _prepared(given: TaskInput) -> TaskInput:
