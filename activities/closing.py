@@ -6,17 +6,24 @@ from collections.abc import Sequence
 
 from temporalio import activity
 
-from holdfast import variables
+from holdfast.activities.data.registry import Registry
+from holdfast.activities.data.source import Source, task_id
 from holdfast.activities.failures import typed_failures
 from holdfast.activities.heartbeat import heartbeats
-from holdfast.activities.registry import Registry
-from holdfast.activities.source import Source, task_id
 from holdfast.activities.spans import tell_of_closed
-from holdfast.blocked_output import after_block
-from holdfast.calling import naming
-from holdfast.guarding import OUTPUT_TRIPPED
-from holdfast.messages import Message
-from holdfast.records import (
+from holdfast.agents.tools.hooks import invoke
+from holdfast.archive.seal import Seal
+from holdfast.archive.segments import (
+    read_archived,
+    read_messages,
+    write_messages,
+    write_record,
+    write_segment,
+)
+from holdfast.archive.session_commits import commit_turn
+from holdfast.task.blocked_output import after_block
+from holdfast.task.data.head import TaskHead
+from holdfast.task.data.records import (
     Entry,
     Failure,
     OpenState,
@@ -25,23 +32,16 @@ from holdfast.records import (
     StepRecord,
     archived_entries,
 )
-from holdfast.references import input_message
-from holdfast.seal import Seal
-from holdfast.segments import (
-    read_archived,
-    read_messages,
-    write_messages,
-    write_record,
-    write_segment,
-)
-from holdfast.sessions import commit_turn
-from holdfast.state import CommitRef, TaskRecord
-from holdfast.steps import Task, TaskStep
-from holdfast.task_head import TaskHead
-from holdfast.tool_hooks import invoke
-from holdfast.undo import UNDONE, active_steps
-from holdfast.values import canonical
-from holdfast.wire import CloseInput
+from holdfast.task.data.state import CommitRef, TaskRecord
+from holdfast.task.data.wire import CloseInput
+from holdfast.task.guardrails_due import OUTPUT_TRIPPED
+from holdfast.task.references import input_message
+from holdfast.task.undo import UNDONE, active_steps
+from holdfast.values.base import canonical
+from holdfast.values.code import context_variables as variables
+from holdfast.values.code.calling import naming
+from holdfast.values.messages import Message
+from holdfast.values.steps import Task, TaskStep
 
 
 class ClosingActivities:

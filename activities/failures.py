@@ -13,7 +13,6 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from temporalio.service import RPCError, RPCStatusCode
 
-from holdfast.calling import naming, text_with_place
 from holdfast.errors import (
     LONGEST_WAIT_SECONDS,
     ArchiveError,
@@ -26,11 +25,12 @@ from holdfast.errors import (
     QueryFailedError,
     UserError,
 )
-from holdfast.logs import log
-from holdfast.messages import clean
-from holdfast.records import Failure
-from holdfast.redact import redact
-from holdfast.tool_failures import INTERRUPTED, NOT_STARTED
+from holdfast.task.data.records import Failure
+from holdfast.task.data.tool_failures import INTERRUPTED, NOT_STARTED
+from holdfast.values.code.calling import naming, text_with_place
+from holdfast.values.messages import clean
+from holdfast.values.text.logs import log
+from holdfast.values.text.redact import redact
 
 LONGEST_TEXT = 2000
 LASTING = frozenset(

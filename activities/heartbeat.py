@@ -11,7 +11,7 @@ from typing import Any
 from temporalio import activity
 
 from holdfast.activities.lease import begin_lease
-from holdfast.values import Json
+from holdfast.values.base import Json
 
 FASTEST_SECONDS = 5.0
 """Longest time between two signs of life of an activity that has nothing to say."""

@@ -14,9 +14,9 @@ from temporalio.worker import (
 )
 
 from holdfast.activities.failures import LONGEST_TEXT
-from holdfast.logs import log
-from holdfast.messages import clean
-from holdfast.redact import redact
+from holdfast.values.messages import clean
+from holdfast.values.text.logs import log
+from holdfast.values.text.redact import redact
 
 UNREADABLE_RESULT = "UnreadableResultError"
 """Type of the failure of an activity whose result could not be read again."""

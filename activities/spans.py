@@ -13,21 +13,21 @@ from typing import TYPE_CHECKING, Any, Literal
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from holdfast.handoffs import HandoffFailedError, HandoffTool
-from holdfast.logs import log
-from holdfast.messages import ToolCall, shown
+from holdfast.agents.handoffs import HandoffFailedError, HandoffTool
+from holdfast.agents.tools.decorator import Tool
 from holdfast.models.base import Model, ModelAnswer, ModelRequest
-from holdfast.records import Outcome
-from holdfast.redact import redact
-from holdfast.state import TaskRecord
-from holdfast.steps import Task
-from holdfast.task_head import TaskHead
-from holdfast.tools import Tool
+from holdfast.task.data.head import TaskHead
+from holdfast.task.data.records import Outcome
+from holdfast.task.data.state import TaskRecord
+from holdfast.task.data.wire import AdvanceInput, ToolInput
 from holdfast.tracing import contents, switch
 from holdfast.tracing.finished import open_step_span, task_span, usage_attributes
 from holdfast.tracing.rules import TraceRules
 from holdfast.tracing.sending import send
-from holdfast.wire import AdvanceInput, ToolInput
+from holdfast.values.messages import ToolCall, shown
+from holdfast.values.steps import Task
+from holdfast.values.text.logs import log
+from holdfast.values.text.redact import redact
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span

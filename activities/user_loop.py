@@ -22,14 +22,15 @@ from weakref import WeakKeyDictionary
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from holdfast import calling, variables
 from holdfast.activities.failures import ToldError
 from holdfast.activities.heartbeat import heartbeats
 from holdfast.engine.loop import LoopThread
-from holdfast.logs import log
 from holdfast.models import close_models
-from holdfast.task_head import TaskHead
-from holdfast.tool_failures import INTERRUPTED, NOT_STARTED
+from holdfast.task.data.head import TaskHead
+from holdfast.task.data.tool_failures import INTERRUPTED, NOT_STARTED
+from holdfast.values.code import calling
+from holdfast.values.code import context_variables as variables
+from holdfast.values.text.logs import log
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -27,8 +27,8 @@ import time
 from typing import Any
 
 from holdfast import Agent, AgentRunner, Message, ToolCall, Usage, tool
+from holdfast.agents.tools.decorator import Tool
 from holdfast.models import ModelAnswer, ModelRequest
-from holdfast.tools import Tool
 from holdfast.workers import AgentWorker, FunctionCallingAgentWorker, LLMCompilerAgentWorker
 
 

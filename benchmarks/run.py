@@ -30,8 +30,8 @@ from temporalio.worker import Replayer
 
 from benchmarks.work import bench_agent
 from holdfast import AgentRunner, Runner
-from holdfast.client.base import new_id
-from holdfast.converter import holdfast_converter
+from holdfast.client.agent_runner.base import new_id
+from holdfast.engine.converter import holdfast_converter
 from holdfast.workflows.agent_task import AgentTask
 
 

@@ -35,15 +35,15 @@ from temporalio.client import Client
 from temporalio.worker import Worker
 
 from holdfast import Agent, AgentRunner, Message, ToolCall, tool
-from holdfast.archive import Archive
-from holdfast.client.names import check_archive
-from holdfast.commands import SIGNAL, Command
+from holdfast.archive.archive import Archive
 from holdfast.engine.connect import connect_embedded
-from holdfast.engine.ephemeral import ephemeral_server
-from holdfast.ids import queue_of
+from holdfast.engine.dev_server.ephemeral import ephemeral_server
 from holdfast.models import ModelAnswer, ModelRequest
-from holdfast.plugin import Activities, HoldfastPlugin
-from holdfast.serve import serving_worker
+from holdfast.serving.names import check_archive
+from holdfast.serving.plugin import Activities, HoldfastPlugin
+from holdfast.serving.worker_process import serving_worker
+from holdfast.task.data.commands import SIGNAL, Command
+from holdfast.values.checks.ids import queue_of
 
 SENDERS = 64
 BEAT = 0.5

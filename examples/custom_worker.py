@@ -12,7 +12,7 @@ import asyncio
 from typing import Any
 
 from holdfast import Agent, AgentRunner
-from holdfast.messages import user
+from holdfast.models import user
 from holdfast.models.base import ModelRequest
 from holdfast.testing import ScriptedModel
 from holdfast.workers import CustomAgentWorker, StepContext

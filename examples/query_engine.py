@@ -22,7 +22,7 @@ from llama_index.core.llms import MockLLM
 from llama_index.core.schema import TextNode
 
 from holdfast import Agent, AgentRunner, TaskStep, TaskStepOutput, ToolCall, tool
-from holdfast.messages import assistant, user
+from holdfast.models import assistant, user
 from holdfast.models.base import ModelRequest
 from holdfast.testing import ScriptedModel
 from holdfast.workers import AgentWorker, StepContext

@@ -12,10 +12,9 @@ import asyncio
 import json
 from collections.abc import Sequence
 
-from holdfast import Agent, AgentRunner, ToolCall, tool
+from holdfast import Agent, AgentRunner, Effect, ToolCall, tool
 from holdfast.models.base import ModelRequest
 from holdfast.testing import ScriptedModel
-from holdfast.tool_context import Effect
 
 bookings: dict[str, str] = {}
 """The world outside: bookings by their number."""

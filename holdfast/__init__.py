@@ -13,7 +13,46 @@ from typing import TYPE_CHECKING
 if not Path(__file__).with_name("workflows").is_dir():  # a checkout without symbolic links
     __path__.append(str(Path(__file__).parent.parent))
 
-from holdfast.agent import Agent
+from holdfast.agents.agent import Agent
+from holdfast.agents.guardrails import (
+    GuardrailFunctionOutput,
+    InputGuardrail,
+    InputGuardrailResult,
+    OutputGuardrail,
+    OutputGuardrailResult,
+    input_guardrail,
+    output_guardrail,
+)
+from holdfast.agents.handoff_filters import (
+    HandoffHistoryMapper,
+    HandoffInputData,
+    nest_handoff_history,
+    remove_all_tools,
+)
+from holdfast.agents.handoffs import Handoff, HandoffInputFilter, handoff
+from holdfast.agents.hooks import AgentHooks, RunHooks
+from holdfast.agents.model_input import CallModelData, ModelInputData
+from holdfast.agents.output_type import AgentOutputSchema
+from holdfast.agents.runs.error_handlers import (
+    RunErrorData,
+    RunErrorHandlerInput,
+    RunErrorHandlerResult,
+)
+from holdfast.agents.tools.context import Effect, ToolContext
+from holdfast.agents.tools.decorator import Tool, function_tool, tool
+from holdfast.agents.tools.error_texts import ToolErrorFormatterArgs
+from holdfast.agents.tools.guardrails import (
+    ToolGuardrailFunctionOutput,
+    ToolInputGuardrail,
+    ToolInputGuardrailData,
+    ToolInputGuardrailResult,
+    ToolOutputGuardrail,
+    ToolOutputGuardrailData,
+    ToolOutputGuardrailResult,
+    tool_input_guardrail,
+    tool_output_guardrail,
+)
+from holdfast.agents.tools.retriever import KeywordToolRetriever, ToolRetriever
 from holdfast.errors import (
     AgentsException,
     HoldfastError,
@@ -29,60 +68,38 @@ from holdfast.errors import (
     ToolTimeoutError,
     UserError,
 )
-from holdfast.guardrails import (
-    GuardrailFunctionOutput,
-    InputGuardrail,
-    InputGuardrailResult,
-    OutputGuardrail,
-    OutputGuardrailResult,
-    input_guardrail,
-    output_guardrail,
+from holdfast.reading.step_events import (
+    ChatEnd,
+    ChatStart,
+    StepEnd,
+    StepEvent,
+    StepStart,
+    StepUndone,
+    TaskEvent,
+    ToolCalled,
+    ToolDone,
+    event_text,
+    print_event,
 )
-from holdfast.handoff_filters import (
-    HandoffHistoryMapper,
-    HandoffInputData,
-    nest_handoff_history,
-    remove_all_tools,
-)
-from holdfast.handoffs import Handoff, HandoffInputFilter, handoff
-from holdfast.hooks import AgentHooks, RunHooks
-from holdfast.images import Image
-from holdfast.messages import Message, ToolCall, Usage
-from holdfast.model_input import CallModelData, ModelInputData
-from holdfast.output_type import AgentOutputSchema
-from holdfast.run_context import AgentHookContext, RunContextWrapper
-from holdfast.run_error_handlers import RunErrorData, RunErrorHandlerInput, RunErrorHandlerResult
-from holdfast.settings import Budget, ModelSettings
-from holdfast.sources import Retrieved, SourceNode
-from holdfast.steps import AgentResponse, Task, TaskStep, TaskStepOutput, ToolOutput
-from holdfast.stream_events import (
+from holdfast.reading.streams.events import (
     AgentUpdatedStreamEvent,
     RawResponsesStreamEvent,
     RunItemStreamEvent,
     StepUndoneStreamEvent,
     StreamEvent,
 )
-from holdfast.tool_context import ToolContext
-from holdfast.tool_errors import ToolErrorFormatterArgs
-from holdfast.tool_guardrails import (
-    ToolGuardrailFunctionOutput,
-    ToolInputGuardrail,
-    ToolInputGuardrailData,
-    ToolInputGuardrailResult,
-    ToolOutputGuardrail,
-    ToolOutputGuardrailData,
-    ToolOutputGuardrailResult,
-    tool_input_guardrail,
-    tool_output_guardrail,
-)
-from holdfast.tool_retriever import KeywordToolRetriever, ToolRetriever
-from holdfast.tool_use import StopAtTools, ToolsToFinalOutputResult
-from holdfast.tools import Tool, function_tool, tool
 from holdfast.tracing import gen_trace_id, get_current_trace, set_tracing_disabled, trace
+from holdfast.values.images import Image
+from holdfast.values.messages import Message, ToolCall, Usage
+from holdfast.values.run_context import AgentHookContext, RunContextWrapper
+from holdfast.values.settings import Budget, ModelSettings
+from holdfast.values.sources import Retrieved, SourceNode
+from holdfast.values.steps import AgentResponse, Task, TaskStep, TaskStepOutput, ToolOutput
+from holdfast.workers.function_calling.after_tools import StopAtTools, ToolsToFinalOutputResult
 
 if TYPE_CHECKING:
-    from holdfast.client.facade import Runner, RunResult, RunResultStreaming, configure
-    from holdfast.client.items import (
+    from holdfast.agents.runs.config import RunConfig, SessionSettings, ToolExecutionConfig
+    from holdfast.agents.runs.items import (
         HandoffCallItem,
         HandoffOutputItem,
         InputItem,
@@ -93,40 +110,40 @@ if TYPE_CHECKING:
         ToolCallItem,
         ToolCallOutputItem,
     )
-    from holdfast.client.results import ItemHelpers, ModelResponse, RunData
-    from holdfast.client.run_config import RunConfig, SessionSettings, ToolExecutionConfig
-    from holdfast.client.run_state import RunState
-    from holdfast.client.runner import AgentRunner
-    from holdfast.client.sessions import Session
-    from holdfast.plugin import HoldfastPlugin
+    from holdfast.agents.runs.results import ItemHelpers, ModelResponse, RunData
+    from holdfast.agents.runs.state import RunState
+    from holdfast.client.agent_runner.runner import AgentRunner
+    from holdfast.client.agent_runner.sessions import Session
+    from holdfast.client.runner.runner import Runner, RunResult, RunResultStreaming, configure
+    from holdfast.serving.plugin import HoldfastPlugin
     from holdfast.tracing.sending import flush_traces
 
 __version__ = "0.1.0"
 
 _LATE = {
-    "AgentRunner": "holdfast.client.runner",
-    "HandoffCallItem": "holdfast.client.items",
-    "HandoffOutputItem": "holdfast.client.items",
-    "HoldfastPlugin": "holdfast.plugin",
-    "InputItem": "holdfast.client.items",
-    "ItemHelpers": "holdfast.client.results",
-    "MessageOutputItem": "holdfast.client.items",
-    "ModelResponse": "holdfast.client.results",
-    "ReasoningItem": "holdfast.client.items",
-    "RunConfig": "holdfast.client.run_config",
-    "RunData": "holdfast.client.results",
-    "RunItem": "holdfast.client.items",
-    "RunResult": "holdfast.client.facade",
-    "RunResultStreaming": "holdfast.client.facade",
-    "RunState": "holdfast.client.run_state",
-    "Runner": "holdfast.client.facade",
-    "Session": "holdfast.client.sessions",
-    "SessionSettings": "holdfast.client.run_config",
-    "ToolApprovalItem": "holdfast.client.items",
-    "ToolCallItem": "holdfast.client.items",
-    "ToolCallOutputItem": "holdfast.client.items",
-    "ToolExecutionConfig": "holdfast.client.run_config",
-    "configure": "holdfast.client.facade",
+    "AgentRunner": "holdfast.client.agent_runner.runner",
+    "HandoffCallItem": "holdfast.agents.runs.items",
+    "HandoffOutputItem": "holdfast.agents.runs.items",
+    "HoldfastPlugin": "holdfast.serving.plugin",
+    "InputItem": "holdfast.agents.runs.items",
+    "ItemHelpers": "holdfast.agents.runs.results",
+    "MessageOutputItem": "holdfast.agents.runs.items",
+    "ModelResponse": "holdfast.agents.runs.results",
+    "ReasoningItem": "holdfast.agents.runs.items",
+    "RunConfig": "holdfast.agents.runs.config",
+    "RunData": "holdfast.agents.runs.results",
+    "RunItem": "holdfast.agents.runs.items",
+    "RunResult": "holdfast.client.runner.runner",
+    "RunResultStreaming": "holdfast.client.runner.runner",
+    "RunState": "holdfast.agents.runs.state",
+    "Runner": "holdfast.client.runner.runner",
+    "Session": "holdfast.client.agent_runner.sessions",
+    "SessionSettings": "holdfast.agents.runs.config",
+    "ToolApprovalItem": "holdfast.agents.runs.items",
+    "ToolCallItem": "holdfast.agents.runs.items",
+    "ToolCallOutputItem": "holdfast.agents.runs.items",
+    "ToolExecutionConfig": "holdfast.agents.runs.config",
+    "configure": "holdfast.client.runner.runner",
     "flush_traces": "holdfast.tracing.sending",
 }
 
@@ -141,6 +158,9 @@ __all__ = [
     "AgentsException",
     "Budget",
     "CallModelData",
+    "ChatEnd",
+    "ChatStart",
+    "Effect",
     "GuardrailFunctionOutput",
     "Handoff",
     "HandoffCallItem",
@@ -187,12 +207,17 @@ __all__ = [
     "Session",
     "SessionSettings",
     "SourceNode",
+    "StepEnd",
+    "StepEvent",
     "StepFailedError",
+    "StepStart",
+    "StepUndone",
     "StepUndoneStreamEvent",
     "StopAtTools",
     "StreamEvent",
     "Task",
     "TaskAbandonedError",
+    "TaskEvent",
     "TaskStep",
     "TaskStepOutput",
     "Tool",
@@ -200,7 +225,9 @@ __all__ = [
     "ToolCall",
     "ToolCallItem",
     "ToolCallOutputItem",
+    "ToolCalled",
     "ToolContext",
+    "ToolDone",
     "ToolErrorFormatterArgs",
     "ToolExecutionConfig",
     "ToolGuardrailFunctionOutput",
@@ -219,6 +246,7 @@ __all__ = [
     "Usage",
     "UserError",
     "configure",
+    "event_text",
     "flush_traces",
     "function_tool",
     "gen_trace_id",
@@ -227,6 +255,7 @@ __all__ = [
     "input_guardrail",
     "nest_handoff_history",
     "output_guardrail",
+    "print_event",
     "remove_all_tools",
     "set_tracing_disabled",
     "tool",

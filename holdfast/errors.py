@@ -225,7 +225,10 @@ class NoWorkerError(EngineError):
             if is_sent
             else ""
         )
-        from holdfast.ids import app_option, serves  # which raises errors of this module
+        from holdfast.values.checks.ids import (  # which raises errors of this module
+            app_option,
+            serves,
+        )
 
         self.command = f"holdfast worker my_module:agents{app_option(queue)}"
         super().__init__(

@@ -15,13 +15,13 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
 
 from temporalio.client import Client
 
-from holdfast.agent import Agent
-from holdfast.client import runner as _async
-from holdfast.client import sessions as _sessions
+from holdfast.agents.agent import Agent
+from holdfast.client.agent_runner import runner as _async
+from holdfast.client.agent_runner import sessions as _sessions
 from holdfast.client.streamed import Streamed
 from holdfast.engine.loop import close_at_exit, keep_at_exit, shared_loop
 from holdfast.errors import InvalidArgumentError
-from holdfast.shown import shown
+from holdfast.values.text.shown import shown
 
 __all__ = ["AgentRunner", "Session"]
 

@@ -12,12 +12,12 @@ from hypothesis import HealthCheck, settings
 from openai import AsyncOpenAI
 
 from holdfast import Agent, AgentRunner
-from holdfast.engine.ephemeral import ephemeral_server
-from holdfast.engine.serverinfo import ServerInfo
-from holdfast.messages import clean
-from holdfast.models.responses import ResponsesModel
+from holdfast.engine.dev_server.ephemeral import ephemeral_server
+from holdfast.engine.dev_server.serverinfo import ServerInfo
+from holdfast.models.openai.responses import ResponsesModel
 from holdfast.testing import FakeOpenAI
 from holdfast.tracing import instrument
+from holdfast.values.messages import clean
 from tests.support.rig import Engine, MakeAgent, MakeRunner, Rig, make_engine
 from tests.support.spans import Spans
 

@@ -13,21 +13,21 @@ from functools import partial
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
 
-from holdfast import approvals
-from holdfast.commands import Command
-from holdfast.records import Approval
-from holdfast.state import RunReply, TaskInput
-from holdfast.steps import TaskStatus
-from holdfast.wire import CloseInput, TaskResult
-from holdfast.workflows import calls
-from holdfast.workflows.calls import now
+from holdfast.task import approvals
+from holdfast.task.data.commands import Command
+from holdfast.task.data.records import Approval
+from holdfast.task.data.state import RunReply, TaskInput
+from holdfast.task.data.wire import CloseInput, TaskResult
+from holdfast.values.steps import TaskStatus
+from holdfast.workflows import activity_calls as calls
+from holdfast.workflows.activity_calls import now
 from holdfast.workflows.cutting import record_cut
-from holdfast.workflows.lanes import StepLanes
 from holdfast.workflows.opening import Opening
 from holdfast.workflows.reporting import Reporter
 from holdfast.workflows.settled import settle
-from holdfast.workflows.tools import ask_about_cut
-from holdfast.workflows.undoing import answer_parent, run_undo, stop_undo
+from holdfast.workflows.steps import StepLanes
+from holdfast.workflows.tool_calls import ask_about_cut
+from holdfast.workflows.undo import answer_parent, run_undo, stop_undo
 from holdfast.workflows.visible import keep_seal, publish
 
 CANCEL_GRACE_SECONDS = 10

@@ -12,10 +12,9 @@ from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import ActivityError, FailureError, WorkflowAlreadyStartedError
 from temporalio.workflow import ChildWorkflowHandle, ParentClosePolicy
 
-from holdfast import approvals
-from holdfast.client.visibility import attributes, memo
-from holdfast.ledger import Ledger
-from holdfast.nesting import (
+from holdfast.reading.visibility import attributes, memo
+from holdfast.task import approvals
+from holdfast.task.data.children import (
     SAYS,
     ChildReport,
     ChildState,
@@ -27,13 +26,14 @@ from holdfast.nesting import (
     is_secret,
     secret_of_child,
 )
-from holdfast.records import Failure, Outcome
-from holdfast.references import batches_of
-from holdfast.state import TaskInput, UndoRequest
-from holdfast.wire import Undoable
-from holdfast.workflows.calls import failure_of, now
+from holdfast.task.data.records import Failure, Outcome
+from holdfast.task.data.state import TaskInput, UndoRequest
+from holdfast.task.data.wire import Undoable
+from holdfast.task.ledger import Ledger
+from holdfast.task.references import batches_of
+from holdfast.workflows.activity_calls import failure_of, now
 from holdfast.workflows.settled import end_settled
-from holdfast.workflows.telling import StepSpans
+from holdfast.workflows.spans import StepSpans
 
 HEAR_SECONDS = 10.0
 """How long a request waits for children to say how they are; then what is known has to do."""

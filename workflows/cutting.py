@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from holdfast import approvals
-from holdfast.ledger import Ledger
-from holdfast.records import Outcome
+from holdfast.task import approvals
+from holdfast.task.data.records import Outcome
+from holdfast.task.ledger import Ledger
 from holdfast.workflows.outcomes import cut_text
 
 

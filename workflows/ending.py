@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from holdfast.ledger import Ledger
-from holdfast.records import CLOSING, Failure
-from holdfast.state import Closing
-from holdfast.steps import TaskStatus
-from holdfast.workflows.calls import CLOSED, abandoned
+from holdfast.task.data.records import CLOSING, Failure
+from holdfast.task.data.state import Closing
+from holdfast.task.ledger import Ledger
+from holdfast.values.steps import TaskStatus
+from holdfast.workflows.activity_calls import CLOSED, abandoned
 
 LONGEST_PAUSE_SECONDS = 3600.0
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
-from holdfast.converter import UNREADABLE
+from holdfast.engine.converter import UNREADABLE
 
 
 class Opening:

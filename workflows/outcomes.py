@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from holdfast.messages import ToolCall
-from holdfast.records import Outcome
+from holdfast.task.data.records import Outcome
+from holdfast.values.messages import ToolCall
 
 
 def unknown_tool(call: ToolCall, known: list[str]) -> Outcome:

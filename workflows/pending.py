@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from temporalio.exceptions import ApplicationError
 
-from holdfast.records import Failure
-from holdfast.state import PARKED, RunReply
-from holdfast.wire import RunRequest
+from holdfast.task.data.records import Failure
+from holdfast.task.data.state import PARKED, RunReply
+from holdfast.task.data.wire import RunRequest
 
 
 def refusal(failure: Failure, *, parked: bool = False) -> ApplicationError:

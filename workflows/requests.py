@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from holdfast.ledger import Ledger
-from holdfast.records import Failure
-from holdfast.state import RunReply
-from holdfast.steps import TaskStep
-from holdfast.workflows import calls
+from holdfast.task.data.records import Failure
+from holdfast.task.data.state import RunReply
+from holdfast.task.ledger import Ledger
+from holdfast.values.steps import TaskStep
+from holdfast.workflows import activity_calls as calls
 from holdfast.workflows.pending import Pending
 
 

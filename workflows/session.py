@@ -11,7 +11,7 @@ from temporalio import workflow
 from temporalio.common import RawValue, RetryPolicy
 from temporalio.exceptions import ActivityError
 
-from holdfast.state import CommitRef, SessionState
+from holdfast.task.data.state import CommitRef, SessionState
 from holdfast.workflows.opening import Opening
 
 COMMIT = "commit"

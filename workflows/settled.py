@@ -7,10 +7,10 @@ from datetime import timedelta
 
 from temporalio import workflow
 
-from holdfast.ledger import Ledger
-from holdfast.nesting import ChildState, EndNested
-from holdfast.wire import Undoable
-from holdfast.workflows.calls import PATIENT
+from holdfast.task.data.children import ChildState, EndNested
+from holdfast.task.data.wire import Undoable
+from holdfast.task.ledger import Ledger
+from holdfast.workflows.activity_calls import PATIENT
 
 LONGEST_END = timedelta(hours=1)
 

@@ -7,10 +7,10 @@ from typing import Any
 from temporalio import workflow
 from temporalio.common import SearchAttributeKey, SearchAttributeUpdate
 
-from holdfast import approvals
-from holdfast.ledger import Ledger
-from holdfast.seal import MEMO, Seal
-from holdfast.steps import TaskStatus
+from holdfast.archive.seal import MEMO, Seal
+from holdfast.task import approvals
+from holdfast.task.ledger import Ledger
+from holdfast.values.steps import TaskStatus
 
 HF_STATUS = SearchAttributeKey.for_keyword("HfStatus")
 HF_APPROVALS = SearchAttributeKey.for_int("HfApprovals")

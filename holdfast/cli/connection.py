@@ -14,19 +14,19 @@ from typing import Any, TypeVar
 
 from temporalio.client import Client
 
-from holdfast.archive import Archive
+from holdfast.archive.archive import Archive
 from holdfast.cli.exits import InterruptedByUserError
 from holdfast.cli.options import Common
-from holdfast.client.names import check_archive
-from holdfast.client.runner import AgentRunner
+from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.engine.cluster import ensure_search_attributes
-from holdfast.engine.command import DATABASE
 from holdfast.engine.connect import connect_client, connect_embedded
-from holdfast.engine.serverinfo import ServerInfo
+from holdfast.engine.dev_server.command import DATABASE
+from holdfast.engine.dev_server.serverinfo import ServerInfo
 from holdfast.errors import InvalidArgumentError
-from holdfast.hosting import Workers, hosted
-from holdfast.plugin import HoldfastPlugin
-from holdfast.serve import App, default_archive, load_app, make_workers
+from holdfast.serving.hosting import Workers, hosted
+from holdfast.serving.names import check_archive
+from holdfast.serving.plugin import HoldfastPlugin
+from holdfast.serving.worker_process import App, default_archive, load_app, make_workers
 
 T = TypeVar("T")
 GRACE = timedelta(seconds=10)
@@ -91,7 +91,7 @@ async def embedded_engine(directory: Path) -> AsyncGenerator[Engine]:
     Raises:
         ServerStartError: It did not start.
     """
-    from holdfast.engine.leases import leased_server  # needs the extra `local`
+    from holdfast.engine.dev_server.leases import leased_server  # needs the extra `local`
 
     async with leased_server(directory) as server:
         archive = Archive(directory / "archive")

@@ -17,7 +17,7 @@ import typer
 
 from holdfast.cli import output
 from holdfast.errors import InvalidArgumentError
-from holdfast.terminal import printable
+from holdfast.values.text.terminal import printable
 
 
 class EndOfInputError(Exception):

@@ -18,7 +18,7 @@ import typer
 from holdfast.cli import output
 from holdfast.cli.exits import ExitCode, InterruptedByUserError, exit_code_of
 from holdfast.errors import HoldfastError, InvalidArgumentError
-from holdfast.redact import redact, without_credentials
+from holdfast.values.text.redact import redact, without_credentials
 
 P = ParamSpec("P")
 DEFAULT_DATA_DIR = ".holdfast"

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from holdfast.terminal import printable, printable_json
-from holdfast.values import Json
+from holdfast.values.base import Json
+from holdfast.values.text.terminal import printable, printable_json
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -7,9 +7,9 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
 from contextlib import aclosing
 from typing import Any, Generic, Protocol, TypeVar
 
-from holdfast.client.streaming import StreamReader
 from holdfast.errors import ConnectError, EngineError, NoWorkerError, QueryFailedError
-from holdfast.stream_events import StreamEvent
+from holdfast.reading.stream_reader import StreamReader
+from holdfast.reading.streams.events import StreamEvent
 
 FIRST_PAUSE_SECONDS = 0.05
 LONGEST_PAUSE_SECONDS = 2.0

@@ -19,7 +19,7 @@ from temporalio.api.workflowservice.v1 import (
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
-from holdfast.engine.command import SEARCH_ATTRIBUTES
+from holdfast.engine.dev_server.command import SEARCH_ATTRIBUTES
 from holdfast.errors import ConnectError
 
 POLLER_SECONDS = 70.0

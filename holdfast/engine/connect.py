@@ -16,8 +16,8 @@ from temporalio.converter import DataConverter
 from temporalio.envconfig import ClientConfig
 from temporalio.service import RPCError, RPCStatusCode, TLSConfig
 
+from holdfast.engine.dev_server.serverinfo import ServerInfo
 from holdfast.engine.runtime import set_runtime
-from holdfast.engine.serverinfo import ServerInfo
 from holdfast.errors import ConnectError
 
 CONNECT_SECONDS = 10.0

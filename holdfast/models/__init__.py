@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.models.base import Model, ModelAnswer, ModelRequest, OutputSpec, ToolSpec
-from holdfast.models.items import from_response_items, to_response_items
+from holdfast.models.openai.items import from_response_items, to_response_items
 from holdfast.models.resolve import DEFAULT_MODEL, close_models, resolve_model
+from holdfast.values.messages import assistant, user
 
 if TYPE_CHECKING:
-    from holdfast.models.chat import ChatCompletionsModel
     from holdfast.models.offline import OfflineModel
-    from holdfast.models.responses import ResponsesModel
+    from holdfast.models.openai.chat import ChatCompletionsModel
+    from holdfast.models.openai.responses import ResponsesModel
 
 __all__ = [
     "DEFAULT_MODEL",
@@ -23,16 +24,18 @@ __all__ = [
     "OutputSpec",
     "ResponsesModel",
     "ToolSpec",
+    "assistant",
     "close_models",
     "from_response_items",
     "resolve_model",
     "to_response_items",
+    "user",
 ]
 
 _LAZY = {
-    "ChatCompletionsModel": "holdfast.models.chat",
+    "ChatCompletionsModel": "holdfast.models.openai.chat",
     "OfflineModel": "holdfast.models.offline",
-    "ResponsesModel": "holdfast.models.responses",
+    "ResponsesModel": "holdfast.models.openai.responses",
 }
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast import gate
 from holdfast.errors import ModelUnavailableError
-from holdfast.messages import Content, TextPart, ToolCall, clean
 from holdfast.models.base import ModelAnswer
-from holdfast.shown import shown
-from holdfast.values import Json
-from holdfast.wire import MOST_CALLS
+from holdfast.task.data.wire import MOST_CALLS
+from holdfast.values.base import Json
+from holdfast.values.checks import gate
+from holdfast.values.messages import Content, TextPart, ToolCall, clean
+from holdfast.values.text.shown import shown
 
 MOST_TOKENS = 2**53
 """Most tokens that an answer may say it cost: more is no count, and not every reader has room."""

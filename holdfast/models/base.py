@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from holdfast.errors import UserError
-from holdfast.messages import Message, Usage, last_text
-from holdfast.settings import ModelSettings
-from holdfast.shown import shown
-from holdfast.values import Json, Value
+from holdfast.values.base import Json, Value
+from holdfast.values.messages import Message, Usage, last_text
+from holdfast.values.settings import ModelSettings
+from holdfast.values.text.shown import shown
 
 
 class ToolSpec(Value):

@@ -6,7 +6,6 @@ import asyncio
 import json
 from collections.abc import Sequence
 
-from holdfast.messages import Message, ToolCall, Usage
 from holdfast.models.arithmetic import (
     Expression,
     Number,
@@ -16,9 +15,10 @@ from holdfast.models.arithmetic import (
     number,
 )
 from holdfast.models.base import ModelAnswer, ModelRequest, Tell, ToolSpec
-from holdfast.models.shapes import is_object
-from holdfast.streams.draft import deltas_of
-from holdfast.values import Json, canonical, digest
+from holdfast.models.draft import deltas_of
+from holdfast.values.base import Json, canonical, digest
+from holdfast.values.checks.json_shapes import is_object
+from holdfast.values.messages import Message, ToolCall, Usage
 
 _ABILITY = (
     "I am the built-in offline model. I work out arithmetic such as (121 * 3) + 42, one tool call"

@@ -83,9 +83,9 @@ def _new(kind: str, name: str) -> Model:
 
         return OfflineModel()
     if kind == "chat":
-        from holdfast.models.chat import ChatCompletionsModel
+        from holdfast.models.openai.chat import ChatCompletionsModel
 
         return ChatCompletionsModel(name)
-    from holdfast.models.responses import ResponsesModel
+    from holdfast.models.openai.responses import ResponsesModel
 
     return ResponsesModel(name)

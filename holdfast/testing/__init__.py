@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.testing.replies import (
+from holdfast.testing.fake_api.replies import (
     Reply,
     call,
     calls,
@@ -18,12 +18,12 @@ from holdfast.testing.replies import (
     reply,
     slow,
 )
-from holdfast.testing.requests import FakeRequest
+from holdfast.testing.fake_api.requests import FakeRequest
 from holdfast.testing.scripted import ScriptedModel
 
 if TYPE_CHECKING:
-    from holdfast.testing.conformance import AgentWorkerConformance
-    from holdfast.testing.fake_openai import FakeOpenAI
+    from holdfast.testing.conformance.suite import AgentWorkerConformance
+    from holdfast.testing.fake_api.fake_openai import FakeOpenAI
 
 __all__ = [
     "AgentWorkerConformance",
@@ -48,11 +48,11 @@ __all__ = [
 def __getattr__(name: str) -> object:
     """Import what needs starlette and uvicorn, or a server, when it is asked for."""
     if name == "FakeOpenAI":
-        from holdfast.testing.fake_openai import FakeOpenAI
+        from holdfast.testing.fake_api.fake_openai import FakeOpenAI
 
         return FakeOpenAI
     if name == "AgentWorkerConformance":
-        from holdfast.testing.conformance import AgentWorkerConformance
+        from holdfast.testing.conformance.suite import AgentWorkerConformance
 
         return AgentWorkerConformance
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -7,9 +7,9 @@ from collections import deque
 from collections.abc import Callable, Iterable
 
 from holdfast.errors import ModelRequestError
-from holdfast.messages import Message, ToolCall, Usage
 from holdfast.models.base import ModelAnswer, ModelRequest, Tell
-from holdfast.streams.draft import deltas_of
+from holdfast.models.draft import deltas_of
+from holdfast.values.messages import Message, ToolCall, Usage
 
 Scripted = str | ToolCall | tuple[ToolCall, ...] | ModelAnswer | Exception
 Script = Iterable[Scripted] | Callable[[ModelRequest], Scripted]

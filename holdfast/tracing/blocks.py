@@ -12,10 +12,10 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from holdfast.errors import HoldfastError
-from holdfast.redact import redact
 from holdfast.tracing import switch
 from holdfast.tracing.ids import trace_digits
-from holdfast.values import Json, as_text
+from holdfast.values.base import Json, as_text
+from holdfast.values.text.redact import redact
 
 DEFAULT_WORKFLOW_NAME = "Agent workflow"
 SENSITIVE = "HOLDFAST_TRACE_INCLUDE_SENSITIVE_DATA"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
-from holdfast.images import address
-from holdfast.messages import ImagePart, Message, TextPart, shown
 from holdfast.models.base import ModelAnswer, ToolSpec
-from holdfast.values import Json, as_text
+from holdfast.values.base import Json, as_text
+from holdfast.values.images import address
+from holdfast.values.messages import ImagePart, Message, TextPart, shown
 
 
 def input_messages(messages: Iterable[Message]) -> str:

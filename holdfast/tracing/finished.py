@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from holdfast.messages import ToolCall, Usage, shown
-from holdfast.records import Failure, OpenState, Outcome, StepRecord
-from holdfast.steps import Task, TaskStep
+from holdfast.task.data.records import Failure, OpenState, Outcome, StepRecord
 from holdfast.tracing import contents
 from holdfast.tracing.blocks import DEFAULT_WORKFLOW_NAME, metadata_attributes
 from holdfast.tracing.rules import TraceRules
-from holdfast.values import Json, as_text
+from holdfast.values.base import Json, as_text
+from holdfast.values.messages import ToolCall, Usage, shown
+from holdfast.values.steps import Task, TaskStep
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from holdfast.values import canonical, digest
+from holdfast.values.base import canonical, digest
 
 TRACE_DIGITS = 32
 SPAN_DIGITS = 16

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast import __version__
-from holdfast.extras import needing
-from holdfast.logs import log
-from holdfast.messages import clean
+from holdfast.values.code.extras import needing
+from holdfast.values.messages import clean
+from holdfast.values.text.logs import log
 
 with needing("otel", "Making spans"):
     from opentelemetry import trace as api

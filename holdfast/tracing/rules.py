@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast.task_head import RunRules, TaskHead
+from holdfast.task.data.head import RunRules, TaskHead
 from holdfast.tracing.blocks import around, includes_sensitive_data
 from holdfast.tracing.ids import TaskTrace, trace_digits
 

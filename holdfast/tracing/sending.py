@@ -12,11 +12,11 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any
 
-from holdfast.logs import log
-from holdfast.redact import redact
 from holdfast.tracing.finished import Finished
 from holdfast.tracing.rules import TraceRules
 from holdfast.tracing.switch import provider_in_use, spans
+from holdfast.values.text.logs import log
+from holdfast.values.text.redact import redact
 
 LAST_SECONDS = 5.0
 """How long a process that ends waits for its last spans."""

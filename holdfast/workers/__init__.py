@@ -1,24 +1,24 @@
 """AgentWorkers: the step logic that an agent runs on."""
 
 from holdfast.workers.base import AgentWorker
-from holdfast.workers.context import StepContext, ToolResult
+from holdfast.workers.compiler.worker import LLMCompilerAgentWorker
+from holdfast.workers.context.context import StepContext, ToolResult
 from holdfast.workers.custom import CustomAgentWorker
 from holdfast.workers.function import FunctionAgentWorker
-from holdfast.workers.function_calling import FunctionCallingAgentWorker, OpenAIAgentWorker
-from holdfast.workers.llm_compiler import LLMCompilerAgentWorker
-from holdfast.workers.multimodal_react import MultimodalReActAgentWorker
-from holdfast.workers.pipeline import PipelineAgentWorker
-from holdfast.workers.pipeline_components import (
+from holdfast.workers.function_calling.worker import FunctionCallingAgentWorker, OpenAIAgentWorker
+from holdfast.workers.pipeline.components import (
     ConstantComponent,
     FunctionComponent,
     ModelComponent,
     PromptComponent,
     ToolComponent,
 )
-from holdfast.workers.pipeline_graph import Link, link
-from holdfast.workers.plan_and_solve import PlanAndSolveAgentWorker
-from holdfast.workers.react import ReActAgentWorker
-from holdfast.workers.react_stream import AnswerFilter
+from holdfast.workers.pipeline.graph import Link, link
+from holdfast.workers.pipeline.worker import PipelineAgentWorker
+from holdfast.workers.plan_and_solve.worker import PlanAndSolveAgentWorker
+from holdfast.workers.react.multimodal import MultimodalReActAgentWorker
+from holdfast.workers.react.stream import AnswerFilter
+from holdfast.workers.react.worker import ReActAgentWorker
 
 __all__ = [
     "AgentWorker",

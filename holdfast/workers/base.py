@@ -9,13 +9,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from holdfast.errors import InvalidArgumentError, UserError
-from holdfast.messages import Message
-from holdfast.shown import shown
-from holdfast.steps import Task, TaskStep, TaskStepOutput
-from holdfast.values import Json
+from holdfast.values.base import Json
+from holdfast.values.messages import Message
+from holdfast.values.steps import Task, TaskStep, TaskStepOutput
+from holdfast.values.text.shown import shown
 
 if TYPE_CHECKING:
-    from holdfast.workers.context import StepContext
+    from holdfast.workers.context.context import StepContext
 
 
 class RunsSteps(Protocol):
@@ -38,7 +38,7 @@ class AgentWorker(ABC):
             as in `run_task` and `chat`. `run_steps_in_queue` runs all ready steps at once whatever
             this says.
         hands_over: Whether the agent's handoffs are offered to its model, so that `run_step` must
-            heed calls of them, as `holdfast.workers.handing_over` does.
+            heed calls of them, as `holdfast.workers.function_calling.handing_over` does.
     """
 
     max_parallel: ClassVar[int] = 1

@@ -7,18 +7,18 @@ from collections.abc import Awaitable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
-from holdfast import merge_patch
+from holdfast.agents.tools.hooks import invoke
 from holdfast.errors import InvalidArgumentError
-from holdfast.messages import Message
-from holdfast.shown import shown
-from holdfast.steps import Task, TaskStep, TaskStepOutput
-from holdfast.tool_hooks import invoke
-from holdfast.values import Json
+from holdfast.values import json_patch as merge_patch
+from holdfast.values.base import Json
+from holdfast.values.messages import Message
+from holdfast.values.steps import Task, TaskStep, TaskStepOutput
+from holdfast.values.text.shown import shown
 from holdfast.workers.base import AgentWorker
 from holdfast.workers.turns import add_answer, add_question, as_json, one_turn
 
 if TYPE_CHECKING:
-    from holdfast.workers.context import StepContext
+    from holdfast.workers.context.context import StepContext
 
 RESERVED = ("input", "output")
 

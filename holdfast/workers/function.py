@@ -6,16 +6,16 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from holdfast.agents.tools.hooks import invoke, is_async
 from holdfast.errors import InvalidArgumentError
-from holdfast.messages import Message
-from holdfast.shown import shown
-from holdfast.steps import Task, TaskStep, TaskStepOutput
-from holdfast.tool_hooks import invoke, is_async
+from holdfast.values.messages import Message
+from holdfast.values.steps import Task, TaskStep, TaskStepOutput
+from holdfast.values.text.shown import shown
 from holdfast.workers.base import AgentWorker
 from holdfast.workers.turns import add_answer, add_question, as_json, one_turn
 
 if TYPE_CHECKING:
-    from holdfast.workers.context import StepContext
+    from holdfast.workers.context.context import StepContext
 
 RULE = (
     "It must take one parameter, or two of which the second is called `ctx`. The first one gets the"

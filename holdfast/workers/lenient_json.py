@@ -18,7 +18,7 @@ import math
 import re
 from typing import NamedTuple, Never
 
-from holdfast.values import Json
+from holdfast.values.base import Json
 
 MAX_DEPTH = 100
 MAX_DIGITS = 4000

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from holdfast import merge_patch
 from holdfast.errors import InvalidArgumentError
-from holdfast.messages import Message, assistant
-from holdfast.steps import Task, TaskStep
-from holdfast.tool_result import render_result
-from holdfast.values import Json
+from holdfast.values import json_patch as merge_patch
+from holdfast.values.base import Json
+from holdfast.values.messages import Message, assistant
+from holdfast.values.steps import Task, TaskStep
+from holdfast.values.tool_result import render_result
 
 if TYPE_CHECKING:
-    from holdfast.workers.context import StepContext
+    from holdfast.workers.context.context import StepContext
 
 # No provider reads `call_id` of user and assistant messages: `one_turn` tells by it what is what.
 TURN = "turn"

@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from holdfast import Agent, AgentHooks, ToolContext, tool
-from holdfast.tool_context import Effect
+from holdfast.agents.tools.context import Effect
 from tests.crash import programs
 from tests.crash.programs import AGENT, POLL_SECONDS, Job, note
 

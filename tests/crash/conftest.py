@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.engine.server import ensure_server, stop_server
+from holdfast.engine.dev_server.server import ensure_server, stop_server
 from holdfast.testing import FakeOpenAI
 from tests.crash.lab import Lab, Labs, make_lab, plan
 from tests.crash.programs import Job

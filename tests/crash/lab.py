@@ -18,9 +18,9 @@ from typing import Any
 
 from holdfast import AgentRunner, Task
 from holdfast.engine.cluster import has_workers
-from holdfast.engine.server import ensure_server
-from holdfast.ids import queue_of
+from holdfast.engine.dev_server.server import ensure_server
 from holdfast.testing import FakeOpenAI, FakeRequest, Reply, calls, hang, reply
+from holdfast.values.checks.ids import queue_of
 from tests.crash import programs
 from tests.crash.programs import AGENT, POLL_SECONDS, Job, make_runner
 

@@ -31,25 +31,25 @@ from temporalio.worker import (
 )
 
 from holdfast import Agent, AgentRunner, TaskStep, TaskStepOutput, ToolContext, tool
-from holdfast.archive import Archive
-from holdfast.client.names import check_archive
-from holdfast.engine.connect import connect_embedded
-from holdfast.engine.serverinfo import ServerInfo
-from holdfast.guardrails import GuardrailFunctionOutput, InputGuardrail, OutputGuardrail
-from holdfast.handoff_filters import HandoffInputData
-from holdfast.handoffs import handoff
-from holdfast.hooks import AgentHooks
-from holdfast.messages import ToolCall, assistant, user
-from holdfast.plugin import HoldfastPlugin
-from holdfast.serve import build_worker
-from holdfast.settings import ModelSettings
-from holdfast.stream_events import RawResponsesStreamEvent
-from holdfast.tool_guardrails import (
+from holdfast.agents.guardrails import GuardrailFunctionOutput, InputGuardrail, OutputGuardrail
+from holdfast.agents.handoff_filters import HandoffInputData
+from holdfast.agents.handoffs import handoff
+from holdfast.agents.hooks import AgentHooks
+from holdfast.agents.tools.decorator import Tool
+from holdfast.agents.tools.guardrails import (
     ToolGuardrailFunctionOutput,
     ToolInputGuardrail,
     ToolOutputGuardrail,
 )
-from holdfast.tools import Tool
+from holdfast.archive.archive import Archive
+from holdfast.engine.connect import connect_embedded
+from holdfast.engine.dev_server.serverinfo import ServerInfo
+from holdfast.reading.streams.events import RawResponsesStreamEvent
+from holdfast.serving.names import check_archive
+from holdfast.serving.plugin import HoldfastPlugin
+from holdfast.serving.worker_process import build_worker
+from holdfast.values.messages import ToolCall, assistant, user
+from holdfast.values.settings import ModelSettings
 from holdfast.workers import AgentWorker, FunctionCallingAgentWorker, StepContext
 
 AGENT = "crash"

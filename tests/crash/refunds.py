@@ -6,7 +6,7 @@ import asyncio
 import random
 
 from holdfast import Agent, ToolContext, tool
-from holdfast.settings import ModelSettings
+from holdfast.values.settings import ModelSettings
 from tests.crash import programs
 from tests.crash.programs import AGENT, Job, note
 

@@ -26,8 +26,8 @@ from temporalio.worker import (
 )
 
 from holdfast import AgentRunner, Task, TaskStep, TaskStepOutput, tool
-from holdfast.messages import ToolCall
 from holdfast.testing import FakeOpenAI
+from holdfast.values.messages import ToolCall
 from holdfast.workers import StepContext
 from tests.crash import refunds
 from tests.crash.lab import Lab, make_lab

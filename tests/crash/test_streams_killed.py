@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 from holdfast import Agent, Runner, RunResultStreaming, RunState
-from holdfast.stream_events import RawResponsesStreamEvent, StreamEvent
+from holdfast.reading.streams.events import RawResponsesStreamEvent, StreamEvent
 from holdfast.testing import paced
 from tests.crash import programs
 from tests.crash.lab import Lab, answers

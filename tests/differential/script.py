@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.testing import Reply, raw
-from holdfast.testing.replies import as_reply
+from holdfast.testing.fake_api.replies import as_reply
 from tests.differential.lib import Lib
 
 Play = Callable[[Lib], Awaitable[Any]]

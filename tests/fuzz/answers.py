@@ -22,7 +22,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from holdfast import Agent, AgentRunner, ModelSettings, tool
-from holdfast.engine.ephemeral import ephemeral_server
+from holdfast.engine.dev_server.ephemeral import ephemeral_server
 from holdfast.errors import HoldfastError, StalledTaskError, StepFailedError
 from holdfast.models import ChatCompletionsModel, ResponsesModel
 from tests.fuzz.mutations import good, mutated

@@ -8,7 +8,7 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from holdfast.models.shapes import is_array, is_object
+from holdfast.values.checks.json_shapes import is_array, is_object
 from tests.support.hostile import Bytes, chat, events, message, responses
 
 Body = dict[str, Any]

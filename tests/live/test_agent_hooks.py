@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from holdfast import Agent, AgentRunner, Runner, StepFailedError, tool
-from holdfast.hooks import AgentHooks, RunHooks
+from holdfast.agents.hooks import AgentHooks, RunHooks
+from holdfast.agents.tools.guardrails import ToolGuardrailFunctionOutput, tool_input_guardrail
 from holdfast.testing import FakeOpenAI
-from holdfast.tool_guardrails import ToolGuardrailFunctionOutput, tool_input_guardrail
 from holdfast.workers import AgentWorker, FunctionCallingAgentWorker, StepContext
 from tests.support.rig import MakeAgent, Rig
 
@@ -234,7 +234,7 @@ async def test_each_agent_is_told_that_it_starts_and_only_the_last_that_it_ends(
 async def test_without_hooks_an_activity_asks_the_task_nothing(
     hooked: Hooked, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from holdfast.activities.source import Source
+    from holdfast.activities.data.source import Source
 
     asked: list[str] = []
     original = Source.status

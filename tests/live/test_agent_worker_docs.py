@@ -15,9 +15,9 @@ import pytest
 
 from holdfast import TaskStep, TaskStepOutput, ToolCall, tool
 from holdfast.errors import HoldfastError, InvalidArgumentError
-from holdfast.messages import user
 from holdfast.testing import AgentWorkerConformance, FakeOpenAI
-from holdfast.testing.conformance import checks
+from holdfast.testing.conformance.suite import checks
+from holdfast.values.messages import user
 from holdfast.workers import StepContext
 from tests.support.rig import MakeRunner
 from tests.support.workers import Doing, ends

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from holdfast import AgentRunner, Task, TaskStep, TaskStepOutput, tool
-from holdfast.activities import nested as collecting
-from holdfast.cli.finding import find_task
-from holdfast.client.recorded import Recorded, read_recorded
+from holdfast.activities.tools import child_result as collecting
+from holdfast.agents.tools.context import Effect
+from holdfast.agents.tools.decorator import Tool
+from holdfast.cli.commands.task_lookup import find_task
 from holdfast.errors import (
     ArchiveError,
     CommandRefusedError,
@@ -24,10 +25,9 @@ from holdfast.errors import (
     UndoFailedError,
     UndoRefusedError,
 )
-from holdfast.messages import ToolCall
+from holdfast.reading.recorded import Recorded, read_recorded
 from holdfast.testing import FakeOpenAI, call
-from holdfast.tool_context import Effect
-from holdfast.tools import Tool
+from holdfast.values.messages import ToolCall
 from holdfast.workers import StepContext
 from holdfast.workflows import children
 from tests.support.people import World, ask, asked

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from holdfast import Agent, Runner, StepFailedError, tool
-from holdfast.errors import ToolInputGuardrailTripwireTriggered
-from holdfast.hooks import AgentHooks, RunHooks
-from holdfast.testing import FakeOpenAI
-from holdfast.tool_context import ToolContext
-from holdfast.tool_guardrails import (
+from holdfast.agents.hooks import AgentHooks, RunHooks
+from holdfast.agents.tools.context import ToolContext
+from holdfast.agents.tools.guardrails import (
     ToolGuardrailFunctionOutput,
     ToolInputGuardrail,
     ToolOutputGuardrail,
 )
+from holdfast.errors import ToolInputGuardrailTripwireTriggered
+from holdfast.testing import FakeOpenAI
 from tests.support.people import ask
 from tests.support.rig import MakeAgent, Rig, until_rolled, until_status
 

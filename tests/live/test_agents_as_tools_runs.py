@@ -10,11 +10,11 @@ import pytest
 from pydantic import BaseModel, Field
 
 from holdfast import Runner, ToolContext, tool
-from holdfast.client.results import RunResult
-from holdfast.client.run_config import RunConfig, ToolExecutionConfig
+from holdfast.agents.runs.config import RunConfig, ToolExecutionConfig
+from holdfast.agents.runs.results import RunResult
 from holdfast.errors import InvalidArgumentError, UserError
-from holdfast.settings import ModelSettings
 from holdfast.testing import FakeOpenAI
+from holdfast.values.settings import ModelSettings
 from tests.support.people import ask
 from tests.support.rig import MakeAgent, Rig
 

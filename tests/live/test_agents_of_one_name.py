@@ -14,10 +14,10 @@ from collections.abc import AsyncGenerator, Callable
 import pytest
 
 from holdfast import Agent, AgentRunner, RunContextWrapper, Runner, RunState, UserError, tool
-from holdfast.messages import ToolCall
-from holdfast.serve import build_worker
+from holdfast.agents.tools.decorator import Tool
+from holdfast.serving.worker_process import build_worker
 from holdfast.testing import ScriptedModel
-from holdfast.tools import Tool
+from holdfast.values.messages import ToolCall
 
 WAIT_SECONDS = 60
 ASKS = ToolCall(id="", name="whoami", arguments="{}")

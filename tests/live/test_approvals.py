@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from holdfast import Agent, AgentRunner, Runner, Task, TaskStep, TaskStepOutput, ToolContext, tool
+from holdfast.agents.tools.decorator import Tool
 from holdfast.errors import CommandRefusedError, InvalidArgumentError
-from holdfast.messages import ToolCall
 from holdfast.testing import FakeOpenAI
-from holdfast.tools import Tool
+from holdfast.values.messages import ToolCall
 from holdfast.workers import StepContext
 from tests.support.people import World, ask, asked, kinds
 from tests.support.rig import (

@@ -12,9 +12,12 @@ from typing import Any
 import pytest
 
 from holdfast import AgentRunner, Budget, Task, TaskStep, TaskStepOutput, ToolContext, tool
-from holdfast.archive import Archive, record_name
-from holdfast.chain import extend_json
-from holdfast.client.verifying import (
+from holdfast.agents.tools.decorator import Tool
+from holdfast.archive.archive import Archive, record_name
+from holdfast.archive.names import blob_path
+from holdfast.archive.segments import read_segment
+from holdfast.errors import MaxTurnsExceeded, TaskAbandonedError
+from holdfast.reading.verification import (
     CONSISTENT,
     FORGOTTEN,
     IN_MEMO,
@@ -24,15 +27,12 @@ from holdfast.client.verifying import (
     SIGNED,
     UNSIGNED,
 )
-from holdfast.engine.archivenames import blob_path
-from holdfast.errors import MaxTurnsExceeded, TaskAbandonedError
-from holdfast.messages import assistant
-from holdfast.redact import REDACTED
-from holdfast.segments import read_segment
+from holdfast.task.pages import EntriesPage, EntriesRequest
 from holdfast.testing import FakeOpenAI
-from holdfast.tools import Tool
-from holdfast.values import canonical, digest
-from holdfast.views import EntriesPage, EntriesRequest
+from holdfast.values.base import canonical, digest
+from holdfast.values.hash_chain import extend_json
+from holdfast.values.messages import assistant
+from holdfast.values.text.redact import REDACTED
 from holdfast.workers import StepContext
 from tests.live.test_fork import forget
 from tests.support.people import ask

@@ -10,8 +10,8 @@ import pytest
 
 from holdfast import Agent, ModelSettings, TaskStep, TaskStepOutput, ToolContext, tool
 from holdfast.errors import InvalidArgumentError
-from holdfast.messages import assistant, user
 from holdfast.testing import FakeOpenAI, ScriptedModel
+from holdfast.values.messages import assistant, user
 from holdfast.workers import StepContext
 from tests.support.rig import MakeAgent, MakeRunner, Rig, histories, until_status
 from tests.support.workers import Doing, ends, said

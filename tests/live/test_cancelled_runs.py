@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from holdfast import Runner, RunState, tool
-from holdfast.stream_events import RunItemStreamEvent, StreamEvent
+from holdfast.reading.streams.events import RunItemStreamEvent, StreamEvent
 from holdfast.testing import FakeOpenAI
-from holdfast.testing.replies import call, paced
+from holdfast.testing.fake_api.replies import call, paced
 from tests.support.rig import MakeAgent, Rig, until, until_status
 from tests.support.runs import Runs, look, outputs
 

@@ -9,7 +9,7 @@ import pytest
 
 from holdfast import AgentRunner
 from holdfast.errors import InvalidArgumentError, TaskExistsError
-from holdfast.messages import ImagePart, Message, user
+from holdfast.values.messages import ImagePart, Message, user
 from tests.support.rig import MakeRunner
 from tests.support.workers import Counting
 

@@ -352,7 +352,7 @@ def test_the_audit_tells_all_hides_secrets_and_proves_itself(run: Run, cli: Cli)
 def test_a_broken_record_is_told_with_its_place_and_exit_code_1(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from holdfast.client.reading import Reader
+    from holdfast.reading.reader import Reader
 
     task = create(run, "forged", "book rome")
     run("step", task)

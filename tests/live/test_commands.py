@@ -11,9 +11,9 @@ from temporalio.api.common.v1 import Payload
 from temporalio.common import RawValue
 
 from holdfast import Agent, AgentRunner, TaskStep, TaskStepOutput, tool
-from holdfast.commands import Command
 from holdfast.errors import CommandRefusedError, StepFailedError, TaskAbandonedError
-from holdfast.records import Entry, EventRecord
+from holdfast.task.data.commands import Command
+from holdfast.task.data.records import Entry, EventRecord
 from holdfast.testing import FakeOpenAI
 from holdfast.workers import StepContext
 from tests.support.rig import MakeAgent, MakeRunner, Rig, until, until_status

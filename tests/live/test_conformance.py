@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 from typing import Any, ClassVar
 
-from holdfast.messages import ToolCall, user
-from holdfast.steps import TaskStep, TaskStepOutput
 from holdfast.testing import AgentWorkerConformance, FakeOpenAI
-from holdfast.testing.conformance_process import Notebook
-from holdfast.values import Json
+from holdfast.testing.conformance.process import Notebook
+from holdfast.values.base import Json
+from holdfast.values.messages import ToolCall, user
+from holdfast.values.steps import TaskStep, TaskStepOutput
 from holdfast.workers import (
     AgentWorker,
     CustomAgentWorker,

@@ -12,9 +12,9 @@ import pytest
 
 from holdfast import Message, Task, TaskStep, TaskStepOutput
 from holdfast.errors import StepFailedError
-from holdfast.messages import ToolCall, assistant, system, user
 from holdfast.testing import AgentWorkerConformance, FakeOpenAI
-from holdfast.testing.conformance import checks
+from holdfast.testing.conformance.suite import checks
+from holdfast.values.messages import ToolCall, assistant, system, user
 from holdfast.workers import AgentWorker, FunctionCallingAgentWorker, StepContext
 from tests.support.workers import Counting
 

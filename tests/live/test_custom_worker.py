@@ -12,8 +12,8 @@ import pytest
 
 from holdfast import AgentRunner, Message, Task, TaskStepOutput, ToolCall
 from holdfast.errors import InvalidArgumentError, StepFailedError
-from holdfast.messages import assistant, user
 from holdfast.testing import FakeOpenAI
+from holdfast.values.messages import assistant, user
 from holdfast.workers import CustomAgentWorker, StepContext
 from tests.support.rig import MakeAgent, MakeRunner, Rig
 from tests.support.workers import said

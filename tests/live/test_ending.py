@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 from temporalio.client import WorkflowUpdateFailedError, WorkflowUpdateStage
 
-from holdfast import AgentRunner, StepFailedError, Task, segments, tool
+from holdfast import AgentRunner, StepFailedError, Task, tool
 from holdfast.activities import closing
+from holdfast.agents.tools.decorator import Tool
+from holdfast.archive import segments
 from holdfast.errors import (
     CommandRefusedError,
     HoldfastError,
@@ -20,9 +22,8 @@ from holdfast.errors import (
     TaskClosedError,
     UndoRefusedError,
 )
-from holdfast.settings import Budget
 from holdfast.testing import FakeOpenAI
-from holdfast.tools import Tool
+from holdfast.values.settings import Budget
 from tests.support.people import World, ask, kinds
 from tests.support.rig import (
     MakeAgent,

@@ -15,9 +15,9 @@ from temporalio.worker import Worker
 
 from holdfast.engine.cluster import ensure_search_attributes, has_workers
 from holdfast.engine.connect import connect_client, connect_embedded
-from holdfast.engine.ephemeral import ephemeral_server
-from holdfast.engine.process import free_port
-from holdfast.engine.serverinfo import ServerInfo
+from holdfast.engine.dev_server.ephemeral import ephemeral_server
+from holdfast.engine.dev_server.process import free_port
+from holdfast.engine.dev_server.serverinfo import ServerInfo
 from holdfast.errors import ConnectError
 
 

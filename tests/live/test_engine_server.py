@@ -24,29 +24,34 @@ from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.worker import Worker
 
 import holdfast
-from holdfast.archive import Archive
-from holdfast.client.names import check_archive
+from holdfast.archive.archive import Archive
 from holdfast.engine.connect import connect_embedded
-from holdfast.engine.datadir import read_json, write_json
-from holdfast.engine.ephemeral import ephemeral_server
-from holdfast.engine.leases import acquire_lease, leased_server, live_leases, release_lease
-from holdfast.engine.process import is_free, wait_until
-from holdfast.engine.server import ensure_server, find_server, stop_server
+from holdfast.engine.dev_server.datadir import read_json, write_json
+from holdfast.engine.dev_server.ephemeral import ephemeral_server
+from holdfast.engine.dev_server.leases import (
+    acquire_lease,
+    leased_server,
+    live_leases,
+    release_lease,
+)
+from holdfast.engine.dev_server.process import is_free, wait_until
+from holdfast.engine.dev_server.server import ensure_server, find_server, stop_server
 from holdfast.errors import ArchiveMismatchError, ServerStartError
+from holdfast.serving.names import check_archive
 
 SOON = 30.0
 
 ENSURE = """
 import asyncio, sys
 from pathlib import Path
-from holdfast.engine.server import ensure_server
+from holdfast.engine.dev_server.server import ensure_server
 print(asyncio.run(ensure_server(Path(sys.argv[1]))).pid)
 """
 HOLD_LEASE = """
 import asyncio, sys
 from pathlib import Path
-from holdfast.engine.leases import acquire_lease
-from holdfast.engine.server import ensure_server
+from holdfast.engine.dev_server.leases import acquire_lease
+from holdfast.engine.dev_server.server import ensure_server
 asyncio.run(acquire_lease(Path(sys.argv[1])))
 print(asyncio.run(ensure_server(Path(sys.argv[1]))).pid, flush=True)
 sys.stdin.read()
@@ -55,14 +60,14 @@ NEVER_CLOSED = """
 import sys
 from pathlib import Path
 from holdfast import Agent
-from holdfast.engine.server import find_server
+from holdfast.engine.dev_server.server import find_server
 from holdfast.sync import AgentRunner
 AgentRunner.local(Agent(name="idle", model="offline"), data_dir=sys.argv[1]).start()
 print(find_server(Path(sys.argv[1])).pid, flush=True)
 """
 HOLD_EPHEMERAL = """
 import asyncio, sys
-from holdfast.engine.ephemeral import ephemeral_server
+from holdfast.engine.dev_server.ephemeral import ephemeral_server
 server = asyncio.run(ephemeral_server())
 print(server.info.pid, flush=True)
 sys.stdin.read()
@@ -255,8 +260,8 @@ async def test_a_lost_or_damaged_server_file_does_not_start_a_second_server(
 async def test_a_server_that_hangs_is_replaced(
     data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.engine.server.JOIN_SECONDS", 0.2)
-    monkeypatch.setattr("holdfast.engine.server.HUNG_GRACE_SECONDS", 0.2)
+    monkeypatch.setattr("holdfast.engine.dev_server.server.JOIN_SECONDS", 0.2)
+    monkeypatch.setattr("holdfast.engine.dev_server.server.HUNG_GRACE_SECONDS", 0.2)
     server = await ensure_server(data_dir)
     os.kill(server.pid, signal.SIGSTOP)
     after = await ensure_server(data_dir)

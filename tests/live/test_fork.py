@@ -17,6 +17,8 @@ from holdfast import (
     ToolContext,
     tool,
 )
+from holdfast.agents.guardrails import GuardrailFunctionOutput, OutputGuardrail, output_guardrail
+from holdfast.agents.tools.decorator import Tool
 from holdfast.errors import (
     InvalidArgumentError,
     MaxTurnsExceeded,
@@ -26,11 +28,9 @@ from holdfast.errors import (
     TaskExistsError,
     TaskNotFoundError,
 )
-from holdfast.guardrails import GuardrailFunctionOutput, OutputGuardrail, output_guardrail
-from holdfast.messages import assistant
-from holdfast.settings import Budget
 from holdfast.testing import FakeOpenAI
-from holdfast.tools import Tool
+from holdfast.values.messages import assistant
+from holdfast.values.settings import Budget
 from holdfast.workers import StepContext
 from tests.support.people import World, ask
 from tests.support.rig import MakeAgent, MakeRunner, Rig, histories, until_status

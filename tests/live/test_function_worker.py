@@ -15,8 +15,8 @@ from pydantic import BaseModel
 
 from holdfast import TaskStep, TaskStepOutput
 from holdfast.errors import InvalidArgumentError, StepFailedError
-from holdfast.messages import user
 from holdfast.testing import FakeOpenAI
+from holdfast.values.messages import user
 from holdfast.workers import FunctionAgentWorker, StepContext
 from tests.support.rig import MakeAgent, MakeRunner, Rig
 from tests.support.workers import said

@@ -30,14 +30,14 @@ from holdfast import (
     input_guardrail,
     tool,
 )
-from holdfast.converter import UNREADABLE
+from holdfast.engine.converter import UNREADABLE
 from holdfast.errors import InvalidArgumentError, StepFailedError, UserError
-from holdfast.ids import queue_of
-from holdfast.messages import Message
-from holdfast.settings import ModelSettings
-from holdfast.state import TaskInput
-from holdfast.task_head import TaskHead
+from holdfast.task.data.head import TaskHead
+from holdfast.task.data.state import TaskInput
 from holdfast.testing import FakeOpenAI
+from holdfast.values.checks.ids import queue_of
+from holdfast.values.messages import Message
+from holdfast.values.settings import ModelSettings
 from holdfast.workers import StepContext
 from tests.support.rig import MakeAgent, MakeRunner, Rig, until_status
 from tests.support.workers import Counting, Doing, ends

@@ -9,10 +9,27 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from holdfast import RunConfig, Runner, StepFailedError, TaskStep, TaskStepOutput, segments, tool
+from holdfast import RunConfig, Runner, StepFailedError, TaskStep, TaskStepOutput, tool
 from holdfast.activities import closing
-from holdfast.client.guard_results import GuardrailResults, Known, guardrail_results, with_known
-from holdfast.client.run_config import ToolExecutionConfig
+from holdfast.agents.guardrails import (
+    GuardrailFunctionOutput,
+    InputGuardrail,
+    OutputGuardrail,
+    input_guardrail,
+)
+from holdfast.agents.runs.config import ToolExecutionConfig
+from holdfast.agents.runs.guardrail_results import (
+    GuardrailResults,
+    Known,
+    guardrail_results,
+    with_known,
+)
+from holdfast.agents.tools.guardrails import (
+    ToolGuardrailFunctionOutput,
+    ToolInputGuardrail,
+    ToolOutputGuardrail,
+)
+from holdfast.archive import segments
 from holdfast.errors import (
     CommandRefusedError,
     InputGuardrailTripwireTriggered,
@@ -21,20 +38,9 @@ from holdfast.errors import (
     ToolOutputGuardrailTripwireTriggered,
     UndoRefusedError,
 )
-from holdfast.guardrails import (
-    GuardrailFunctionOutput,
-    InputGuardrail,
-    OutputGuardrail,
-    input_guardrail,
-)
-from holdfast.messages import ToolCall
-from holdfast.records import EventRecord
+from holdfast.task.data.records import EventRecord
 from holdfast.testing import FakeOpenAI
-from holdfast.tool_guardrails import (
-    ToolGuardrailFunctionOutput,
-    ToolInputGuardrail,
-    ToolOutputGuardrail,
-)
+from holdfast.values.messages import ToolCall
 from holdfast.workers import StepContext
 from tests.support.rig import MakeAgent, Rig, activities_of, histories, until, until_status
 from tests.support.runs import Served

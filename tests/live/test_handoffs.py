@@ -22,12 +22,12 @@ from holdfast import (
     UserError,
     tool,
 )
+from holdfast.agents.handoff_filters import HandoffInputData, remove_all_tools
+from holdfast.agents.handoffs import IGNORED, Handoff, handoff
 from holdfast.errors import UndoRefusedError
-from holdfast.handoff_filters import HandoffInputData, remove_all_tools
-from holdfast.handoffs import IGNORED, Handoff, handoff
-from holdfast.messages import Message
-from holdfast.stream_events import RunItemStreamEvent
+from holdfast.reading.streams.events import RunItemStreamEvent
 from holdfast.testing import FakeOpenAI
+from holdfast.values.messages import Message
 from holdfast.workers import FunctionCallingAgentWorker, ReActAgentWorker
 from tests.support.rig import MakeAgent, Rig, activities_of
 from tests.support.workers import said

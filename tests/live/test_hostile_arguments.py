@@ -18,7 +18,7 @@ import pytest
 
 from holdfast import Agent, AgentRunner, Budget, RunConfig, Runner
 from holdfast import sync as twins
-from holdfast.client.sessions import Session
+from holdfast.client.agent_runner.sessions import Session
 from holdfast.errors import (
     HoldfastError,
     InvalidArgumentError,

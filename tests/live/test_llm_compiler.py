@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from holdfast import AgentRunner, Budget, Task, tool
-from holdfast.messages import assistant, user
 from holdfast.testing import FakeOpenAI
+from holdfast.values.messages import assistant, user
 from holdfast.workers import LLMCompilerAgentWorker
 from tests.support.rig import MakeAgent, MakeRunner, Rig, roles, until_status
 

@@ -16,9 +16,9 @@ from temporalio.worker import (
 )
 
 from holdfast import Agent, InputGuardrail, OutputGuardrail, StepFailedError, tool
-from holdfast.logs import log
-from holdfast.redact import REDACTED
 from holdfast.testing import FakeOpenAI
+from holdfast.values.text.logs import log
+from holdfast.values.text.redact import REDACTED
 from tests.support.rig import MakeAgent, Rig, until
 
 KEY = "sk-abcdefghijklmnop"

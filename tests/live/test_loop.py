@@ -19,12 +19,12 @@ from holdfast import (
     UserError,
     tool,
 )
+from holdfast.agents.tools.error_texts import ToolErrorFormatterArgs
 from holdfast.errors import ModelRefusalError
-from holdfast.run_context import RunContextWrapper
-from holdfast.steps import ToolOutput
 from holdfast.testing import FakeOpenAI
-from holdfast.tool_errors import ToolErrorFormatterArgs
-from holdfast.tool_use import ToolsToFinalOutputResult
+from holdfast.values.run_context import RunContextWrapper
+from holdfast.values.steps import ToolOutput
+from holdfast.workers.function_calling.after_tools import ToolsToFinalOutputResult
 from tests.support.rig import MakeAgent, Rig, activities_of
 from tests.support.runs import Served, look
 

@@ -21,17 +21,17 @@ from holdfast import (
     UserError,
     tool,
 )
-from holdfast.client.base import new_id
-from holdfast.client.run_config import ToolExecutionConfig, run_rules
+from holdfast.agents.model_input import CallModelData, ModelInputData
+from holdfast.agents.runs.config import ToolExecutionConfig, run_rules
+from holdfast.agents.runs.error_handlers import RunErrorHandlerInput, RunErrorHandlerResult
+from holdfast.agents.tools.error_texts import ToolErrorFormatterArgs
+from holdfast.client.agent_runner.base import new_id
 from holdfast.errors import ModelRefusalError, ModelUnavailableError
-from holdfast.messages import ToolCall
-from holdfast.model_input import CallModelData, ModelInputData
-from holdfast.run_error_handlers import RunErrorHandlerInput, RunErrorHandlerResult
-from holdfast.settings import Budget
-from holdfast.state import TaskInput
-from holdfast.task_head import AGENTS_SDK, RunRules, TaskHead
+from holdfast.task.data.head import AGENTS_SDK, RunRules, TaskHead
+from holdfast.task.data.state import TaskInput
 from holdfast.testing import FakeOpenAI, ScriptedModel
-from holdfast.tool_errors import ToolErrorFormatterArgs
+from holdfast.values.messages import ToolCall
+from holdfast.values.settings import Budget
 from holdfast.workflows.agent_task import AgentTask
 from tests.live.test_loop import City, Run
 from tests.support.rig import MakeAgent, Rig, event_types, until

@@ -18,7 +18,7 @@ from temporalio.api.workflowservice.v1 import (
 from temporalio.service import RPCError
 
 from holdfast import AgentRunner, RunHooks, Runner, RunResultStreaming, Task, TaskStepOutput
-from holdfast.client import tasks
+from holdfast.client.agent_runner import protocol as tasks
 from holdfast.errors import ConnectError
 from holdfast.testing import FakeOpenAI
 from tests.support.rig import MakeAgent, Rig, event_types

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from holdfast import Agent, Runner, tool
-from holdfast.client import local
-from holdfast.client.engines import Engines
-from holdfast.client.runner import AgentRunner
-from holdfast.ids import DEFAULT_APP
-from holdfast.messages import ToolCall
+from holdfast.client.agent_runner.runner import AgentRunner
+from holdfast.client.runner.engines import Engines
+from holdfast.serving import embedded as local
 from holdfast.testing import ScriptedModel
+from holdfast.values.checks.ids import DEFAULT_APP
+from holdfast.values.messages import ToolCall
 
 
 @pytest.fixture

@@ -7,11 +7,11 @@ from temporalio.api.enums.v1 import EventType
 
 from holdfast import AgentRunner, Task, TaskStep, TaskStepOutput, ToolCall, tool
 from holdfast.errors import StepFailedError
+from holdfast.task.data.wire import MOST_CALLS
 from holdfast.testing import FakeOpenAI
-from holdfast.testing.replies import Answer, CallSpec
-from holdfast.wire import MOST_CALLS
+from holdfast.testing.fake_api.replies import Answer, CallSpec
 from holdfast.workers import StepContext
-from holdfast.workflows.tools import MOST_AT_ONCE
+from holdfast.workflows.tool_calls import MOST_AT_ONCE
 from holdfast.workflows.visible import MOST_CARDS
 from tests.support.rig import MakeRunner, histories, until
 from tests.support.workers import Doing

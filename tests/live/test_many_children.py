@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from holdfast import AgentRunner, Task
+from holdfast.agents.tools.context import Effect
+from holdfast.agents.tools.decorator import Tool, tool
 from holdfast.errors import UndoRefusedError
 from holdfast.testing import FakeOpenAI
-from holdfast.tool_context import Effect
-from holdfast.tools import Tool, tool
 from tests.support.people import World
 from tests.support.rig import MakeAgent, Rig, histories, until, until_status
 from tests.support.runs import serve_nested

@@ -9,15 +9,15 @@ from temporalio import workflow
 from temporalio.client import WorkflowUpdateStage
 
 from holdfast import AgentRunner, Task, tool
-from holdfast.commands import SIGNAL, Command
 from holdfast.errors import CommandRefusedError
-from holdfast.references import NOTES_APART
-from holdfast.state import RunReply
+from holdfast.task.data.commands import SIGNAL, Command
+from holdfast.task.data.state import RunReply
+from holdfast.task.data.wire import RunRequest
+from holdfast.task.references import NOTES_APART
 from holdfast.testing import FakeOpenAI
-from holdfast.wire import RunRequest
-from holdfast.workflows import desk
+from holdfast.workflows import handlers as desk
 from holdfast.workflows.children import Children
-from holdfast.workflows.desk import COMMANDS_AT_ONCE
+from holdfast.workflows.handlers import COMMANDS_AT_ONCE
 from tests.support.people import ask
 from tests.support.rig import MakeAgent, MakeRunner, Rig, event_types, until
 from tests.support.workers import Counting
@@ -96,7 +96,7 @@ async def test_feedback_is_refused_with_words_while_a_task_cannot_continue_as_ne
     runner = await make_runner(worker=Counting())
     task = await runner.create_task("q")
     await runner.run_step(task)
-    monkeypatch.setattr("holdfast.client.tasks.MOST_EVENTS", 5)
+    monkeypatch.setattr("holdfast.client.agent_runner.protocol.MOST_EVENTS", 5)
     with pytest.raises(CommandRefusedError, match="events"):
         await runner.give_feedback(task, "more")
     await runner.pause(task, by="ann")

@@ -9,9 +9,9 @@ import pytest
 
 from holdfast import Budget, Message, Task, TaskStep, TaskStepOutput, tool
 from holdfast.errors import InvalidArgumentError, TaskClosedError
-from holdfast.messages import assistant, user
-from holdfast.state import SessionState
+from holdfast.task.data.state import SessionState
 from holdfast.testing import FakeOpenAI, ScriptedModel
+from holdfast.values.messages import assistant, user
 from holdfast.workers import StepContext
 from tests.support.rig import MakeAgent, MakeRunner, Rig, roles, until_status
 from tests.support.workers import Counting, Doing, ends, said

@@ -10,7 +10,7 @@ import pytest
 from holdfast import Agent, ModelSettings, tool
 from holdfast.errors import ModelRequestError, StepFailedError
 from holdfast.models.base import ModelAnswer, ModelRequest
-from holdfast.models.responses import ResponsesModel
+from holdfast.models.openai.responses import ResponsesModel
 from holdfast.testing import FakeOpenAI
 from tests.support.rig import MakeAgent, MakeRunner, Rig
 
@@ -143,7 +143,7 @@ async def test_a_model_that_is_too_slow_is_asked_again(
 
 
 async def test_a_closed_port_is_retried_and_then_parks_with_a_clear_text(rig: Rig) -> None:
-    from holdfast.engine.process import free_port
+    from holdfast.engine.dev_server.process import free_port
 
     url = f"http://127.0.0.1:{free_port()}/v1"
     made = ResponsesModel("gpt-5-mini", base_url=url, api_key="sk-any-key-at-all")

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from holdfast import Image, Message, tool
-from holdfast.messages import ImagePart, TextPart
 from holdfast.testing import FakeOpenAI, FakeRequest
+from holdfast.values.messages import ImagePart, TextPart
 from holdfast.workers import MultimodalReActAgentWorker
-from holdfast.workers.multimodal_react import IMAGES
+from holdfast.workers.react.multimodal import IMAGES
 from tests.support.pictures import histories_hold, png
 from tests.support.rig import MakeAgent, MakeRunner, Rig
 from tests.support.workers import said

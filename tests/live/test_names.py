@@ -11,11 +11,11 @@ from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
 
 from holdfast import Agent, AgentRunner, Runner, Task
-from holdfast.activities.nesting import NestingActivities
-from holdfast.archive import Archive
+from holdfast.activities.tools.child_start import NestingActivities
+from holdfast.archive.archive import Archive
 from holdfast.engine.cluster import has_workers
 from holdfast.engine.connect import connect_embedded
-from holdfast.engine.serverinfo import ServerInfo
+from holdfast.engine.dev_server.serverinfo import ServerInfo
 from holdfast.errors import (
     HoldfastError,
     InvalidArgumentError,
@@ -23,12 +23,12 @@ from holdfast.errors import (
     TaskExistsError,
     UserError,
 )
-from holdfast.ids import DEFAULT_APP, queue_of
-from holdfast.messages import Message, ToolCall
-from holdfast.plugin import HoldfastPlugin
-from holdfast.serve import App, build_workers
+from holdfast.serving.plugin import HoldfastPlugin
+from holdfast.serving.unserved import unserved
+from holdfast.serving.worker_process import App, build_workers
 from holdfast.testing import FakeOpenAI, ScriptedModel
-from holdfast.unserved import unserved
+from holdfast.values.checks.ids import DEFAULT_APP, queue_of
+from holdfast.values.messages import Message, ToolCall
 from tests.support.rig import MakeAgent, Rig, until, until_status
 
 LONG_ID = "i" * 200

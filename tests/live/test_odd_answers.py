@@ -10,7 +10,7 @@ from holdfast import AgentRunner, ModelBehaviorError, Runner, Tool, tool
 from holdfast.errors import ModelRefusalError, StalledTaskError
 from holdfast.models import ChatCompletionsModel
 from holdfast.testing import FakeOpenAI
-from holdfast.testing.replies import Answer, CallSpec
+from holdfast.testing.fake_api.replies import Answer, CallSpec
 from tests.support.rig import MakeAgent, MakeRunner, Rig
 
 CUT = "Not run: the answer was cut off"

@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 import pytest
 
 from holdfast import Budget, TaskStep, TaskStepOutput, errors, tool
-from holdfast.messages import ToolCall, assistant, user
 from holdfast.testing import FakeOpenAI
-from holdfast.values import Json
+from holdfast.values.base import Json
+from holdfast.values.messages import ToolCall, assistant, user
 from holdfast.workers import AgentWorker, StepContext
 from tests.support.rig import MakeAgent, MakeRunner, Rig, event_types, until
 

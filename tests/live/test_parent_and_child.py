@@ -7,18 +7,19 @@ from typing import Any
 
 import pytest
 
-from holdfast import AgentRunner, StepFailedError, segments, tool
+from holdfast import AgentRunner, StepFailedError, tool
 from holdfast.activities import closing
+from holdfast.agents.tools.context import Effect
+from holdfast.agents.tools.decorator import Tool
+from holdfast.agents.tools.guardrails import ToolGuardrailFunctionOutput, ToolOutputGuardrail
+from holdfast.archive import segments
 from holdfast.errors import (
     ToolOutputGuardrailTripwireTriggered,
     UndoFailedError,
     UndoRefusedError,
 )
-from holdfast.nesting import REPORTS, SAYS, ChildReport, ParentSays
+from holdfast.task.data.children import REPORTS, SAYS, ChildReport, ParentSays
 from holdfast.testing import FakeOpenAI
-from holdfast.tool_context import Effect
-from holdfast.tool_guardrails import ToolGuardrailFunctionOutput, ToolOutputGuardrail
-from holdfast.tools import Tool
 from tests.support.people import World, ask
 from tests.support.rig import MakeAgent, Rig, event_types, histories, until, until_status
 

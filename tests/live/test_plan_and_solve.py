@@ -8,12 +8,12 @@ import json
 import pytest
 
 from holdfast import AgentRunner, Budget, Task, TaskStepOutput, tool
+from holdfast.agents.tools.context import Effect
 from holdfast.errors import StepFailedError
 from holdfast.testing import FakeOpenAI
-from holdfast.testing.replies import reply
-from holdfast.tool_context import Effect
+from holdfast.testing.fake_api.replies import reply
 from holdfast.workers import PlanAndSolveAgentWorker
-from holdfast.workers.plan_steps import PLANS_KEY
+from holdfast.workers.plan_and_solve.steps import PLANS_KEY
 from tests.support.people import World, ask
 from tests.support.rig import MakeAgent, MakeRunner, Rig, until_status
 from tests.support.workers import said

@@ -15,9 +15,9 @@ from datetime import timedelta
 import pytest
 
 from holdfast import Agent, AgentRunner, Task, TaskStep, TaskStepOutput, ToolContext, tool
+from holdfast.agents.tools.context import Effect
 from holdfast.errors import UndoRefusedError
-from holdfast.messages import ToolCall, assistant
-from holdfast.tool_context import Effect
+from holdfast.values.messages import ToolCall, assistant
 from holdfast.workers import StepContext
 from tests.support.people import World, asked
 from tests.support.rig import MakeAgent, Rig

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from holdfast import Agent, AgentRunner, Budget, Task, TaskStepOutput, ToolContext, tool
+from holdfast.agents.tools.context import Effect
 from holdfast.errors import InvalidArgumentError, StepFailedError
-from holdfast.messages import Message, ToolCall, assistant, user
 from holdfast.models.base import ModelAnswer
 from holdfast.testing import FakeOpenAI, ScriptedModel
-from holdfast.tool_context import Effect
+from holdfast.values.messages import Message, ToolCall, assistant, user
 from holdfast.workers import MultimodalReActAgentWorker, ReActAgentWorker
-from holdfast.workers.context import LAST_CALL
-from holdfast.workers.react_parser import ParseFailure
-from holdfast.workers.react_prompt import ANSWER_NOW, WITHOUT_TOOL
+from holdfast.workers.context.context import LAST_CALL
+from holdfast.workers.react.parser import ParseFailure
+from holdfast.workers.react.prompt import ANSWER_NOW, WITHOUT_TOOL
 from tests.support.people import World, ask
 from tests.support.rig import MakeAgent, MakeRunner, Rig, until_status
 from tests.support.workers import said

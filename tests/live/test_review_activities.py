@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from holdfast import Agent, AgentRunner, Budget, TaskStep, TaskStepOutput, ToolCall, tool
-from holdfast.activities import source as source_module
-from holdfast.archive import Archive
+from holdfast.activities.data import source as source_module
+from holdfast.archive.archive import Archive
 from holdfast.errors import ArchiveError, StepFailedError
-from holdfast.messages import assistant, user
 from holdfast.models.base import ModelRequest
 from holdfast.testing import ScriptedModel
+from holdfast.values.messages import assistant, user
 from holdfast.workers import AgentWorker, StepContext
 from tests.support.rig import Rig, activities_of, until
 from tests.support.workers import Doing, ends

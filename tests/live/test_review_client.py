@@ -19,12 +19,9 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast import Agent, AgentRunner, Runner, Task, TaskStep, TaskStepOutput, tool
 from holdfast.activities.closing import ClosingActivities
-from holdfast.archive import Archive
-from holdfast.client import presence
-from holdfast.client.presence import Presence
-from holdfast.client.reading import Reader
-from holdfast.client.sessions import Session
-from holdfast.client.tasks import TaskClient
+from holdfast.archive.archive import Archive
+from holdfast.client.agent_runner.protocol import TaskClient
+from holdfast.client.agent_runner.sessions import Session
 from holdfast.errors import (
     ConnectError,
     EngineError,
@@ -40,11 +37,14 @@ from holdfast.errors import (
     TaskClosedError,
     TaskNotFoundError,
 )
-from holdfast.ledger import Ledger
-from holdfast.messages import ToolCall, assistant, user
-from holdfast.state import RunReply, SessionState
+from holdfast.reading import presence
+from holdfast.reading.presence import Presence
+from holdfast.reading.reader import Reader
+from holdfast.task.data.state import RunReply, SessionState
+from holdfast.task.data.wire import RunRequest
+from holdfast.task.ledger import Ledger
 from holdfast.testing import ScriptedModel
-from holdfast.wire import RunRequest
+from holdfast.values.messages import ToolCall, assistant, user
 from holdfast.workers import StepContext
 from tests.support.rig import MakeAgent, MakeRunner, Rig, histories, until, until_status
 from tests.support.workers import Counting, Doing, ends
@@ -142,7 +142,7 @@ async def test_a_task_that_finishes_while_its_request_is_on_the_way_gives_its_an
 async def test_a_request_to_a_task_that_could_not_continue_as_new_is_told_why(
     runner: AgentRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.client.tasks.LONGEST_PAUSE_SECONDS", 0.1)
+    monkeypatch.setattr("holdfast.client.agent_runner.protocol.LONGEST_PAUSE_SECONDS", 0.1)
 
     async def moved(*_: Any) -> RunReply:
         return RunReply(status="moved")
@@ -225,7 +225,7 @@ async def test_a_request_sent_to_a_worker_that_was_just_killed_is_asked_again_by
     task = await runner.create_task("q")
     with monkeypatch.context() as patch:
         nobody(patch, True)
-        patch.setattr("holdfast.client.tasks.PATIENCE_SECONDS", 0.2)
+        patch.setattr("holdfast.client.agent_runner.protocol.PATIENCE_SECONDS", 0.2)
         with pytest.raises(NoWorkerError, match="request_id") as caught:
             await runner.run_step(task)
     assert caught.value.is_sent
@@ -698,7 +698,7 @@ async def test_trouble_in_reading_does_not_hide_why_a_run_failed(
     async def broken(*_: object) -> Any:
         raise QueryFailedError("cannot be read")
 
-    monkeypatch.setattr("holdfast.client.running.read_recorded", broken)
+    monkeypatch.setattr("holdfast.client.runner.one_run.read_recorded", broken)
     with pytest.raises(MaxTurnsExceeded) as caught:
         await Runner.run(agent, "q", runner=rig.runner(), max_turns=1)
     assert any("cannot be read" in note for note in caught.value.__notes__)

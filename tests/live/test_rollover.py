@@ -8,11 +8,11 @@ from collections import Counter
 import pytest
 
 from holdfast import AgentRunner, Task, TaskStep, TaskStepOutput, tool
-from holdfast.commands import Command, Verb
 from holdfast.errors import StepFailedError
-from holdfast.messages import assistant, user
+from holdfast.task.data.commands import Command, Verb
+from holdfast.task.pages import EntriesRequest
 from holdfast.testing import FakeOpenAI
-from holdfast.views import EntriesRequest
+from holdfast.values.messages import assistant, user
 from holdfast.workers import StepContext
 from tests.support.rig import MakeRunner, histories, until, until_status
 from tests.support.workers import Counting, Doing, ends

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from holdfast import RunHooks, Runner, UserError, code_refs, sync, tool
+from holdfast import RunHooks, Runner, UserError, sync, tool
+from holdfast.agents import code_refs
 from holdfast.errors import TaskExistsError
 from holdfast.testing import FakeOpenAI
 from tests.support.rig import MakeAgent, Rig, until

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.client.facade import RunState
+from holdfast.client.runner.runner import RunState
 from holdfast.errors import CommandRefusedError
 from holdfast.testing import FakeOpenAI
 from tests.support.rig import MakeAgent, Rig

@@ -8,18 +8,18 @@ from typing import Any
 import pytest
 
 from holdfast import Agent, tool
-from holdfast.client.calling_back import CallerLoop
-from holdfast.client.items import team_of
-from holdfast.client.run_hooks import happenings
+from holdfast.agents.hooks import RunHooks
+from holdfast.agents.runs.items import team_of
+from holdfast.client.runner.caller_loop import CallerLoop
+from holdfast.client.runner.hooks import happenings
 from holdfast.engine.loop import shared_loop
 from holdfast.errors import MaxTurnsExceeded
-from holdfast.hooks import RunHooks
-from holdfast.messages import Message, ToolCall, assistant
 from holdfast.models.base import ModelAnswer
-from holdfast.records import JournalEntry, Mark, Outcome, StepRecord
-from holdfast.references import SAID_IN_ADDS
-from holdfast.steps import TaskStep
+from holdfast.task.data.records import JournalEntry, Mark, Outcome, StepRecord
+from holdfast.task.references import SAID_IN_ADDS
 from holdfast.testing import FakeOpenAI
+from holdfast.values.messages import Message, ToolCall, assistant
+from holdfast.values.steps import TaskStep
 from tests.support.rig import MakeAgent, Rig, until_status
 from tests.support.runs import Runs, look
 
@@ -157,7 +157,7 @@ async def test_without_hooks_nothing_is_read_for_them(
     def never(*_: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr("holdfast.client.running.HookTeller", never)
+    monkeypatch.setattr("holdfast.client.runner.one_run.HookTeller", never)
     model.reply("done")
     assert (await run("q", look)).final_output == "done"
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from holdfast import Agent, MaxTurnsExceeded, Runner, UserError, tool
-from holdfast.client.facade import ItemHelpers
+from holdfast.agents.hooks import AgentHooks
+from holdfast.agents.tools.context import Effect, ToolContext
+from holdfast.client.runner.runner import ItemHelpers
 from holdfast.errors import ModelBehaviorError, StepFailedError
-from holdfast.hooks import AgentHooks
 from holdfast.testing import FakeOpenAI
-from holdfast.tool_context import Effect, ToolContext
 from holdfast.workers import ReActAgentWorker
 from tests.support.rig import MakeAgent, Rig
 from tests.support.runs import Runs, look

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from holdfast import MaxTurnsExceeded, RunConfig, UserError, tool
-from holdfast.client.run_config import SessionSettings
-from holdfast.client.run_input import limited
+from holdfast.agents.runs.config import SessionSettings
+from holdfast.client.runner.input import limited
 from holdfast.engine import cluster
 from holdfast.errors import ModelBehaviorError, StepFailedError
-from holdfast.messages import assistant, user
 from holdfast.testing import FakeOpenAI
+from holdfast.values.messages import assistant, user
 from tests.support.rig import MakeAgent, Rig
 from tests.support.runs import Runs, look
 from tests.support.workers import said
@@ -127,7 +127,7 @@ async def test_a_run_that_fails_in_its_first_turn_keeps_the_input_only(
 async def test_a_run_that_waits_to_be_healed_commits_once_when_it_ends(
     run: Runs, model: FakeOpenAI
 ) -> None:
-    from holdfast.client.facade import RunState
+    from holdfast.client.runner.runner import RunState
 
     model.fail(401)
     with pytest.raises(StepFailedError) as caught:

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from holdfast import MaxTurnsExceeded, RunHooks, Runner, UserError, tool
-from holdfast.client import running
-from holdfast.client.facade import RunState
-from holdfast.client.recorded import read_recorded
+from holdfast.client.runner import one_run as running
+from holdfast.client.runner.runner import RunState
 from holdfast.errors import StepFailedError
+from holdfast.reading.recorded import read_recorded
 from holdfast.testing import FakeOpenAI, call, paced
 from tests.support.rig import MakeAgent, Rig, until_status
 from tests.support.runs import Runs, look, outputs, tools

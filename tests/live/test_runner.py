@@ -18,8 +18,8 @@ from holdfast import (
     tool,
 )
 from holdfast.errors import TaskExistsError
-from holdfast.messages import assistant, user
 from holdfast.testing import FakeOpenAI
+from holdfast.values.messages import assistant, user
 from tests.support.rig import MakeAgent, Rig, until_status
 from tests.support.runs import Served, look
 from tests.support.workers import said

@@ -9,10 +9,10 @@ import pytest
 from pydantic import BaseModel
 
 from holdfast import AgentResponse, Retrieved, SourceNode, TaskStep, TaskStepOutput, ToolCall, tool
-from holdfast.sources import content_of, nodes_of, union
+from holdfast.agents.tools.decorator import render_result
+from holdfast.task.data.wire import INLINE_BYTES
 from holdfast.testing import FakeOpenAI
-from holdfast.tools import render_result
-from holdfast.wire import INLINE_BYTES
+from holdfast.values.sources import content_of, nodes_of, union
 from holdfast.workers import StepContext
 from tests.support.rig import MakeRunner, histories
 from tests.support.workers import Doing, ends

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from holdfast import AgentRunner, Task, tool
+from holdfast.agents.guardrails import GuardrailFunctionOutput, OutputGuardrail
 from holdfast.errors import OutputGuardrailTripwireTriggered, StepFailedError
-from holdfast.guardrails import GuardrailFunctionOutput, OutputGuardrail
-from holdfast.messages import Usage
-from holdfast.settings import Budget
 from holdfast.testing import FakeOpenAI
+from holdfast.values.messages import Usage
+from holdfast.values.settings import Budget
 from tests.support.rig import MakeAgent, MakeRunner, Rig, until_rolled
 from tests.support.runs import look
 

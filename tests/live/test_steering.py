@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from holdfast import Agent, AgentRunner, Budget, Task, TaskStep, TaskStepOutput, ToolContext, tool
+from holdfast.agents.tools.context import Effect
 from holdfast.errors import CommandRefusedError, MaxTurnsExceeded, NoUpcomingStepsError
-from holdfast.messages import Usage, user
 from holdfast.testing import FakeOpenAI
-from holdfast.tool_context import Effect
+from holdfast.values.messages import Usage, user
 from holdfast.workers import StepContext
 from tests.support.people import World, ask, kinds
 from tests.support.rig import MakeAgent, MakeRunner, Rig, until_status

@@ -11,7 +11,7 @@ import pytest
 from holdfast import AgentRunner, Retrieved, SourceNode, TaskStep, TaskStepOutput, ToolCall, tool
 from holdfast import sync as blocking
 from holdfast.errors import StepFailedError, TaskClosedError, TaskNotFoundError
-from holdfast.events import (
+from holdfast.reading.step_events import (
     ChatEnd,
     ChatStart,
     StepEnd,
@@ -22,12 +22,12 @@ from holdfast.events import (
     ToolDone,
     event_text,
 )
-from holdfast.ledger import Ledger
-from holdfast.records import Outcome, StepResult
-from holdfast.state import TaskInput
-from holdfast.task_head import TaskHead
+from holdfast.task.data.head import TaskHead
+from holdfast.task.data.records import Outcome, StepResult
+from holdfast.task.data.state import TaskInput
+from holdfast.task.data.wire import Advanced, RunRequest
+from holdfast.task.ledger import Ledger
 from holdfast.testing import FakeOpenAI
-from holdfast.wire import Advanced, RunRequest
 from holdfast.workers import StepContext
 from tests.support.rig import MakeRunner, Rig, histories, until_status
 from tests.support.workers import Counting, Doing, ends

@@ -15,8 +15,8 @@ from holdfast.errors import (
     StepFailedError,
     StepNotFoundError,
 )
-from holdfast.messages import assistant
 from holdfast.testing import FakeOpenAI
+from holdfast.values.messages import assistant
 from holdfast.workers import StepContext
 from tests.support.rig import MakeAgent, MakeRunner, Rig, until, until_status
 from tests.support.workers import Counting, Doing, Forking, ends, said

@@ -15,9 +15,10 @@ from typing import Any
 
 import pytest
 
-from holdfast import Agent, AgentRunner, hosting, tool
+from holdfast import Agent, AgentRunner, tool
 from holdfast.activities import user_loop
-from holdfast.client import local
+from holdfast.serving import embedded as local
+from holdfast.serving import hosting
 from holdfast.testing import FakeOpenAI
 from holdfast.workflows.agent_task import AgentTask
 from tests.support.rig import until

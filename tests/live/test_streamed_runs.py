@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from holdfast import Agent, AgentRunner, Runner, tool
-from holdfast.client import run_hooks, streamed_run
-from holdfast.client.following import Follower, Look
+from holdfast.agents.hooks import RunHooks
+from holdfast.client.runner import hooks as run_hooks
+from holdfast.client.runner import streamed_run
 from holdfast.errors import (
     ConnectError,
     HoldfastError,
@@ -19,8 +20,8 @@ from holdfast.errors import (
     TaskExistsError,
     UserError,
 )
-from holdfast.hooks import RunHooks
-from holdfast.stream_events import RunItemStreamEvent, StepUndoneStreamEvent, StreamEvent
+from holdfast.reading.following import Follower, Look
+from holdfast.reading.streams.events import RunItemStreamEvent, StepUndoneStreamEvent, StreamEvent
 from holdfast.testing import FakeOpenAI, ScriptedModel
 from tests.support.rig import MakeAgent, Rig, until, until_status
 from tests.support.runs import Runs, look

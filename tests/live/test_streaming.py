@@ -12,21 +12,21 @@ from typing import Any
 import pytest
 
 from holdfast import Agent, AgentRunner, Runner, TaskStep, TaskStepOutput, tool
-from holdfast.client.reading import Reader
-from holdfast.client.streamed_run import RunResultStreaming
-from holdfast.client.streaming import StreamReader
+from holdfast.client.runner.streamed_run import RunResultStreaming
 from holdfast.errors import MaxTurnsExceeded
-from holdfast.messages import ToolCall, Usage, user
-from holdfast.models.chat import ChatCompletionsModel
-from holdfast.stream_events import (
+from holdfast.models.openai.chat import ChatCompletionsModel
+from holdfast.reading.reader import Reader
+from holdfast.reading.stream_reader import StreamReader
+from holdfast.reading.streams.events import (
     AgentUpdatedStreamEvent,
     RawResponsesStreamEvent,
     RunItemStreamEvent,
     StepUndoneStreamEvent,
     StreamEvent,
 )
-from holdfast.streams.hub import LocalHub
+from holdfast.reading.streams.hub import LocalHub
 from holdfast.testing import FakeOpenAI, call, paced
+from holdfast.values.messages import ToolCall, Usage, user
 from holdfast.workers import StepContext
 from tests.support.rig import MakeAgent, Rig, event_types, histories, until_status
 from tests.support.runs import Served
@@ -520,7 +520,7 @@ async def test_a_run_on_the_engine_of_the_process(tmp_path: Path) -> None:
 PROGRAM = """
 import asyncio
 from holdfast import Agent, Runner
-from holdfast.client.engines import configure
+from holdfast.client.runner.engines import configure
 from holdfast.testing import ScriptedModel
 
 async def main():

@@ -16,10 +16,10 @@ from holdfast import (
     TaskStepOutput,
     tool,
 )
-from holdfast.cli.history import TaskHistory
+from holdfast.cli.following.history import TaskHistory
 from holdfast.errors import StepFailedError
 from holdfast.testing import FakeOpenAI
-from holdfast.testing.requests import FakeRequest
+from holdfast.testing.fake_api.requests import FakeRequest
 from holdfast.workers import StepContext
 from tests.support.rig import MakeAgent, MakeRunner, Rig, until_status
 from tests.support.workers import Doing, ends

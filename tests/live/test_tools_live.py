@@ -14,7 +14,7 @@ from holdfast import Agent, AgentRunner, Budget, ToolContext, tool
 from holdfast.errors import StepFailedError, UserError
 from holdfast.testing import FakeOpenAI
 from holdfast.workers import FunctionCallingAgentWorker
-from holdfast.workers.context import LAST_CALL
+from holdfast.workers.context.context import LAST_CALL
 from tests.support.rig import MakeAgent, MakeRunner, Rig, activities_of, until_status
 from tests.support.workers import said
 
@@ -522,7 +522,7 @@ async def test_a_read_tool_stopped_with_its_worker_is_run_again(
 async def test_a_tool_whose_result_cannot_be_archived_is_not_run_again(
     rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from holdfast.archive import Archive
+    from holdfast.archive.archive import Archive
     from holdfast.errors import ArchiveError
 
     ran: list[int] = []
@@ -556,7 +556,7 @@ async def test_a_tool_whose_result_cannot_be_archived_is_not_run_again(
 async def test_a_model_answer_that_cannot_be_archived_is_not_paid_again(
     rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from holdfast.archive import Archive
+    from holdfast.archive.archive import Archive
     from holdfast.errors import ArchiveError
 
     broken = True

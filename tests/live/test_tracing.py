@@ -20,15 +20,15 @@ from holdfast import (
     Usage,
     tool,
 )
-from holdfast.errors import InputGuardrailTripwireTriggered, OutputGuardrailTripwireTriggered
-from holdfast.guardrails import GuardrailFunctionOutput, InputGuardrail, OutputGuardrail
-from holdfast.handoffs import handoff
-from holdfast.testing import FakeOpenAI, ScriptedModel
-from holdfast.tool_guardrails import (
+from holdfast.agents.guardrails import GuardrailFunctionOutput, InputGuardrail, OutputGuardrail
+from holdfast.agents.handoffs import handoff
+from holdfast.agents.tools.guardrails import (
     ToolGuardrailFunctionOutput,
     ToolInputGuardrail,
     ToolOutputGuardrail,
 )
+from holdfast.errors import InputGuardrailTripwireTriggered, OutputGuardrailTripwireTriggered
+from holdfast.testing import FakeOpenAI, ScriptedModel
 from holdfast.tracing import trace
 from holdfast.tracing.ids import TaskTrace, trace_digits
 from tests.support.cli import make_cli

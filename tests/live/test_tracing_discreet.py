@@ -12,11 +12,11 @@ import pytest
 from pydantic import BaseModel
 
 from holdfast import ModelBehaviorError, RunConfig, Runner, StepFailedError, tool
+from holdfast.agents.guardrails import GuardrailFunctionOutput, InputGuardrail
+from holdfast.agents.handoffs import handoff
+from holdfast.agents.tools.guardrails import ToolGuardrailFunctionOutput, ToolInputGuardrail
 from holdfast.errors import InputGuardrailTripwireTriggered
-from holdfast.guardrails import GuardrailFunctionOutput, InputGuardrail
-from holdfast.handoffs import handoff
 from holdfast.testing import FakeOpenAI
-from holdfast.tool_guardrails import ToolGuardrailFunctionOutput, ToolInputGuardrail
 from holdfast.tracing import trace
 from holdfast.tracing.blocks import SENSITIVE
 from holdfast.workers import PlanAndSolveAgentWorker

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from holdfast import AgentRunner, Budget, Task, TaskStep, TaskStepOutput, ToolContext, tool
-from holdfast.client.items import ToolCallItem, ToolCallOutputItem
+from holdfast.agents.runs.items import ToolCallItem, ToolCallOutputItem
+from holdfast.agents.tools.context import Effect
+from holdfast.agents.tools.decorator import Tool
 from holdfast.errors import (
     CommandRefusedError,
     InvalidArgumentError,
@@ -17,14 +19,13 @@ from holdfast.errors import (
     UndoFailedError,
     UndoRefusedError,
 )
-from holdfast.messages import ToolCall, assistant
-from holdfast.stream_events import RunItemStreamEvent
+from holdfast.reading.streams.events import RunItemStreamEvent
+from holdfast.task.data.wire import View, ViewRequest
 from holdfast.testing import FakeOpenAI
-from holdfast.tool_context import Effect
-from holdfast.tools import Tool
-from holdfast.wire import View, ViewRequest
+from holdfast.values.messages import ToolCall, assistant
 from holdfast.workers import StepContext
-from holdfast.workflows import agent_task, undoing
+from holdfast.workflows import agent_task
+from holdfast.workflows import undo as undoing
 from tests.support.people import World, ask, kinds
 from tests.support.rig import (
     MakeAgent,

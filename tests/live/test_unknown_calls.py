@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from holdfast import AgentRunner, Task, ToolContext, tool
-from holdfast.activities import source
-from holdfast.archive import Archive
+from holdfast.activities.data import source
+from holdfast.agents.tools.context import Effect
+from holdfast.archive.archive import Archive
 from holdfast.errors import ArchiveError, ToolTimeoutError, UndoFailedError, UndoRefusedError
+from holdfast.task.undo import UNDONE
 from holdfast.testing import FakeOpenAI
-from holdfast.tool_context import Effect
-from holdfast.undo import UNDONE
 from tests.support.people import World, ask, kinds
 from tests.support.rig import MakeAgent, MakeRunner, Rig, until, until_status
 
@@ -195,7 +195,7 @@ async def test_a_call_whose_change_of_the_state_cannot_be_recorded_is_made_once(
 async def test_a_failure_of_which_nothing_is_known_leaves_a_call_unknown(
     make_runner: MakeRunner, model: FakeOpenAI, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from holdfast.activities import tool as activity
+    from holdfast.activities.tools import tool as activity
 
     def broken(*args: Any) -> Any:
         raise MemoryError("no more")
@@ -301,7 +301,7 @@ async def test_an_idempotent_undo_that_was_cut_off_is_called_again(
 async def test_an_undo_whose_task_cannot_be_read_is_called_once_it_can(
     make_runner: MakeRunner, model: FakeOpenAI, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from holdfast.activities.source import Source
+    from holdfast.activities.data.source import Source
 
     status, failed = Source.status, list[int]()
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from holdfast import Image, Message, Runner, Task, TaskStep, TaskStepOutput, tool
-from holdfast.messages import assistant, user
 from holdfast.testing import FakeOpenAI
+from holdfast.values.messages import assistant, user
 from holdfast.workers import (
     CustomAgentWorker,
     FunctionAgentWorker,

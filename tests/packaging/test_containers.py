@@ -15,10 +15,10 @@ import yaml
 from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
 from temporalio.client import Client
 
-from holdfast.engine.command import SEARCH_ATTRIBUTES, find_cli
-from holdfast.engine.health import wait_ready
-from holdfast.engine.process import free_port
-from holdfast.engine.serverinfo import ServerInfo
+from holdfast.engine.dev_server.command import SEARCH_ATTRIBUTES, find_cli
+from holdfast.engine.dev_server.health import wait_ready
+from holdfast.engine.dev_server.process import free_port
+from holdfast.engine.dev_server.serverinfo import ServerInfo
 from tests.packaging.checkout import MAPPED, ROOT
 from tests.support.rig import Engine
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.engine.command import DATABASE
-from holdfast.engine.ephemeral import ephemeral_server
+from holdfast.engine.dev_server.command import DATABASE
+from holdfast.engine.dev_server.ephemeral import ephemeral_server
 from tests.packaging.environments import Environment, build_wheel, make_environment
 
 AGENTS = """
 from holdfast import Agent, tool
-from holdfast.messages import ToolCall
+from holdfast.values.messages import ToolCall
 from holdfast.testing import ScriptedModel
 
 @tool(effect="irreversible", needs_approval=True)
@@ -151,9 +151,9 @@ S3 = "pip install 'holdfast[s3]'"
         ),
         ("from holdfast import Runner; Runner.run_sync(bare, 'hi')", LOCAL),
         ("from holdfast.testing import FakeOpenAI", TESTING),
-        ("import holdfast.testing.fake_openai", TESTING),
+        ("import holdfast.testing.fake_api.fake_openai", TESTING),
         ("from holdfast.tracing import ChosenIds", OTEL),
-        ("from holdfast.archive import Archive; Archive('s3://bucket/path')", S3),
+        ("from holdfast.archive.archive import Archive; Archive('s3://bucket/path')", S3),
     ],
 )
 def test_what_lacks_an_extra_says_which(bare: Environment, code: str, advice: str) -> None:
@@ -204,7 +204,7 @@ def test_otel_is_enough_for_spans(make: Make) -> None:
 
 def test_s3_is_enough_for_an_archive_in_a_bucket(make: Make) -> None:
     done = make("s3").python(
-        "from holdfast.archive import Archive; print(Archive('s3://bucket/path').url)",
+        "from holdfast.archive.archive import Archive; print(Archive('s3://bucket/path').url)",
         AWS_ACCESS_KEY_ID="none",
         AWS_SECRET_ACCESS_KEY="none",
         AWS_DEFAULT_REGION="us-east-1",

@@ -12,7 +12,7 @@ import pytest
 from temporalio.client import WorkflowHistory
 from temporalio.worker import Replayer
 
-from holdfast.converter import holdfast_converter
+from holdfast.engine.converter import holdfast_converter
 from holdfast.workflows.agent_task import AgentTask
 from holdfast.workflows.session import Session
 from tests.replay.scenarios import SCENARIOS

@@ -6,9 +6,9 @@ import asyncio
 import random
 
 from holdfast import Agent, ToolContext, tool
-from holdfast.settings import ModelSettings
+from holdfast.agents.tools.context import Effect
 from holdfast.testing import FakeRequest, Reply, calls, reply
-from holdfast.tool_context import Effect
+from holdfast.values.settings import ModelSettings
 from tests.crash import programs
 from tests.crash.programs import AGENT, Job, make_helper, note
 

@@ -21,10 +21,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from holdfast import AgentRunner, Task
-from holdfast.engine.server import ensure_server, stop_server
+from holdfast.engine.dev_server.server import ensure_server, stop_server
 from holdfast.errors import HoldfastError
-from holdfast.messages import Message
 from holdfast.testing import FakeOpenAI
+from holdfast.values.messages import Message
 from tests.crash.programs import Job, make_runner
 from tests.soak.agents import answer
 from tests.soak.checks import Told, summary, violations

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import cast
 
-from holdfast.audit import AuditEvent, Finding
+from holdfast.reading.audit import AuditEvent, Finding
 from tests.soak.world import CallPlace, Line, counts, place_of
 
 ONCE = frozenset({"book", "pay", "sign"})

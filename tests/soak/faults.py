@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from holdfast.engine.server import ensure_server
+from holdfast.engine.dev_server.server import ensure_server
 from tests.crash.lab import context
 from tests.crash.programs import Job
 from tests.soak.agents import work

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.audit import AuditEvent, Finding
+from holdfast.reading.audit import AuditEvent, Finding
 from tests.soak.checks import Told, violations
 
 CALL: dict[str, Any] = {"task": "t1", "call": "c1", "thing": "a"}

@@ -5,7 +5,9 @@ from __future__ import annotations
 import threading
 from datetime import timedelta
 
-from holdfast import Agent, hosting, serve
+from holdfast import Agent
+from holdfast.serving import hosting
+from holdfast.serving import worker_process as serve
 from holdfast.workflows.agent_task import AgentTask
 
 agent = Agent(name="bricked", model="offline")

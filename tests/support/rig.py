@@ -26,13 +26,13 @@ from temporalio.worker import Replayer, Worker
 
 from holdfast import Agent, AgentRunner, Task
 from holdfast.activities.user_loop import UserLoops
-from holdfast.archive import Archive
-from holdfast.client.names import check_archive
+from holdfast.archive.archive import Archive
 from holdfast.engine.connect import connect_embedded
-from holdfast.engine.serverinfo import ServerInfo
-from holdfast.ids import queue_of
-from holdfast.plugin import Activities, HoldfastPlugin
-from holdfast.serve import BUILD_ID, serving_worker
+from holdfast.engine.dev_server.serverinfo import ServerInfo
+from holdfast.serving.names import check_archive
+from holdfast.serving.plugin import Activities, HoldfastPlugin
+from holdfast.serving.worker_process import BUILD_ID, serving_worker
+from holdfast.values.checks.ids import queue_of
 from holdfast.workflows.agent_task import AgentTask
 from holdfast.workflows.session import Session
 

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from holdfast import Message, Task, TaskStep, TaskStepOutput
-from holdfast.messages import assistant, user
+from holdfast.values.messages import assistant, user
 from holdfast.workers import AgentWorker, StepContext
 
 Body = Callable[[TaskStep, StepContext], Awaitable[TaskStepOutput]]

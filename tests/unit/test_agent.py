@@ -7,9 +7,9 @@ from typing import Any, get_origin
 import pytest
 
 from holdfast import Agent, RunContextWrapper, TaskStep, TaskStepOutput, UserError
-from holdfast.guardrails import InputGuardrail, OutputGuardrail
-from holdfast.handoffs import Handoff
-from holdfast.hooks import AgentHooks, RunHooks
+from holdfast.agents.guardrails import InputGuardrail, OutputGuardrail
+from holdfast.agents.handoffs import Handoff
+from holdfast.agents.hooks import AgentHooks, RunHooks
 from holdfast.workers import AgentWorker, ReActAgentWorker, StepContext
 
 

@@ -13,14 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import holdfast
-from holdfast.archive import Archive, record_name
+from holdfast.archive.archive import Archive, record_name
 from holdfast.errors import (
     ArchiveError,
     BlobMissingError,
     DigestMismatchError,
     InvalidArgumentError,
 )
-from holdfast.values import digest
+from holdfast.values.base import digest
 
 
 @pytest.fixture(params=["directory", "file url", "memory"])
@@ -131,7 +131,8 @@ def test_the_id_is_made_once(archive: Archive) -> None:
 
 def test_creators_at_once_agree_on_the_id(tmp_path: Path) -> None:
     code = (
-        "import sys; from holdfast.archive import Archive; print(Archive(sys.argv[1]).archive_id())"
+        "import sys\nfrom holdfast.archive.archive import Archive\n"
+        "print(Archive(sys.argv[1]).archive_id())"
     )
     processes = [
         subprocess.Popen(

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.cli.demo_agent import arithmetic_tools, power
-from holdfast.cli.demo_expected import expected_value, is_right
-from holdfast.cli.demo_log import ExecutionLog, count, in_flight
-from holdfast.cli.demo_page import join_calls
+from holdfast.agents.tools.context import ToolContext
+from holdfast.cli.demo.agent import arithmetic_tools, power
+from holdfast.cli.demo.expected import expected_value, is_right
+from holdfast.cli.demo.log import ExecutionLog, count, in_flight
+from holdfast.cli.demo.page import join_calls
 from holdfast.errors import InvalidArgumentError
-from holdfast.messages import Usage
-from holdfast.records import StepRecord
-from holdfast.steps import TaskStep, ToolOutput
-from holdfast.tool_context import ToolContext
+from holdfast.task.data.records import StepRecord
+from holdfast.values.messages import Usage
+from holdfast.values.steps import TaskStep, ToolOutput
 
 
 @pytest.mark.parametrize(

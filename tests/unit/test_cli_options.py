@@ -26,7 +26,7 @@ from holdfast.errors import (
     TaskNotFoundError,
     UserError,
 )
-from holdfast.steps import TaskStatus
+from holdfast.values.steps import TaskStatus
 
 
 def common(**given: Any) -> Common:

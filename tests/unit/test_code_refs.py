@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from holdfast import Agent, UserError, tool
-from holdfast.activities.registry import Registry
-from holdfast.archive import Archive
-from holdfast.code_refs import forget, known, look_up, refer
+from holdfast.activities.data.registry import Registry
+from holdfast.agents.code_refs import forget, known, look_up, refer
+from holdfast.archive.archive import Archive
 from holdfast.errors import NotFoundError
-from holdfast.task_head import RunRules, TaskHead
+from holdfast.task.data.head import RunRules, TaskHead
 
 USED = (subprocess, OrderedDict)
 """Imported, as programs import things."""

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.commands import SIGNAL, Command, Refusal, decode
+from holdfast.task.data.commands import SIGNAL, Command, Refusal, decode
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from holdfast import tool
 from holdfast.models.base import ToolSpec
-from holdfast.values import Json
-from holdfast.workers.compiler_join import Decision, parse_decision, without_grammar
-from holdfast.workers.compiler_plan import MOST_CALLS, Call, Plan, PlanError, parse_plan
-from holdfast.workers.compiler_prompts import described, planner_instructions
-from holdfast.workers.compiler_references import fill, references, typed
+from holdfast.values.base import Json
+from holdfast.workers.compiler.join import Decision, parse_decision, without_grammar
+from holdfast.workers.compiler.plan import MOST_CALLS, Call, Plan, PlanError, parse_plan
+from holdfast.workers.compiler.prompts import described, planner_instructions
+from holdfast.workers.compiler.references import fill, references, typed
 
 
 def spec(name: str, more: Json = None, **properties: Json) -> ToolSpec:
@@ -312,7 +312,7 @@ def _spec_of(made: Any) -> ToolSpec:
 
 def test_the_order_of_parameters_outlives_the_archive() -> None:
     from holdfast import Agent
-    from holdfast.agent_snapshot import AgentSnapshot
+    from holdfast.task.data.agent_snapshot import AgentSnapshot
 
     @tool
     def move(zone: str, amount: int, by: str = "") -> str:

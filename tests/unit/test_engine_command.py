@@ -6,7 +6,7 @@ from typing import NoReturn
 
 import pytest
 
-from holdfast.engine.command import find_cli, server_command
+from holdfast.engine.dev_server.command import find_cli, server_command
 from holdfast.errors import ServerStartError
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.archive import Archive
-from holdfast.engine.datadir import locked, prepare, read_json, write_json
-from holdfast.engine.process import PORTS, end_process, free_port, is_alive, start_time
+from holdfast.archive.archive import Archive
+from holdfast.engine.dev_server.datadir import locked, prepare, read_json, write_json
+from holdfast.engine.dev_server.process import PORTS, end_process, free_port, is_alive, start_time
 from holdfast.errors import ServerStartError
 
 
@@ -106,7 +106,7 @@ async def test_a_cancelled_waiter_does_not_take_the_lock(tmp_path: Path) -> None
 async def test_a_lock_that_is_never_freed_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.engine.datadir.LOCK_SECONDS", 0.0)
+    monkeypatch.setattr("holdfast.engine.dev_server.datadir.LOCK_SECONDS", 0.0)
     async with locked(tmp_path):
         with pytest.raises(ServerStartError, match=r"server\.lock"):
             async with locked(tmp_path):

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.engine.dev_server.server import ensure_server
 from holdfast.engine.loop import LoopThread, shared_loop
-from holdfast.engine.server import ensure_server
 from holdfast.errors import InvalidArgumentError, ServerStartError
 
 

@@ -12,10 +12,10 @@ from temporalio.converter import (
     StorageDriverStoreContext,
 )
 
-from holdfast.archive import Archive
-from holdfast.engine.storage import THRESHOLD_BYTES, ArchiveStorageDriver, archive_storage
+from holdfast.archive.archive import Archive
+from holdfast.archive.external_storage import THRESHOLD_BYTES, ArchiveStorageDriver, archive_storage
 from holdfast.errors import BlobMissingError
-from holdfast.values import digest
+from holdfast.values.base import digest
 
 
 async def test_payloads_come_back_in_order_and_equal_ones_are_stored_once(tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ import httpx
 import openai
 import pytest
 
-from holdfast.messages import Usage
 from holdfast.testing import FakeOpenAI, FakeRequest, call, reply
+from holdfast.values.messages import Usage
 
 
 @pytest.fixture
@@ -384,7 +384,13 @@ def http(url: str, body: object = None) -> Any:
 def test_serves_from_a_process_of_its_own(tmp_path: Path) -> None:
     script = tmp_path / "script.json"
     script.write_text('["first", {"kind": "answer", "calls": [{"name": "add"}]}]')
-    command = [sys.executable, "-m", "holdfast.testing.fake_openai", "--script", str(script)]
+    command = [
+        sys.executable,
+        "-m",
+        "holdfast.testing.fake_api",
+        "--script",
+        str(script),
+    ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None

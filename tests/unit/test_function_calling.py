@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 
 from holdfast import Agent, ModelSettings, TaskStep, TaskStepOutput, tool
-from holdfast.agent_snapshot import AgentSnapshot
 from holdfast.errors import InvalidArgumentError, ModelUnavailableError, StepCodeChangedError
-from holdfast.messages import Message, ToolCall, assistant, user
 from holdfast.models.base import ModelAnswer, ModelRequest
-from holdfast.records import JournalEntry, OpenStep, Outcome
-from holdfast.task_head import TaskHead
+from holdfast.task.data.agent_snapshot import AgentSnapshot
+from holdfast.task.data.head import TaskHead
+from holdfast.task.data.records import JournalEntry, OpenStep, Outcome
+from holdfast.task.data.wire import Advanced
 from holdfast.testing import ScriptedModel
-from holdfast.wire import Advanced
+from holdfast.values.messages import Message, ToolCall, assistant, user
 from holdfast.workers import AgentWorker, FunctionCallingAgentWorker, StepContext
-from holdfast.workers.driver import advance
+from holdfast.workers.context.driver import advance
 from tests.support.workers import Doing, ends
 
 

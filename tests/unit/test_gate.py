@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic_core import from_json, to_json
 
-from holdfast import gate, merge_patch
 from holdfast.errors import InvalidArgumentError
-from holdfast.values import canonical
+from holdfast.values import json_patch as merge_patch
+from holdfast.values.base import canonical
+from holdfast.values.checks import gate
 
 LONE = "\ud800"
 

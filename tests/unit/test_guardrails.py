@@ -8,23 +8,28 @@ from typing import Any
 import pytest
 
 from holdfast import Agent, UserError, tool
-from holdfast.blocked_output import WITHHELD, after_block
-from holdfast.client.failures import to_error
-from holdfast.client.guard_results import Known, guardrail_results
-from holdfast.client.run_config import RunConfig, run_rules
-from holdfast.code_refs import look_up
-from holdfast.errors import OutputGuardrailTripwireTriggered
-from holdfast.guardrails import (
+from holdfast.agents.code_refs import look_up
+from holdfast.agents.guardrails import (
     GuardrailFunctionOutput,
     InputGuardrail,
     OutputGuardrail,
     input_guardrail,
     output_guardrail,
 )
-from holdfast.hooks import AgentHooks, RunHooks, check_run_hooks
-from holdfast.messages import ToolCall, assistant
+from holdfast.agents.hooks import AgentHooks, RunHooks, check_run_hooks
+from holdfast.agents.runs.config import RunConfig, run_rules
+from holdfast.agents.runs.guardrail_results import Known, guardrail_results
+from holdfast.agents.tools.guardrails import (
+    ToolGuardrailFunctionOutput,
+    ToolInputGuardrail,
+    tool_input_guardrail,
+    tool_output_guardrail,
+)
+from holdfast.errors import OutputGuardrailTripwireTriggered
 from holdfast.models.base import ModelAnswer
-from holdfast.records import (
+from holdfast.reading.server_errors import to_error
+from holdfast.task.blocked_output import WITHHELD, after_block
+from holdfast.task.data.records import (
     Entry,
     EventRecord,
     Failure,
@@ -34,14 +39,9 @@ from holdfast.records import (
     Outcome,
     StepResult,
 )
-from holdfast.run_context import RunContextWrapper
-from holdfast.steps import TaskStep
-from holdfast.tool_guardrails import (
-    ToolGuardrailFunctionOutput,
-    ToolInputGuardrail,
-    tool_input_guardrail,
-    tool_output_guardrail,
-)
+from holdfast.values.messages import ToolCall, assistant
+from holdfast.values.run_context import RunContextWrapper
+from holdfast.values.steps import TaskStep
 
 
 @input_guardrail

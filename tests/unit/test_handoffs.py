@@ -9,19 +9,8 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from holdfast import Agent, UserError, tool
-from holdfast.activities.registry import Registry, live
-from holdfast.archive import Archive
-from holdfast.client.items import (
-    HandoffCallItem,
-    HandoffOutputItem,
-    InputItem,
-    MessageOutputItem,
-    RawItem,
-    RunItem,
-    ToolCallItem,
-    ToolCallOutputItem,
-)
-from holdfast.handoff_filters import (
+from holdfast.activities.data.registry import Registry, live
+from holdfast.agents.handoff_filters import (
     END,
     PREAMBLE,
     START,
@@ -33,7 +22,7 @@ from holdfast.handoff_filters import (
     remove_all_tools,
     unfolded,
 )
-from holdfast.handoffs import (
+from holdfast.agents.handoffs import (
     IGNORED,
     Handoff,
     called_handoff,
@@ -42,7 +31,18 @@ from holdfast.handoffs import (
     handoff,
     transfer_message,
 )
-from holdfast.messages import Message, ToolCall
+from holdfast.agents.runs.items import (
+    HandoffCallItem,
+    HandoffOutputItem,
+    InputItem,
+    MessageOutputItem,
+    RawItem,
+    RunItem,
+    ToolCallItem,
+    ToolCallOutputItem,
+)
+from holdfast.archive.archive import Archive
+from holdfast.values.messages import Message, ToolCall
 
 BOB = Agent(name="bob", model="offline")
 

@@ -13,20 +13,37 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from holdfast import Image, TaskStep, images
-from holdfast.activities.recent import Recent
-from holdfast.contents import refer, refer_all, rehydrate, resolve, store_image, store_images
+from holdfast import Image, TaskStep
+from holdfast.activities.data.recent import Recent
+from holdfast.archive.contents import (
+    refer,
+    refer_all,
+    rehydrate,
+    resolve,
+    store_image,
+    store_images,
+)
 from holdfast.errors import InvalidArgumentError
-from holdfast.images import address, data_url, part_at, read_data_url, sniff
-from holdfast.messages import Blob, ImagePart, ImageRef, Message, TextPart, assistant, shown, user
 from holdfast.models import from_response_items, to_response_items
-from holdfast.records import OpenState, OpenStep
-from holdfast.references import resolve_add
-from holdfast.task_head import TaskHead
-from holdfast.testing.image_validation import image_problem
-from holdfast.tool_result import ToolResultError, read_result
-from holdfast.values import canonical, digest
-from holdfast.workers import driver
+from holdfast.task.data.head import TaskHead
+from holdfast.task.data.records import OpenState, OpenStep
+from holdfast.task.references import resolve_add
+from holdfast.testing.fake_api.image_validation import image_problem
+from holdfast.values import images
+from holdfast.values.base import canonical, digest
+from holdfast.values.images import address, data_url, part_at, read_data_url, sniff
+from holdfast.values.messages import (
+    Blob,
+    ImagePart,
+    ImageRef,
+    Message,
+    TextPart,
+    assistant,
+    shown,
+    user,
+)
+from holdfast.values.tool_result import ToolResultError, read_result
+from holdfast.workers.context import driver
 from tests.support.pictures import png, url_of
 
 PNG = png()
@@ -246,7 +263,7 @@ async def test_a_data_url_that_cannot_be_decoded_is_refused(shelf: Shelf, url: s
 async def test_a_message_with_too_large_an_image_is_refused(
     shelf: Shelf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.contents.LARGEST_IMAGE_BYTES", 50)
+    monkeypatch.setattr("holdfast.archive.contents.LARGEST_IMAGE_BYTES", 50)
     with pytest.raises(InvalidArgumentError, match="50 are the most"):
         await refer(ImagePart(kind="image", url=url_of(PNG)), shelf.put)
 

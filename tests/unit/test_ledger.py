@@ -10,21 +10,21 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast import approvals
-from holdfast.chain import extend
-from holdfast.commands import Command
-from holdfast.known_ids import KnownIds
-from holdfast.ledger import Ledger
-from holdfast.messages import Message, ToolCall, Usage, assistant, user
 from holdfast.models.base import ModelAnswer
-from holdfast.obey import obey
-from holdfast.records import Entry, Failure, Outcome, SegmentRef, StepResult
-from holdfast.state import Carried, Described, TaskInput
-from holdfast.steps import TaskStep
-from holdfast.stream_events import Offset
-from holdfast.task_head import TaskHead
-from holdfast.views import EntriesRequest, entries_page, view
-from holdfast.wire import Advanced, RunRequest, ViewRequest
+from holdfast.reading.streams.events import Offset
+from holdfast.task import approvals
+from holdfast.task.command_effects import obey
+from holdfast.task.data.commands import Command
+from holdfast.task.data.head import TaskHead
+from holdfast.task.data.records import Entry, Failure, Outcome, SegmentRef, StepResult
+from holdfast.task.data.state import Carried, Described, TaskInput
+from holdfast.task.data.wire import Advanced, RunRequest, ViewRequest
+from holdfast.task.known_ids import KnownIds
+from holdfast.task.ledger import Ledger
+from holdfast.task.pages import EntriesRequest, entries_page, view
+from holdfast.values.hash_chain import extend
+from holdfast.values.messages import Message, ToolCall, Usage, assistant, user
+from holdfast.values.steps import TaskStep
 
 HEAD = TaskHead(agent="a")
 
@@ -188,7 +188,7 @@ def test_a_task_over_any_rollovers_is_the_same_task(plans: list[dict[str, Any]])
 
 @given(PLANS)
 def test_the_patches_of_a_task_undo_it_step_by_step(plans: list[dict[str, Any]]) -> None:
-    from holdfast import merge_patch
+    from holdfast.values import json_patch as merge_patch
 
     machine = Machine(rolls=False)
     states = [copy.deepcopy(machine.simple.state)]
@@ -332,8 +332,8 @@ def test_results_of_calls_in_mid_step_are_in_call_order_whatever_ends_first() ->
 
 
 def test_a_reply_is_remembered_for_its_request_and_old_ones_are_dropped() -> None:
-    from holdfast.ledger_state import SEEN_KEPT
-    from holdfast.state import RunReply
+    from holdfast.task.data.state import RunReply
+    from holdfast.task.ledger_state import SEEN_KEPT
 
     ledger = Ledger(TaskInput(head=HEAD, input="q"), task_id="t", now=1.0)
     for k in range(SEEN_KEPT + 5):

@@ -10,17 +10,17 @@ import pytest
 
 from holdfast import Agent, Task, TaskStep, tool
 from holdfast.errors import InvalidArgumentError
-from holdfast.merge_patch import apply
-from holdfast.messages import Message, Usage, assistant, system, user
 from holdfast.models.base import ModelAnswer, ModelRequest
-from holdfast.records import JournalEntry, OpenStep, Outcome, StepResult
-from holdfast.references import output_of_calls, resolve_adds
-from holdfast.task_head import TaskHead
+from holdfast.task.data.head import TaskHead
+from holdfast.task.data.records import JournalEntry, OpenStep, Outcome, StepResult
+from holdfast.task.references import output_of_calls, resolve_adds
 from holdfast.testing import ScriptedModel
-from holdfast.values import Json
+from holdfast.values.base import Json
+from holdfast.values.json_patch import apply
+from holdfast.values.messages import Message, Usage, assistant, system, user
 from holdfast.workers import LLMCompilerAgentWorker, StepContext
-from holdfast.workers.context import LAST_CALL
-from holdfast.workers.driver import advance
+from holdfast.workers.context.context import LAST_CALL
+from holdfast.workers.context.driver import advance
 
 
 @tool(effect="read")
@@ -147,7 +147,7 @@ class Bench:
         return output
 
     def record(self, opened: OpenStep, result: StepResult, journal: list[JournalEntry]) -> None:
-        from holdfast.records import OpenState
+        from holdfast.task.data.records import OpenState
 
         step = opened.step
         texts = [e.answer.text for e in journal if e.answer is not None]

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import InvalidArgumentError
-from holdfast.merge_patch import apply, diff, inverse, merge, plain, same
+from holdfast.values.json_patch import apply, diff, inverse, merge, plain, same
 
 # Few keys and few values, so that drawn objects often meet at the same place.
 KEYS = st.sampled_from(["a", "b", "set", "drop", "in", "splice", "", "a.b"])

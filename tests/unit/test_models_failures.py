@@ -10,11 +10,11 @@ import openai
 import pytest
 
 from holdfast.errors import ModelError, ModelRequestError, ModelUnavailableError
-from holdfast.messages import user
 from holdfast.models import ChatCompletionsModel, ModelRequest, ResponsesModel
-from holdfast.models.failures import model_error, retry_after
-from holdfast.settings import ModelSettings
+from holdfast.models.openai.failures import model_error, retry_after
 from holdfast.testing import FakeOpenAI
+from holdfast.values.messages import user
+from holdfast.values.settings import ModelSettings
 
 KEY = "sk-very-secret-0123456789"
 

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from holdfast.errors import LONGEST_WAIT_SECONDS, ModelRequestError, ModelUnavailableError
-from holdfast.messages import user
 from holdfast.models import ChatCompletionsModel, ModelRequest, ResponsesModel
 from holdfast.models.base import Delta
-from holdfast.models.connection import LARGEST_BODY_BYTES
-from holdfast.models.sse import EventReader
+from holdfast.models.openai.connection import LARGEST_BODY_BYTES
+from holdfast.models.openai.sse import EventReader
+from holdfast.values.messages import user
 from tests.support.hostile import Bytes, chat, hostile_server, in_turn, message, responses, sent
 
 KEY = "sk-of-the-tests-1"

@@ -9,9 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import InvalidArgumentError
-from holdfast.messages import Blob, ImagePart, Message, TextPart, ToolCall, assistant, system, user
 from holdfast.models import from_response_items, to_response_items
-from holdfast.models.items import assistant_message
+from holdfast.models.openai.items import assistant_message
+from holdfast.values.messages import (
+    Blob,
+    ImagePart,
+    Message,
+    TextPart,
+    ToolCall,
+    assistant,
+    system,
+    user,
+)
 
 Item = dict[str, Any]
 

@@ -10,7 +10,6 @@ import openai
 import pytest
 
 from holdfast.errors import ModelRequestError, ModelUnavailableError
-from holdfast.messages import ImagePart, Message, TextPart, ToolCall, Usage, assistant, system, user
 from holdfast.models import (
     ChatCompletionsModel,
     Model,
@@ -20,10 +19,20 @@ from holdfast.models import (
     ResponsesModel,
     ToolSpec,
 )
-from holdfast.models.chat import read_answer
-from holdfast.models.chat_stream import CompletionStream
-from holdfast.settings import ModelSettings
+from holdfast.models.openai.chat import read_answer
+from holdfast.models.openai.chat_stream import CompletionStream
 from holdfast.testing import FakeOpenAI
+from holdfast.values.messages import (
+    ImagePart,
+    Message,
+    TextPart,
+    ToolCall,
+    Usage,
+    assistant,
+    system,
+    user,
+)
+from holdfast.values.settings import ModelSettings
 
 KINDS: tuple[type[ResponsesModel | ChatCompletionsModel], ...] = (
     ResponsesModel,

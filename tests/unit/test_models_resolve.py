@@ -12,7 +12,6 @@ import pytest
 import holdfast.models
 import holdfast.testing
 from holdfast.errors import InvalidArgumentError, ModelRequestError
-from holdfast.messages import ToolCall, Usage, user
 from holdfast.models import (
     ChatCompletionsModel,
     Model,
@@ -24,6 +23,7 @@ from holdfast.models import (
     resolve_model,
 )
 from holdfast.testing import FakeOpenAI, ScriptedModel
+from holdfast.values.messages import ToolCall, Usage, user
 
 
 @pytest.fixture(autouse=True)

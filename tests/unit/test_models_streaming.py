@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from holdfast.errors import ModelRequestError, ModelUnavailableError
-from holdfast.messages import ToolCall, user
 from holdfast.models import (
     ChatCompletionsModel,
     ModelAnswer,
@@ -18,10 +17,11 @@ from holdfast.models import (
     ToolSpec,
 )
 from holdfast.models.base import Delta, StreamingModel
+from holdfast.models.draft import Draft, Frame, deltas_of, goes_on, merged
 from holdfast.models.offline import OfflineModel
-from holdfast.models.sse import EventReader
-from holdfast.streams.draft import Draft, Frame, deltas_of, goes_on, merged
+from holdfast.models.openai.sse import EventReader
 from holdfast.testing import FakeOpenAI, ScriptedModel
+from holdfast.values.messages import ToolCall, user
 
 KINDS = (ResponsesModel, ChatCompletionsModel)
 ADD = ToolSpec(name="add", parameters={"type": "object", "properties": {}})
@@ -191,7 +191,7 @@ def test_a_frame_gives_what_comes_after_a_place() -> None:
 
 
 def test_a_window_holds_the_newest_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.streams.draft.WINDOW", 4)
+    monkeypatch.setattr("holdfast.models.draft.WINDOW", 4)
     draft = Draft(attempt=2)
     for letter in "abcdefgh":
         draft.add(Delta("text", letter))

@@ -7,21 +7,22 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import Agent, ToolContext, gate, tool
-from holdfast.activities.registry import Registry
-from holdfast.agent_tool import described, summary_of
-from holdfast.archive import Archive
-from holdfast.client.run_config import RunConfig
+from holdfast import Agent, ToolContext, tool
+from holdfast.activities.data.registry import Registry
+from holdfast.agents.runs.config import RunConfig
+from holdfast.agents.tools.agent_tool import described, summary_of
+from holdfast.archive.archive import Archive
 from holdfast.errors import UserError
-from holdfast.ledger import Ledger
-from holdfast.messages import Message, ToolCall, Usage
 from holdfast.models.base import ModelAnswer
-from holdfast.nesting import REPORTS, ChildReport, ChildState, child_id, hear
-from holdfast.records import Approval, Failure, Outcome
-from holdfast.state import Carried, TaskInput
-from holdfast.task_head import TaskHead
-from holdfast.values import Json
-from holdfast.wire import Advanced, RunRequest, ToolInput
+from holdfast.task.data.children import REPORTS, ChildReport, ChildState, child_id, hear
+from holdfast.task.data.head import TaskHead
+from holdfast.task.data.records import Approval, Failure, Outcome
+from holdfast.task.data.state import Carried, TaskInput
+from holdfast.task.data.wire import Advanced, RunRequest, ToolInput
+from holdfast.task.ledger import Ledger
+from holdfast.values.base import Json
+from holdfast.values.checks import gate
+from holdfast.values.messages import Message, ToolCall, Usage
 
 PLACE = (0, 2, 1, 3)
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.messages import Message, assistant, system, user
 from holdfast.models import Model, ModelRequest, OfflineModel, ToolSpec
 from holdfast.models.arithmetic import Expression, Operation, find_question, number
 from holdfast.models.offline import answer
+from holdfast.values.messages import Message, assistant, system, user
 
 Calculator = dict[str, Callable[[Any, Any], Any]]
 CALCULATOR: Calculator = {

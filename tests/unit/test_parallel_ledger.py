@@ -7,17 +7,14 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast import merge_patch
-from holdfast.chain import extend
-from holdfast.ledger import Ledger
-from holdfast.links import problem, ready_steps
-from holdfast.messages import Usage, assistant
 from holdfast.models.base import ModelAnswer
-from holdfast.records import ForkOf, SegmentRef, StepResult
-from holdfast.state import Carried, TaskInput, UndoRequest, UndoState
-from holdfast.steps import TaskStep
-from holdfast.task_head import TaskHead
-from holdfast.undo import (
+from holdfast.task.data.head import TaskHead
+from holdfast.task.data.records import ForkOf, SegmentRef, StepResult
+from holdfast.task.data.state import Carried, TaskInput, UndoRequest, UndoState
+from holdfast.task.data.wire import Advanced, RunRequest
+from holdfast.task.ledger import Ledger
+from holdfast.task.queue import problem, ready_steps
+from holdfast.task.undo import (
     active_steps,
     departure,
     finish_undo,
@@ -25,7 +22,10 @@ from holdfast.undo import (
     leave_step,
     undoable,
 )
-from holdfast.wire import Advanced, RunRequest
+from holdfast.values import json_patch as merge_patch
+from holdfast.values.hash_chain import extend
+from holdfast.values.messages import Usage, assistant
+from holdfast.values.steps import TaskStep
 
 HEAD = TaskHead(agent="a")
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import InvalidArgumentError
-from holdfast.testing.strict_schema import strict_problem
-from holdfast.workers.plan import (
+from holdfast.testing.fake_api.strict_schema import strict_problem
+from holdfast.workers.plan_and_solve.plan import (
     PLAN_OUTPUT,
     Plan,
     SubTask,
@@ -25,7 +25,14 @@ from holdfast.workers.plan import (
     terminal,
     waves,
 )
-from holdfast.workers.plan_steps import PLANS_KEY, Progress, current, following, record, results
+from holdfast.workers.plan_and_solve.steps import (
+    PLANS_KEY,
+    Progress,
+    current,
+    following,
+    record,
+    results,
+)
 
 ONE: dict[str, Any] = {"name": "a", "input": "do a", "expected_output": "x", "dependencies": []}
 WRITTEN = json.dumps({"sub_tasks": [ONE]})

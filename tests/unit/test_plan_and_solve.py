@@ -12,17 +12,17 @@ from hypothesis import strategies as st
 
 from holdfast import Agent, Message, Task, TaskStep, ToolCall, tool
 from holdfast.errors import InvalidArgumentError, StepCodeChangedError
-from holdfast.messages import ImagePart, TextPart, assistant, system, user
 from holdfast.models.base import ModelAnswer, ModelRequest
-from holdfast.records import JournalEntry, OpenStep, Outcome
-from holdfast.task_head import TaskHead
+from holdfast.task.data.head import TaskHead
+from holdfast.task.data.records import JournalEntry, OpenStep, Outcome
 from holdfast.testing import ScriptedModel
-from holdfast.values import Json
+from holdfast.values.base import Json
+from holdfast.values.messages import ImagePart, TextPart, assistant, system, user
 from holdfast.workers import PlanAndSolveAgentWorker, StepContext
-from holdfast.workers.context import LAST_CALL
-from holdfast.workers.driver import advance
-from holdfast.workers.plan_prompts import OUT_OF_TURNS
-from holdfast.workers.plan_steps import PLANS_KEY
+from holdfast.workers.context.context import LAST_CALL
+from holdfast.workers.context.driver import advance
+from holdfast.workers.plan_and_solve.prompts import OUT_OF_TURNS
+from holdfast.workers.plan_and_solve.steps import PLANS_KEY
 from tests.support.workers import said
 
 

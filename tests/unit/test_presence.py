@@ -7,9 +7,9 @@ import time
 import pytest
 from temporalio.client import Client
 
-from holdfast.client import presence
-from holdfast.client.presence import Presence
 from holdfast.errors import ConnectError, NoWorkerError
+from holdfast.reading import presence
+from holdfast.reading.presence import Presence
 
 
 class Server:

@@ -14,7 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from holdfast.workers.lenient_json import NotReadableError, read_value
-from holdfast.workers.react_parser import Action, Answer, Parsed, ParseFailure, parse
+from holdfast.workers.react.parser import Action, Answer, Parsed, ParseFailure, parse
 
 ADD = '{"a": 1, "b": 2}'
 SUM = {"a": 1, "b": 2}

@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from holdfast.workers import AnswerFilter
-from holdfast.workers.react_parser import Answer, parse
+from holdfast.workers.react.parser import Answer, parse
 
 
 def filtered(deltas: list[str]) -> list[str]:

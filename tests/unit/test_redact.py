@@ -11,9 +11,9 @@ from fsspec import AbstractFileSystem
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from holdfast.archive import Archive
+from holdfast.archive.archive import Archive
 from holdfast.errors import ArchiveError
-from holdfast.redact import REDACTED, redact, without_credentials
+from holdfast.values.text.redact import REDACTED, redact, without_credentials
 
 SHAPES = [
     "sk-abcdefghijklmnop",

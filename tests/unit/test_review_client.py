@@ -14,20 +14,20 @@ from temporalio.client import RPCTimeoutOrCancelledError
 from temporalio.converter import DataConverter, ExternalStorage
 from temporalio.service import RPCError, RPCStatusCode
 
-from holdfast.archive import Archive
-from holdfast.client.failures import server_errors
-from holdfast.client.reading import open_messages
-from holdfast.engine.bytestore import LocalStore
-from holdfast.engine.storage import ArchiveStorageDriver
+from holdfast.archive.archive import Archive
+from holdfast.archive.bytestore import LocalStore
+from holdfast.archive.external_storage import ArchiveStorageDriver
+from holdfast.archive.segments import turns
 from holdfast.errors import ArchiveError, BlobMissingError, ConnectError, InvalidArgumentError
-from holdfast.messages import ToolCall, assistant
 from holdfast.models.base import ModelAnswer
-from holdfast.plugin import HoldfastPlugin
-from holdfast.records import JournalEntry, OpenState, OpenStep, Outcome, StepResult
-from holdfast.segments import turns
-from holdfast.state import CommitRef, SessionState
-from holdfast.steps import TaskStep
-from holdfast.values import canonical, digest
+from holdfast.reading.reader import open_messages
+from holdfast.reading.server_errors import server_errors
+from holdfast.serving.plugin import HoldfastPlugin
+from holdfast.task.data.records import JournalEntry, OpenState, OpenStep, Outcome, StepResult
+from holdfast.task.data.state import CommitRef, SessionState
+from holdfast.values.base import canonical, digest
+from holdfast.values.messages import ToolCall, assistant
+from holdfast.values.steps import TaskStep
 from holdfast.workflows.session import read_commit
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast import Agent
-from holdfast.blocked_output import after_block
-from holdfast.client.items import (
+from holdfast.agents.runs.items import (
     HandoffOutputItem,
     Team,
     ToolCallOutputItem,
@@ -14,10 +13,10 @@ from holdfast.client.items import (
     step_messages,
     team_of,
 )
-from holdfast.client.run_hooks import happenings
-from holdfast.messages import Message, ToolCall, assistant, user
+from holdfast.client.runner.hooks import happenings
 from holdfast.models.base import ModelAnswer
-from holdfast.records import (
+from holdfast.task.blocked_output import after_block
+from holdfast.task.data.records import (
     Failure,
     JournalEntry,
     OpenState,
@@ -26,8 +25,9 @@ from holdfast.records import (
     StepRecord,
     StepResult,
 )
-from holdfast.references import SAID_IN_ADDS
-from holdfast.steps import TaskStep
+from holdfast.task.references import SAID_IN_ADDS
+from holdfast.values.messages import Message, ToolCall, assistant, user
+from holdfast.values.steps import TaskStep
 
 CALL = ToolCall(id="c1", name="look", arguments="{}")
 ANSWERED = ModelAnswer(message=SAID_IN_ADDS)

@@ -8,11 +8,11 @@ import pytest
 from openai.types.shared import Reasoning
 
 from holdfast import Agent, Budget, ModelSettings, RunConfig, Runner
-from holdfast.agent_snapshot import AgentSnapshot
 from holdfast.errors import InvalidArgumentError, UserError
 from holdfast.models import ModelRequest, ResponsesModel
-from holdfast.models.responses import request_body
-from holdfast.values import Json
+from holdfast.models.openai.responses import request_body
+from holdfast.task.data.agent_snapshot import AgentSnapshot
+from holdfast.values.base import Json
 
 
 def test_a_setting_that_equals_the_default_is_a_setting() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.shown import shown
+from holdfast.values.text.shown import shown
 
 
 class Broken:

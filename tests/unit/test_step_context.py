@@ -10,16 +10,17 @@ from typing import Any
 import pytest
 
 from holdfast import TaskStep, TaskStepOutput, ToolCall
-from holdfast.agent_snapshot import AgentSnapshot
 from holdfast.errors import InvalidArgumentError, ModelUnavailableError, StalledTaskError
-from holdfast.messages import Message, assistant, user
 from holdfast.models.base import ModelAnswer, ModelRequest
-from holdfast.records import JournalEntry, OpenStep
-from holdfast.task_head import TaskHead
-from holdfast.wire import Advanced
-from holdfast.workers import StepContext, driver
-from holdfast.workers.context import LAST_CALL
-from holdfast.workers.driver import advance
+from holdfast.task.data.agent_snapshot import AgentSnapshot
+from holdfast.task.data.head import TaskHead
+from holdfast.task.data.records import JournalEntry, OpenStep
+from holdfast.task.data.wire import Advanced
+from holdfast.values.messages import Message, assistant, user
+from holdfast.workers import StepContext
+from holdfast.workers.context import driver
+from holdfast.workers.context.context import LAST_CALL
+from holdfast.workers.context.driver import advance
 from tests.support.workers import Body, Doing, ends
 
 OPENED = OpenStep(step=TaskStep(step_id="s1"))

@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 from temporalio.testing import ActivityEnvironment
 
 from holdfast.activities.heartbeat import heartbeats
-from holdfast.messages import Message, ToolCall
 from holdfast.models.base import Delta, ModelAnswer
-from holdfast.records import Entry, EventRecord, Mark, StepRecord
-from holdfast.steps import TaskStep
-from holdfast.stream_events import Offset, StepUndoneStreamEvent
-from holdfast.streams.draft import Draft, deltas_of
-from holdfast.streams.hub import LocalHub, StreamKey
-from holdfast.streams.progress import read_progress, write_progress
-from holdfast.streams.raw import AnswerEvents, Raw, to_openai
-from holdfast.streams.timeline import undone
+from holdfast.models.draft import Draft, deltas_of
+from holdfast.reading.streams.events import Offset, StepUndoneStreamEvent
+from holdfast.reading.streams.hub import LocalHub, StreamKey
+from holdfast.reading.streams.progress import read_progress, write_progress
+from holdfast.reading.streams.raw import AnswerEvents, Raw, to_openai
+from holdfast.reading.streams.timeline import undone
+from holdfast.task.data.records import Entry, EventRecord, Mark, StepRecord
+from holdfast.values.messages import Message, ToolCall
+from holdfast.values.steps import TaskStep
 
 KEY = StreamKey("task", 3, 0)
 CALLS = (ToolCall(id="c1", name="look", arguments='{"a": 1}'), ToolCall(id="c2", name="go"))

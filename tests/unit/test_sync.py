@@ -10,7 +10,7 @@ import pytest
 import holdfast
 from holdfast import sync
 from holdfast.errors import InvalidArgumentError
-from holdfast.workers.function_calling import FunctionCallingAgentWorker
+from holdfast.workers.function_calling.worker import FunctionCallingAgentWorker
 
 OTHERWISE = {"session", "start"}
 """Methods of the async class that do not wait, written out by hand in the twin."""

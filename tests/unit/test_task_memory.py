@@ -19,23 +19,23 @@ from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import ActivityEnvironment
 
 from holdfast import Agent, tool
-from holdfast.activities import source as source_module
-from holdfast.activities.cache import Cache, TaskMemory, weight
-from holdfast.activities.finding import idempotency_key
-from holdfast.activities.registry import Registry
-from holdfast.activities.source import Source, task_id
-from holdfast.activities.tool import ToolActivities
-from holdfast.archive import Archive
-from holdfast.chain import ChainRef, extend
+from holdfast.activities.data import source as source_module
+from holdfast.activities.data.cache import Cache, TaskMemory, weight
+from holdfast.activities.data.registry import Registry
+from holdfast.activities.data.source import Source, task_id
+from holdfast.activities.tools.lookup import idempotency_key
+from holdfast.activities.tools.tool import ToolActivities
+from holdfast.agents.tools.hooks import invoke
+from holdfast.archive.archive import Archive
 from holdfast.errors import ArchiveError, BlobMissingError, NotFoundError
-from holdfast.messages import Blob, ImagePart, Message, ToolCall, assistant, user
 from holdfast.models import resolve_model
 from holdfast.models.base import ModelAnswer
-from holdfast.records import JournalEntry, call_digest
-from holdfast.task_head import TaskHead
+from holdfast.task.data.head import TaskHead
+from holdfast.task.data.records import JournalEntry, call_digest
+from holdfast.task.data.wire import AdvanceInput, ToolInput, View, ViewRequest
 from holdfast.testing import ScriptedModel
-from holdfast.tool_hooks import invoke
-from holdfast.wire import AdvanceInput, ToolInput, View, ViewRequest
+from holdfast.values.hash_chain import ChainRef, extend
+from holdfast.values.messages import Blob, ImagePart, Message, ToolCall, assistant, user
 
 ENTRY = JournalEntry(request="r", answer=ModelAnswer(message=assistant("paid")))
 

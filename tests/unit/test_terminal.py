@@ -14,12 +14,12 @@ from rich.console import Console
 from temporalio.client import Client
 
 from holdfast.cli import output
-from holdfast.cli.history import Happening
-from holdfast.cli.live import LiveView
-from holdfast.events import ChatEnd, print_event
-from holdfast.logs import log
-from holdfast.messages import ToolCall
-from holdfast.terminal import printable, printable_json
+from holdfast.cli.following.history import Happening
+from holdfast.cli.following.live import LiveView
+from holdfast.reading.step_events import ChatEnd, print_event
+from holdfast.values.messages import ToolCall
+from holdfast.values.text.logs import log
+from holdfast.values.text.terminal import printable, printable_json
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\x08\x7f\u202eevil\u2066[red]markup[/red][/]"
 

@@ -8,9 +8,9 @@ from typing import Any
 import pydantic
 import pytest
 
-from holdfast.messages import Usage
-from holdfast.run_context import RunContextWrapper
-from holdfast.tool_context import Effect, ToolContext
+from holdfast.agents.tools.context import Effect, ToolContext
+from holdfast.values.messages import Usage
+from holdfast.values.run_context import RunContextWrapper
 
 
 def test_a_unit_test_needs_no_arguments() -> None:

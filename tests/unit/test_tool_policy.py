@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from holdfast.tool_policy import ToolEffect, ToolPolicy
-from holdfast.tools import tool
+from holdfast.agents.tools.decorator import tool
+from holdfast.task.data.tool_policy import ToolEffect, ToolPolicy
 
 
 def test_a_plain_tool_costs_no_bytes() -> None:
@@ -73,7 +73,7 @@ def test_a_constant_wish_for_approval_needs_no_asking() -> None:
 def test_the_tool_modules_are_light() -> None:
     """In a process of its own, because this one has everything loaded."""
     code = (
-        "import sys, holdfast.tools, holdfast.merge_patch;"
+        "import sys, holdfast.agents.tools.decorator, holdfast.values.json_patch;"
         "print(*sorted({'griffe', 'temporalio', 'openai', 'fsspec'} & sys.modules.keys()))"
     )
     loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)

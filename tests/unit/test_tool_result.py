@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, SecretStr
 
+from holdfast.agents.tools.decorator import ToolResultError, render_result
 from holdfast.errors import HoldfastError
-from holdfast.tools import ToolResultError, render_result
 
 
 class Level(enum.StrEnum):

@@ -12,17 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast import Agent, KeywordToolRetriever, Message, TaskStep, ToolRetriever, UserError, tool
-from holdfast.agent_snapshot import AgentSnapshot
+from holdfast.agents.tools.retriever import ask_retriever, select, words_in
 from holdfast.errors import InvalidArgumentError, ModelBehaviorError
-from holdfast.messages import ToolCall, assistant, user
 from holdfast.models.base import ModelAnswer, ModelRequest
-from holdfast.records import JournalEntry, OpenStep, Outcome
-from holdfast.steps import Task, TaskStepOutput
-from holdfast.task_head import AGENTS_SDK, TaskHead
-from holdfast.tool_retriever import ask_retriever, select, words_in
-from holdfast.wire import Advanced
+from holdfast.task.data.agent_snapshot import AgentSnapshot
+from holdfast.task.data.head import AGENTS_SDK, TaskHead
+from holdfast.task.data.records import JournalEntry, OpenStep, Outcome
+from holdfast.task.data.wire import Advanced
+from holdfast.values.messages import ToolCall, assistant, user
+from holdfast.values.steps import Task, TaskStepOutput
 from holdfast.workers import StepContext
-from holdfast.workers.driver import advance
+from holdfast.workers.context.driver import advance
 from tests.support.workers import Body, Doing, ends
 
 

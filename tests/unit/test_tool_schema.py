@@ -19,10 +19,10 @@ import pytest
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
+from holdfast.agents.tools.context import ToolContext
+from holdfast.agents.tools.schema import FunctionSchema, read_function
 from holdfast.errors import InvalidArgumentError, UserError
-from holdfast.run_context import AgentHookContext, RunContextWrapper
-from holdfast.tool_context import ToolContext
-from holdfast.tool_schema import FunctionSchema, read_function
+from holdfast.values.run_context import AgentHookContext, RunContextWrapper
 
 if TYPE_CHECKING:
     from decimal import Context as OnlyForCheckers

@@ -12,10 +12,10 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import BaseModel, Field
 
+from holdfast.agents.tools.schema import read_function
+from holdfast.agents.tools.strict_schema import object_schema, strict_schema, without_titles
 from holdfast.errors import InvalidArgumentError
-from holdfast.testing.strict_schema import strict_problem
-from holdfast.tool_schema import read_function
-from holdfast.tool_strict import object_schema, strict_schema, without_titles
+from holdfast.testing.fake_api.strict_schema import strict_problem
 
 
 class Cat(BaseModel):

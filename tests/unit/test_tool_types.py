@@ -9,8 +9,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, TypedDict, assert_type
 
-from holdfast.tool_context import Effect, ToolContext
-from holdfast.tools import Tool, function_tool, to_tool, tool
+from holdfast.agents.tools.context import Effect, ToolContext
+from holdfast.agents.tools.decorator import Tool, function_tool, to_tool, tool
 
 
 class Trip(TypedDict):

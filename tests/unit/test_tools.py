@@ -15,11 +15,11 @@ from unittest import mock
 
 import pytest
 
+from holdfast.agents.tools.context import Effect, ToolContext
+from holdfast.agents.tools.decorator import Tool, ToolArgumentsError, function_tool, to_tool, tool
+from holdfast.agents.tools.hooks import ApprovalPredicate
 from holdfast.errors import HoldfastError, InvalidArgumentError
 from holdfast.models.base import ToolSpec
-from holdfast.tool_context import Effect, ToolContext
-from holdfast.tool_hooks import ApprovalPredicate
-from holdfast.tools import Tool, ToolArgumentsError, function_tool, to_tool, tool
 
 REQUEST = contextvars.ContextVar("REQUEST", default="none")
 

@@ -19,11 +19,9 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased, TraceIdRat
 from temporalio.testing import ActivityEnvironment
 
 from holdfast.activities.spans import checked, guardrail, handoff
-from holdfast.messages import ImagePart, ImageRef, Message, ToolCall, assistant, user
 from holdfast.models.base import ModelAnswer
-from holdfast.records import Failure, Outcome
-from holdfast.steps import Task
-from holdfast.task_head import RunRules, TaskHead
+from holdfast.task.data.head import RunRules, TaskHead
+from holdfast.task.data.records import Failure, Outcome
 from holdfast.tracing import (
     ChosenIds,
     Trace,
@@ -40,6 +38,8 @@ from holdfast.tracing.ids import TaskTrace, trace_digits
 from holdfast.tracing.otel import Place
 from holdfast.tracing.rules import TraceRules, below_call, in_trace
 from holdfast.tracing.sending import send
+from holdfast.values.messages import ImagePart, ImageRef, Message, ToolCall, assistant, user
+from holdfast.values.steps import Task
 from tests.support.spans import Spans, assert_joined, tree
 
 DIGITS = "0123456789abcdef0123456789abcdef"
@@ -124,7 +124,7 @@ def test_spans_of_others_keep_ids_of_their_own(spans: Spans) -> None:
 def test_core_works_where_opentelemetry_is_not_installed() -> None:
     code = (
         "import sys; sys.modules['opentelemetry'] = None\n"
-        "import holdfast.plugin, holdfast.client.facade\n"
+        "import holdfast.serving.plugin, holdfast.client.runner.runner\n"
         "from holdfast.tracing import trace, switch\n"
         "with trace('t') as t: print(t.trace_id[:6], switch.spans())\n"
     )

@@ -9,16 +9,16 @@ import pytest
 from pydantic import BaseModel, Field, create_model
 
 from holdfast import Agent, ModelBehaviorError, UserError, tool
-from holdfast.agent_snapshot import AgentSnapshot
-from holdfast.messages import Message, ToolCall, assistant, last_text
+from holdfast.agents.output_type import AgentOutputSchema, output_schema, typed_output
+from holdfast.agents.runs.error_handlers import RunErrorHandlerResult, as_handler_result
 from holdfast.models.base import ModelAnswer, OutputSpec
-from holdfast.models.items import assistant_message
-from holdfast.output_type import AgentOutputSchema, output_schema, typed_output
-from holdfast.run_error_handlers import RunErrorHandlerResult, as_handler_result
-from holdfast.steps import ToolOutput
-from holdfast.tool_policy import ToolPolicy
-from holdfast.tool_use import behavior_code
-from holdfast.workers import turn
+from holdfast.models.openai.items import assistant_message
+from holdfast.task.data.agent_snapshot import AgentSnapshot
+from holdfast.task.data.tool_policy import ToolPolicy
+from holdfast.values.messages import Message, ToolCall, assistant, last_text
+from holdfast.values.steps import ToolOutput
+from holdfast.workers.function_calling import turn
+from holdfast.workers.function_calling.after_tools import behavior_code
 
 
 def call(name: str, id: str = "c1") -> ToolCall:

@@ -17,20 +17,26 @@ from hypothesis.stateful import (
     rule,
 )
 
-from holdfast import approvals, merge_patch
-from holdfast.audit import audit_events, verify
-from holdfast.commands import Command, Verb
-from holdfast.ledger import Ledger
-from holdfast.messages import Message, ToolCall, assistant, user
 from holdfast.models.base import ModelAnswer
-from holdfast.obey import obey
-from holdfast.records import Entry, Failure, ForkOf, Outcome, SegmentRef, StepRecord, StepResult
-from holdfast.settings import Budget
-from holdfast.state import Carried, Described, TaskInput, UndoRequest, UndoState
-from holdfast.steps import TaskStep
-from holdfast.task_head import TaskHead
-from holdfast.tool_policy import ToolPolicy
-from holdfast.undo import (
+from holdfast.reading.audit import audit_events, verify
+from holdfast.task import approvals
+from holdfast.task.command_effects import obey
+from holdfast.task.data.commands import Command, Verb
+from holdfast.task.data.head import TaskHead
+from holdfast.task.data.records import (
+    Entry,
+    Failure,
+    ForkOf,
+    Outcome,
+    SegmentRef,
+    StepRecord,
+    StepResult,
+)
+from holdfast.task.data.state import Carried, Described, TaskInput, UndoRequest, UndoState
+from holdfast.task.data.tool_policy import ToolPolicy
+from holdfast.task.data.wire import Advanced, RunRequest, Undoable
+from holdfast.task.ledger import Ledger
+from holdfast.task.undo import (
     active_messages,
     active_steps,
     departure,
@@ -43,8 +49,11 @@ from holdfast.undo import (
     to_undo,
     undoable,
 )
-from holdfast.values import Json
-from holdfast.wire import Advanced, RunRequest, Undoable
+from holdfast.values import json_patch as merge_patch
+from holdfast.values.base import Json
+from holdfast.values.messages import Message, ToolCall, assistant, user
+from holdfast.values.settings import Budget
+from holdfast.values.steps import TaskStep
 
 POLICIES = {
     "look": ToolPolicy(effect="read"),

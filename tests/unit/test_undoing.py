@@ -6,14 +6,14 @@ from typing import Any, cast
 
 import pytest
 
-from holdfast import approvals
-from holdfast.ledger import Ledger
-from holdfast.messages import ToolCall
-from holdfast.state import Described, TaskInput, UndoRequest, UndoState
-from holdfast.task_head import TaskHead
-from holdfast.workflows.calls import time_left
+from holdfast.task import approvals
+from holdfast.task.data.head import TaskHead
+from holdfast.task.data.state import Described, TaskInput, UndoRequest, UndoState
+from holdfast.task.ledger import Ledger
+from holdfast.values.messages import ToolCall
+from holdfast.workflows.activity_calls import time_left
 from holdfast.workflows.children import Children
-from holdfast.workflows.undoing import run_undo
+from holdfast.workflows.undo import run_undo
 
 CALL = ToolCall(id="k1", name="book", arguments="{}")
 

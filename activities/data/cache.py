@@ -1,0 +1,370 @@
+"""What a worker process remembers of the tasks it works for, so that it rarely has to ask."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from holdfast.activities.data.recent import Recent
+from holdfast.task.data.head import TaskHead
+from holdfast.task.data.records import InputRef, JournalEntry
+from holdfast.values.base import Json, canonical
+from holdfast.values.hash_chain import ChainRef, extend
+from holdfast.values.messages import Blob, Message, Part, TextPart, ToolCall
+
+LIMIT_BYTES = 64 * 1024 * 1024
+TASK_BYTES = 2000
+"""Rough size of a task of which nothing is known yet."""
+
+MOST_KEPT = 64
+"""Steps in progress, and outputs of steps, that are remembered of one task."""
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+Slot = Message | tuple[int, int]
+"""A message that is expected next, or the (step, call) whose result is."""
+
+
+@dataclass
+class Tally:
+    """Rough size in bytes of all memories of a cache, kept as a running total."""
+
+    total: int = 0
+
+
+@dataclass
+class Paid:
+    """A model answer, from the moment it is known.
+
+    Attributes:
+        n: Ordinal of the step.
+        entry: Digest of the request, and the answer.
+        activity: Id of the activity that gave it to the task; empty while none has.
+    """
+
+    n: int
+    entry: JournalEntry
+    activity: str = ""
+
+
+@dataclass
+class TaskMemory:
+    """One run of one task, as far as this process knows it.
+
+    It is only a cache. Transcript, journal and calls are used only when they give the digest that
+    the task sent along. Head and history have no digest: they are read once from the task itself,
+    and belong to one run of the workflow, so that a task id that is used again starts from nothing.
+
+    Attributes:
+        run: Run id of the workflow.
+        head: The task's head.
+        history: The conversation before the task; None until it was read.
+        lists: Digest to messages: the list that an agent sees in the place of the transcript's
+            beginning, the newest one only.
+        recorded: Messages of the transcript as history holds them, oldest first.
+        resolved: The same messages with archived contents put in.
+        digests: Digest of the chain after each message.
+        expected: What this process believes comes next in the transcript.
+        calls: Step number to its newest open calls; a few steps may be in progress at once.
+        results: (step, call) to the recorded tool message.
+        journals: Step number to its answered calls, as recorded.
+        paid: Step number to its newest model answer.
+        outputs: (step, digest) to the output of a completed step that others waited for.
+        started: Id of the activity in which an agent's hooks were told that it takes over.
+        lock: Held while transcript or journal are completed: two attempts of a step may be here.
+        loop: The event loop of its locks: another one cannot use them.
+        finding: Held while head or calls are asked for: hundreds of calls begin at the same time.
+        asking: Held while the task is asked: the server keeps one question to it, and refuses more.
+        size: Rough size in bytes.
+    """
+
+    run: str = ""
+    head: TaskHead | None = None
+    history: tuple[Message, ...] | None = None
+    lists: dict[str, tuple[Message, ...]] = field(default_factory=dict[str, tuple[Message, ...]])
+    recorded: list[Message] = field(default_factory=list[Message])
+    resolved: list[Message] = field(default_factory=list[Message])
+    digests: list[str] = field(default_factory=list[str])
+    expected: list[Slot] = field(default_factory=list[Slot])
+    calls: dict[int, tuple[ToolCall, ...]] = field(default_factory=dict[int, tuple[ToolCall, ...]])
+    results: dict[tuple[int, int], Message] = field(default_factory=dict[tuple[int, int], Message])
+    journals: dict[int, tuple[JournalEntry, ...]] = field(
+        default_factory=dict[int, tuple[JournalEntry, ...]]
+    )
+    paid: dict[int, Paid] = field(default_factory=dict[int, Paid])
+    outputs: dict[InputRef, Json] = field(default_factory=dict[InputRef, Json])
+    started: str = ""
+    loop: asyncio.AbstractEventLoop | None = None
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    finding: asyncio.Lock = field(default_factory=asyncio.Lock)
+    asking: asyncio.Lock = field(default_factory=asyncio.Lock)
+    size: int = TASK_BYTES
+    _tally: Tally = field(default_factory=Tally)
+    _parts: dict[str, int] = field(default_factory=dict[str, int])
+
+    # ---- the transcript
+
+    def digest_at(self, length: int) -> str | None:
+        """Return the digest of the first `length` messages, or None when fewer are known."""
+        if length == 0:
+            return ""
+        return self.digests[length - 1] if length <= len(self.digests) else None
+
+    def holds(self, at: ChainRef) -> bool:
+        """Whether the transcript named by `at` is here, unchanged."""
+        known = self.digest_at(at.length)
+        return known is not None and known[: len(at.digest)] == at.digest
+
+    def guess(self, at: ChainRef) -> list[Message] | None:
+        """Return the messages that would complete the transcript, if they give its digest."""
+        have = len(self.recorded)
+        wanted = at.length - have
+        if not 0 < wanted <= len(self.expected):
+            return None
+        messages: list[Message] = []
+        for slot in self.expected[:wanted]:
+            message = slot if isinstance(slot, Message) else self.results.get(slot)
+            if message is None:
+                return None
+            messages.append(message)
+        start = self.digest_at(have) or ""
+        return messages if extend(start, messages)[: len(at.digest)] == at.digest else None
+
+    def append(self, recorded: Sequence[Message], resolved: Sequence[Message]) -> None:
+        """Add messages that are known to come next."""
+        for message, whole in zip(recorded, resolved, strict=True):
+            self.recorded.append(message)
+            self.resolved.append(whole)
+            self.digests.append(extend(self.digests[-1] if self.digests else "", (message,)))
+            self._grow("transcript", weight(whole))
+        self.expect(())
+        self.results.clear()
+        self._count("results", 0)
+
+    def cut(self, length: int) -> None:
+        """Keep only the first `length` messages."""
+        self._grow("transcript", -sum(weight(message) for message in self.resolved[length:]))
+        del self.recorded[length:]
+        del self.resolved[length:]
+        del self.digests[length:]
+        self.expect(())
+
+    def forget(self) -> None:
+        """Drop the transcript: it was another branch's, or it was changed."""
+        self.cut(0)
+
+    def take_over(self, older: TaskMemory) -> None:
+        """Begin with what has a digest of the task's run before: it is checked at each use."""
+        self.recorded = list(older.recorded)
+        self.resolved = list(older.resolved)
+        self.digests = list(older.digests)
+        self._count("transcript", older.part("transcript"))
+        self.calls = dict(older.calls)
+        self._count("calls", older.part("calls"))
+
+    # ---- what comes next
+
+    def expect(self, slots: Iterable[Slot]) -> None:
+        """Remember what this process believes comes next in the transcript."""
+        self.expected = list(slots)
+        self._count("expected", sum(weight(s) for s in self.expected if isinstance(s, Message)))
+
+    def open_calls(self, n: int, calls: tuple[ToolCall, ...]) -> None:
+        """Remember the newest open calls of a step."""
+        self._keep_newest("calls", self.calls, n, calls)
+
+    def put_result(self, n: int, i: int, message: Message) -> None:
+        """Remember a tool's message."""
+        self.drop_result(n, i)
+        self.results[n, i] = message
+        self._grow("results", weight(message))
+
+    def drop_result(self, n: int, i: int) -> None:
+        """Forget a tool's message: the task has another one."""
+        known = self.results.pop((n, i), None)
+        if known is not None:
+            self._grow("results", -weight(known))
+
+    def clear_results(self) -> None:
+        """Forget the tools' messages of the step before."""
+        self.results.clear()
+        self._count("results", 0)
+
+    def put_journal(self, n: int, journal: tuple[JournalEntry, ...]) -> None:
+        """Remember the answered calls of a step, as recorded."""
+        self._keep_newest("journal", self.journals, n, journal)
+
+    def drop_journal(self, n: int) -> None:
+        """Forget the answered calls of a step: what is recorded is not known here."""
+        self.put_journal(n, ())
+        del self.journals[n]
+
+    def put_output(self, ref: InputRef, output: Json) -> None:
+        """Remember the output of a completed step."""
+        self._keep_newest("outputs", self.outputs, ref, output)
+
+    def put_history(self, history: tuple[Message, ...]) -> None:
+        """Remember the conversation before the task."""
+        self.history = history
+        self._count("history", sum(weight(message) for message in history))
+
+    def put_list(self, sha256: str, messages: tuple[Message, ...]) -> None:
+        """Remember what an agent sees in the place of the transcript's beginning."""
+        self.lists = {sha256: messages}
+        self._count("lists", sum(weight(message) for message in messages))
+
+    # ---- the answer that was paid for
+
+    def keep(self, n: int, entry: JournalEntry) -> None:
+        """Remember an answer before anything that may fail: the archive may be down."""
+        self._keep_newest("paid", self.paid, n, Paid(n, entry))
+
+    def unrecorded(self, n: int, activity_id: str) -> JournalEntry | None:
+        """Return the answer that a step's earlier attempt paid for and did not hand over.
+
+        One that was handed over is given again only to further attempts of the same activity: the
+        server may not have heard of it. A step that is started anew makes its own calls.
+        """
+        paid = self.paid.get(n)
+        return paid.entry if paid is not None and paid.activity in ("", activity_id) else None
+
+    def handed_over(self, n: int, activity_id: str) -> None:
+        """Note that a step's newest answer is in the result of this activity."""
+        paid = self.paid.get(n)
+        if paid is not None and not paid.activity:
+            paid.activity = activity_id
+
+    # ---- size
+
+    def part(self, name: str) -> int:
+        """Return the rough size of one part in bytes."""
+        return self._parts.get(name, 0)
+
+    def counted_by(self, tally: Tally) -> None:
+        """Count this memory in another total, and no longer in the one before."""
+        self._tally.total -= self.size
+        self._tally = tally
+        tally.total += self.size
+
+    def _keep_newest(self, name: str, kept: dict[K, V], key: K, value: V) -> None:
+        """Put a value in; forget the one put in first when there are too many."""
+        weigh = WEIGHTS[name]
+        dropped = [kept.pop(key)] if key in kept else []
+        kept[key] = value
+        while len(kept) > MOST_KEPT:
+            dropped.append(kept.pop(next(iter(kept))))
+        self._grow(name, weigh(value) - sum(map(weigh, dropped)))
+
+    def _grow(self, name: str, by: int) -> None:
+        self._count(name, self.part(name) + by)
+
+    def _count(self, name: str, size: int) -> None:
+        change = size - self.part(name)
+        self._parts[name] = size
+        self.size += change
+        self._tally.total += change
+
+
+def weight(message: Message) -> int:
+    """Return the rough size of a message in bytes: texts, images, calls and provider items."""
+    match message.content:
+        case str(text):
+            content = len(text)
+        case Blob():
+            content = 100
+        case parts:
+            content = sum(_part_weight(part) for part in parts)
+    items = len(canonical(list(message.items))) if message.items else 0
+    return 200 + content + items + sum(call_weight(call) for call in message.calls)
+
+
+def _part_weight(part: Part) -> int:
+    return len(part.text) if isinstance(part, TextPart) else len(part.url) + 200
+
+
+def call_weight(call: ToolCall) -> int:
+    """Return the rough size of a call in bytes."""
+    return 100 + len(call.arguments)
+
+
+def entry_weight(entry: JournalEntry) -> int:
+    """Return the rough size of an answered call in bytes."""
+    size = 200 + sum(call_weight(call) for call in entry.calls)
+    if entry.answer is not None:
+        size += weight(entry.answer.message)
+    if entry.memo is not None:
+        size += len(canonical(entry.memo.output))
+    for call, outcome in zip(entry.calls, entry.outcomes, strict=False):
+        size += weight(outcome.message(call)) + len(canonical(outcome.patch))
+    return size
+
+
+WEIGHTS: dict[str, Callable[[Any], int]] = {
+    "calls": lambda calls: sum(map(call_weight, calls)),
+    "journal": lambda journal: sum(map(entry_weight, journal)),
+    "outputs": lambda output: len(canonical(output)),
+    "paid": lambda paid: entry_weight(paid.entry),
+}
+"""Part of a memory that keeps the newest of several to the rough size of one, in bytes."""
+
+
+class Cache:
+    """Memories of the tasks used last, and what was read last of the archive; bounded in bytes.
+
+    Attributes:
+        texts: Texts by their digest.
+        images: Images as `data:` URLs, by media type and digest.
+    """
+
+    def __init__(self, limit_bytes: int = LIMIT_BYTES) -> None:
+        """Set the bound of each of the three; one entry may pass it."""
+        self._limit = limit_bytes
+        self._tasks: OrderedDict[str, TaskMemory] = OrderedDict()
+        self._tally = Tally()
+        self.texts = Recent(limit_bytes)
+        self.images = Recent(limit_bytes)
+
+    @property
+    def size(self) -> int:
+        """Rough size of all memories in bytes."""
+        return self._tally.total
+
+    def task(self, task_id: str, run: str) -> TaskMemory:
+        """Return what is known of a task; drop the oldest memories when there are too many.
+
+        The run id tells a task from another one that had its id before. Nothing else does without
+        a price: a digest in the input of each activity would be in history for every call. A task
+        that continues as new has a new run id as well; it keeps transcript and calls, whose digests
+        are checked anyhow, and reads its head and history once more: two queries in 2,000 events.
+        """
+        memory, loop = self._tasks.get(task_id), _running_loop()
+        if memory is None or memory.run != run or memory.loop is not loop:
+            older, memory = memory, TaskMemory(run=run, loop=loop)
+            if older is not None:
+                memory.take_over(older)
+                self.drop(task_id)
+            memory.counted_by(self._tally)
+            self._tasks[task_id] = memory
+        self._tasks.move_to_end(task_id)
+        while self._tally.total > self._limit and len(self._tasks) > 1:
+            _, dropped = self._tasks.popitem(last=False)
+            dropped.counted_by(Tally())  # an activity may still hold and change it
+        return memory
+
+    def drop(self, task_id: str) -> None:
+        """Forget a task: it is closed, or it begins."""
+        dropped = self._tasks.pop(task_id, None)
+        if dropped is not None:
+            dropped.counted_by(Tally())
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    """Return the event loop of the caller: a new one when the one before is blocked for good."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None

@@ -1,0 +1,263 @@
+"""The agents of a worker process, by name, and the snapshots that running tasks began with."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from holdfast.agents import context_data as context_object
+from holdfast.agents.agent import Agent, reachable
+from holdfast.agents.code_refs import LOCAL, known, look_up, refer
+from holdfast.agents.tools.agent_tool import AgentTool
+from holdfast.agents.tools.decorator import Tool
+from holdfast.agents.tools.hooks import invoke
+from holdfast.archive.archive import Archive
+from holdfast.errors import AgentNotFoundError, NotFoundError, UserError
+from holdfast.models import resolve_model
+from holdfast.models.base import Model
+from holdfast.task.data.agent_snapshot import AgentSnapshot
+from holdfast.task.data.head import TaskHead
+from holdfast.values import json_patch as merge_patch
+from holdfast.values.base import Json
+
+MOST_LENT = 1000
+"""Agents of runs that are kept by their names, teams included."""
+
+
+class Registry:
+    """Agents that this process can run."""
+
+    def __init__(
+        self,
+        agents: Iterable[Agent],
+        archive: Archive,
+        snapshots: dict[str, AgentSnapshot] | None = None,
+    ) -> None:
+        """Register agents.
+
+        Args:
+            agents: The agents.
+            archive: Where their snapshots are.
+            snapshots: Those that are known already, and those that will be, by digest.
+
+        Raises:
+            UserError: Two agents have one name, among these or those that they hand over to or
+                call as tools.
+        """
+        agents = tuple(agents)
+        reachable(agents)
+        self._archive = archive
+        self._agents: dict[str, Agent] = {}
+        self._lent: dict[str, None] = {}
+        self._named: dict[str, Any] = {}
+        self._snapshots = {} if snapshots is None else snapshots
+        for agent in agents:
+            self._add(agent, lent=False)
+
+    def lend(self, agent: Agent) -> None:
+        """Serve the agent of a run, and its team; the newest one that was lent is served.
+
+        Raises:
+            UserError: A different agent of this name is always served here, or two of its team
+                have one name.
+        """
+        reachable([agent])
+        self._add(agent, lent=True)
+        for name in list(self._lent)[: max(len(self._lent) - MOST_LENT, 0)]:
+            self._drop(name)
+
+    def _drop(self, name: str) -> None:
+        """Let go of a lent agent: a run that is not over still has the very object, see `of`."""
+        del self._lent[name]
+        agent = self._agents.pop(name)
+        for tool in agent.made_tools:
+            for part in _code_of(tool):
+                self._named.pop(f"{LOCAL}:{name}.{tool.name}:{part}", None)
+
+    def _add(self, agent: Agent, *, lent: bool) -> None:
+        name = agent.name
+        served = self._agents.get(name)
+        if served is not None and served is not agent and name not in self._lent:
+            if live(served) != live(agent):
+                msg = (
+                    f"Two different agents are named {name!r} in this process. A name is an"
+                    " agent's identity for its tasks: rename one of them."
+                )
+                raise UserError(msg)
+            if lent:
+                return
+        if lent and (served is None or name in self._lent):
+            self._lent.pop(name, None)
+            self._lent[name] = None  # the newest
+        self._agents[name] = agent
+        for tool in agent.made_tools:
+            for part, thing in _code_of(tool).items():
+                self._named[f"{LOCAL}:{name}.{tool.name}:{part}"] = thing
+        for other in (*agent.team(), *agent.nested()):
+            if self._agents.get(other.name) is not other:
+                self._add(other, lent=lent)
+
+    def of(self, head: TaskHead) -> Registry:
+        """Return the registry for a task: one of the very objects that its run was started with.
+
+        Only the process that started the run has them, and only until the run is over; else the
+        agents of their names are served.
+        """
+        first = known(head.run.agent) if head.run.agent else None
+        if first is None:
+            return self
+        return Registry([first], self._archive, self._snapshots)
+
+    def refer(self, thing: Any) -> str:
+        """Name a piece of code for a task that this process starts, so that others find it too."""
+        named = (ref for ref, other in self._named.items() if other is thing)
+        return next(named, None) or refer(thing)
+
+    def code(self, ref: str) -> Any:
+        """Return the code that a run brought along by reference.
+
+        Raises:
+            NotFoundError: It cannot be found in the modules of the agents that are served here.
+        """
+        if ref in self._named:
+            return self._named[ref]
+        modules: set[str] = set()
+        for agent in self._agents.values():
+            modules |= _modules_of(agent)
+        return look_up(ref, modules | {"holdfast.agents.handoff_filters"})
+
+    def context_loader(self, head: TaskHead) -> Callable[[Json], Any]:
+        """Return what makes the context object of a task's run of JSON data."""
+
+        def load(data: Json) -> Any:
+            ref = head.run.context
+            kind = context_object.kind_of(self.code(ref)) if ref else None
+            return context_object.load(data, kind)
+
+        return load
+
+    def context(self, head: TaskHead, state: dict[str, Json]) -> Any:
+        """Return the context object of a task's run, as its state holds it: a copy of its own."""
+        return self.context_loader(head)(merge_patch.plain(state.get(context_object.KEY)))
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the agents, sorted."""
+        return sorted(self._agents)
+
+    def agent(self, name: str) -> Agent:
+        """Return the agent of this name.
+
+        Raises:
+            AgentNotFoundError: This process has none.
+        """
+        found = self._agents.get(name)
+        if found is None:
+            msg = (
+                f"The task wants agent {name!r}, but this worker process serves:"
+                f" {', '.join(self.names) or 'none'}. The task waits, nothing is lost. Pass the"
+                " agent to the worker process and restart it."
+            )
+            raise AgentNotFoundError(msg)
+        return found
+
+    async def publish(self, name: str) -> AgentSnapshot:
+        """Put the agent's snapshot into the archive and return it."""
+        snapshot = live(self.agent(name))
+        if snapshot.digest not in self._snapshots:
+            await self._archive.aput(snapshot.data)
+            self._snapshots[snapshot.digest] = snapshot
+        return snapshot
+
+    async def snapshot(self, sha256: str) -> AgentSnapshot:
+        """Return the snapshot of this digest, as it was when a task began with it."""
+        known = self._snapshots.get(sha256)
+        if known is None:
+            known = AgentSnapshot.model_validate_json(await self._archive.aget(sha256))
+            self._snapshots[sha256] = known
+        return known
+
+    async def model_of_run(self, agent: Agent, snapshot: AgentSnapshot, head: TaskHead) -> Model:
+        """Return the model that answers for an agent in a task, as its run wants it.
+
+        Raises:
+            NotFoundError: The run's Model or model provider is not known in this process; or as
+                for `model`.
+        """
+        if head.run.model:
+            found: Model = self.code(head.run.model)
+            return found
+        named = agent.model is None or isinstance(agent.model, str)
+        if head.run.model_provider and (head.model or named):
+            provider = self.code(head.run.model_provider)
+            made: Model = await invoke(provider.get_model, head.model or agent.model)
+            return made
+        return self.model(agent, snapshot, head.model)
+
+    def model(self, agent: Agent, snapshot: AgentSnapshot, override: str) -> Model:
+        """Return the model that answers for this agent in a task: the one it began with.
+
+        Args:
+            agent: The agent as it is now.
+            snapshot: The agent as the task knows it.
+            override: Model name that the task was created with, or empty.
+
+        Raises:
+            NotFoundError: The agent has another Model object now, and nobody can make the earlier
+                one of its name alone.
+        """
+        if override:
+            return resolve_model(override)
+        now = resolve_model(agent.model)
+        if now.name == snapshot.model:
+            return now
+        if agent.model is None or isinstance(agent.model, str):
+            return resolve_model(_like(agent.model, snapshot.model))
+        msg = (
+            f"The task began with model {snapshot.model!r} of agent {agent.name!r}, but this worker"
+            f" process has model {now.name!r} for it. The task waits, nothing is lost. Give agent"
+            f" {agent.name!r} a model named {snapshot.model!r} again, restart the worker process"
+            " and run the step again; or fork the task, which begins with the agent as it is now."
+        )
+        raise NotFoundError(msg)
+
+
+def _code_of(tool: Tool) -> dict[str, Any]:
+    """Name the code that came with an agent as a tool: its tasks may refer to it."""
+    return tool.code if isinstance(tool, AgentTool) else {}
+
+
+def _modules_of(agent: Agent) -> set[str]:
+    """List the modules whose code an agent runs: references of runs may name what is in them."""
+    code = [
+        *(tool.function for tool in agent.made_tools),
+        *(thing for tool in agent.made_tools for thing in _code_of(tool).values()),
+        *(guardrail.guardrail_function for guardrail in agent.input_guardrails),
+        *(guardrail.guardrail_function for guardrail in agent.output_guardrails),
+        *(each.on_handoff for each in agent.made_handoffs),
+        *(each.input_filter for each in agent.made_handoffs),
+        agent.instructions,
+        agent.tool_use_behavior,
+    ]
+    parts = [type(agent.worker), type(agent.hooks), *(thing for thing in code if callable(thing))]
+    modules = {getattr(part, "__module__", None) for part in parts}
+    return {name for name in modules if name and name.partition(".")[0] not in _NOBODYS}
+
+
+_NOBODYS = sys.stdlib_module_names | {"holdfast"}
+"""Packages that no agent's own code is of: a `functools.partial` is code of `functools`."""
+
+
+def _like(setting: str | None, name: str) -> str:
+    """Name a model for the API that a setting names: a snapshot keeps the provider's name only."""
+    api, colon, _ = (setting or "").partition(":")
+    return f"{api}:{name}" if colon and api in ("chat", "responses") else name
+
+
+def live(agent: Agent) -> AgentSnapshot:
+    """Describe an agent and its team as they are now."""
+    first, *others = [
+        each.snapshot(resolve_model(each.model).name) for each in (agent, *agent.team())
+    ]
+    return first.model_copy(update={"team": tuple(others)}) if others else first

@@ -1,0 +1,119 @@
+"""The activity `handle`: an error handler of the run, asked for a final output."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from temporalio import activity
+
+from holdfast import errors
+from holdfast.activities.data.registry import Registry
+from holdfast.activities.data.source import Source
+from holdfast.activities.failures import typed_failures
+from holdfast.activities.heartbeat import heartbeats
+from holdfast.activities.steps.agent_code import RegisteredCode
+from holdfast.activities.steps.earlier_messages import history_before
+from holdfast.agents.agent import Agent
+from holdfast.agents.runs.error_handlers import (
+    RunErrorData,
+    RunErrorHandlerInput,
+    as_handler_result,
+)
+from holdfast.agents.runs.items import conversation_items
+from holdfast.agents.tools.hooks import invoke
+from holdfast.errors import AgentsException, InvalidArgumentError, UserError
+from holdfast.models.openai.items import to_response_items
+from holdfast.task.data.wire import Handled, HandleInput
+from holdfast.values import json_patch as merge_patch
+from holdfast.values.base import Json
+from holdfast.values.code.calling import naming
+from holdfast.values.messages import assistant, clean
+
+
+class HandlingActivities:
+    """Asks error handlers for the tasks of one worker process."""
+
+    def __init__(self, registry: Registry, source: Source) -> None:
+        """Use these agents and this source of task data."""
+        self._registry = registry
+        self._source = source
+
+    @activity.defn(name="handle")
+    async def handle(self, given: HandleInput) -> Handled:
+        """Ask the handler; validate and store what it gives."""
+        with typed_failures():
+            async with heartbeats():
+                return await self._handle(given)
+
+    async def _handle(self, given: HandleInput) -> Handled:
+        head = await self._source.head()
+        opened = await self._source.opened(given.step)
+        registry = self._registry.of(head)
+        agent = registry.agent(opened.step.agent or head.agent)
+        snapshot = (await registry.snapshot(head.snapshot)).of(opened.step.agent)
+        code = RegisteredCode(agent, snapshot, head=head, registry=registry, source=self._source)
+        handler = registry.code(head.run.error_handlers[given.kind])
+        kind: type[AgentsException] = getattr(errors, given.error)
+        data = await self._run_data(given, agent, registry.agent(head.agent))
+        context = await code.context(opened.state)
+        with naming(f"error handler {given.kind!r} of the run", handler):
+            said = await invoke(handler, RunErrorHandlerInput(kind(given.text), context, data))
+        result = as_handler_result(said)
+        if result is None:
+            return Handled(declined=True)
+        output, text = final_output_of(agent, result.final_output)
+        said = assistant(clean(text)) if result.include_in_history else None
+        stored = await self._source.store_json(output)
+        return Handled(
+            output=None if stored is not None else output,
+            stored=stored,
+            said=None if said is None else await self._source.offload(said),
+        )
+
+    async def _run_data(self, given: HandleInput, agent: Agent, first: Agent) -> RunErrorData:
+        """Collect what the run has produced, the open step included."""
+        source = self._source
+        head = await source.head()
+        opened = await source.opened(given.step)
+        answers = [
+            entry.answer.model_copy(update={"message": await source.resolve(entry.answer.message)})
+            for entry in await source.journal(given.step)
+            if entry.answer is not None
+        ]
+        messages = await source.transcript(given.step.at)
+        told = opened.step.message()
+        if opened.stored is not None and told is not None:
+            told = told.model_copy(update={"content": await source.text(opened.stored)})
+        own = [*messages, *([told] if told is not None else []), *(a.message for a in answers)]
+        asked = [message for message in own[:1] if message.role == "user"]
+        before = to_response_items([*await history_before(source, head), *asked])
+        is_text = not head.history and head.session is None and asked and not asked[0].images
+        items = conversation_items(own[len(asked) :], first)
+        output = [item.to_input_item() for item in items]
+        return RunErrorData(
+            input=asked[0].text if is_text else before,
+            new_items=items,
+            history=[*before, *output],
+            output=output,
+            raw_responses=answers,
+            last_agent=agent,
+        )
+
+
+def final_output_of(agent: Agent, value: Any) -> tuple[Json, str]:
+    """Return a handler's final output as JSON data, and as the text of an assistant message.
+
+    Raises:
+        UserError: It does not fit the agent's output type, or JSON cannot say it.
+    """
+    if agent.made_output is not None:
+        return agent.made_output.dump(value)
+    try:
+        data = merge_patch.written(value, "final output")
+    except InvalidArgumentError as cause:
+        msg = (
+            f"An error handler gave a final output of type {type(value).__name__}, which JSON"
+            " cannot say. Return a text or plain data."
+        )
+        raise UserError(msg) from cause
+    return data, value if isinstance(value, str) else str(value)

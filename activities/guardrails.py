@@ -1,0 +1,160 @@
+"""The activity `guard`: one guardrail on a run's input or final output."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from holdfast.activities.data.registry import Registry
+from holdfast.activities.data.source import Source, task_id, worker_identity
+from holdfast.activities.failures import typed_failures
+from holdfast.activities.heartbeat import heartbeats
+from holdfast.activities.lease import ensure_ours
+from holdfast.activities.spans import checked
+from holdfast.activities.spans import guardrail as recorded
+from holdfast.activities.steps.earlier_messages import history_before
+from holdfast.agents.agent import Agent
+from holdfast.agents.guardrails import InputGuardrail, OutputGuardrail
+from holdfast.agents.output_type import typed_output
+from holdfast.archive.contents import read_json
+from holdfast.errors import InvalidArgumentError
+from holdfast.models.openai.items import to_response_items
+from holdfast.task.data.guard_rules import GuardFound
+from holdfast.task.data.head import TaskHead
+from holdfast.task.data.records import OpenStep
+from holdfast.task.data.wire import GuardInput, View
+from holdfast.values import json_patch as merge_patch
+from holdfast.values.base import Json, canonical
+from holdfast.values.code.calling import naming
+from holdfast.values.messages import Blob, clean, user
+from holdfast.values.run_context import RunContextWrapper
+
+MOST_SHOWN_BYTES = 2048
+"""Largest final output that the error of a tripped guardrail carries."""
+
+
+class GuardingActivities:
+    """Runs guardrails for the tasks of one worker process."""
+
+    def __init__(self, registry: Registry, source: Source) -> None:
+        """Use these agents and this source of task data."""
+        self._registry = registry
+        self._source = source
+
+    @activity.defn(name="guard")
+    async def guard(self, given: GuardInput) -> GuardFound:
+        """Run one guardrail and say what it found."""
+        with typed_failures():
+            async with heartbeats():
+                return await self._guard(given)
+
+    async def _guard(self, given: GuardInput) -> GuardFound:
+        head = await self._source.head()
+        opened = await self._source.opened(given.step)
+        registry = self._registry.of(head)
+        agent = registry.agent(opened.step.agent or head.agent)
+        guardrail = _find(registry, agent, given)
+        rule, step = given.rule, (given.step.branch, given.step.n)
+        shown: Json = None
+        await ensure_ours("guardrail")  # it may ask a model itself
+        what = f"{rule.kind} guardrail {rule.name!r} of agent {agent.name!r}"
+        with (
+            recorded(head, rule.name, rule.kind, step=step) as span,
+            naming(what, guardrail.guardrail_function),
+        ):
+            if isinstance(guardrail, InputGuardrail):
+                context = _context(registry, head, opened.state)
+                given_input = await self._input(head, opened)
+                found = (await guardrail.run(agent, given_input, context)).output
+            else:
+                view = await self._source.output_of(given.step.n)
+                shown = await self._output(view)
+                context = _context(registry, head, view.state)
+                context.usage = view.usage
+                found = (await guardrail.run(context, agent, typed_output(agent, shown))).output
+            checked(span, agent.name, tripped=bool(found.tripwire_triggered))
+        info, stored = await info_of(self._source, found.output_info)
+        return GuardFound(
+            info=info,
+            stored=stored,
+            tripped=bool(found.tripwire_triggered),
+            output=shown if found.tripwire_triggered and _is_small(shown) else None,
+            attempts=activity.info().attempt,
+            worker=worker_identity(),
+        )
+
+    async def _input(self, head: TaskHead, opened: OpenStep) -> str | list[dict[str, Json]]:
+        """Return what the run was given: a text, or items; with a session, after its history."""
+        text = opened.step.input
+        if opened.stored is not None:
+            text = await self._source.text(opened.stored)
+        asks = text is not None or bool(opened.step.images)
+        if text is not None and not opened.step.images and head.session is None:
+            return text
+        messages = () if asks and head.session is None else await history_before(self._source, head)
+        if asks:
+            messages = (*messages, user(text or "", opened.step.images))
+        return to_response_items([await self._source.rehydrate(each) for each in messages])
+
+    async def _output(self, view: View) -> Json:
+        if view.output is None:
+            return None
+        return await read_json(view.output.output, view.output.stored, self._source.text)
+
+
+async def info_of(source: Source, info: Any) -> tuple[Json, Blob | None]:
+    """Return what a guardrail said as JSON data, or where the archive keeps it.
+
+    What JSON cannot say is recorded as it would be printed: the verdict counts.
+    """
+    try:
+        data = merge_patch.written(info, "output_info")
+    except InvalidArgumentError:
+        data = _printed(info)
+    if data is None:
+        return None, None
+    stored = await source.store(canonical(data).decode("utf-8", "surrogatepass"), is_json=True)
+    return (None, stored) if stored is not None else (data, None)
+
+
+def _printed(info: Any) -> str:
+    """Return what a guardrail said as it would be printed, if it can be."""
+    try:
+        return clean(repr(info))
+    except Exception:  # noqa: BLE001  the user's own, or too deep
+        return f"<{type(info).__name__}>"
+
+
+def _is_small(output: Json) -> bool:
+    return len(canonical(output)) <= MOST_SHOWN_BYTES
+
+
+def _context(registry: Registry, head: TaskHead, state: dict[str, Json]) -> RunContextWrapper[Any]:
+    return RunContextWrapper(registry.context(head, state), task_id=task_id())
+
+
+def _find(registry: Registry, agent: Agent, given: GuardInput) -> InputGuardrail | OutputGuardrail:
+    """Return the guardrail that the task means.
+
+    Raises:
+        ApplicationError: This process has it no more; the task must not go on unchecked.
+    """
+    rule = given.rule
+    if rule.ref:
+        code: Any = registry.code(rule.ref)
+        return cast("InputGuardrail | OutputGuardrail", code)
+    own = agent.input_guardrails if rule.kind == "input" else agent.output_guardrails
+    if given.i < len(own) and own[given.i].get_name() == rule.name:
+        return own[given.i]
+    for each in own:
+        if each.get_name() == rule.name:
+            return each
+    names = ", ".join(each.get_name() for each in own) or "none"
+    msg = (
+        f"The task began with {rule.kind} guardrail {rule.name!r} of agent {agent.name!r}, but"
+        f" the agent of this worker process has: {names}. The task waits, nothing is lost. Give"
+        " it back to the agent, restart the worker process, and run the task again."
+    )
+    raise ApplicationError(msg, type="GuardrailMissingError", non_retryable=True)

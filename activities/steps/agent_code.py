@@ -1,0 +1,232 @@
+"""What the code of a registered agent, and of its run, says in a step."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from holdfast.activities.data.registry import Registry
+from holdfast.activities.data.source import Source, task_id
+from holdfast.agents.agent import Agent
+from holdfast.agents.model_input import filtered, without_reasoning_ids
+from holdfast.agents.tools.error_texts import ToolErrorFormatterArgs, worded
+from holdfast.agents.tools.hooks import EnabledPredicate, invoke, invoke_hook, is_offered
+from holdfast.errors import InvalidArgumentError, ModelBehaviorError, UserError
+from holdfast.models.base import Model, ModelRequest, ToolSpec
+from holdfast.task.data.agent_snapshot import AgentSnapshot
+from holdfast.task.data.head import TaskHead
+from holdfast.values.base import Json
+from holdfast.values.code.calling import naming
+from holdfast.values.messages import Blob, ToolCall, Usage, clean
+from holdfast.values.run_context import RunContextWrapper
+from holdfast.values.steps import ToolOutput
+from holdfast.workers.context.agent_code import AgentCode
+from holdfast.workers.function_calling.after_tools import (
+    FunctionToolResult,
+    ToolsToFinalOutputResult,
+)
+
+INLINE_CHARACTERS = 80
+"""Instructions up to this length are recorded as they are; a reference to the archive is longer."""
+
+TEXT, OFF = "instructions", "off"
+
+
+class RegisteredCode(AgentCode):
+    """Asks the agent that this process serves under the task's name, and the code of the run.
+
+    Every answer that a later run of the step must find again is recorded by whoever asks.
+
+    Attributes:
+        registry: The registry for the task.
+    """
+
+    def __init__(
+        self,
+        agent: Agent,
+        snapshot: AgentSnapshot,
+        *,
+        head: TaskHead,
+        registry: Registry,
+        source: Source,
+    ) -> None:
+        """Answer for an agent in one step of a task."""
+        super().__init__(snapshot)
+        self._live = agent
+        self._head = head
+        self.registry = registry
+        self._source = source
+        self._conditional = {
+            name for name, policy in snapshot.policies.items() if policy.is_conditional
+        }
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether a function makes the instructions, or decides on tools."""
+        return self.agent.is_dynamic or bool(self._conditional)
+
+    async def context(self, state: dict[str, Json]) -> RunContextWrapper[Any]:
+        """Return the run's context, with what the run has cost before this step."""
+        usage = (await self._source.status()).usage
+        return self._wrapped(state, usage)
+
+    def _wrapped(self, state: dict[str, Json], usage: Usage) -> RunContextWrapper[Any]:
+        context = self.registry.context(self._head, state)
+        return RunContextWrapper(context, usage, task_id())
+
+    async def turn(self, state: dict[str, Json]) -> Json:
+        """Say what this turn's instructions are, and which tools are not on offer.
+
+        Raises:
+            InvalidArgumentError: The instructions are no text.
+            Exception: Whatever the agent's code raised.
+        """
+        ctx = await self.context(state)
+        said: dict[str, Json] = {}
+        if self.agent.is_dynamic:
+            said[TEXT] = await self._instructions(ctx)
+        off = await self._off(ctx)
+        return {**said, OFF: off} if off else said
+
+    async def _instructions(self, ctx: RunContextWrapper[Any]) -> Json:
+        """Make the instructions; a long text goes to the archive, once for equal ones."""
+        made: Any = self._live.instructions
+        if callable(made):
+            with naming(f"instructions of agent {self.agent.name!r}", made):
+                made = await invoke_hook(made, ctx, self._live, keep="first")
+        if not isinstance(made, str | None):
+            msg = (
+                f"The instructions function of agent {self.agent.name!r} returned a"
+                f" {type(made).__name__}; it must return a text."
+            )
+            raise InvalidArgumentError(msg)
+        text = clean(made or "")
+        if len(text) <= INLINE_CHARACTERS:
+            return text
+        return (await self._source.archived(text)).wire()
+
+    async def _off(self, ctx: RunContextWrapper[Any]) -> list[str]:
+        """Name the tools and handoffs that the model is not offered in this turn.
+
+        What the agent has lost since the task began stays on offer: the task goes on with what it
+        knows.
+        """
+        asked = {tool.name: tool.is_enabled for tool in self._live.made_tools}
+        asked |= {each.tool_name: each.is_enabled for each in self._live.made_handoffs}
+        names = [name for name in asked if name in self._conditional]
+        offered = await asyncio.gather(*(self._is_on(n, asked[n], ctx) for n in names))
+        return [name for name, is_on in zip(names, offered, strict=True) if not is_on]
+
+    async def _is_on(self, name: str, asked: bool | EnabledPredicate, ctx: Any) -> bool:  # noqa: FBT001  a tool's attribute
+        with naming(f"is_enabled of {name!r} of agent {self.agent.name!r}", asked):
+            return await is_offered(asked, ctx, self._live)
+
+    async def taken(self, said: Json) -> AgentSnapshot:
+        """Return the agent as it is in this turn."""
+        text = said.get(TEXT, self.agent.instructions)
+        if isinstance(text, dict):
+            text = await self._source.text(Blob.model_validate(text))
+        off = set(said.get(OFF, ()))
+        changes: dict[str, object] = {"instructions": text}
+        for kind in ("tools", "handoffs"):
+            specs: tuple[ToolSpec, ...] = getattr(self.agent, kind)
+            changes[kind] = tuple(spec for spec in specs if spec.name not in off)
+        self.agent = self.agent.model_copy(update=changes)
+        return self.agent
+
+    def read(self, text: str) -> Json:
+        """Read a final answer by the agent's own output type.
+
+        Raises:
+            ModelBehaviorError: It does not fit.
+            UserError: It does not fit a type that is not the one the model was told of.
+        """
+        output = self._live.made_output
+        if self.agent.output is None or output is None:
+            return super().read(text)
+        try:
+            return output.read(text)
+        except ModelBehaviorError as error:
+            if output.spec() == self.agent.output:
+                raise
+            msg = (
+                f"The task began with another output type of agent {self.agent.name!r}, and what"
+                f" the model said does not fit the one that this worker process has: {error}. Give"
+                " the agent the earlier type back, restart the worker process and ask again."
+            )
+            raise UserError(msg) from error
+
+    def fitting(self, text: str) -> Json:
+        """Read a tool's result as the output type has it; text that does not fit stays text."""
+        output = self._live.made_output
+        if self.agent.output is None or output is None:
+            return text
+        try:
+            return output.read_bare(text)
+        except ModelBehaviorError:
+            return text
+
+    async def follow(
+        self, state: dict[str, Json], results: Sequence[ToolOutput]
+    ) -> ToolsToFinalOutputResult:
+        """Ask the agent's function what tool results come to.
+
+        Raises:
+            UserError: It returned something else.
+            Exception: Whatever it raised.
+        """
+        decide = self._live.tool_use_behavior
+        if not callable(decide):
+            return await super().follow(state, results)
+        tools = {tool.name: tool for tool in self._live.made_tools}
+        told = [
+            FunctionToolResult(
+                **{name: getattr(result, name) for name in ToolOutput.model_fields},
+                tool=tools.get(result.tool_name),
+            )
+            for result in results
+        ]
+        said: object = await invoke(decide, await self.context(state), told)
+        if not isinstance(said, ToolsToFinalOutputResult):
+            msg = (
+                f"The tool_use_behavior of agent {self.agent.name!r} must return a"
+                f" ToolsToFinalOutputResult; it returned a {type(said).__name__}."
+            )
+            raise UserError(msg)
+        return said
+
+    async def not_found(self, call: ToolCall, state: dict[str, Json], text: str) -> str:
+        """Word what the model reads of a tool that it was not given."""
+        ref = self._head.run.tool_error_formatter
+        if not ref:
+            return text
+        args = ToolErrorFormatterArgs(
+            kind="tool_not_found",
+            tool_name=call.name,
+            call_id=call.id,
+            default_message=text,
+            run_context=await self.context(state),
+        )
+        return clean(await worded(self.registry.code(ref), args))
+
+    async def model(self) -> Model:
+        """Return the model that answers: the run's, else the one that the agent began with."""
+        return await self.registry.model_of_run(self._live, self.agent, self._head)
+
+    async def sent(self, request: ModelRequest, state: dict[str, Json]) -> ModelRequest:
+        """Return a request as it is sent; what is recorded of it does not change.
+
+        Raises:
+            UserError: The run's filter returned something else.
+            Exception: Whatever it raised.
+        """
+        ref = self._head.run.model_input_filter
+        if ref:
+            context = self._wrapped(state, Usage()).context
+            code = self.registry.code(ref)
+            request = await filtered(code, request, self._live, context)
+        if self._head.run.reasoning_ids == "preserve":
+            return request
+        messages = without_reasoning_ids(request.messages)
+        return request.model_copy(update={"messages": messages})

@@ -1,0 +1,88 @@
+"""The model calls of a step: what is sent, who is told of it, and what comes back."""
+
+from __future__ import annotations
+
+import time
+
+from holdfast.activities.data.source import Source
+from holdfast.activities.heartbeat import Pulse
+from holdfast.activities.lease import ensure_ours
+from holdfast.activities.spans import answered, model_call
+from holdfast.activities.steps.agent_code import RegisteredCode
+from holdfast.activities.steps.hooks import StepHooks
+from holdfast.activities.steps.streaming import telling
+from holdfast.models.admission import admitted
+from holdfast.models.base import Model, ModelAnswer, ModelRequest, StreamingModel
+from holdfast.reading.streams.hub import StreamKey, local_hub
+from holdfast.task.data.head import TaskHead
+from holdfast.task.data.wire import AdvanceInput
+from holdfast.values.base import Json
+
+
+class Asking:
+    """Asks an agent's model in one run of a step."""
+
+    def __init__(
+        self,
+        model: Model,
+        code: RegisteredCode,
+        source: Source,
+        *,
+        hooks: StepHooks,
+        head: TaskHead,
+        given: AdvanceInput,
+        state: dict[str, Json],
+        key: StreamKey | None,
+        attempt: int,
+        pulse: Pulse,
+    ) -> None:
+        """Ask this model; the agent's code has a say in what is sent.
+
+        Args:
+            model: The model.
+            code: The agent's code.
+            source: Where images are.
+            hooks: Told of what is sent.
+            head: The task's head.
+            given: The activity's input.
+            state: The task's extra_state.
+            key: Names the call to those who want to see its answer being made; None for nobody.
+            attempt: Number of this attempt.
+            pulse: The activity's signs of life, which carry what the model says.
+        """
+        self._model = model
+        self._code = code
+        self._source = source
+        self._hooks = hooks
+        self._head = head
+        self._given = given
+        self._state = state
+        self._key = key
+        self._attempt = attempt
+        self._pulse = pulse
+
+    async def __call__(self, request: ModelRequest) -> ModelAnswer:
+        """Make one model call; only the model gets the bytes of images.
+
+        The step names the agent's model, as does the journal: which one answers is known here.
+        """
+        await ensure_ours("model call")  # before anything is told
+        request = request.model_copy(update={"model": self._model.name})
+        sent = await self._code.sent(request, self._state)
+        await self._hooks.asking(sent)
+        with model_call(self._head, self._given, self._code.agent.name, self._model, sent) as span:
+            messages = [await self._source.rehydrate(message) for message in sent.messages]
+            begun = time.monotonic()
+            made = await self._respond(sent.model_copy(update={"messages": tuple(messages)}))
+            took = {"at": round(time.time(), 3), "took": round(time.monotonic() - begun, 3)}
+            answer = admitted(made, self._model.name).model_copy(update=took)
+            answered(span, answer)
+        return answer
+
+    async def _respond(self, request: ModelRequest) -> ModelAnswer:
+        key, model = self._key, self._model
+        await ensure_ours("model call")  # again: hooks and images may have taken long
+        if key is None or not isinstance(model, StreamingModel):
+            return await model.respond(request)
+        with telling(local_hub, self._pulse, key, self._attempt) as tell:
+            return await model.stream(request, tell)

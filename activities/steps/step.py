@@ -1,0 +1,398 @@
+"""The activities `describe` and `step`: where AgentWorker code runs and models are called."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from temporalio import activity
+
+from holdfast.activities.data.registry import Registry
+from holdfast.activities.data.source import Source, task_id, worker_identity
+from holdfast.activities.failures import failure_by, heals_by_time, typed_failures
+from holdfast.activities.heartbeat import Pulse, heartbeats
+from holdfast.activities.lease import ensure_ours
+from holdfast.activities.spans import handoff
+from holdfast.activities.steps.agent_code import RegisteredCode
+from holdfast.activities.steps.earlier_messages import count_commits, seen_before
+from holdfast.activities.steps.hooks import StepHooks
+from holdfast.activities.steps.model_call import Asking
+from holdfast.agents.agent import Agent, guard_rule
+from holdfast.agents.tools.hooks import invoke
+from holdfast.agents.tools.retriever import ask_retriever
+from holdfast.archive.contents import read_json
+from holdfast.archive.segments import write_messages
+from holdfast.reading.streams.hub import StreamKey
+from holdfast.task.data.agent_snapshot import AgentSnapshot
+from holdfast.task.data.guard_rules import GuardRule
+from holdfast.task.data.head import TaskHead
+from holdfast.task.data.records import Handed, JournalEntry, OpenState, OpenStep
+from holdfast.task.data.state import AgentRules, Described
+from holdfast.task.data.wire import Advanced, AdvanceInput
+from holdfast.task.references import new_entries, resolve_adds, resolve_calls
+from holdfast.values.base import Json
+from holdfast.values.code.calling import naming
+from holdfast.values.hash_chain import ChainRef
+from holdfast.values.messages import Message
+from holdfast.values.steps import TaskStep
+from holdfast.values.text.logs import log
+from holdfast.workers.base import AgentWorker
+from holdfast.workers.context.context import StepContext
+from holdfast.workers.context.driver import advance
+from holdfast.workers.context.offer import Retrieve
+from holdfast.workers.function_calling.handing_over import Handing
+from holdfast.workers.function_calling.turn import who_used_tools
+
+
+class Ready(NamedTuple):
+    """A step that can be run, with all that it needs.
+
+    Attributes:
+        agent: The agent that this process serves.
+        ctx: The step's context.
+        hooks: Tells the agent's hooks.
+        opened: The step, archived texts put in.
+        recorded: The step as history has it.
+        journal: Its answered calls as history has them.
+    """
+
+    agent: Agent
+    ctx: StepContext
+    hooks: StepHooks
+    opened: OpenStep
+    recorded: OpenStep
+    journal: tuple[JournalEntry, ...]
+
+
+class StepActivities:
+    """Runs steps for the tasks of one worker process."""
+
+    def __init__(self, registry: Registry, source: Source) -> None:
+        """Use these agents and this source of task data."""
+        self._registry = registry
+        self._source = source
+
+    @activity.defn(name="describe")
+    async def describe(self, head: TaskHead) -> Described:
+        """Publish the agent's snapshot and let its AgentWorker make the first step."""
+        with typed_failures():
+            async with heartbeats():
+                return await self._describe(head)
+
+    async def _describe(self, head: TaskHead) -> Described:
+        # An attempt whose result is lost may have described the agent differently, so what this one
+        # finds is not kept either: the task says which description it took, at the first step.
+        self._source.cache.drop(task_id())
+        registry = self._registry.of(head)
+        agent = registry.agent(head.agent)
+        snapshot = await registry.publish(head.agent)
+        team = {each.name: self._rules(registry, each, head) for each in snapshot.team}
+        return Described(
+            **self._rules(registry, snapshot, head),
+            snapshot=snapshot.digest,
+            team={name: AgentRules(**rules) for name, rules in team.items()},
+            run_guards=self._run_guards(registry, head),
+            step=await self._first_step(agent),
+            commits=await count_commits(head),
+        )
+
+    def _rules(self, registry: Registry, snapshot: AgentSnapshot, head: TaskHead) -> dict[str, Any]:
+        """Say what the task must know of an agent."""
+        settings = snapshot.settings.resolve(head.settings)
+        return {
+            "policies": snapshot.policies,
+            "timeout": settings.seconds_per_attempt,
+            "attempts": settings.attempts,
+            "parallel": registry.agent(snapshot.name).made_worker.max_parallel,
+            "guards": snapshot.guards,
+        }
+
+    def _run_guards(self, registry: Registry, head: TaskHead) -> tuple[GuardRule, ...]:
+        """Say what the task must know of the guardrails that its run brought along."""
+        refs = (*head.run.input_guardrails, *head.run.output_guardrails)
+        return tuple(guard_rule(registry.code(ref), ref) for ref in refs)
+
+    async def _first_step(self, agent: Agent) -> TaskStep:
+        """Let a worker that has its own first step make it; the task makes the usual one itself."""
+        worker = agent.made_worker
+        if type(worker).initialize_step is AgentWorker.initialize_step:
+            return TaskStep()
+        task = await self._source.task()
+        with naming(f"initialize_step of agent {agent.name!r}", worker.initialize_step):
+            made: TaskStep = await invoke(worker.initialize_step, task)
+        if made.input == task.input and not made.images:
+            changes: dict[str, object] = {"images": task.images}  # it does not know of images
+            if not task.input and not task.images:
+                changes["input"] = None  # nor of tasks whose request is in what came before
+            made = made.model_copy(update=changes)
+        [made] = await self._with_references([made])
+        return made.model_copy(update={"task_id": ""})
+
+    async def _with_references(self, steps: Sequence[TaskStep]) -> tuple[TaskStep, ...]:
+        """Name the images of steps by reference, before history gets to see them."""
+        return tuple(
+            [
+                step.model_copy(
+                    update={"images": tuple([await self._source.refer(i) for i in step.images])}
+                )
+                for step in steps
+            ]
+        )
+
+    @activity.defn(name="step")
+    async def step(self, given: AdvanceInput) -> Advanced:
+        """Run the step up to its next call that needs the task; make at most one model call."""
+        with typed_failures():
+            async with heartbeats() as pulse:
+                return await self._step(given, pulse)
+
+    async def _step(self, given: AdvanceInput, pulse: Pulse) -> Advanced:
+        ready = await self._ready(given, pulse)
+        ctx, hooks = ready.ctx, ready.hooks
+        await hooks.started(given, ctx)
+        made = await advance(ready.agent.made_worker, ctx, ready.opened)
+        result = made.result
+        advanced = _stamped(made, _attempt(given))
+        advanced = advanced.model_copy(update=await self._compact_answer(advanced))
+        memos = [await self._compact_memo(entry) for entry in advanced.memos]
+        advanced = advanced.model_copy(update={"memos": tuple(memos)})
+        memory = self._source.memory()
+        try:
+            await hooks.ended(ctx, result)
+            whole = advanced.model_copy(update=await self._compact_result(advanced))
+            self._expect(given, ready, whole)
+            advanced = whole
+        except Exception as error:
+            if not ctx.fresh:
+                raise
+            log.warning("The end of a step could not be recorded", exc_info=True)
+            memory.drop_journal(given.n)
+            request = ctx.answered.request if ctx.answered is not None else ""
+            advanced = _answer_alone(advanced, request, error)
+        if ctx.fresh:
+            memory.handed_over(given.n, activity.info().activity_id)
+        return advanced
+
+    async def _ready(self, given: AdvanceInput, pulse: Pulse) -> Ready:
+        """Collect what the step works with: the agent as the task knows it, what was said."""
+        source = self._source
+        head = await source.head()
+        recorded = await source.opened(given)
+        registry = self._registry.of(head)
+        agent = registry.agent(recorded.step.agent or head.agent)
+        first = await registry.snapshot(head.snapshot)
+        snapshot = first.of(recorded.step.agent)
+        if not agent.made_worker.hands_over:
+            snapshot = snapshot.model_copy(update={"handoffs": ()})
+        code = RegisteredCode(agent, snapshot, head=head, registry=registry, source=source)
+        journal = await source.journal(given)
+        opened = await self._whole(recorded)
+        history, transcript = await seen_before(source, head, opened.step, given.at)
+        hooks = StepHooks(agent, registry, source, head, opened)
+        asking = Asking(
+            await code.model(),
+            code,
+            source,
+            hooks=hooks,
+            head=head,
+            given=given,
+            state=opened.state,
+            key=_stream_key(given, head, journal),
+            attempt=_attempt(given),
+            pulse=pulse,
+        )
+        memory = source.memory()
+        ctx = StepContext(
+            agent=snapshot,
+            head=head,
+            opened=opened,
+            transcript=transcript,
+            respond=asking,
+            ask_task=source.task,
+            retrieve=_retrieve(agent, snapshot),
+            inputs=await self._inputs(opened),
+            at=given.at,
+            task_id=task_id(),
+            n=given.n,
+            history=history,
+            journal=[await self._resolve(entry) for entry in journal],
+            limit=given.limit,
+            tokens=given.tokens,
+            unrecorded=memory.unrecorded(given.n, activity.info().activity_id),
+            keep=functools.partial(memory.keep, given.n),
+            ensure_ours=functools.partial(ensure_ours, "memo"),
+            code=code,
+            used_tools=await self._has_used_tools(head, first, snapshot, given.at),
+        )
+        if snapshot.handoffs:
+            ctx.handing = self._handing(agent, code, head, given, len(history))
+        return Ready(agent, ctx, hooks, opened, recorded, journal)
+
+    def _handing(
+        self, agent: Agent, code: RegisteredCode, head: TaskHead, given: AdvanceInput, before: int
+    ) -> Handing:
+        """Say what is known of an agent's handoffs; `before` messages came before the task's."""
+        step, registry = (given.branch, given.n), code.registry
+        return Handing(
+            agent=agent,
+            first=registry.agent(head.agent),
+            rules=head.run,
+            code=registry.code,
+            context=code.context,
+            store=self._keep_messages,
+            recorded=functools.partial(handoff, head, agent.name, step=step),
+            given=before,
+        )
+
+    async def _has_used_tools(
+        self, head: TaskHead, first: AgentSnapshot, agent: AgentSnapshot, at: ChainRef
+    ) -> bool:
+        """Whether the agent has used a tool; found out only where its tool choice depends on it."""
+        wanted = agent.settings.resolve(head.settings).tool_choice
+        if wanted in (None, "auto") or agent.keeps_tool_choice:
+            return False
+        return agent.name in who_used_tools(first, await self._source.transcript(at))
+
+    async def _keep_messages(self, messages: Sequence[Message]) -> str:
+        """Store what another agent sees; images by reference, as everywhere."""
+        kept = [await self._source.offload(message) for message in messages]
+        return await write_messages(self._source.archive, kept)
+
+    async def _whole(self, opened: OpenStep) -> OpenStep:
+        """Put an archived input into the step."""
+        if opened.stored is None:
+            return opened
+        text = await self._source.text(opened.stored)
+        return opened.model_copy(update={"step": opened.step.model_copy(update={"input": text})})
+
+    async def _inputs(self, opened: OpenStep) -> dict[str, Json]:
+        """Read the outputs of the steps that this one waited for."""
+        found = await asyncio.gather(*map(self._source.output, opened.inputs.values()))
+        return dict(zip(opened.inputs, found, strict=True))
+
+    async def _compact_memo(self, entry: JournalEntry) -> JournalEntry:
+        """Move a large memo to the archive."""
+        if entry.memo is None:
+            return entry
+        stored = await self._source.store_json(entry.memo.output)
+        return entry if stored is None else entry.model_copy(update={"memo": Handed(stored=stored)})
+
+    async def _resolve(self, entry: JournalEntry) -> JournalEntry:
+        """Put archived contents into a journal entry."""
+        if entry.memo is not None:
+            kept = await read_json(entry.memo.output, entry.memo.stored, self._source.text)
+            memo = Handed(output=kept)
+            return entry.model_copy(update={"memo": memo})
+        answer = entry.answer
+        if answer is not None:
+            message = await self._source.resolve(answer.message)
+            return entry.model_copy(
+                update={"answer": answer.model_copy(update={"message": message})}
+            )
+        outcomes = [
+            o.model_copy(
+                update={
+                    "content": await self._source.content(o.content),
+                    "nodes": await self._source.nodes(o),
+                }
+            )
+            for o in entry.outcomes
+        ]
+        return entry.model_copy(update={"outcomes": tuple(outcomes)})
+
+    async def _compact_answer(self, advanced: Advanced) -> dict[str, object]:
+        """Move a large answer to the archive, before history gets to see it."""
+        if advanced.answer is None:
+            return {}
+        message = await self._source.offload(advanced.answer.message)
+        usage = advanced.answer.usage.model_copy(update={"requests": 0})  # the ledger counts
+        changes: dict[str, object] = {"message": message, "usage": usage}
+        return {"answer": advanced.answer.model_copy(update=changes)}
+
+    async def _compact_result(self, advanced: Advanced) -> dict[str, object]:
+        """Move large texts of a result to the archive."""
+        result = advanced.result
+        if result is None:
+            return {}
+        adds = [
+            await self._source.offload(add) if isinstance(add, Message) else add
+            for add in result.adds
+        ]
+        following = await self._with_references(result.next)
+        changes: dict[str, object] = {"adds": tuple(adds), "next": following}
+        if result.output is not None:
+            stored = await self._source.store_json(result.output)
+            if stored is not None:
+                changes |= {"output": None, "stored": stored}
+        return {"result": result.model_copy(update=changes)}
+
+    def _expect(self, given: AdvanceInput, ready: Ready, advanced: Advanced) -> None:
+        """Remember what the task is about to record, so that it need not be asked for."""
+        memory = self._source.memory()
+        journal = (*ready.journal, *new_entries(advanced, last=given.limit == "finish"))
+        if advanced.result is None:
+            memory.put_journal(given.n, journal)
+            memory.open_calls(given.n, advanced.calls)
+            return
+        memory.drop_journal(given.n)
+        state = OpenState(open=ready.recorded, n=given.n, started=0.0, journal=journal)
+        calls = resolve_calls(advanced.result, state)
+        memory.open_calls(given.n, calls)
+        memory.clear_results()
+        adds = resolve_adds(advanced.result, state)
+        for i, outcome in advanced.told.items():
+            memory.put_result(given.n, i, outcome.message(calls[i]))
+        said = () if advanced.result.quiet else range(len(calls))
+        memory.expect([*adds, *((given.n, i) for i in said)])
+
+
+def _retrieve(agent: Agent, snapshot: AgentSnapshot) -> Retrieve | None:
+    """Return how the tools on offer are chosen, if the task began with an agent that chooses.
+
+    An agent that has lost its retriever since then offers the task all tools that it knows.
+    """
+    if agent.tool_retriever is None or not snapshot.retriever:
+        return None
+    catalogue = {tool.name for tool in agent.made_tools}
+    return functools.partial(ask_retriever, agent.tool_retriever, catalogue)
+
+
+def _stream_key(
+    given: AdvanceInput, head: TaskHead, journal: Sequence[JournalEntry]
+) -> StreamKey | None:
+    """Name the step's next model call to those who want to see its answer being made."""
+    if not (given.stream or head.run.streams):
+        return None
+    return StreamKey(task_id(), given.n, sum(entry.answer is not None for entry in journal))
+
+
+def _attempt(given: AdvanceInput) -> int:
+    """Number this attempt; a later one, whoever asked for it, has a higher number."""
+    return given.tried + activity.info().attempt
+
+
+def _stamped(advanced: Advanced, attempt: int) -> Advanced:
+    """Say how often the activity was started and, for a model call, who made it."""
+    stamp: dict[str, object] = {"attempts": attempt}
+    if advanced.answer is not None or advanced.memos:
+        stamp["worker"] = worker_identity()
+    return advanced.model_copy(update=stamp)
+
+
+def _answer_alone(advanced: Advanced, request: str, error: Exception) -> Advanced:
+    """Hand over the answer that was paid for, without what came after it and cannot be recorded.
+
+    What time can heal is left to the next activity, which has the answer in its journal; what it
+    cannot heal stops the step.
+    """
+    return Advanced(
+        request=request,
+        answer=advanced.answer,
+        memos=advanced.memos,
+        early=advanced.early,
+        failure=None if heals_by_time(error) else failure_by(error),
+        attempts=advanced.attempts,
+        worker=advanced.worker,
+    )

@@ -1,0 +1,167 @@
+"""The activity `nest`: prepares the task that a call of an agent as a tool is."""
+
+from __future__ import annotations
+
+import asyncio
+
+from temporalio import activity
+from temporalio.service import RPCError, RPCStatusCode
+
+from holdfast.activities.data.registry import Registry
+from holdfast.activities.data.source import Source, task_id
+from holdfast.activities.failures import typed_failures
+from holdfast.activities.heartbeat import heartbeats
+from holdfast.activities.spans import came_to, tool_call
+from holdfast.activities.tools.lookup import Ready, find
+from holdfast.activities.tools.tool import failed, recorded
+from holdfast.agents.context_data import KEY
+from holdfast.agents.runs.config import run_rules
+from holdfast.agents.tools.agent_tool import AgentTool
+from holdfast.archive.segments import read_archived, write_messages
+from holdfast.archive.session_commits import RPC_TIMEOUT
+from holdfast.errors import NotFoundError
+from holdfast.models.openai.items import from_response_items
+from holdfast.task.data.children import SAYS, EndNested, Nesting, ParentSays, secret_of_child
+from holdfast.task.data.head import RunRules, TaskHead
+from holdfast.task.data.records import Begun, Entry, Outcome
+from holdfast.task.data.wire import ToolInput
+from holdfast.task.undo import undoable
+from holdfast.values import json_patch as merge_patch
+from holdfast.values.base import Json
+from holdfast.values.messages import clean
+from holdfast.values.settings import Budget
+
+ENDED_AT_ONCE = 16
+
+
+class NestingActivities:
+    """Prepares the tasks that calls of agents are."""
+
+    def __init__(self, registry: Registry, source: Source) -> None:
+        """Use these agents and this source of task data."""
+        self._registry = registry
+        self._source = source
+
+    @activity.defn(name="nest")
+    async def nest(self, given: ToolInput) -> Nesting:
+        """Make the beginning of a call's task; what the model can act on is an outcome.
+
+        What stands before a tool stands before the task: guardrails of the call and hooks are asked
+        and told here, and no more when the call has what came of it.
+        """
+        with typed_failures():
+            async with heartbeats():
+                ready = await find(self._registry, self._source, given)
+                tool = _agent_tool(ready, given.n)
+                stopped = await ready.watch.begin()
+                if stopped is not None:
+                    return Nesting(outcome=recorded(self._source, given, ready, stopped))
+                try:
+                    made = await tool.make_input(ready.call.arguments)
+                except Exception as error:  # noqa: BLE001  a result for the model
+                    return Nesting(outcome=await self._refused(given, ready, error))
+                return await self._begun(ready, tool, made)
+
+    @activity.defn(name="is_own")
+    async def is_own(self, task: str) -> bool:
+        """Say whether a workflow is a task that a call of this task is."""
+        handle = activity.client().get_workflow_handle(task)
+        found = await handle.describe(rpc_timeout=RPC_TIMEOUT)
+        return (found.workflow_type, found.parent_id) == ("AgentTask", task_id())
+
+    @activity.defn(name="end_nested")
+    async def end_nested(self, given: EndNested) -> None:
+        """End the tasks of calls of archived steps; those that have ended are left alone."""
+        with typed_failures():
+            async with heartbeats():
+                entries = await read_archived(self._source.archive, given.segment)
+                names = _nested(entries)
+                for start in range(0, len(names), ENDED_AT_ONCE):
+                    some = names[start : start + ENDED_AT_ONCE]
+                    await asyncio.gather(*(_end(name, given) for name in some))
+
+    async def _refused(self, given: ToolInput, ready: Ready, error: Exception) -> Outcome:
+        """End a call whose task cannot begin, as any tool's call that has failed."""
+        with tool_call(ready.head, given, ready.tool, ready.call) as span:
+            span.fail(error)
+            outcome = await ready.watch.end(await failed(self._source, ready, error))
+            came_to(span, outcome)
+        return recorded(self._source, given, ready, outcome)
+
+    async def _begun(
+        self, ready: Ready, tool: AgentTool, made: str | list[dict[str, Json]]
+    ) -> Nesting:
+        head = _head_of(tool, ready.head, self._registry.of(ready.head))
+        run = head.run.model_copy(update={"variables": ready.head.run.variables or task_id()})
+        head = head.model_copy(update={"run": run})
+        text, stored = "", None
+        if isinstance(made, str):
+            stored = await self._source.store(clean(made))
+            text = "" if stored else clean(made)
+        else:
+            messages = from_response_items(made)
+            history = await write_messages(self._source.archive, messages)
+            head = head.model_copy(update={"history": history})
+        turns, state = tool.max_turns, ready.ctx.final_state()
+        return Nesting(
+            head=head,
+            input=text,
+            stored=stored,
+            budget=None if turns is None else Budget(max_turns=turns, on_exceeded="fail"),
+            state={KEY: state[KEY]} if KEY in state else {},
+            begun=Begun(guards=ready.watch.guards, patch=merge_patch.change(ready.state, state)),
+        )
+
+
+def _agent_tool(ready: Ready, n: int) -> AgentTool:
+    if not isinstance(ready.tool, AgentTool):
+        msg = (
+            f"Step {n} calls the agent tool {ready.call.name!r}, but {ready.ctx.agent_name!r} of"
+            " this worker process has another tool of that name. The task waits, nothing is lost."
+            " Give the agent back and restart the worker process."
+        )
+        raise NotFoundError(msg)
+    return ready.tool
+
+
+def _head_of(tool: AgentTool, head: TaskHead, registry: Registry) -> TaskHead:
+    """Return the head of a call's task: its run's settings are those of the calling run."""
+    model, settings = head.model, head.settings
+    rules = head.run.model_copy(update={"error_handlers": {}, "streams": False})
+    config = tool.run_config
+    if config is not None:
+        model = config.model if isinstance(config.model, str) else ""
+        settings = config.model_settings
+        own = run_rules(config, context=None, error_handlers={}, refer=registry.refer)
+        traced = {name: getattr(rules, name) for name in _OF_THE_TRACE if not getattr(own, name)}
+        shared = {"agent": rules.agent, "context": rules.context}
+        rules = own.model_copy(update={**shared, **traced})
+    return TaskHead(
+        agent=tool.agent.name, dialect=head.dialect, model=model, settings=settings, run=rules
+    )
+
+
+_OF_THE_TRACE = frozenset(RunRules.model_fields) & {"trace_id", "trace_parent", "group_id"}
+"""What a nested run has of the calling one, whatever its own settings: one trace shows both."""
+
+
+def _nested(entries: list[Entry]) -> list[str]:
+    """List the tasks of calls of a ledger's steps, but not those of a task that it departs from."""
+    names: list[str] = []
+    for entry in entries:
+        if entry.event is not None and entry.event.kind == "forked":
+            names.clear()
+        if entry.step is not None:
+            names += [effect.child for effect in undoable(entry.step).effects if effect.child]
+    return names
+
+
+async def _end(name: str, given: EndNested) -> None:
+    secret = secret_of_child(given.secret, name)
+    said = ParentSays(secret=secret, end=given.end, reason=given.reason)
+    handle = activity.client().get_workflow_handle(name)
+    try:
+        await handle.signal(SAYS, said, rpc_timeout=RPC_TIMEOUT)
+    except RPCError as error:
+        if error.status is not RPCStatusCode.NOT_FOUND:  # it is not there any more
+            raise

@@ -1,0 +1,152 @@
+"""Which call is meant: its tool, what that is told, and what stands around it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, NamedTuple
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from holdfast.activities import heartbeat
+from holdfast.activities.data.registry import Registry
+from holdfast.activities.data.source import Source, task_id
+from holdfast.activities.tools.child_result import nested_result
+from holdfast.activities.tools.guards_and_hooks import ToolWatch
+from holdfast.agents.agent import Agent
+from holdfast.agents.tools.context import ToolContext
+from holdfast.agents.tools.decorator import Tool
+from holdfast.agents.tools.error_texts import ToolErrorFormatter
+from holdfast.task.data.head import TaskHead
+from holdfast.task.data.wire import ToolInput
+from holdfast.values import json_patch as merge_patch
+from holdfast.values.base import Json, canonical, digest
+from holdfast.values.messages import ToolCall, Usage
+
+if TYPE_CHECKING:
+    from holdfast.agents.runs.results import RunResult
+
+
+_EPOCH = datetime.fromtimestamp(0, UTC)
+
+
+class Ready(NamedTuple):
+    """A call that can be run, with all that it needs."""
+
+    tool: Tool
+    call: ToolCall
+    state: dict[str, Json]
+    ctx: ToolContext[dict[str, Json]]
+    head: TaskHead
+    watch: ToolWatch
+    formatter: ToolErrorFormatter | None = None
+
+
+async def find(
+    registry: Registry, source: Source, given: ToolInput, *, runs: bool = True, usage: bool = False
+) -> Ready:
+    """Find a call, its tool and all that it needs.
+
+    Args:
+        registry: The agents of this process.
+        source: Where the task's data are.
+        given: Which call.
+        runs: Whether it is about to be run, so that what words its errors must be there, too.
+        usage: Whether to ask for the cost of the task, also when the tool takes no context.
+
+    Raises:
+        ApplicationError: This process lacks the tool.
+        AgentNotFoundError: This process lacks the agent.
+        UserError: The context does not fit its class any more.
+    """
+    head = await source.head()
+    registry = registry.of(head)
+    call, state = await source.call(given)
+    agent = registry.agent(given.agent or head.agent)
+    tool = tool_of(agent, call, given.n)
+    own = merge_patch.plain(merge_patch.apply(state, given.patch))
+    if runs and tool.takes_context and head.run.context:
+        registry.context(head, own)  # to find out before the tool starts if its class has changed
+    ctx = context_of(
+        registry,
+        head,
+        call,
+        given,
+        state=own,
+        usage=(await source.status()).usage if usage or tool.takes_context else Usage(),
+        nested=nested_result(registry, source, given, own),
+    )
+    ref = head.run.tool_error_formatter
+    formatter = registry.code(ref) if ref and runs else None
+    watch = ToolWatch(agent, tool, ctx, source, head=head, given=given)
+    return Ready(tool, call, state, ctx, head, watch, formatter)
+
+
+def tool_of(agent: Agent, call: ToolCall, n: int) -> Tool:
+    """Return the tool that a step calls.
+
+    Raises:
+        ApplicationError: This process lacks it.
+    """
+    tool = agent.tool(call.name)
+    if tool is not None:
+        return tool
+    served = [each.name for each in agent.made_tools]
+    msg = (
+        f"Step {n} calls tool {call.name!r}, but this worker serves: {', '.join(served) or 'none'}."
+        f" The task waits, nothing is lost. Give the tool back to agent {agent.name!r}, restart the"
+        " worker, and ask again for what you had asked for."
+    )
+    raise ApplicationError(msg, type="ToolMissingError", non_retryable=True)
+
+
+def context_of(
+    registry: Registry,
+    head: TaskHead,
+    call: ToolCall,
+    given: ToolInput,
+    *,
+    state: dict[str, Json],
+    usage: Usage,
+    nested: Callable[[], Awaitable[RunResult]] | None = None,
+) -> ToolContext[dict[str, Json]]:
+    """Make what a tool, its predicate, its probe and its undo are told of a call."""
+    return ToolContext[dict[str, Json]](
+        task_id=task_id(),
+        step_id=given.step or f"s{given.n}",
+        call_id=call.id,
+        tool_name=call.name,
+        arguments=call.arguments,
+        attempt=given.tried + activity.info().attempt,
+        idempotency_key=idempotency_key(task_id(), given, call),
+        fencing_token=fencing_token(),
+        agent_name=given.agent or head.agent,
+        usage=usage,
+        state=state,
+        heartbeat=heartbeat.current.get().teller(),
+        load_context=registry.context_loader(head),
+        nested=nested,
+    )
+
+
+def fencing_token() -> int:
+    """Number the current start of a call: higher than each earlier one of the same call.
+
+    Made of when the server scheduled the activity, and of the attempt: a call whose activity has
+    failed is scheduled again, seconds later. It stays below 2^53, which every JSON reader can read.
+    """
+    info = activity.info()
+    return (info.scheduled_time - _EPOCH) // timedelta(milliseconds=1) * 1000 + info.attempt
+
+
+def idempotency_key(task: str, given: ToolInput, call: ToolCall) -> str:
+    """Name the action: what is called with which arguments, and at which place in the task.
+
+    Two equal calls of one step have two keys, because they have two places: branch, step, batch
+    and position. All attempts of a call have one key, as has the call of a step that is run anew
+    and makes it at the same place. A step that is undone and run again is on a new branch, so its
+    calls are new actions; so are those of a fork, which is another task.
+    """
+    place = [given.branch, given.n, given.batch, given.i]
+    return digest(canonical([task, place, call.name, call.arguments]))[:32]

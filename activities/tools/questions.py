@@ -1,0 +1,188 @@
+"""The activities around a tool call: `gate`, `check`, `probe`, and `undo` of one that was done."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, cast
+
+from pydantic_core import to_jsonable_python
+from temporalio import activity
+
+from holdfast.activities.data.registry import Registry
+from holdfast.activities.data.source import Source, task_id
+from holdfast.activities.failures import (
+    interrupted,
+    not_started,
+    typed_failures,
+    users_code,
+)
+from holdfast.activities.heartbeat import heartbeats
+from holdfast.activities.lease import ensure_ours
+from holdfast.activities.spans import undo_of
+from holdfast.activities.tools.lookup import Ready, context_of, find, tool_of
+from holdfast.agents.tools.context import Effect, ToolContext
+from holdfast.agents.tools.decorator import Tool, ToolArgumentsError, render_result
+from holdfast.agents.tools.error_texts import ToolErrorFormatterArgs, worded
+from holdfast.archive.segments import read_archived
+from holdfast.task.approvals import REJECTED
+from holdfast.task.data.records import Outcome
+from holdfast.task.data.tool_failures import certain
+from holdfast.task.data.wire import Probed, ToolInput, Undoable, UndoInput
+from holdfast.task.undo import active_steps, undoable
+from holdfast.values import json_patch as merge_patch
+from holdfast.values.base import Json
+from holdfast.values.code.calling import naming
+from holdfast.values.messages import clean, shown
+from holdfast.values.run_context import RunContextWrapper
+from holdfast.values.tool_result import read_result
+
+
+class JudgingActivities:
+    """Answers the task's questions about tool calls, and undoes them."""
+
+    def __init__(self, registry: Registry, source: Source) -> None:
+        """Use these agents and this source of task data."""
+        self._registry = registry
+        self._source = source
+
+    @activity.defn(name="gate")
+    async def gate(self, given: ToolInput) -> bool:
+        """Ask a tool's predicate whether a call needs approval."""
+        with typed_failures():
+            async with heartbeats():
+                ready = await self._find(given, usage=True)
+                tool = ready.tool
+                asks = tool.needs_approval if callable(tool.needs_approval) else None
+                with users_code(f"needs_approval of tool {tool.name!r}", asks):
+                    return await tool.asks_approval(ready.ctx, ready.call.arguments)
+
+    @activity.defn(name="check")
+    async def check(self, given: ToolInput) -> str:
+        """Validate edited arguments; return what is wrong with them, or empty."""
+        with typed_failures():
+            async with heartbeats():
+                ready = await self._find(given)
+                try:
+                    ready.tool.parse(ready.call.arguments)
+                except ToolArgumentsError as error:
+                    return str(error)
+                return ""
+
+    @activity.defn(name="rejected")
+    async def rejected(self, given: ToolInput) -> str:
+        """Let the run's formatter word what the model is told of a rejected call."""
+        with typed_failures():
+            async with heartbeats():
+                head = await self._source.head()
+                call, state = await self._source.call(given)
+                registry = self._registry.of(head)
+                context = registry.context(head, state)
+                args = ToolErrorFormatterArgs(
+                    kind="approval_rejected",
+                    tool_name=call.name,
+                    call_id=call.id,
+                    default_message=REJECTED,
+                    run_context=RunContextWrapper(context, task_id=task_id()),
+                )
+                formatter = registry.code(head.run.tool_error_formatter)
+                return clean(await worded(formatter, args))
+
+    @activity.defn(name="screen")
+    async def screen(self, given: ToolInput) -> Outcome:
+        """Ask a tool's guardrails about a call before a person is; the default lets it pass."""
+        with typed_failures():
+            async with heartbeats():
+                ready = await self._find(given)
+                return await ready.watch.screen() or Outcome()
+
+    @activity.defn(name="probe")
+    async def probe(self, given: ToolInput) -> Probed:
+        """Ask the world whether a call happened."""
+        with typed_failures():
+            async with heartbeats():
+                ready = await self._find(given, usage=True)
+                effect = _effect(ready.ctx, "unknown", None)
+                await ensure_ours("probe")
+                with naming(f"probe of tool {ready.tool.name!r}", ready.tool.probe):
+                    found = await ready.tool.run_probe(ready.ctx, effect)
+                if found is None:
+                    return Probed()
+                result = read_result(found, tool=ready.tool.name)
+                content = await self._source.store_result(result)
+                self._source.memory().drop_result(given.n, given.i)
+                return Probed(happened=True, content=content)
+
+    @activity.defn(name="undo")
+    async def undo(self, given: UndoInput) -> str:
+        """Undo one effect; return what the undo says of it.
+
+        Raises:
+            ApplicationError: A certain one when nothing was undone, as far as the undo itself says;
+                "NotStarted" when it may be scheduled again.
+        """
+        with typed_failures():
+            async with heartbeats():
+                with certain(), typed_failures(), not_started("undo"):
+                    tool, ctx, effect = await self._undoing(given)
+                    await ensure_ours("undo")
+                head = await self._source.head()
+                with undo_of(head, given.effect.call), interrupted("undo"):
+                    what = f"undo of tool {tool.name!r}"
+                    with certain(), typed_failures(), naming(what, tool.undo):
+                        said = await tool.run_undo(ctx, effect)
+                    return "" if said is None else clean(render_result(said, tool=tool.name))[:2000]
+
+    async def _undoing(self, given: UndoInput) -> tuple[Tool, ToolContext[dict[str, Json]], Effect]:
+        """Find an effect's tool and what its undo is told."""
+        head, task = await self._source.head(), await self._source.status()
+        registry, call = self._registry.of(head), given.effect.call
+        tool = tool_of(registry.agent(given.agent or head.agent), call, given.n)
+        place = ToolInput(
+            n=given.n,
+            i=given.effect.i,
+            batch=given.effect.batch,
+            branch=given.branch,
+            step=given.step,
+            agent=given.agent,
+        )
+        state = merge_patch.plain(task.extra_state)
+        ctx = context_of(registry, head, call, place, state=state, usage=task.usage)
+        content = await self._source.content(given.effect.content)
+        return tool, ctx, _effect(ctx, "done", _parsed(shown(content)))
+
+    @activity.defn(name="recall")
+    async def recall(self, wanted: list[int]) -> list[Undoable]:
+        """Read archived steps, as their undo needs them."""
+        with typed_failures():
+            async with heartbeats():
+                page, entries = await self._source.entries()
+                archived = await read_archived(self._source.archive, page.segment)
+                steps = active_steps([*archived, *entries])
+                return [undoable(step) for step in steps if step.n in set(wanted)]
+
+    async def _find(self, given: ToolInput, *, usage: bool = False) -> Ready:
+        """Find a call that is asked about, not run."""
+        return await find(self._registry, self._source, given, runs=False, usage=usage)
+
+
+def _effect(ctx: ToolContext[dict[str, Json]], status: Any, result: Json) -> Effect:
+    try:
+        arguments: Json = to_jsonable_python(json.loads(ctx.arguments or "{}"))
+    except (ValueError, RecursionError):
+        arguments = {}
+    return Effect(
+        tool=ctx.tool_name,
+        call_id=ctx.call_id,
+        key=ctx.idempotency_key,
+        arguments=cast("dict[str, Json]", arguments) if isinstance(arguments, dict) else {},
+        result=result,
+        status=status,
+    )
+
+
+def _parsed(text: str) -> Json:
+    """Return a recorded result as JSON data where it is that, else as text."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text

@@ -1,0 +1,343 @@
+"""The activity `tool`: one tool call."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from holdfast.activities.data.registry import Registry
+from holdfast.activities.data.source import Source, worker_identity
+from holdfast.activities.failures import (
+    LONGEST_TEXT,
+    ToldError,
+    heals_by_time,
+    interrupted,
+    not_started,
+    text_of,
+    typed_failures,
+)
+from holdfast.activities.heartbeat import heartbeats
+from holdfast.activities.lease import NotOursError, ensure_ours
+from holdfast.activities.spans import Recording, came_to, tool_call
+from holdfast.activities.tools.child_result import ChildUnreadError
+from holdfast.activities.tools.lookup import Ready, find
+from holdfast.agents.handoffs import HandoffFailedError
+from holdfast.agents.tools.agent_tool import AgentTool
+from holdfast.agents.tools.context import ToolContext
+from holdfast.agents.tools.decorator import Tool, ToolArgumentsError, ToolResultError
+from holdfast.agents.tools.error_texts import ToolErrorFormatterArgs, worded
+from holdfast.agents.tools.hooks import invoke
+from holdfast.errors import (
+    AgentsException,
+    InvalidArgumentError,
+    ToolTimeoutError,
+    UserError,
+)
+from holdfast.task.data.records import Outcome
+from holdfast.task.data.tool_failures import INTERRUPTED, TIMED_OUT, certain, marked
+from holdfast.task.data.wire import ToolInput
+from holdfast.values import json_patch as merge_patch
+from holdfast.values.base import Json, canonical
+from holdfast.values.code.calling import calling, place_of
+from holdfast.values.images import Image
+from holdfast.values.messages import Blob, clean
+from holdfast.values.run_context import RunContextWrapper
+from holdfast.values.sources import SourceNode, nodes_of
+from holdfast.values.text.logs import log
+from holdfast.values.text.redact import redact
+from holdfast.values.tool_result import read_result
+
+FIXED_ERROR = "An error occurred while running the tool. Please try again."
+
+
+class ToolActivities:
+    """Runs tool calls for the tasks of one worker process."""
+
+    def __init__(self, registry: Registry, source: Source) -> None:
+        """Use these agents and this source of task data."""
+        self._registry = registry
+        self._source = source
+
+    @activity.defn(name="tool")
+    async def tool(self, given: ToolInput) -> Outcome:
+        """Run one call. What the model can act on is a result, also when it is an error."""
+        with typed_failures():
+            async with heartbeats():
+                with certain(), typed_failures(), not_started("tool"):
+                    ready = await find(self._registry, self._source, given)
+                    await ensure_ours("tool")
+                    stopped = None if given.child else await ready.watch.begin()  # `nest` has
+                if stopped is not None:
+                    return recorded(self._source, given, ready, stopped)
+                return await self._started(given, ready)
+
+    async def _started(self, given: ToolInput, ready: Ready) -> Outcome:
+        """Run the tool.
+
+        Raises:
+            ApplicationError: "Interrupted" when the tool was started and its outcome is lost,
+                "ToolTimeoutError" when it took too long; a certain one is the tool's own wish.
+        """
+        try:
+            with interrupted("tool"):
+                return await self._run(given, ready)
+        except ApplicationError:
+            raise
+        except Exception as error:
+            log.warning("The outcome of tool %r is lost", ready.tool.name, exc_info=True)
+            why = f"its outcome is lost: {type(error).__name__}: {text_of(error)}"
+            msg = f"Tool {ready.tool.name!r} was run, but {why}"
+            raise ToldError(msg, type=INTERRUPTED, non_retryable=not heals_by_time(error)) from None
+
+    async def _run(self, given: ToolInput, ready: Ready) -> Outcome:
+        with tool_call(ready.head, given, ready.tool, ready.call) as span:
+            outcome = await ready.watch.end(await self._outcome(ready, span))
+            came_to(span, outcome)
+        update = {"attempts": activity.info().attempt, "worker": worker_identity()}
+        outcome = await self._sealed(_with_patch(outcome, ready).model_copy(update=update), ready)
+        return recorded(self._source, given, ready, outcome)
+
+    async def _sealed(self, outcome: Outcome, ready: Ready) -> Outcome:
+        """Return an outcome that has been written as Temporal will write it, and read again.
+
+        Temporal would do so only after the activity, when nobody can say any more what the tool
+        has done. The change of the state is what may be of any size and depth: one that cannot be
+        recorded is told to the model.
+
+        Raises:
+            Exception: The outcome cannot be recorded without the change either.
+        """
+        try:
+            await self._source.written(outcome)
+        except Exception as error:
+            if not outcome.patch:
+                raise
+            log.warning("The change of the state by %r is lost", ready.tool.name, exc_info=True)
+            outcome = _without_patch(outcome, ready, text_of(error))
+            await self._source.written(outcome)
+        return outcome
+
+    async def _outcome(self, ready: Ready, span: Recording) -> Outcome:
+        tool = ready.tool
+        try:
+            with span.watching(), calling(f"tool {tool.name!r}"):
+                value = ready.watch.value = await run_with_retries(tool, ready.ctx)
+            result = read_result(value, tool=tool.name)
+            nodes = nodes_of(value)
+        except NotOursError:  # nothing ran
+            raise
+        except ToolResultError as error:  # it ran; only its result is of no use
+            return Outcome(content=_short(error), is_error=True)
+        except HandoffFailedError as error:  # no result for the model: the task stays where it is
+            raise marked(
+                ApplicationError(text_of(error), type=error.kind, non_retryable=True)
+            ) from None
+        except ChildUnreadError as error:  # no result either: what came of it is there to be read
+            kind, lasts = type(error.cause).__name__, not heals_by_time(error.cause)
+            raise marked(ApplicationError(text_of(error), type=kind, non_retryable=lasts)) from None
+        except ToolTimeoutError as error:
+            if tool.timeout_behavior == "raise_exception" or tool.policy().may_have_happened:
+                raise ApplicationError(_short(error), type=TIMED_OUT, non_retryable=True) from None
+            return Outcome(content=_short(error), is_error=True, status="failed")
+        except (Exception, SystemExit) as error:  # noqa: BLE001  a result for the model
+            with certain():  # the tool itself has said how it ended
+                return await failed(self._source, ready, error)
+        if isinstance(result, str):
+            return await self._done(tool, result, nodes)
+        return await self._done_with_images(tool, result)
+
+    async def _done_with_images(self, tool: Tool, result: Sequence[str | Image]) -> Outcome:
+        """Keep images by reference, unless the texts beside them are too long."""
+        text = clean("\n".join(each for each in result if isinstance(each, str)))
+        if len(text.encode()) > tool.max_output_bytes:
+            return await self._done(tool, text, ())
+        return Outcome(content=await self._source.store_result(result))
+
+    async def _done(self, tool: Tool, text: str, nodes: tuple[SourceNode, ...]) -> Outcome:
+        text = clean(text)
+        blob = await self._source.store(text)
+        if blob is None or blob.size <= tool.max_output_bytes:
+            return Outcome(content=blob or text, nodes=await self._kept(nodes))
+        return Outcome(
+            content=f"Tool {tool.name!r} ran, but its result of {blob.size} bytes is over the limit"
+            f" of {tool.max_output_bytes} bytes and was left out here. The whole result is in the"
+            f" archive as {blob.sha256}. Do not repeat the call as it is; ask for less.",
+            is_error=True,
+        )
+
+    async def _kept(self, nodes: tuple[SourceNode, ...]) -> tuple[SourceNode, ...] | Blob:
+        """Store nodes that are too large for history."""
+        if not nodes:
+            return ()
+        text = canonical([node.wire() for node in nodes]).decode("utf-8", "surrogatepass")
+        return await self._source.store(text, is_json=True) or nodes
+
+
+def recorded(source: Source, given: ToolInput, ready: Ready, outcome: Outcome) -> Outcome:
+    """Return an outcome as the task records it; what the model is told is at hand from now on."""
+    source.memory().put_result(given.n, given.i, outcome.message(ready.call))
+    at, begun = time.time(), activity.info().started_time.timestamp()
+    took = {"ended": round(at, 3), "took": round(max(at - begun, 0), 3)}
+    return outcome.model_copy(update={"worker": worker_identity(), **took})
+
+
+async def failed(source: Source, ready: Ready, error: BaseException) -> Outcome:
+    """Make the outcome of a call that raised.
+
+    Raises:
+        ApplicationError: As `arguments_text` and `failure_text`.
+    """
+    if isinstance(error, ToolArgumentsError):
+        text = clean(await arguments_text(ready, error))
+        return Outcome(content=text, is_error=True, status="failed")
+    log.warning("Tool %r of task %r raised", ready.tool.name, ready.ctx.task_id, exc_info=error)
+    text = clean(await failure_text(ready, error))
+    stored = await source.store(text)
+    return Outcome(content=stored or text, is_error=True, status="failed")
+
+
+def _with_patch(outcome: Outcome, ready: Ready) -> Outcome:
+    """Add the tool's change of the state; one that cannot be recorded is told to the model."""
+    if outcome.status != "done":
+        return outcome
+    try:
+        patch = merge_patch.change(ready.state, ready.ctx.final_state())
+    except (InvalidArgumentError, UserError, TypeError, ValueError, RecursionError) as error:
+        return _without_patch(outcome, ready, _short(error))
+    return outcome.model_copy(update={"patch": patch})
+
+
+def _without_patch(outcome: Outcome, ready: Ready, why: str) -> Outcome:
+    """Tell the model that a tool's change of the state is lost, in the place of its result."""
+    text = f"Tool {ready.tool.name!r} ran, but its change of the state was not kept: {why}"
+    changes: dict[str, object] = {"content": text, "is_error": True, "patch": {}, "nodes": ()}
+    return outcome.model_copy(update=changes)
+
+
+async def run_with_retries(tool: Tool, ctx: ToolContext[dict[str, Json]]) -> Any:
+    """Run a tool, repeating it for the errors that it declares worth repeating.
+
+    The waits double from one second. They are inside the activity because Temporal's own retries
+    cannot tell such an error from a lost worker, after which some tools must not be repeated.
+
+    Raises:
+        ToolTimeoutError: It ran longer than it may.
+        NotOursError: The attempt is not this process's any more.
+        Exception: Whatever the tool raised last.
+    """
+    for attempt in itertools.count(1):
+        await ensure_ours("tool")
+        try:
+            return await run_once(tool, ctx)
+        except Exception as error:
+            if attempt >= tool.max_attempts or not tool.is_worth_repeating(error):
+                raise
+        await asyncio.sleep(min(2.0 ** (attempt - 1), 60.0))
+    return None
+
+
+async def run_once(tool: Tool, ctx: ToolContext[dict[str, Json]]) -> Any:
+    """Run a tool within its time; one that is cut off is told by `ctx.is_cancelled`."""
+    clock = asyncio.timeout(tool.timeout_seconds)
+    try:
+        async with clock:
+            return await tool.run(ctx, ctx.arguments)
+    except asyncio.CancelledError:
+        ctx.cancel()
+        raise
+    except TimeoutError as error:
+        if not clock.expired():  # the tool's own
+            raise
+        ctx.cancel()
+        text = f"Tool '{tool.name}' timed out after {tool.timeout_seconds:g} seconds."
+        raise ToolTimeoutError(text) from error
+
+
+async def arguments_text(ready: Ready, error: ToolArgumentsError) -> str:
+    """Say to the model what was wrong with its arguments.
+
+    Raises:
+        ApplicationError: The tool wants its errors to end the run.
+    """
+    tool, text = ready.tool, _short(error)
+    if ready.head.dialect.tool_error == "text":
+        return text
+    if tool.failure_error_function is None:
+        msg = f"Invalid JSON input for tool {tool.name}: {text}"
+        raise ApplicationError(msg, type="ModelBehaviorError", non_retryable=True) from None
+    if callable(tool.failure_error_function):
+        return await failure_text(ready, error)
+    return await _worded(ready, text, error)
+
+
+async def failure_text(ready: Ready, error: BaseException) -> str:
+    """Say to the model what went wrong.
+
+    A formatter that fails itself is passed over: the call has been made, and an error here would
+    have it made again.
+
+    Raises:
+        ApplicationError: The tool wants its errors to end the task; so do those made by hand in
+            runs of the Agents SDK's kind.
+    """
+    tool, fixed = ready.tool, ready.head.dialect.tool_error == "fixed"
+    formatter = tool.failure_error_function
+    is_agent = isinstance(tool, AgentTool)
+    is_handmade = tool.signature is None and not is_agent
+    if is_agent and formatter is None and isinstance(error, AgentsException):
+        raise ApplicationError(str(error), type=type(error).__name__, non_retryable=True) from None
+    if formatter is None or (formatter == "default" and fixed and is_handmade):
+        msg = f"Error running tool {tool.name}: {said(error)}"
+        raise ApplicationError(msg, type="UserError", non_retryable=True) from None
+    if callable(formatter) and isinstance(error, Exception):
+        try:
+            return str(await invoke(formatter, ready.ctx, error))
+        except Exception as failed:
+            where = place_of(formatter, failed)
+            log.exception("The failure_error_function of tool %r failed: %s", tool.name, where)
+    default = FIXED_ERROR if fixed else f"Encountered error: {named(error)}"
+    return await _worded(ready, default, error)
+
+
+async def _worded(ready: Ready, text: str, error: BaseException) -> str:
+    """Let the run's formatter word what a tool without one of its own tells the model."""
+    if ready.formatter is None or not isinstance(error, Exception):
+        return text
+    ctx = ready.ctx
+    args = ToolErrorFormatterArgs(
+        kind="tool_exception",
+        tool_name=ready.tool.name,
+        call_id=ready.call.id,
+        default_message=text,
+        run_context=RunContextWrapper(ctx.context, task_id=ctx.task_id),
+        error=error,
+    )
+    return await worded(ready.formatter, args)
+
+
+def said(error: BaseException) -> str:
+    """Return the text of an error, without secrets and of readable length."""
+    if isinstance(error, SystemExit):
+        return f"the tool wanted to end the process (SystemExit: {error.code})"
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001  an error that cannot even say what it is
+        text = ""
+    return clean(redact(text))[:LONGEST_TEXT] or type(error).__name__
+
+
+def named(error: BaseException) -> str:
+    """Return the class of an error with its text: that of a KeyError is the key alone."""
+    text, name = said(error), type(error).__name__
+    return text if isinstance(error, SystemExit) or text == name else f"{name}: {text}"
+
+
+def _short(error: BaseException) -> str:
+    """Return the text of one of our own errors, which quotes what the model or the tool gave."""
+    return clean(str(error))[:LONGEST_TEXT]

@@ -1,0 +1,1 @@
+"""What users declare: agents, tools, handoffs, guardrails, hooks."""

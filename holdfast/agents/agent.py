@@ -1,0 +1,337 @@
+"""Agent: the frozen description of who does the work, and how it becomes data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Generic, Literal
+
+from holdfast.agents.guardrails import InputGuardrail, OutputGuardrail, check_guardrails
+from holdfast.agents.handoffs import Handoff, made_handoffs
+from holdfast.agents.hooks import AgentHooks, check_agent_hooks
+from holdfast.agents.output_type import AgentOutputSchema, output_schema
+from holdfast.agents.tools.agent_tool import (
+    DEFAULT_MAX_TURNS,
+    AgentTool,
+    Extractor,
+    InputBuilder,
+    as_tool,
+)
+from holdfast.agents.tools.decorator import Tool, to_tool
+from holdfast.agents.tools.hooks import ApprovalPredicate, EnabledPredicate, FailureFormatter
+from holdfast.agents.tools.retriever import ToolRetriever
+from holdfast.errors import InvalidArgumentError, UserError
+from holdfast.models.base import Model, check_model
+from holdfast.task.data.agent_snapshot import AgentSnapshot
+from holdfast.task.data.guard_rules import GuardRule
+from holdfast.values.checks.arguments import check_fields
+from holdfast.values.checks.ids import check_name
+from holdfast.values.run_context import ContextT
+from holdfast.values.settings import ModelSettings, as_model_settings
+from holdfast.values.text.shown import shown
+from holdfast.workers.base import AgentWorker, RunsSteps, as_worker
+from holdfast.workers.function_calling.after_tools import ToolUseBehavior, behavior_code
+from holdfast.workers.function_calling.worker import FunctionCallingAgentWorker
+
+if TYPE_CHECKING:
+    from holdfast.agents.runs.config import RunConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class Agent(Generic[ContextT]):
+    """Who does the work. `Agent[Context]` tells type checkers of the run's context object.
+
+    Args:
+        name: Identity of the agent within a worker process.
+        instructions: System prompt, or a function (context, agent) that makes it for each turn.
+        model: A model name for OpenAI's Responses API, "chat:NAME" for Chat Completions, "offline",
+            a Model, or None for the default (`HOLDFAST_MODEL`, else gpt-5-mini).
+        tools: Tools, or plain functions to be made into tools. More may be appended to
+            `agent.tools`; tasks that begin afterwards have them.
+        model_settings: How the model is called: a ModelSettings, or a dict of its fields.
+        worker: The step logic: an AgentWorker, or any object with `async def run_step(step, ctx)`.
+        tool_retriever: Chooses from its catalogue, in place of `tools`, what each step offers the
+            model. See `holdfast.agents.tools.retriever`.
+        handoffs: Agents that this one may hand the task to, as they are or by `handoff(...)`. More
+            may be appended to `agent.handoffs`, so that two agents can name each other.
+        handoff_description: What other agents' models are told of this agent.
+        input_guardrails: Checks of the input, for runs that begin with this agent.
+        output_guardrails: Checks of the final output, for runs that end with this agent.
+        output_type: Type of the final output: a pydantic model, a dataclass, or any type that
+            pydantic can validate; None for text. `AgentOutputSchema(type,
+            strict_json_schema=False)` for what OpenAI's strict mode cannot express.
+        hooks: Told what this agent does.
+        tool_use_behavior: What follows tool calls: "run_llm_again", "stop_on_first_tool",
+            {"stop_at_tool_names": [...]}, or a function (context, results) that gives a
+            ToolsToFinalOutputResult.
+        reset_tool_choice: Whether a tool choice other than "auto" is dropped once a tool was used.
+
+    Raises:
+        UserError: The name is empty, two tools have the same name, both tools and a tool_retriever
+            are given, or something is of a kind that cannot be used in its place.
+    """
+
+    name: str
+    instructions: str | Callable[..., Any] = ""
+    model: str | Model | None = None
+    tools: Sequence[Tool | Callable[..., Any]] = field(default=(), hash=False)
+    model_settings: ModelSettings = field(default_factory=ModelSettings)
+    worker: AgentWorker | RunsSteps = field(default_factory=FunctionCallingAgentWorker)
+    tool_retriever: ToolRetriever | None = None
+    handoffs: Sequence[Agent[Any] | Handoff[Any]] = field(
+        default_factory=list[Any], repr=False, compare=False
+    )
+    handoff_description: str | None = None
+    input_guardrails: Sequence[InputGuardrail[Any]] = ()
+    output_guardrails: Sequence[OutputGuardrail[Any]] = ()
+    output_type: Any = None
+    hooks: AgentHooks[ContextT] | None = None
+    tool_use_behavior: ToolUseBehavior = "run_llm_again"
+    reset_tool_choice: bool = True
+    _tools: list[Any] = field(init=False, repr=False, compare=False)
+    made_worker: AgentWorker = field(init=False, repr=False, compare=False)
+    """The worker, completed if it lacks some of an AgentWorker's methods."""
+    made_output: AgentOutputSchema | None = field(
+        init=False, repr=False, compare=False, default=None
+    )
+    """The structure of the final output; None for text."""
+
+    def __post_init__(self) -> None:
+        """Check names and make functions into tools."""
+        try:
+            check_name("The name of an agent", self.name)
+        except InvalidArgumentError as error:
+            raise UserError(*error.args) from None
+        check_model(self.model)
+        settings = as_model_settings(self.model_settings, f"model_settings of agent {self.name!r}")
+        object.__setattr__(self, "model_settings", settings)
+        for name in ("instructions", "handoff_description"):
+            if getattr(self, name) is None:  # the Agents SDK's word for none
+                object.__setattr__(self, name, "")
+        check_fields(Agent, self, ("instructions", "handoff_description", "reset_tool_choice"))
+        _check_list("tools", self.tools, "tools or functions")
+        _check_list("handoffs", self.handoffs, "agents or handoffs")
+        _check_retriever(self.tool_retriever)
+        owner = f"agent {self.name!r}"
+        check_guardrails(owner, "input_guardrails", self.input_guardrails, InputGuardrail)
+        check_guardrails(owner, "output_guardrails", self.output_guardrails, OutputGuardrail)
+        check_agent_hooks(self.name, self.hooks)
+        object.__setattr__(self, "made_worker", as_worker(self.worker))
+        object.__setattr__(self, "made_output", output_schema(self.output_type))
+        behavior_code(self.tool_use_behavior)
+        if self.tools and self.tool_retriever is not None:
+            msg = (
+                f"Cannot specify both `tools` and `tool_retriever`: agent {self.name!r} has both."
+                " Put the tools into the retriever's catalogue."
+            )
+            raise UserError(msg)
+        retriever = self.tool_retriever
+        given = list(self.tools if retriever is None else retriever.tools)
+        object.__setattr__(self, "_tools", given)
+        if retriever is None:
+            object.__setattr__(self, "tools", given)
+        made_handoffs(self)  # those that are known by now, beside the tools
+
+    def clone(self, **changes: Any) -> Agent[ContextT]:
+        """Return a copy with some fields changed."""
+        return replace(self, **changes)
+
+    @property
+    def made_tools(self) -> tuple[Tool, ...]:
+        """The tools, functions made into tools; with a retriever, its whole catalogue.
+
+        Raises:
+            UserError: Two have the same name, or something cannot be made into a tool.
+        """
+        made = [to_tool(tool) for tool in self._tools]
+        self._tools[:] = made  # a function is made into a tool once
+        names = [tool.name for tool in made]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            msg = (
+                f"Agent {self.name!r} has more than one tool named {', '.join(map(repr, twice))}."
+                " The model could not tell them apart: rename one with @tool(name=...)."
+            )
+            raise UserError(msg)
+        return tuple(made)
+
+    @property
+    def made_handoffs(self) -> tuple[Handoff, ...]:
+        """The handoffs, agents made into handoffs.
+
+        Raises:
+            UserError: Something else is among them, or a name is taken.
+        """
+        return made_handoffs(self)
+
+    @property
+    def guard_rules(self) -> tuple[GuardRule, ...]:
+        """The guardrails, as a task knows them: those of the input first."""
+        return (*map(guard_rule, self.input_guardrails), *map(guard_rule, self.output_guardrails))
+
+    def team(self) -> tuple[Agent, ...]:
+        """List the other agents that a task of this one may be handed to, nearest first.
+
+        Raises:
+            UserError: Two of them, or one and this agent, have one name.
+        """
+        return _walk([self], lambda agent: [each.agent for each in agent.made_handoffs])[1:]
+
+    def as_tool(
+        self,
+        tool_name: str | None = None,
+        tool_description: str | None = None,
+        custom_output_extractor: Extractor | None = None,
+        is_enabled: bool | EnabledPredicate = True,  # noqa: FBT001, FBT002  the Agents SDK's signature
+        *,
+        needs_approval: bool | ApprovalPredicate = False,
+        max_turns: int | None = DEFAULT_MAX_TURNS,
+        run_config: RunConfig | Mapping[str, Any] | None = None,
+        failure_error_function: FailureFormatter | Literal["default"] | None = "default",
+        parameters: type[Any] | None = None,
+        input_builder: InputBuilder | None = None,
+        include_input_schema: bool = False,
+    ) -> AgentTool:
+        """Make a tool of this agent: other agents' models call it, and go on with its answer.
+
+        A call is a task of its own: `<task>~<branch>.<step>.<batch>.<position>`. It sees only its
+        input, has its own ledger, and is undone with the step that made it. What it asks people is
+        asked in the calling task, too.
+
+        Args:
+            tool_name: Name of the tool; the agent's own by default, made of letters, digits and _.
+            tool_description: What it does, for the model.
+            custom_output_extractor: Makes the tool's result of the nested RunResult; else it is the
+                final output.
+            is_enabled: As for a tool.
+            needs_approval: As for a tool: whether a person decides before the agent is run.
+            max_turns: Most model calls of a call; None for no limit.
+            run_config: Settings of the nested run; those of the calling run by default.
+            failure_error_function: As for a tool: what the model is told when the nested run fails.
+            parameters: Type of the arguments, a dataclass or a pydantic model, in place of
+                {"input": text}.
+            input_builder: Makes the nested input, a text or a list of items, of a dict with
+                `params`, `summary` and `json_schema`.
+            include_input_schema: Whether the agent is shown the JSON Schema of `parameters`.
+
+        Raises:
+            InvalidArgumentError: The name, or the type of the arguments, cannot be used.
+        """
+        return as_tool(
+            self,
+            name=tool_name,
+            description=tool_description,
+            extractor=custom_output_extractor,
+            is_enabled=is_enabled,
+            needs_approval=needs_approval,
+            max_turns=max_turns,
+            run_config=run_config,
+            failure_error_function=failure_error_function,
+            parameters=parameters,
+            input_builder=input_builder,
+            shows_schema=include_input_schema,
+        )
+
+    def nested(self) -> tuple[Agent, ...]:
+        """List the agents that this one calls as tools."""
+        return tuple(tool.agent for tool in self.made_tools if isinstance(tool, AgentTool))
+
+    def tool(self, name: str) -> Tool | None:
+        """Return the tool or the handoff of this name as a tool, or None."""
+        own = (tool for tool in self.made_tools if tool.name == name)
+        handoffs = (each.tool() for each in self.made_handoffs if each.tool_name == name)
+        return next(own, None) or next(handoffs, None)
+
+    def snapshot(self, model: str) -> AgentSnapshot:
+        """Describe this agent as data, without its team.
+
+        Args:
+            model: Name of the resolved model.
+        """
+        tools = [tool for tool in self.made_tools if tool.is_enabled is not False]
+        handoffs = [each for each in self.made_handoffs if each.is_enabled is not False]
+        kind = type(self.worker)
+        chooser = None if self.tool_retriever is None else type(self.tool_retriever)
+        return AgentSnapshot(
+            name=self.name,
+            instructions=self.instructions if isinstance(self.instructions, str) else "",
+            model=model,
+            settings=self.model_settings,
+            tools=tuple(tool.spec() for tool in tools),
+            handoffs=tuple(each.spec() for each in handoffs),
+            policies={
+                **{tool.name: tool.policy() for tool in tools},
+                **{each.tool_name: each.policy() for each in handoffs},
+            },
+            worker=f"{kind.__module__}.{kind.__qualname__}",
+            retriever="" if chooser is None else f"{chooser.__module__}.{chooser.__qualname__}",
+            is_dynamic=callable(self.instructions),
+            output=None if self.made_output is None else self.made_output.spec(),
+            behavior=behavior_code(self.tool_use_behavior),
+            keeps_tool_choice=not self.reset_tool_choice,
+            guards=self.guard_rules,
+        )
+
+
+def reachable(agents: Iterable[Agent]) -> tuple[Agent, ...]:
+    """List agents, and all agents that their tasks may hand over to or call as tools.
+
+    A task knows its agents by their names, so one name must be one agent.
+
+    Raises:
+        UserError: Two agents have one name.
+    """
+    return _walk(agents, lambda agent: [*(h.agent for h in agent.made_handoffs), *agent.nested()])
+
+
+def _walk(agents: Iterable[Agent], following: Callable[[Agent], list[Agent]]) -> tuple[Agent, ...]:
+    """List agents and all those that can be reached from them, each once, nearest first."""
+    found: dict[str, Agent] = {}
+    waiting = list(agents)
+    for agent in waiting:  # grows while it is walked
+        known = found.setdefault(agent.name, agent)
+        if known is not agent:
+            msg = (
+                f"Two agents are named {agent.name!r}. A task knows its agents by their names: it"
+                " could hand over to the wrong one. Rename one of them, or use the same Agent"
+                " object in both places."
+            )
+            raise UserError(msg)
+        new = [each for each in following(agent) if found.get(each.name) is not each]
+        waiting += [each for each in new if all(each is not other for other in waiting)]
+    return tuple(found.values())
+
+
+def guard_rule(guardrail: InputGuardrail | OutputGuardrail, ref: str = "") -> GuardRule:
+    """Say what a task must know of a guardrail.
+
+    Args:
+        guardrail: The guardrail.
+        ref: Reference to it, when a run brought it along.
+    """
+    if isinstance(guardrail, InputGuardrail):
+        blocks = not guardrail.run_in_parallel
+        return GuardRule(kind="input", name=guardrail.get_name(), blocks=blocks, ref=ref)
+    return GuardRule(kind="output", name=guardrail.get_name(), ref=ref)
+
+
+def _check_list(name: str, given: object, of: str) -> None:
+    is_single = isinstance(given, Tool | str | bytes | Mapping)
+    if is_single or not isinstance(given, Iterable):
+        msg = (
+            f"{name}={shown(given)} ({type(given).__name__}) is no list. Pass a list of {of},"  # pyright: ignore[reportUnknownArgumentType]  anything is shown
+            f" also for a single one: {name}=[...]."
+        )
+        raise UserError(msg)
+
+
+def _check_retriever(retriever: Any) -> None:
+    if retriever is None:
+        return
+    can = callable(getattr(retriever, "retrieve", None)) and hasattr(retriever, "tools")
+    if isinstance(retriever, type) or not can:
+        msg = (
+            f"tool_retriever={shown(retriever)} ({type(retriever).__name__}) cannot choose tools."
+            " Pass an object with `tools` and `retrieve(query)`, as KeywordToolRetriever([...])."
+        )
+        raise UserError(msg)

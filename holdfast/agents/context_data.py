@@ -1,0 +1,116 @@
+"""The context object of a run: the caller's value, kept as JSON data in the task's state."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from typing import Any, cast
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from holdfast.agents.code_refs import refer
+from holdfast.errors import InvalidArgumentError, UserError
+from holdfast.values import json_patch as merge_patch
+from holdfast.values.base import Json
+from holdfast.values.text.shown import shown
+
+KEY = "context"
+"""Member of a task's extra_state that holds the context."""
+
+
+def dump(context: Any) -> Json:
+    """Return a context as JSON data.
+
+    Raises:
+        UserError: JSON cannot say it.
+    """
+    try:
+        return merge_patch.written(context, "context")
+    except InvalidArgumentError as cause:
+        reason = str(cause).rstrip(".")
+        msg = (
+            f"The context of type {type(context).__name__} cannot be stored as JSON: {reason}. A"
+            " run may outlive this process, so its context must be data: None, a dict, a dataclass"
+            " or a pydantic model. Let tools open connections and the like themselves."
+        )
+        raise UserError(msg) from cause
+
+
+def initial_state(context: Any) -> dict[str, Json]:
+    """Return the extra_state of a task that begins with this context.
+
+    Raises:
+        UserError: JSON cannot say it.
+    """
+    return {} if context is None else {KEY: dump(context)}
+
+
+def is_typed(context: Any) -> bool:
+    """Whether a context has a class by which it is read again, rather than being JSON data."""
+    kind: Any = type(context)  # pyright: ignore[reportUnknownVariableType]
+    return isinstance(context, BaseModel) or dataclasses.is_dataclass(kind)
+
+
+def type_ref(context: Any) -> str:
+    """Name the class by which a context is read again; empty for plain JSON data."""
+    return refer(type(context)) if is_typed(context) else ""
+
+
+def kind_of(named: Any) -> type[Any]:
+    """Check that what a task names is a class of contexts, before it is called.
+
+    Raises:
+        UserError: It is not.
+    """
+    if isinstance(named, type):
+        kind: type[Any] = named
+        if issubclass(kind, BaseModel) or dataclasses.is_dataclass(kind):
+            return kind
+    msg = f"The context's class must be a dataclass or a pydantic model; it was {shown(named)}."
+    raise UserError(msg)
+
+
+def load(data: Json, kind: type[Any] | None) -> Any:
+    """Make the context object of JSON data.
+
+    Args:
+        data: What `dump` gave, perhaps changed since.
+        kind: Its class; None for plain JSON data.
+
+    Raises:
+        UserError: The data do not fit the class, which has changed since.
+    """
+    if kind is None or data is None:
+        return data
+    adapter = TypeAdapter(kind)
+    try:
+        try:
+            return adapter.validate_python(data)
+        except ValidationError:  # a strict class takes a date, a tuple or an enum from JSON alone
+            return adapter.validate_json(json.dumps(data))
+    except ValidationError as cause:
+        msg = f"The recorded context does not fit {kind.__name__} any more: {cause}"
+        raise UserError(msg) from cause
+
+
+def bring_up_to_date(context: Any, data: Json, kind: type[Any] | None) -> None:
+    """Make the caller's own object what the recorded context is now, where it can be changed."""
+    if context is None:
+        return
+    if isinstance(context, dict):
+        own = cast("dict[str, Any]", context)
+        own.clear()
+        own.update(cast("Mapping[str, Any]", data or {}))
+        return
+    if kind is None:
+        return
+    now = load(data, kind)
+    names = (
+        list(type(context).model_fields)
+        if isinstance(context, BaseModel)
+        else [field.name for field in dataclasses.fields(context)]
+    )
+    for name in names:
+        if getattr(context, name) != getattr(now, name):
+            object.__setattr__(context, name, getattr(now, name))

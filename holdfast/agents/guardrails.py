@@ -1,0 +1,245 @@
+"""Guardrails: checks of what goes into a run and what comes out of it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Generic, overload
+
+from holdfast.agents.tools.hooks import invoke
+from holdfast.errors import UserError
+from holdfast.values.run_context import ContextT, RunContextWrapper
+from holdfast.values.text.shown import shown
+
+
+@dataclass(frozen=True)
+class GuardrailFunctionOutput:
+    """What a guardrail's function found.
+
+    Attributes:
+        output_info: Anything that JSON can say: why, for whoever reads the run afterwards.
+        tripwire_triggered: Whether the run must not go on.
+    """
+
+    output_info: Any
+    tripwire_triggered: bool
+
+
+Found = GuardrailFunctionOutput | Awaitable[GuardrailFunctionOutput]
+GuardrailFunction = Callable[[RunContextWrapper[Any], Any, Any], Found]
+"""Called with (context, agent, what is checked); sync or async. A sync one runs in a thread."""
+
+
+class Check:
+    """What all guardrails have: a function, and a name for what it finds.
+
+    A guardrail takes over the module and name of its function, so that one that a decorator has put
+    in the function's place can be named by reference, as any function of a module.
+    """
+
+    guardrail_function: Any
+    name: str | None
+
+    def __post_init__(self) -> None:
+        """Check the function.
+
+        Raises:
+            UserError: It cannot be called.
+        """
+        function = self.guardrail_function
+        if not callable(function):
+            msg = f"A guardrail needs a function; it was given {shown(function)}."
+            raise UserError(msg)
+        for name in ("__module__", "__qualname__", "__doc__"):
+            object.__setattr__(self, name, getattr(function, name, None))
+
+    def get_name(self) -> str:
+        """Return its name in results."""
+        function = self.guardrail_function
+        named: str = getattr(function, "__name__", "") or type(function).__name__
+        return self.name or named
+
+
+@dataclass(frozen=True)
+class InputGuardrail(Check, Generic[ContextT]):
+    """A check of a run's input.
+
+    Attributes:
+        guardrail_function: Called with (context, agent, input); sync or async. The input is what
+            the run was given: a text, or a list of items of the Responses API. With a session it is
+            a list: the session's history, then what was given.
+        name: Its name in results; the function's by default.
+        run_in_parallel: Whether the first turn runs meanwhile, or waits for it.
+
+    Raises:
+        UserError: The function cannot be called.
+    """
+
+    guardrail_function: GuardrailFunction
+    name: str | None = None
+    run_in_parallel: bool = True
+
+    async def run(
+        self, agent: Any, input: Any, context: RunContextWrapper[Any]
+    ) -> InputGuardrailResult:
+        """Check an input.
+
+        Raises:
+            UserError: The function returned something else than a GuardrailFunctionOutput.
+            Exception: Whatever the function raises.
+        """
+        found = await invoke(self.guardrail_function, context, agent, input)
+        return InputGuardrailResult(guardrail=self, output=_found(self.get_name(), found))
+
+
+@dataclass(frozen=True)
+class OutputGuardrail(Check, Generic[ContextT]):
+    """A check of a run's final output.
+
+    Attributes:
+        guardrail_function: Called with (context, agent, output); sync or async. The output is of
+            the agent's `output_type`.
+        name: Its name in results; the function's by default.
+
+    Raises:
+        UserError: The function cannot be called.
+    """
+
+    guardrail_function: GuardrailFunction
+    name: str | None = None
+
+    async def run(
+        self, context: RunContextWrapper[Any], agent: Any, agent_output: Any
+    ) -> OutputGuardrailResult:
+        """Check a final output.
+
+        Raises:
+            UserError: The function returned something else than a GuardrailFunctionOutput.
+            Exception: Whatever the function raises.
+        """
+        found = await invoke(self.guardrail_function, context, agent, agent_output)
+        output = _found(self.get_name(), found)
+        return OutputGuardrailResult(
+            guardrail=self, agent_output=agent_output, agent=agent, output=output
+        )
+
+
+@dataclass(frozen=True)
+class InputGuardrailResult:
+    """What an input guardrail came to.
+
+    Attributes:
+        guardrail: The guardrail.
+        output: What it found.
+    """
+
+    guardrail: InputGuardrail
+    output: GuardrailFunctionOutput
+
+
+@dataclass(frozen=True)
+class OutputGuardrailResult:
+    """What an output guardrail came to.
+
+    Attributes:
+        guardrail: The guardrail.
+        agent_output: The final output that it checked.
+        agent: The agent that gave it.
+        output: What the guardrail found.
+    """
+
+    guardrail: OutputGuardrail
+    agent_output: Any
+    agent: Any
+    output: GuardrailFunctionOutput
+
+
+@overload
+def input_guardrail(func: GuardrailFunction, /) -> InputGuardrail: ...
+
+
+@overload
+def input_guardrail(
+    *, name: str | None = None, run_in_parallel: bool = True
+) -> Callable[[GuardrailFunction], InputGuardrail]: ...
+
+
+def input_guardrail(
+    func: GuardrailFunction | None = None,
+    /,
+    *,
+    name: str | None = None,
+    run_in_parallel: bool = True,
+) -> InputGuardrail | Callable[[GuardrailFunction], InputGuardrail]:
+    """Make an input guardrail of a function: `@input_guardrail` or `@input_guardrail(...)`.
+
+    Args:
+        func: The function.
+        name: Its name in results; the function's by default.
+        run_in_parallel: Whether the first turn runs meanwhile, or waits for it.
+
+    Raises:
+        UserError: It is no function.
+    """
+
+    def decorate(func: GuardrailFunction) -> InputGuardrail:
+        return InputGuardrail(func, name, run_in_parallel)
+
+    return decorate if func is None else decorate(func)
+
+
+@overload
+def output_guardrail(func: GuardrailFunction, /) -> OutputGuardrail: ...
+
+
+@overload
+def output_guardrail(
+    *, name: str | None = None
+) -> Callable[[GuardrailFunction], OutputGuardrail]: ...
+
+
+def output_guardrail(
+    func: GuardrailFunction | None = None, /, *, name: str | None = None
+) -> OutputGuardrail | Callable[[GuardrailFunction], OutputGuardrail]:
+    """Make an output guardrail of a function: `@output_guardrail` or `@output_guardrail(...)`.
+
+    Args:
+        func: The function.
+        name: Its name in results; the function's by default.
+
+    Raises:
+        UserError: It is no function.
+    """
+
+    def decorate(func: GuardrailFunction) -> OutputGuardrail:
+        return OutputGuardrail(func, name)
+
+    return decorate if func is None else decorate(func)
+
+
+def check_guardrails(owner: str, what: str, given: Any, kind: type[Any]) -> None:
+    """Refuse what is no list of guardrails.
+
+    Raises:
+        UserError: Something is no guardrail of this kind; the text says what to write instead.
+    """
+    if not isinstance(given, list | tuple):
+        msg = f"{what}={shown(given)} of {owner} is no list. Pass a list: {what}=[...]."
+        raise UserError(msg)
+    for each in given:  # pyright: ignore[reportUnknownVariableType]
+        if not isinstance(each, kind):
+            msg = (
+                f"{what} of {owner} has {shown(each)}, which is no {kind.__name__}."  # pyright: ignore[reportUnknownArgumentType]  anything is shown
+                f" Decorate the function with @{what.removesuffix('s')}."
+            )
+            raise UserError(msg)
+
+
+def _found(name: str, found: object) -> GuardrailFunctionOutput:
+    if isinstance(found, GuardrailFunctionOutput):
+        return found
+    msg = (
+        f"Guardrail {name!r} returned {type(found).__name__}; it must return a"
+        " GuardrailFunctionOutput(output_info=..., tripwire_triggered=...)."
+    )
+    raise UserError(msg)

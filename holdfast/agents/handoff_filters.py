@@ -1,0 +1,243 @@
+"""What the next agent sees after a handoff: the data of an input filter, and ready-made filters.
+
+Pure. Items are those of the Responses API, as in `RunResult.to_input_list()`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from holdfast.errors import UserError
+from holdfast.values.base import Json
+from holdfast.values.text.shown import shown
+
+if TYPE_CHECKING:
+    from holdfast.agents.runs.items import RunItem
+    from holdfast.values.run_context import RunContextWrapper
+
+Item = dict[str, Json]
+
+HandoffHistoryMapper = Callable[[list[Item]], list[Item]]
+"""Makes the items that the next agent sees of the whole conversation."""
+
+START = "<CONVERSATION HISTORY>"
+END = "</CONVERSATION HISTORY>"
+PREAMBLE = "What was said and done before this agent took over, oldest first:"
+NOTHING = "(nothing was said)"
+
+_ROLES = ("user", "assistant", "system", "developer")
+_TOOL_KINDS = re.compile(r".*_call(_output)?|mcp_.*|tool_search_.*|program(_output)?|reasoning")
+_FOLDED_KINDS = re.compile(r"function_call(_output)?|program(_output)?|reasoning")
+_LINE = re.compile(r"\d+\. (.*)")
+
+
+@dataclass(frozen=True)
+class HandoffInputData:
+    """The conversation at a handoff, as an input filter gets it and gives it back.
+
+    The next agent sees `input_history`, `pre_handoff_items`, and `input_items` or else `new_items`.
+
+    Attributes:
+        input_history: What the run was given: a text, or items. After an earlier handoff with a
+            filter, what that one made.
+        pre_handoff_items: What was made since then, before the turn of this handoff.
+        new_items: What that turn made, the call of the handoff and its result included.
+        run_context: The run's context.
+        input_items: Takes the place of `new_items` in what the next agent sees; None to see those.
+    """
+
+    input_history: str | tuple[Item, ...]
+    pre_handoff_items: tuple[RunItem, ...]
+    new_items: tuple[RunItem, ...]
+    run_context: RunContextWrapper[Any] | None = None
+    input_items: tuple[RunItem, ...] | None = None
+
+    def clone(self, **changes: Any) -> HandoffInputData:
+        """Return a copy with some fields changed."""
+        return dataclasses.replace(self, **changes)
+
+
+def remove_all_tools(handoff_input_data: HandoffInputData) -> HandoffInputData:
+    """Leave only messages: no calls of tools and handoffs, no results, no reasoning."""
+    data = handoff_input_data
+    history = data.input_history
+    if not isinstance(history, str):
+        history = tuple(item for item in history if not _is_of_tools(item))
+    own = data.input_items
+    return data.clone(
+        input_history=history,
+        pre_handoff_items=_without_tools(data.pre_handoff_items),
+        new_items=_without_tools(data.new_items),
+        input_items=None if own is None else _without_tools(own),
+    )
+
+
+def nest_handoff_history(
+    handoff_input_data: HandoffInputData, *, history_mapper: HandoffHistoryMapper | None = None
+) -> HandoffInputData:
+    """Fold the conversation into an assistant message between markers.
+
+    What the user said since the run began, and what the turn of the handoff said in words, stays as
+    it is, in its place: then there is a message of what came before it, and one of what followed.
+    A message that an earlier handoff made is unfolded first, so that there are none inside others.
+    Nothing is hidden: arguments and results of tools are in the text.
+
+    Args:
+        handoff_input_data: The conversation.
+        history_mapper: Makes what the next agent sees in its own way, of the whole conversation.
+
+    Raises:
+        UserError: The mapper gave no list of items.
+    """
+    data = handoff_input_data
+    if history_mapper is not None:
+        return nested(data, history_mapper(conversation(data)))
+    parts = [(item, False) for item in unfolded(_given(data))]
+    parts += [(item, _is_said(item, since=False)) for item in _items(data.pre_handoff_items)]
+    parts += [(item, _is_said(item, since=True)) for item in _items(data.new_items)]
+    made: list[Item] = []
+    folding: list[Item] = []
+    for item, stays in parts:
+        if not stays:
+            folding.append(item)
+            continue
+        if folding or not made:
+            made += default_handoff_history_mapper(folding)
+            folding = []
+        made.append(item)
+    if folding or not made:
+        made += default_handoff_history_mapper(folding)
+    return nested(data, made)
+
+
+def default_handoff_history_mapper(transcript: list[Item]) -> list[Item]:
+    """Fold items into one assistant message: a numbered line for each, between two markers."""
+    lines = [f"{k}. {_line(item)}" for k, item in enumerate(transcript, 1)] or [NOTHING]
+    return [{"role": "assistant", "content": "\n".join((PREAMBLE, START, *lines, END))}]
+
+
+def conversation(data: HandoffInputData) -> list[Item]:
+    """List the whole conversation, messages of earlier handoffs unfolded: what a mapper gets."""
+    own = _items((*data.pre_handoff_items, *data.new_items))
+    return [*unfolded(_given(data)), *own]
+
+
+def nested(data: HandoffInputData, made: object) -> HandoffInputData:
+    """Return the data with exactly these items for the next agent; `new_items` stay as they are.
+
+    Raises:
+        UserError: That is no list of items.
+    """
+    if not isinstance(made, list | tuple) or not all(
+        isinstance(item, dict) for item in cast("Sequence[object]", made)
+    ):
+        msg = f"A handoff_history_mapper must return a list of items; it gave {shown(made)}."  # pyright: ignore[reportUnknownArgumentType]  anything is shown
+        raise UserError(msg)
+    items = cast("Sequence[Item]", made)
+    return data.clone(input_history=tuple(items), pre_handoff_items=(), input_items=())
+
+
+def next_input(data: object) -> list[Item]:
+    """List what the next agent sees of filtered data.
+
+    Raises:
+        UserError: It is something else.
+    """
+    if not isinstance(data, HandoffInputData):
+        msg = (
+            f"An input filter of a handoff must return a HandoffInputData; it gave {shown(data)}."
+            " Change what it was given with data.clone(...)."
+        )
+        raise UserError(msg)
+    new = data.new_items if data.input_items is None else data.input_items
+    return [*_given(data), *_items((*data.pre_handoff_items, *new))]
+
+
+def unfolded(items: Iterable[Item]) -> list[Item]:
+    """Replace messages made by the default mapper by the items that they tell of."""
+    found: list[Item] = []
+    for item in items:
+        inside = _inside(item)
+        found += [item] if inside is None else inside
+    return found
+
+
+def _given(data: HandoffInputData) -> list[Item]:
+    history = data.input_history
+    if isinstance(history, str):
+        return [{"role": "user", "content": history}]
+    return list(history)
+
+
+def _items(items: Iterable[Any]) -> list[Item]:
+    """Write run items as input items."""
+    made: list[Item] = []
+    for item in items:
+        if not hasattr(item, "to_input_item"):
+            msg = f"A handoff's items must be run items, as they were given; one is {shown(item)}."
+            raise UserError(msg)
+        made.append(item.to_input_item())
+    return made
+
+
+def _without_tools(items: Iterable[RunItem]) -> tuple[RunItem, ...]:
+    return tuple(item for item in items if not _is_of_tools(item.to_input_item()))
+
+
+def _is_of_tools(item: Item) -> bool:
+    return _TOOL_KINDS.fullmatch(_kind(item)) is not None
+
+
+def _kind(item: Item) -> str:
+    return str(item.get("type") or "message")
+
+
+def _is_said(item: Item, *, since: bool) -> bool:
+    """Whether an item stays beside the folded ones.
+
+    Args:
+        item: The item.
+        since: Whether the turn of the handoff made it: then what the agent said stays as well.
+    """
+    if _FOLDED_KINDS.fullmatch(_kind(item)):
+        return False
+    return since or item.get("role") != "assistant"
+
+
+def _line(item: Item) -> str:
+    """Write an item in one line: words as they are, everything else as JSON."""
+    content: Json = item.get("content", "")
+    if "role" in item and isinstance(content, str) and not re.search(r"[\r\n]", content):
+        return f"{item['role']}: {content}"
+    return json.dumps(item, ensure_ascii=False)
+
+
+def _inside(item: Item) -> list[Item] | None:
+    """Read a message of the default mapper; None when it is something else."""
+    content: Json = item.get("content")
+    begins, ends = f"{PREAMBLE}\n{START}\n", f"\n{END}"
+    if item.get("role") != "assistant" or not isinstance(content, str):
+        return None
+    if not content.startswith(begins) or not content.endswith(ends):
+        return None
+    read = [_read_line(line) for line in content[len(begins) : -len(ends)].split("\n")]
+    return [each for each in read if each is not None]
+
+
+def _read_line(line: str) -> Item | None:
+    found = _LINE.fullmatch(line)
+    if found is None:
+        return None
+    role, colon, words = found[1].partition(": ")
+    if colon and role in _ROLES:
+        return {"role": role, "content": words}
+    try:
+        read: Json = json.loads(found[1])
+    except ValueError:
+        return None
+    return cast("Item", read) if isinstance(read, dict) else None

@@ -1,0 +1,88 @@
+"""The last-moment edit of what a model is sent: `RunConfig.call_model_input_filter`."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from holdfast.agents.tools.hooks import invoke
+from holdfast.errors import UserError
+from holdfast.models.base import ModelRequest
+from holdfast.models.openai.items import from_response_items, to_response_items
+from holdfast.values.base import Json
+from holdfast.values.messages import Message
+
+if TYPE_CHECKING:
+    from holdfast.agents.agent import Agent
+
+
+@dataclass
+class ModelInputData:
+    """What a model is sent.
+
+    Attributes:
+        input: The conversation, as items of the Responses API.
+        instructions: The system prompt, or None.
+    """
+
+    input: list[dict[str, Json]]
+    instructions: str | None = None
+
+
+@dataclass
+class CallModelData:
+    """What a filter gets.
+
+    Attributes:
+        model_data: What the model would be sent.
+        agent: The agent whose turn it is.
+        context: The run's context object.
+    """
+
+    model_data: ModelInputData
+    agent: Agent
+    context: Any = None
+
+
+CallModelInputFilter = Callable[[CallModelData], ModelInputData | Awaitable[ModelInputData]]
+
+
+async def filtered(
+    filter_: CallModelInputFilter, request: ModelRequest, agent: Agent, context: Any
+) -> ModelRequest:
+    """Return the request as a filter wants it to be sent.
+
+    Raises:
+        UserError: The filter returned something else.
+        InvalidArgumentError: It returned items that cannot be read.
+        Exception: Whatever the filter raised.
+    """
+    items = to_response_items(request.messages)
+    data = ModelInputData(input=items, instructions=request.instructions or None)
+    edited = await invoke(filter_, CallModelData(data, agent, context))
+    if not isinstance(edited, ModelInputData):
+        msg = (
+            "call_model_input_filter must return a ModelInputData; it returned a"
+            f" {type(edited).__name__}."
+        )
+        raise UserError(msg)
+    messages = from_response_items(edited.input)
+    changes = {"messages": messages, "instructions": edited.instructions or ""}
+    return request.model_copy(update=changes)
+
+
+def without_reasoning_ids(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    """Leave out the ids of reasoning items, for providers that want them anew."""
+    return tuple(
+        message.model_copy(update={"items": tuple(map(_without_id, message.items))})
+        if any(item.get("type") == "reasoning" for item in message.items)
+        else message
+        for message in messages
+    )
+
+
+def _without_id(item: dict[str, Json]) -> dict[str, Json]:
+    if item.get("type") != "reasoning":
+        return item
+    return {key: item[key] for key in item if key != "id"}

@@ -1,0 +1,183 @@
+"""Structured final outputs: the schema that a model is given, and what its answer is read as."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast, get_origin
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic.errors import PydanticUserError
+from pydantic_core import PydanticSerializationError, from_json
+
+from holdfast.agents.tools.strict_schema import object_schema, strict_schema, without_titles
+from holdfast.errors import InvalidArgumentError, ModelBehaviorError, UserError
+from holdfast.models.base import OutputSpec
+from holdfast.values import json_patch as merge_patch
+from holdfast.values.base import Json, canonical
+from holdfast.values.text.shown import shown
+
+if TYPE_CHECKING:
+    from holdfast.agents.agent import Agent
+
+NAME = "final_output"
+"""Name under which a provider is told of the structure."""
+
+WRAPPER = "response"
+"""Member that carries what is no JSON object: providers accept nothing else at the top."""
+
+
+class AgentOutputSchema:
+    """The structure of an agent's final output.
+
+    Attributes:
+        output_type: A pydantic model, a dataclass, or any type that pydantic can validate.
+        strict_json_schema: Whether the provider enforces the schema, and the answer is validated
+            without conversions.
+
+    Raises:
+        UserError: pydantic cannot describe the type, or OpenAI's strict mode cannot express it.
+    """
+
+    def __init__(self, output_type: Any, strict_json_schema: bool = True) -> None:  # noqa: FBT001, FBT002  the Agents SDK's signature
+        """Make the schema of a type."""
+        if isinstance(output_type, dict | str):  # pydantic has a use of its own for these
+            msg = (
+                f"output_type must be a type; it was {shown(output_type)}. In the place of a JSON"  # pyright: ignore[reportUnknownArgumentType]  anything is shown
+                " Schema give a pydantic model, a dataclass or a TypedDict."
+            )
+            raise UserError(msg)
+        self.output_type = output_type
+        self.strict_json_schema = strict_json_schema
+        self._is_wrapped = not _is_object(output_type)
+        try:
+            self._adapter: TypeAdapter[Any] = TypeAdapter(output_type)
+            schema = without_titles(self._adapter.json_schema())
+            schema = _wrapped(schema) if self._is_wrapped else object_schema(schema)
+            self._schema = strict_schema(schema, what=self.name) if strict_json_schema else schema
+        except (PydanticUserError, SyntaxError) as cause:
+            msg = f"output_type {self.name} cannot be described to a model: {cause}"
+            raise UserError(msg) from cause
+        except InvalidArgumentError as cause:
+            msg = (
+                f"{str(cause).partition(' Give it')[0]} Make output_type {self.name} more precise,"
+                f" or allow it as AgentOutputSchema({self.name}, strict_json_schema=False)."
+            )
+            raise UserError(msg) from cause
+
+    @property
+    def name(self) -> str:
+        """Name of the type, for people."""
+        plain = isinstance(self.output_type, type) and get_origin(self.output_type) is None
+        return self.output_type.__name__ if plain else str(self.output_type)
+
+    def is_plain_text(self) -> bool:
+        """Tell whether the final output is text as it comes: then a model is told of nothing."""
+        return self.output_type is None or self.output_type is str
+
+    def spec(self) -> OutputSpec:
+        """Return what a model is told."""
+        return OutputSpec(name=NAME, json_schema=self._schema, strict=self.strict_json_schema)
+
+    def read(self, text: str) -> Json:
+        """Validate a model's answer.
+
+        Returns:
+            The final output as JSON data, unwrapped.
+
+        Raises:
+            ModelBehaviorError: It is no JSON, or does not fit the type.
+        """
+        try:
+            data = from_json(text, allow_inf_nan=False)
+            if self._is_wrapped:
+                data = data[WRAPPER]
+            self.load(data)
+        except (ValueError, TypeError, KeyError) as cause:  # a ValidationError is a ValueError
+            why = f"no member {WRAPPER!r}" if isinstance(cause, TypeError | KeyError) else cause
+            msg = f"Invalid JSON when parsing {text} for {self.name}; {why}"
+            raise ModelBehaviorError(msg) from cause
+        return data
+
+    def read_bare(self, text: str) -> Json:
+        """Validate JSON text that is the output itself, without a wrapper.
+
+        Raises:
+            ModelBehaviorError: It is no JSON, or does not fit the type.
+        """
+        return self.read(f'{{"{WRAPPER}":{text}}}' if self._is_wrapped else text)
+
+    def load(self, data: Json) -> Any:
+        """Make the typed object of a final output's JSON data.
+
+        Fields may have their aliases, as the model is told, or their names, as `dump` writes them:
+        an alias may be for reading alone, or for writing.
+
+        Raises:
+            ValidationError: The data do not fit the type.
+        """
+        return self._adapter.validate_json(
+            canonical(data), strict=self.strict_json_schema or None, by_alias=True, by_name=True
+        )
+
+    def dump(self, value: Any) -> tuple[Json, str]:
+        """Write a final output that code has made.
+
+        Returns:
+            Its JSON data, and the text in which a model would have said it.
+
+        Raises:
+            UserError: It does not fit the type.
+        """
+        if self._is_wrapped and isinstance(value, dict) and WRAPPER in value:
+            value = cast("dict[str, Any]", value)[WRAPPER]
+        try:
+            text = self._adapter.dump_json(value, warnings="none").decode()
+            data = merge_patch.plain(self.read_bare(text), "final output")
+        except (PydanticSerializationError, ValueError, ModelBehaviorError, TypeError) as cause:
+            msg = f"The final output {shown(value)} does not fit output_type {self.name}: {cause}"  # pyright: ignore[reportUnknownArgumentType]  anything is shown
+            raise UserError(msg) from cause
+        return data, f'{{"{WRAPPER}":{text}}}' if self._is_wrapped else text
+
+
+def output_schema(output_type: Any) -> AgentOutputSchema | None:
+    """Return the structure that an agent's `output_type` asks for; None for text.
+
+    Raises:
+        UserError: It cannot be used.
+    """
+    given = output_type
+    schema = given if isinstance(given, AgentOutputSchema) else AgentOutputSchema(given)
+    return None if schema.is_plain_text() else schema
+
+
+def typed_output(agent: Agent, data: Json) -> Any:
+    """Make a recorded final output what the `output_type` of its agent says.
+
+    A tool's result that ended the run is never validated, so data that do not fit stay as they are.
+
+    Args:
+        agent: The agent that gave it.
+        data: The final output as JSON data.
+    """
+    if agent.made_output is None:
+        return data
+    try:
+        return agent.made_output.load(data)
+    except ValidationError:
+        return data
+
+
+def _is_object(kind: Any) -> bool:
+    """Whether a type is a JSON object at the top, whatever its values."""
+    origin = get_origin(kind) or kind
+    return isinstance(origin, type) and issubclass(origin, BaseModel | dict)
+
+
+def _wrapped(schema: dict[str, Json]) -> dict[str, Json]:
+    """Put a schema into an object; its definitions belong at the top."""
+    inner = {key: value for key, value in schema.items() if key != "$defs"}
+    outer: dict[str, Json] = {
+        "type": "object",
+        "properties": {WRAPPER: inner},
+        "required": [WRAPPER],
+    }
+    return {"$defs": schema["$defs"], **outer} if "$defs" in schema else outer

@@ -1,0 +1,1 @@
+"""What a run takes and what it gives back: configuration, items, results, state."""

@@ -1,0 +1,226 @@
+"""RunConfig: the settings of one run, and how they become part of its task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal, cast
+
+from pydantic import Field
+
+from holdfast.agents.code_refs import refer
+from holdfast.agents.context_data import type_ref
+from holdfast.agents.guardrails import InputGuardrail, OutputGuardrail, check_guardrails
+from holdfast.agents.handoffs import HandoffInputFilter
+from holdfast.agents.runs.error_handlers import ErrorHandler, ErrorKind
+from holdfast.errors import UserError
+from holdfast.models.base import Model, check_model
+from holdfast.task.data.head import RunRules
+from holdfast.tracing.blocks import DEFAULT_WORKFLOW_NAME
+from holdfast.values.base import Json
+from holdfast.values.checks.arguments import check_data, check_fields
+from holdfast.values.settings import ModelSettings, as_model_settings
+from holdfast.values.text.shown import shown
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolExecutionConfig:
+    """How the tool calls of one model response are run.
+
+    Attributes:
+        max_function_tool_concurrency: Most that run at once; None for all.
+        pre_approval_tool_input_guardrails: Whether tool input guardrails run before a person is
+            asked, so that what they reject asks nobody.
+    """
+
+    max_function_tool_concurrency: Annotated[int, Field(ge=1)] | None = None
+    pre_approval_tool_input_guardrails: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        check_fields(ToolExecutionConfig, self, vars(self))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionSettings:
+    """How a session is read.
+
+    Attributes:
+        limit: Most items of its history that the model sees, the newest; None for all. A tool's
+            output whose call is cut off is left out as well.
+    """
+
+    limit: Annotated[int, Field(ge=0)] | None = None
+
+    def __post_init__(self) -> None:
+        """Check the field."""
+        check_fields(SessionSettings, self, vars(self))
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """Settings of one run. Functions are run by the worker process, see `docs/runner.md`.
+
+    Attributes:
+        model: A model's name or a Model that answers for every agent.
+        model_provider: Has `get_model(name)`, which makes models of names.
+        model_settings: Settings laid over the agents', field by field.
+        handoff_input_filter: Used by handoffs that have no filter of their own.
+        nest_handoff_history: Whether a handoff folds the earlier conversation into one message.
+        handoff_history_mapper: Makes the items in place of that message.
+        input_guardrails: Added to the first agent's.
+        output_guardrails: Added to the last agent's.
+        tracing_disabled: Whether no spans are made.
+        trace_include_sensitive_data: Whether spans carry inputs and outputs; None takes it from
+            HOLDFAST_TRACE_INCLUDE_SENSITIVE_DATA, else yes.
+        workflow_name: Name of the trace.
+        trace_id: Id of the trace.
+        group_id: Groups traces, as of one conversation.
+        trace_metadata: Facts for the trace.
+        session_input_callback: Called with the session's items and the new ones; gives what the
+            model sees. Runs in the calling process.
+        session_settings: How the session is read.
+        call_model_input_filter: Last-moment edit of instructions and items of each model call; what
+            is recorded does not change.
+        tool_error_formatter: Words what the model reads of a tool's failure.
+        tool_execution: Limits on running tools.
+        tool_not_found_behavior: Whether a call of an unknown tool ends the run or is told to the
+            model.
+        reasoning_item_id_policy: Whether ids of reasoning items are sent back: "preserve", which is
+            the default, or "omit".
+        output_guardrail_blocked_message: Stands in the history for a blocked final output.
+
+    `model_settings`, `tool_execution` and `session_settings` may be dicts of their fields.
+
+    Raises:
+        UserError: A field is given what it cannot hold.
+    """
+
+    model: str | Model | None = None
+    model_provider: Any = None
+    model_settings: ModelSettings | None = None
+    handoff_input_filter: HandoffInputFilter | None = None
+    nest_handoff_history: bool = False
+    handoff_history_mapper: Callable[..., Any] | None = None
+    input_guardrails: Sequence[InputGuardrail] = ()
+    output_guardrails: Sequence[OutputGuardrail] = ()
+    tracing_disabled: bool = False
+    trace_include_sensitive_data: bool | None = None
+    workflow_name: str = DEFAULT_WORKFLOW_NAME
+    trace_id: str | None = None
+    group_id: str | None = None
+    trace_metadata: Mapping[str, Json] | None = None
+    session_input_callback: Callable[..., Any] | None = None
+    session_settings: SessionSettings | None = None
+    call_model_input_filter: Callable[..., Any] | None = None
+    tool_error_formatter: Callable[..., Any] | None = None
+    tool_execution: ToolExecutionConfig = field(default_factory=ToolExecutionConfig)
+    tool_not_found_behavior: Literal["raise_error", "return_error_to_model"] = "raise_error"
+    reasoning_item_id_policy: Literal["preserve", "omit"] | None = None
+    output_guardrail_blocked_message: str | None = None
+
+    def __post_init__(self) -> None:
+        """Make objects of dicts and check the fields."""
+        for name, kind in _MADE_OF_DICTS:
+            given: object = getattr(self, name)
+            if isinstance(given, Mapping):
+                made = kind(**cast("Mapping[str, Any]", given))
+                object.__setattr__(self, name, made)
+        for name, default in _MAY_BE_NONE:
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, default)
+        settings: object = self.model_settings
+        if settings is not None:
+            as_model_settings(settings, "model_settings of a RunConfig")
+        check_fields(RunConfig, self, [name for name in vars(self) if name not in _CHECKED_APART])
+        check_data("RunConfig", "trace_metadata", dict(self.trace_metadata or {}))
+        check_model(self.model)
+        check_guardrails("a RunConfig", "input_guardrails", self.input_guardrails, InputGuardrail)
+        check_guardrails(
+            "a RunConfig", "output_guardrails", self.output_guardrails, OutputGuardrail
+        )
+        provider: object = self.model_provider
+        if provider is not None and not callable(getattr(provider, "get_model", None)):
+            msg = (
+                f"RunConfig cannot use model_provider={shown(provider)}: it has no method"
+                " get_model, which makes a Model of a name."
+            )
+            raise UserError(msg)
+
+
+_MADE_OF_DICTS: tuple[tuple[str, type[Any]], ...] = (
+    ("model_settings", ModelSettings),
+    ("tool_execution", ToolExecutionConfig),
+    ("session_settings", SessionSettings),
+)
+_MAY_BE_NONE: tuple[tuple[str, Any], ...] = (
+    ("input_guardrails", ()),
+    ("output_guardrails", ()),
+    ("tool_execution", ToolExecutionConfig()),
+)
+"""Fields for which None, as in the Agents SDK, is as good as nothing given."""
+
+_CHECKED_APART = frozenset({"model", "model_provider", "input_guardrails", "output_guardrails"})
+
+
+def as_run_config(given: object) -> RunConfig:
+    """Return a RunConfig as it is, and a mapping of its fields as one.
+
+    Raises:
+        TypeError: There is no such field.
+        UserError: It is something else, or a field is given what it cannot hold.
+    """
+    if given is None:
+        return RunConfig()
+    if isinstance(given, RunConfig):
+        return given
+    if isinstance(given, Mapping):
+        return RunConfig(**cast("Mapping[str, Any]", given))
+    msg = f"run_config must be a RunConfig or a dict of its fields; it was {shown(given)}."
+    raise UserError(msg)
+
+
+def run_rules(
+    config: RunConfig,
+    *,
+    context: Any,
+    error_handlers: Mapping[ErrorKind, ErrorHandler],
+    refer: Callable[[Any], str] = refer,
+) -> RunRules:
+    """Say as data how a run differs from its agents.
+
+    Args:
+        config: The run's settings.
+        context: Its context object.
+        error_handlers: What answers in the place of an error.
+        refer: Names code.
+    """
+
+    def ref(thing: Any) -> str:
+        return "" if thing is None else refer(thing)
+
+    workflow = config.workflow_name
+    return RunRules(
+        context=type_ref(context),
+        model="" if config.model is None or isinstance(config.model, str) else refer(config.model),
+        model_provider=ref(config.model_provider),
+        model_input_filter=ref(config.call_model_input_filter),
+        tool_error_formatter=ref(config.tool_error_formatter),
+        tool_not_found=config.tool_not_found_behavior,
+        tool_concurrency=config.tool_execution.max_function_tool_concurrency or 0,
+        handoff_filter=ref(config.handoff_input_filter),
+        nests_history=config.nest_handoff_history,
+        history_mapper=ref(config.handoff_history_mapper),
+        input_guardrails=tuple(map(refer, config.input_guardrails)),
+        output_guardrails=tuple(map(refer, config.output_guardrails)),
+        guards_before_approval=config.tool_execution.pre_approval_tool_input_guardrails,
+        error_handlers={kind: refer(handler) for kind, handler in error_handlers.items()},
+        reasoning_ids=config.reasoning_item_id_policy or "preserve",
+        blocked_message=config.output_guardrail_blocked_message or "",
+        workflow_name="" if workflow == DEFAULT_WORKFLOW_NAME else workflow,
+        trace_id=config.trace_id or "",
+        group_id=config.group_id or "",
+        trace_metadata=dict(config.trace_metadata or {}),
+        traced=not config.tracing_disabled,
+        sensitive=config.trace_include_sensitive_data,
+    )

@@ -1,0 +1,246 @@
+"""What a run's guardrails found, as the values that users of the Agents SDK know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Never
+
+from holdfast.agents.guardrails import (
+    GuardrailFunctionOutput,
+    InputGuardrail,
+    InputGuardrailResult,
+    OutputGuardrail,
+    OutputGuardrailResult,
+)
+from holdfast.agents.tools.guardrails import (
+    GuardrailBehavior,
+    ToolGuardrailFunctionOutput,
+    ToolInputGuardrail,
+    ToolInputGuardrailResult,
+    ToolOutputGuardrail,
+    ToolOutputGuardrailResult,
+)
+from holdfast.task.data.guard_rules import ToolGuarded
+from holdfast.task.data.records import Begun, Entry, Failure, OpenState, Outcome, StepRecord
+from holdfast.task.guardrails_due import (
+    GUARDRAIL,
+    INPUT_TRIPPED,
+    OUTPUT_TRIPPED,
+    TOOL_INPUT_TRIPPED,
+    TOOL_OUTPUT_TRIPPED,
+)
+from holdfast.task.undo import UNDONE, active_steps
+from holdfast.values.base import Json
+
+if TYPE_CHECKING:
+    from holdfast.agents.agent import Agent
+
+
+Result = (
+    InputGuardrailResult
+    | OutputGuardrailResult
+    | ToolInputGuardrailResult
+    | ToolOutputGuardrailResult
+)
+
+
+@dataclass(frozen=True)
+class GuardrailResults:
+    """What all guardrails of a run found, each kind in the order in which they ran."""
+
+    input: list[InputGuardrailResult] = field(default_factory=list[InputGuardrailResult])
+    output: list[OutputGuardrailResult] = field(default_factory=list[OutputGuardrailResult])
+    tool_input: list[ToolInputGuardrailResult] = field(
+        default_factory=list[ToolInputGuardrailResult]
+    )
+    tool_output: list[ToolOutputGuardrailResult] = field(
+        default_factory=list[ToolOutputGuardrailResult]
+    )
+
+
+@dataclass(frozen=True)
+class Known:
+    """The agents and guardrails that this process has, by name.
+
+    A result whose guardrail is not among them gets one of its name that cannot be run here.
+
+    Attributes:
+        agents: Name to agent.
+        input: The run's own input guardrails.
+        output: The run's own output guardrails.
+    """
+
+    agents: Mapping[str, Agent] = field(default_factory=dict[str, "Agent"])
+    input: Sequence[InputGuardrail] = ()
+    output: Sequence[OutputGuardrail] = ()
+
+    @classmethod
+    def of(
+        cls,
+        agent: Agent,
+        input_guardrails: Sequence[InputGuardrail] = (),
+        output_guardrails: Sequence[OutputGuardrail] = (),
+    ) -> Known:
+        """Know an agent with its team, and the guardrails that a run was given."""
+        agents = {each.name: each for each in (agent, *agent.team())}
+        return cls(agents, input_guardrails, output_guardrails)
+
+    def input_guardrail(self, name: str, agent: str) -> InputGuardrail:
+        """Return the input guardrail of this name."""
+        own = self.agents[agent].input_guardrails if agent in self.agents else ()
+        found = (each for each in (*own, *self.input) if each.get_name() == name)
+        return next(found, InputGuardrail(_elsewhere, name))
+
+    def output_guardrail(self, name: str, agent: str) -> OutputGuardrail:
+        """Return the output guardrail of this name."""
+        own = self.agents[agent].output_guardrails if agent in self.agents else ()
+        found = (each for each in (*own, *self.output) if each.get_name() == name)
+        return next(found, OutputGuardrail(_elsewhere, name))
+
+    def tool_guardrail(
+        self, found: ToolGuarded, tool: str, agent: str
+    ) -> ToolInputGuardrail | ToolOutputGuardrail:
+        """Return the guardrail of a tool."""
+        known = self.agents[agent].tool(tool) if agent in self.agents else None
+        if found.kind == "input":
+            checks = () if known is None else known.tool_input_guardrails
+            named = (each for each in checks if each.get_name() == found.name)
+            return next(named, ToolInputGuardrail(_elsewhere, found.name))
+        results = () if known is None else known.tool_output_guardrails
+        like = (each for each in results if each.get_name() == found.name)
+        return next(like, ToolOutputGuardrail(_elsewhere, found.name))
+
+
+def guardrail_results(
+    entries: Sequence[Entry],
+    opens: Iterable[OpenState] = (),
+    *,
+    first: str,
+    known: Known | None = None,
+    output: Any = None,
+) -> GuardrailResults:
+    """Read what a run's guardrails found.
+
+    What was found on a branch that was undone is left out, but for the input: it was checked once.
+
+    Args:
+        entries: The ledger.
+        opens: The steps that were open when a failed run ended.
+        first: Name of the agent that the run began with.
+        known: The agents of this process.
+        output: The final output that output guardrails have seen.
+    """
+    known = known or Known()
+    results = GuardrailResults()
+    for entry in entries:
+        event = entry.event
+        if event is not None and event.kind == UNDONE:
+            results.output.clear()
+        if event is None or event.kind != GUARDRAIL:
+            continue
+        found = _run_result(event.body, known, output)
+        if isinstance(found, InputGuardrailResult):
+            results.input.append(found)
+        else:
+            results.output.append(found)
+    calls = [each for record in active_steps(entries) for each in _calls_of(record)]
+    calls += [each for current in opens for each in _calls_of(current)]
+    for agent, tool, guards in calls:
+        for result in (_tool_result(each, tool, agent or first, known) for each in guards):
+            if isinstance(result, ToolInputGuardrailResult):
+                results.tool_input.append(result)
+            else:
+                results.tool_output.append(result)
+    return results
+
+
+def tripped_result(failure: Failure, known: Known | None = None) -> Result | None:
+    """Make the result of the guardrail that ended a run, of the facts in its failure.
+
+    Args:
+        failure: Why the run ended.
+        known: The agents of this process.
+    """
+    known = known or Known()
+    if failure.type in (INPUT_TRIPPED, OUTPUT_TRIPPED) and failure.data:
+        return _run_result(failure.data, known, failure.data.get("output"))
+    if failure.type in (TOOL_INPUT_TRIPPED, TOOL_OUTPUT_TRIPPED) and failure.data:
+        found = ToolGuarded.model_validate(failure.data.get("found"))
+        tool, agent = str(failure.data.get("tool", "")), str(failure.data.get("agent", ""))
+        return _tool_result(found, tool, agent, known)
+    return None
+
+
+def with_known(result: Result | None, known: Known) -> Result | None:
+    """Put this process's own guardrail and agent into a result that has only their names."""
+    match result:
+        case InputGuardrailResult(guardrail=guardrail):
+            name = guardrail.get_name()
+            agents = [n for n, a in known.agents.items() if _has(a.input_guardrails, name)]
+            own = known.input_guardrail(name, next(iter(agents), ""))
+            return replace(result, guardrail=own)
+        case OutputGuardrailResult(guardrail=guardrail, agent=agent):
+            name = getattr(agent, "name", agent)
+            own_output = known.output_guardrail(guardrail.get_name(), name)
+            return replace(result, guardrail=own_output, agent=known.agents.get(name, agent))
+        case _:
+            return result
+
+
+def _has(guardrails: Iterable[InputGuardrail], name: str) -> bool:
+    return any(each.get_name() == name for each in guardrails)
+
+
+def _run_result(
+    facts: Mapping[str, Json], known: Known, output: Any
+) -> InputGuardrailResult | OutputGuardrailResult:
+    name, agent = str(facts.get("name", "")), str(facts.get("agent", ""))
+    said = facts["stored"] if "stored" in facts else facts.get("info")
+    found = GuardrailFunctionOutput(said, bool(facts.get("tripped")))
+    if facts.get("kind") == "input":
+        return InputGuardrailResult(known.input_guardrail(name, agent), found)
+    guardrail = known.output_guardrail(name, agent)
+    return OutputGuardrailResult(guardrail, output, known.agents.get(agent, agent), found)
+
+
+def _calls_of(
+    step: StepRecord | OpenState,
+) -> Iterator[tuple[str, str, tuple[ToolGuarded, ...]]]:
+    """List (agent, tool, what its guardrails found) of a step's calls, in their order."""
+    agent = step.step.agent if isinstance(step, StepRecord) else step.open.step.agent
+    for entry in step.journal:
+        for call, outcome in zip(entry.calls, entry.outcomes, strict=True):
+            yield agent, call.name, outcome.guards
+    newest: dict[int, Outcome | Begun]
+    if isinstance(step, OpenState):
+        newest = {**step.begun, **step.outcomes}
+    else:
+        newest = dict(enumerate(step.outcomes))
+    for i, found in sorted(newest.items(), key=itemgetter(0)):
+        yield agent, step.calls[i].name, found.guards
+
+
+def _tool_result(
+    found: ToolGuarded, tool: str, agent: str, known: Known
+) -> ToolInputGuardrailResult | ToolOutputGuardrailResult:
+    behavior: GuardrailBehavior = {"type": found.behavior}
+    if found.behavior == "reject_content":
+        behavior["message"] = found.message
+    said = found.info if found.stored is None else found.stored.wire()
+    output = ToolGuardrailFunctionOutput(said, behavior)
+    guardrail = known.tool_guardrail(found, tool, agent)
+    if isinstance(guardrail, ToolInputGuardrail):
+        return ToolInputGuardrailResult(guardrail, output)
+    return ToolOutputGuardrailResult(guardrail, output)
+
+
+def _elsewhere(*_given: Any) -> Never:
+    """Stand for a guardrail's function that this process does not have.
+
+    Raises:
+        RuntimeError: Always.
+    """
+    msg = "This guardrail was run by a worker process; its function is not known here."
+    raise RuntimeError(msg)

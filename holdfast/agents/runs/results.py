@@ -1,0 +1,207 @@
+"""What a run gives back: RunResult with its items, as users of the OpenAI Agents SDK know them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar
+
+from holdfast.agents.agent import Agent
+from holdfast.agents.guardrails import InputGuardrailResult, OutputGuardrailResult
+from holdfast.agents.runs.items import MessageOutputItem, RawItem, RunItem, ToolApprovalItem
+from holdfast.agents.runs.state import RunState
+from holdfast.agents.tools.guardrails import ToolInputGuardrailResult, ToolOutputGuardrailResult
+from holdfast.values.base import Json
+from holdfast.values.messages import Usage
+from holdfast.values.run_context import RunContextWrapper
+
+T = TypeVar("T")
+
+RunInput = str | Sequence[dict[str, Json]]
+
+
+@dataclass(frozen=True)
+class ModelResponse:
+    """One answer of a model.
+
+    Attributes:
+        output: Its items, in the form of the Responses API.
+        usage: What it cost.
+        response_id: The provider's id of it, or None.
+    """
+
+    output: list[RawItem]
+    usage: Usage
+    response_id: str | None
+
+    def to_input_items(self) -> list[dict[str, Json]]:
+        """Return the items as input for another run."""
+        return [dict(item) for item in self.output]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunData:
+    """What a run has made, also one that an error has ended.
+
+    Attributes:
+        input: What the run was given; in a session, after what the model sees of its history.
+        new_items: What it made, oldest first.
+        raw_responses: The answers of models, oldest first.
+        last_agent: The agent that ran last.
+        context_wrapper: The run's context and what the run cost.
+        task_id: The run's task; its ledger stays readable.
+        interruptions: Tool calls that wait for a person's decision.
+        input_guardrail_results: What the guardrails of the input found.
+        output_guardrail_results: What the guardrails of the final output found.
+        tool_input_guardrail_results: What guardrails of tools found in calls.
+        tool_output_guardrail_results: What guardrails of tools found in results.
+        normalized: What the last agent saw and said, when a handoff had changed what it saw.
+    """
+
+    input: str | list[dict[str, Json]]
+    new_items: list[RunItem] = field(default_factory=list[RunItem])
+    raw_responses: list[ModelResponse] = field(default_factory=list[ModelResponse])
+    last_agent: Agent
+    context_wrapper: RunContextWrapper[Any]
+    task_id: str
+    interruptions: list[ToolApprovalItem] = field(default_factory=list[ToolApprovalItem])
+    input_guardrail_results: list[InputGuardrailResult] = field(
+        default_factory=list[InputGuardrailResult]
+    )
+    output_guardrail_results: list[OutputGuardrailResult] = field(
+        default_factory=list[OutputGuardrailResult]
+    )
+    tool_input_guardrail_results: list[ToolInputGuardrailResult] = field(
+        default_factory=list[ToolInputGuardrailResult]
+    )
+    tool_output_guardrail_results: list[ToolOutputGuardrailResult] = field(
+        default_factory=list[ToolOutputGuardrailResult]
+    )
+    normalized: list[dict[str, Json]] | None = field(default=None, repr=False)
+
+    @property
+    def usage(self) -> Usage:
+        """Cost of the run."""
+        return self.context_wrapper.usage
+
+    @property
+    def last_response_id(self) -> str | None:
+        """The provider's id of the last answer of a model, or None."""
+        return self.raw_responses[-1].response_id if self.raw_responses else None
+
+    def to_input_list(
+        self, *, mode: Literal["preserve_all", "normalized"] = "preserve_all"
+    ) -> list[dict[str, Json]]:
+        """Return input and new items as the input of a following run.
+
+        Args:
+            mode: "preserve_all": the input and all that was made. "normalized": what the last agent
+                saw and said, which is less when the filter of a handoff had left something out.
+        """
+        if mode == "normalized" and self.normalized is not None:
+            return [dict(item) for item in self.normalized]
+        made = [item for item in self.new_items if not isinstance(item, ToolApprovalItem)]
+        start = ItemHelpers.input_to_new_input_list(self.input)
+        return [*start, *(item.to_input_item() for item in made)]
+
+    def to_state(self) -> RunState:
+        """Return the run as something to decide on and to resume: `Runner.run(agent, state)`."""
+        return RunState(self.task_id, self.interruptions)
+
+    def release_agents(self, release_new_items: bool = True) -> None:  # noqa: FBT001, FBT002  the Agents SDK's signature
+        """Do nothing: agents are descriptions and hold nothing that would have to be let go."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunResult(RunData):
+    """A run that has its answer, or waits for a person.
+
+    Attributes:
+        final_output: The answer, of the last agent's `output_type`; None while a person must
+            decide.
+        waiting_for: What the run waits for, one text per open point; empty when it is finished.
+    """
+
+    final_output: Any = None
+    waiting_for: tuple[str, ...] = ()
+
+    def final_output_as(self, cls: type[T], raise_if_incorrect_type: bool = False) -> T:  # noqa: FBT001, FBT002  the Agents SDK's signature
+        """Return the answer, typed.
+
+        Args:
+            cls: The type that the answer should have.
+            raise_if_incorrect_type: Whether to check it.
+
+        Raises:
+            TypeError: The answer is checked and has another type.
+        """
+        if raise_if_incorrect_type and not isinstance(self.final_output, cls):
+            msg = f"Final output is not of type {cls.__name__}"
+            raise TypeError(msg)
+        output: T = self.final_output
+        return output
+
+
+class ItemHelpers:
+    """Reads items, and makes them."""
+
+    @classmethod
+    def extract_last_content(cls, message: RawItem) -> str:
+        """Return the text or the refusal of a message's last part; empty when there is none."""
+        last = RawItem({**message, "content": _parts(message)[-1:]})
+        return cls.extract_text(last) or cls.extract_refusal(last) or ""
+
+    @classmethod
+    def extract_text(cls, message: RawItem) -> str | None:
+        """Return the text of a message, without refusals; None when there is none."""
+        texts = [p["text"] for p in _parts(message) if p.get("type") == "output_text"]
+        return "".join(texts) or None
+
+    @classmethod
+    def extract_refusal(cls, message: RawItem) -> str | None:
+        """Return what a message says of why it refuses; None when it does not."""
+        texts = [p["refusal"] for p in _parts(message) if p.get("type") == "refusal"]
+        return "".join(texts) or None
+
+    @classmethod
+    def tool_call_output_item(
+        cls, tool_call: Mapping[str, Json], output: str | list[dict[str, Json]]
+    ) -> dict[str, Json]:
+        """Make the item that answers a call.
+
+        Args:
+            tool_call: The call, as `raw_item` of its item has it.
+            output: What the model is to read: a text, or parts in the form of the Responses API.
+        """
+        call_id = tool_call["call_id"]
+        return {"type": "function_call_output", "call_id": call_id, "output": output}
+
+    @classmethod
+    def extract_last_text(cls, message: RawItem) -> str | None:
+        """Return the text of a message's last part; None when that is no text."""
+        parts = [part for part in _parts(message)[-1:] if part.get("type") == "output_text"]
+        return str(parts[0]["text"]) if parts else None
+
+    @classmethod
+    def text_message_output(cls, message: MessageOutputItem) -> str:
+        """Return the text of a message of a model, without refusals."""
+        return cls.extract_text(message.raw_item) or ""
+
+    @classmethod
+    def text_message_outputs(cls, items: Sequence[RunItem]) -> str:
+        """Return the texts of all messages of models among items, joined."""
+        messages = (item for item in items if isinstance(item, MessageOutputItem))
+        return "".join(map(cls.text_message_output, messages))
+
+    @classmethod
+    def input_to_new_input_list(cls, input: RunInput) -> list[dict[str, Json]]:
+        """Return an input as a list of items."""
+        return [{"role": "user", "content": input}] if isinstance(input, str) else list(input)
+
+
+def _parts(message: RawItem) -> list[dict[str, Any]]:
+    content: Any = message.get("content") if message.get("role") == "assistant" else None
+    if isinstance(content, str):
+        return [{"type": "output_text", "text": content}]
+    parts: list[dict[str, Any]] = content or []
+    return parts

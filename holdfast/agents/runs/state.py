@@ -1,0 +1,268 @@
+"""RunState: a run that waits, as a small value to keep, to decide on, and to resume."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Sequence
+from typing import Any, Literal, Self
+
+from pydantic import Field, ValidationError
+
+from holdfast.agents.agent import Agent
+from holdfast.agents.runs.items import RawItem, ToolApprovalItem, team_of
+from holdfast.errors import UserError
+from holdfast.values.base import Json, Value
+from holdfast.values.checks.ids import MADE
+from holdfast.values.checks.json_shapes import is_object
+from holdfast.values.text.shown import shown
+
+
+class Decision(Value):
+    """What a person decided on a tool call.
+
+    Attributes:
+        approval: Id of the approval.
+        verb: What they decided.
+        always: Whether later calls of the tool in this task are decided alike.
+        message: What the model is told of a rejection, word for word; None for the usual text.
+        digest: Digest of the call that they saw: another one is not decided.
+        tool: Name of the tool.
+    """
+
+    approval: str
+    verb: Literal["approve", "reject"]
+    always: bool = False
+    message: str | None = None
+    digest: str = ""
+    tool: str = ""
+
+
+class _Asked(Value):
+    """An interruption as text keeps it."""
+
+    agent: str
+    approval: str
+    digest: str = ""
+    item: dict[str, Json]
+
+
+class _Saved(Value):
+    """A RunState as text keeps it."""
+
+    version: Literal[1] = 1
+    id: str
+    task_id: str
+    decisions: tuple[Decision, ...] = ()
+    input: tuple[str, ...] = ()
+    interruptions: tuple[_Asked, ...] = Field(default=())
+
+
+class RunState:
+    """A run that waits for a person, or has stopped, with what was decided on it so far.
+
+    The run itself is its task, which any process reaches by its id. A decision counts once
+    `Runner.run(agent, state)` has sent it; until then it is in this object and in the text made of
+    it. A decision on one call comes before those that hold for all calls of a tool, in whatever
+    order they were made here. Decisions made elsewhere (by the command line, by
+    `AgentRunner.approve`) count as well; one made here that contradicts them is refused.
+
+    Attributes:
+        task_id: The run's task.
+    """
+
+    def __init__(
+        self, task_id: str, interruptions: Sequence[ToolApprovalItem] = (), *, id: str = ""
+    ) -> None:
+        """Hold a run; `RunResult.to_state()` and `RunState.of(...)` make one.
+
+        Args:
+            task_id: The run's task.
+            interruptions: The tool calls that wait for a decision.
+            id: Tells this state from others of the task; made up by default.
+        """
+        self.task_id = task_id
+        self._id = id or uuid.uuid4().hex[:12]
+        self._interruptions = list(interruptions)
+        self._decisions: dict[str, Decision] = {}
+        self._input: list[str] = []
+
+    @classmethod
+    def of(cls, task_id: str) -> Self:
+        """Hold the run of a task by the task's id alone, in any process.
+
+        What it waits for is not known yet: `Runner.run(agent, state)` returns with it, and calls no
+        model while it is undecided.
+        """
+        return cls(task_id)
+
+    def get_interruptions(self) -> list[ToolApprovalItem]:
+        """Return the tool calls that waited for a decision when this state was made."""
+        return list(self._interruptions)
+
+    def approve(self, approval_item: ToolApprovalItem, always_approve: bool = False) -> None:  # noqa: FBT001, FBT002  the Agents SDK's signature
+        """Let a call run.
+
+        Args:
+            approval_item: One of the interruptions.
+            always_approve: Whether later calls of the tool in this task need nobody any more, and
+                those that wait and have no decision of their own here.
+
+        Raises:
+            UserError: It is of another run.
+        """
+        self._decide(approval_item, "approve", always=always_approve)
+
+    def reject(
+        self,
+        approval_item: ToolApprovalItem,
+        always_reject: bool = False,  # noqa: FBT001, FBT002  the Agents SDK's signature
+        *,
+        rejection_message: str | None = None,
+    ) -> None:
+        """Do not let a call run.
+
+        Args:
+            approval_item: One of the interruptions.
+            always_reject: Whether later calls of the tool in this task are rejected as well, and
+                those that wait and have no decision of their own here.
+            rejection_message: What the model is told.
+
+        Raises:
+            UserError: It is of another run.
+        """
+        self._decide(approval_item, "reject", always=always_reject, message=rejection_message)
+
+    def add_input(self, input: str | Sequence[dict[str, Json]]) -> None:
+        """Say something to the model, once, before its next call.
+
+        Args:
+            input: A text, or user messages in the form of the Responses API whose content is text.
+
+        Raises:
+            UserError: It is something else, or empty.
+        """
+        texts = [input] if isinstance(input, str) else [_text_of(item) for item in input]
+        if not texts or not all(text.strip() for text in texts):
+            msg = "The input to add is empty; give a text, or user messages."
+            raise UserError(msg)
+        self._input += texts
+
+    @property
+    def pending_input(self) -> list[dict[str, Json]]:
+        """What was added for the model here, as user messages, sent already or not."""
+        return [{"role": "user", "content": text} for text in self._input]
+
+    def clear_pending_input(self) -> None:
+        """Add nothing after all. What `Runner.run` has sent of it stays sent."""
+        self._id = uuid.uuid4().hex[:12]
+        self._input = []
+
+    @property
+    def decisions(self) -> list[Decision]:
+        """What was decided here, in the order in which it was."""
+        return list(self._decisions.values())
+
+    @property
+    def added_input(self) -> list[tuple[str, str]]:
+        """What was added for the model, each with an id by which it is said once."""
+        return [(f"{self._id}-{k}", text) for k, text in enumerate(self._input)]
+
+    def to_json(self) -> dict[str, Json]:
+        """Return the state as JSON data."""
+        asked = (
+            _Asked(
+                agent=item.agent.name,
+                approval=item.approval_id,
+                digest=item.digest,
+                item=dict(item.raw_item),
+            )
+            for item in self._interruptions
+        )
+        saved = _Saved(
+            id=self._id,
+            task_id=self.task_id,
+            decisions=tuple(self.decisions),
+            input=tuple(self._input),
+            interruptions=tuple(asked),
+        )
+        return saved.model_dump(mode="json")
+
+    def to_string(self) -> str:
+        """Return the state as a text to keep anywhere."""
+        return json.dumps(self.to_json())
+
+    @classmethod
+    async def from_json(cls, initial_agent: Agent, state_json: dict[str, Json]) -> Self:
+        """Read what `to_json` gave.
+
+        Args:
+            initial_agent: The agent with which the run began: the items name agents of its team.
+            state_json: The state as JSON data.
+
+        Raises:
+            UserError: It is no such state.
+        """
+        try:
+            saved = _Saved.model_validate(state_json)
+        except ValidationError as cause:
+            msg = f"This is no state of a run as RunState.to_json gives it: {cause}"
+            raise UserError(msg) from cause
+        team = team_of(initial_agent)
+        items = [
+            ToolApprovalItem(team.of(a.agent), RawItem(a.item), a.approval, a.digest)
+            for a in saved.interruptions
+        ]
+        state = cls(saved.task_id, items, id=saved.id)
+        state._decisions = {decision.approval: decision for decision in saved.decisions}
+        state._input = list(saved.input)
+        return state
+
+    @classmethod
+    async def from_string(cls, initial_agent: Agent, state_string: str) -> Self:
+        """Read what `to_string` gave.
+
+        Args:
+            initial_agent: As for from_json.
+            state_string: The text.
+
+        Raises:
+            UserError: It is no such state.
+        """
+        try:
+            data = json.loads(state_string)
+        except ValueError as cause:
+            msg = f"This is no state of a run as RunState.to_string gives it: {cause}"
+            raise UserError(msg) from cause
+        return await cls.from_json(initial_agent, data)
+
+    def _decide(
+        self,
+        item: Any,
+        verb: Literal["approve", "reject"],
+        *,
+        always: bool,
+        message: str | None = None,
+    ) -> None:
+        if not isinstance(item, ToolApprovalItem):
+            msg = f"{verb} takes an item of get_interruptions(); it was given {shown(item)}."
+            raise UserError(msg)
+        if not item.approval_id.startswith((f"{self.task_id}:", f"{self.task_id}{MADE}")):
+            msg = f"{item.approval_id!r} belongs to another run than {self.task_id!r}."
+            raise UserError(msg)
+        self._decisions.pop(item.approval_id, None)  # decided anew, it is the newest
+        self._decisions[item.approval_id] = Decision(
+            approval=item.approval_id,
+            verb=verb,
+            always=always,
+            message=message,
+            digest=item.digest,
+            tool=item.tool_name or "",
+        )
+
+
+def _text_of(item: object) -> str:
+    if is_object(item) and item.get("role") == "user" and isinstance(item.get("content"), str):
+        return str(item["content"])
+    msg = f"Only user messages of text can be added to a run; this is {shown(item, 120)}."
+    raise UserError(msg)

@@ -1,0 +1,1 @@
+"""Tools: their schemas, options, hooks and contexts."""

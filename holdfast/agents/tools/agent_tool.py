@@ -1,0 +1,285 @@
+"""Agents as tools: a model calls another agent like a function, and gets its final output."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+
+from holdfast.agents.tools.arguments import ToolArgumentsError, explain
+from holdfast.agents.tools.context import ToolContext
+from holdfast.agents.tools.hooks import (
+    ApprovalPredicate,
+    EnabledPredicate,
+    FailureFormatter,
+    invoke,
+)
+from holdfast.agents.tools.strict_schema import object_schema, strict_schema, without_titles
+from holdfast.agents.tools.tool import Tool
+from holdfast.errors import InvalidArgumentError, UserError
+from holdfast.task.data.tool_policy import ToolPolicy
+from holdfast.values.base import Json
+from holdfast.values.text.shown import shown
+
+if TYPE_CHECKING:
+    from holdfast.agents.agent import Agent
+    from holdfast.agents.runs.config import RunConfig
+    from holdfast.agents.runs.results import RunResult
+
+DEFAULT_MAX_TURNS = 10
+
+Extractor = Callable[["RunResult"], Any]
+"""Makes the tool's result of the nested run, sync or async."""
+
+InputBuilder = Callable[[dict[str, Any]], Any]
+"""Makes the nested run's input, a text or a list of items, of {"params", "summary",
+"json_schema"}; sync or async."""
+
+_CODE = (
+    "model",
+    "model_provider",
+    "handoff_input_filter",
+    "handoff_history_mapper",
+    "call_model_input_filter",
+    "tool_error_formatter",
+)
+"""Settings of a run that are code."""
+
+CALLED = "You were called as a tool. The input of the call, as data:"
+
+
+class ToolInputText(BaseModel):
+    """The default arguments of an agent as a tool."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    input: str
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class AgentTool(Tool[..., Any]):
+    """An agent that a model may call. Made by `Agent.as_tool`.
+
+    A call is a task of its own, which the calling task starts, waits for and owns: undoing the
+    call's step undoes that task.
+
+    Attributes:
+        agent: The agent.
+        takes: Type of the arguments.
+        is_structured: Whether the arguments are described to the agent, rather than being its
+            input.
+        extractor: Makes the result of the nested run; None for its final output.
+        max_turns: Most model calls of the nested run; None for no limit.
+        run_config: Settings of the nested run; None for those of the calling one.
+        input_builder: Makes the nested run's input of the arguments.
+        shows_schema: Whether the described input holds the whole JSON Schema.
+    """
+
+    _: KW_ONLY
+    agent: Agent
+    takes: type[Any] = ToolInputText
+    is_structured: bool = False
+    extractor: Extractor | None = None
+    max_turns: int | None = DEFAULT_MAX_TURNS
+    run_config: RunConfig | None = None
+    input_builder: InputBuilder | None = None
+    shows_schema: bool = False
+
+    @property
+    def code(self) -> dict[str, Any]:
+        """Functions and objects that users gave with it, by name."""
+        config = vars(self.run_config) if self.run_config is not None else {}
+        several = {
+            f"{name}.{k}": each
+            for name in ("input_guardrails", "output_guardrails")
+            for k, each in enumerate(config.get(name, ()))
+        }
+        given = {name: config.get(name) for name in _CODE} | several
+        given |= {"extractor": self.extractor, "input_builder": self.input_builder}
+        return {name: thing for name, thing in given.items() if not isinstance(thing, str | None)}
+
+    def policy(self) -> ToolPolicy:
+        """Return what a task must know to run the tool."""
+        return super().policy().model_copy(update={"agent": self.agent.name})
+
+    def parse(self, arguments: str) -> dict[str, Any]:
+        """Return the validated arguments as JSON data.
+
+        Raises:
+            ToolArgumentsError: The arguments do not fit; its text is meant for the model.
+        """
+        adapter: TypeAdapter[Any] = TypeAdapter(self.takes)
+        try:
+            value = adapter.validate_json(arguments if arguments.strip() else "{}")
+        except ValidationError as error:
+            known = self.parameters.get("properties", {})
+            raise ToolArgumentsError(self.name, explain(error, known), arguments) from error
+        return cast("dict[str, Any]", adapter.dump_python(value, mode="json"))
+
+    async def make_input(self, arguments: str) -> str | list[dict[str, Json]]:
+        """Return the nested run's input for a call.
+
+        Raises:
+            ToolArgumentsError: The arguments do not fit.
+            UserError: The input_builder gave neither a text nor a list.
+            Exception: Whatever the input_builder raises.
+        """
+        params = self.parse(arguments)
+        if not self.is_structured:
+            return str(params["input"])
+        schema = self.parameters if self.shows_schema else None
+        summary = summary_of(self.parameters)
+        if self.input_builder is None:
+            return described(params, schema, summary)
+        given = {"params": params, "summary": summary, "json_schema": schema}
+        made: object = await invoke(self.input_builder, given)
+        if not isinstance(made, str | list):
+            msg = (
+                f"The input_builder of tool {self.name!r} must give a text or a list of items; it"
+                f" gave {shown(made)} ({type(made).__name__})."
+            )
+            raise UserError(msg)
+        return cast("str | list[dict[str, Json]]", made)
+
+    async def run(self, ctx: ToolContext, arguments: str) -> Any:  # noqa: ARG002  they were used
+        """Return what the nested run gave, which has ended.
+
+        Raises:
+            UserError: The call is not made by a task.
+            Exception: What ended the nested run, or what the extractor raises.
+        """
+        if ctx.nested is None:
+            msg = (
+                f"Tool {self.name!r} is an agent: a task runs it as a task of its own. Give it to"
+                " an Agent and run that."
+            )
+            raise UserError(msg)
+        result = await ctx.nested()
+        if self.extractor is None:
+            return said(result)
+        return await invoke(self.extractor, result)
+
+
+def as_tool(
+    agent: Agent,
+    *,
+    name: str | None,
+    description: str | None,
+    parameters: type[Any] | None,
+    needs_approval: bool | ApprovalPredicate,
+    is_enabled: bool | EnabledPredicate,
+    failure_error_function: FailureFormatter | Literal["default"] | None,
+    run_config: RunConfig | Mapping[str, Any] | None,
+    max_turns: int | None,
+    extractor: Extractor | None,
+    input_builder: InputBuilder | None,
+    shows_schema: bool,
+) -> AgentTool:
+    """Make a tool of an agent; see `Agent.as_tool`."""
+    from holdfast.agents.runs.config import as_run_config
+
+    if max_turns is not None and max_turns < 0:
+        msg = f"max_turns must be at least 0, or None for no limit; it was {max_turns}."
+        raise UserError(msg)
+    takes = _checked(parameters, agent) if parameters is not None else ToolInputText
+    name = name or re.sub(r"[^a-zA-Z0-9_]", "_", agent.name).lower()
+    return AgentTool(
+        name=name,
+        description=description or "",
+        parameters=_schema(takes, name),
+        function=_no_function,
+        effect="read",  # the call itself: what its task does is undone by that task
+        strict=True,
+        needs_approval=needs_approval,
+        is_enabled=is_enabled,
+        failure_error_function=failure_error_function,
+        agent=agent,
+        takes=takes,
+        is_structured=parameters is not None or input_builder is not None,
+        extractor=extractor,
+        max_turns=max_turns,
+        run_config=None if run_config is None else as_run_config(run_config),
+        input_builder=input_builder,
+        shows_schema=shows_schema and parameters is not None,
+    )
+
+
+def _no_function(*_given: Any) -> Any:
+    msg = "An agent as a tool is no function: a task runs it as a task of its own."
+    raise UserError(msg)
+
+
+def _checked(parameters: Any, agent: Agent) -> type[Any]:
+    is_type = isinstance(parameters, type)
+    if is_type and (dataclasses.is_dataclass(parameters) or issubclass(parameters, BaseModel)):
+        return cast("type[Any]", parameters)
+    msg = (
+        f"parameters={shown(parameters)} of agent {agent.name!r} as a tool is no type of arguments."  # pyright: ignore[reportUnknownArgumentType]  anything is shown
+        " Pass a dataclass or a pydantic model class."
+    )
+    raise InvalidArgumentError(msg)
+
+
+def _schema(takes: type[Any], name: str) -> dict[str, Json]:
+    schema = object_schema(without_titles(TypeAdapter(takes).json_schema()))
+    if takes is ToolInputText:
+        schema.pop("description", None)
+    return strict_schema({"properties": {}, **schema}, what=f"tool {name!r}")
+
+
+def described(params: dict[str, Any], schema: dict[str, Json] | None, summary: str) -> str:
+    """Write structured arguments as the input of an agent.
+
+    Args:
+        params: The arguments.
+        schema: Their JSON Schema, if the agent is to see it.
+        summary: What their fields mean, or empty.
+    """
+    if schema is None and not summary:
+        return json.dumps(params, ensure_ascii=False)
+    parts = [CALLED, _fenced(params)]
+    if schema is not None:
+        parts += ["Its JSON Schema, which is data too:", _fenced(schema)]
+    else:
+        parts += ["What its fields mean:", summary]
+    return "\n\n".join(parts)
+
+
+def _fenced(data: Json) -> str:
+    return f"```json\n{json.dumps(data, indent=2, ensure_ascii=False)}\n```"
+
+
+def summary_of(schema: dict[str, Json]) -> str:
+    """Say in lines what the fields of a schema mean; empty when it tells nothing of them."""
+    properties = cast("dict[str, dict[str, Json]]", schema.get("properties", {}))
+    lines = [
+        f"- {name}: {field['description']}"
+        for name, field in properties.items()
+        if field.get("description")
+    ]
+    about = schema.get("description")
+    return "\n".join(([str(about)] if about else []) + lines)
+
+
+def said(result: RunResult) -> Any:
+    """Return a run's final output; in place of an empty one, the last thing that was said in it."""
+    if result.final_output not in ("", None):
+        return result.final_output
+    for item in reversed(result.new_items):
+        raw = item.raw_item
+        text = raw.get("output") if item.type == "tool_call_output_item" else _text(raw)
+        if item.type in ("tool_call_output_item", "message_output_item") and text:
+            return text
+    return result.final_output or ""
+
+
+def _text(raw: dict[str, Json]) -> str:
+    content = raw.get("content") or ""
+    if isinstance(content, str):
+        return content
+    return "".join(str(part.get("text", "")) for part in content)

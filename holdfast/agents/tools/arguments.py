@@ -1,0 +1,90 @@
+"""Arguments as the model wrote them: read, validated, and refused in words that it can act on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, cast
+
+from pydantic import ValidationError
+from pydantic_core import from_json
+
+from holdfast.agents.tools.schema import FunctionSchema
+from holdfast.errors import HoldfastError
+
+_QUOTED_CHARACTERS = 200
+_LISTED_PROBLEMS = 10
+
+
+class ToolArgumentsError(HoldfastError):
+    """The model called a tool with arguments that do not fit. The task goes on: it is told so.
+
+    Attributes:
+        tool: Tool name.
+        problems: What was wrong, one line each.
+    """
+
+    def __init__(self, tool: str, problems: tuple[str, ...], arguments: str) -> None:
+        """Write the text that the model reads."""
+        self.tool = tool
+        self.problems = problems
+        quoted = arguments[:_QUOTED_CHARACTERS]
+        more = "…" if len(arguments) > _QUOTED_CHARACTERS else ""
+        listed = [f"- {problem}" for problem in problems[:_LISTED_PROBLEMS]]
+        if left_out := len(problems) - len(listed):
+            listed.append(f"- and {left_out} more")
+        super().__init__(
+            "\n".join(
+                (
+                    f"The tool {tool!r} was not run, because its arguments are not valid:",
+                    *listed,
+                    f"The arguments were: {quoted}{more}",
+                    "Call it again with corrected arguments.",
+                )
+            )
+        )
+
+
+def parse_arguments(tool: str, signature: FunctionSchema | None, arguments: str) -> dict[str, Any]:
+    """Return the arguments by parameter; without a signature, as any JSON object.
+
+    Empty text counts as an empty object: models write it for tools without parameters.
+
+    Raises:
+        ToolArgumentsError: The arguments do not fit.
+    """
+    text = arguments if arguments.strip() else "{}"
+    if signature is not None:
+        try:
+            return signature.values(text)
+        except ValidationError as error:
+            problems = explain(error, signature.fields.values())
+            raise ToolArgumentsError(tool, problems, arguments) from error
+    try:
+        data = from_json(text, allow_inf_nan=False)
+    except ValueError as error:
+        raise ToolArgumentsError(tool, (f"Invalid JSON: {error}",), arguments) from error
+    if not isinstance(data, dict):
+        raise ToolArgumentsError(tool, ("Input should be an object",), arguments)
+    return cast("dict[str, Any]", data)
+
+
+def explain(error: ValidationError, known: Iterable[str]) -> tuple[str, ...]:
+    """Say in words that a model can act on what was wrong with its arguments.
+
+    Args:
+        error: pydantic's findings.
+        known: Names of the parameters that there are.
+    """
+    problems: list[str] = []
+    for found in error.errors(include_url=False, include_context=False, include_input=False):
+        place = ".".join(map(str, found["loc"]))
+        match found["type"]:
+            case "missing":
+                problems.append(f"{place}: required, but missing")
+            case "extra_forbidden":
+                parent = found["loc"][:-1]
+                names = "" if parent else f"; the parameters are: {', '.join(known) or 'none'}"
+                problems.append(f"{place}: no such parameter{names}")
+            case _:
+                problems.append(f"{place}: {found['msg']}" if place else found["msg"])
+    return tuple(problems)

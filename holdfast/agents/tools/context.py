@@ -1,0 +1,176 @@
+"""What a tool, its undo and its probe are told about the call they serve."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Generic, Literal, cast
+
+from pydantic import Field
+from typing_extensions import TypeVar
+
+from holdfast.agents.context_data import KEY as CONTEXT_KEY
+from holdfast.agents.context_data import dump
+from holdfast.values.base import Json, Value
+from holdfast.values.messages import Usage
+from holdfast.values.run_context import RunContextWrapper
+
+if TYPE_CHECKING:
+    from holdfast.agents.runs.results import RunResult
+
+StateT = TypeVar("StateT", bound=Mapping[str, Any], default=dict[str, Any])
+
+EffectStatus = Literal["proposed", "approved", "started", "done", "failed", "unknown", "undone"]
+
+
+def _ignore(*_details: Any) -> None:
+    """Take a heartbeat that nobody listens to."""
+
+
+class ToolContext(RunContextWrapper[Any], Generic[StateT]):
+    """The optional first argument of a tool; `RunContextWrapper[...]` as its type gets one, too.
+
+    Every field has a default, so a unit test makes one with only what it needs. A tool may name a
+    TypedDict for its state, as in `ToolContext[TripState]`; at run time it is a plain dict.
+
+    Attributes:
+        task_id: The task that called.
+        step_id: The step within the task.
+        call_id: The model's id of this call; each attempt has the same.
+        tool_name: Name under which the model called the tool.
+        arguments: The arguments as JSON text, as the model wrote them or a person edited them.
+        attempt: Number of this attempt, from 1.
+        idempotency_key: Names the action, not the attempt: give it to services that accept one.
+        fencing_token: Grows with every start of the action that this key names. A service that has
+            seen a higher one for a key must refuse a lower one: it comes from a worker process that
+            was stopped for a while and has been replaced.
+        agent_name: The agent that called.
+        usage: Cost of the run so far.
+        state: This call's own copy of the task's extra_state. Change it in place or assign it;
+            what differs at the end goes back to the task as a merge patch.
+        context: The run's context object, made of `state["context"]`: see `Runner.run`. Change it
+            in place or assign it; it goes back with the state.
+        nested: For a call of an agent as a tool that has ended: gives what came of it.
+    """
+
+    def __init__(
+        self,
+        *,
+        task_id: str = "",
+        step_id: str = "",
+        call_id: str = "",
+        tool_name: str = "",
+        arguments: str = "{}",
+        attempt: int = 1,
+        idempotency_key: str = "",
+        fencing_token: int = 0,
+        agent_name: str = "",
+        usage: Usage | None = None,
+        state: StateT | None = None,
+        heartbeat: Callable[..., None] = _ignore,
+        load_context: Callable[[Json], Any] | None = None,
+        nested: Callable[[], Awaitable[RunResult]] | None = None,
+    ) -> None:
+        """Make a context.
+
+        Args:
+            task_id: And those after it: see the attributes.
+            step_id: See above.
+            call_id: See above.
+            tool_name: See above.
+            arguments: See above.
+            attempt: See above.
+            idempotency_key: See above.
+            fencing_token: See above.
+            agent_name: See above.
+            usage: See above.
+            state: See above.
+            heartbeat: Must be safe to call from any thread.
+            load_context: Makes the context object of JSON data.
+            nested: See above.
+        """
+        self.task_id = task_id
+        self.step_id = step_id
+        self.call_id = call_id
+        self.tool_name = tool_name
+        self.arguments = arguments
+        self.attempt = attempt
+        self.idempotency_key = idempotency_key
+        self.fencing_token = fencing_token
+        self.agent_name = agent_name
+        self.usage = Usage() if usage is None else usage
+        self.nested = nested
+        self.state: StateT = cast("StateT", {}) if state is None else state
+        self._heartbeat = heartbeat
+        self._load_context = load_context
+        self._context: Any = None
+        self._has_context = False
+        self._cancelled = threading.Event()
+
+    def __repr__(self) -> str:
+        """Name the call; the context object is not made for it."""
+        return f"<ToolContext of call {self.call_id!r} of tool {self.tool_name!r}>"
+
+    @property
+    def tool_call_id(self) -> str:
+        """The model's id of this call, as the Agents SDK names it."""
+        return self.call_id
+
+    @property
+    def tool_arguments(self) -> str:
+        """The arguments as JSON text, as the Agents SDK names them."""
+        return self.arguments
+
+    @property
+    def context(self) -> Any:
+        """The run's context object."""
+        if not self._has_context:
+            data = self.state.get(CONTEXT_KEY)
+            self.context = data if self._load_context is None else self._load_context(data)
+        return self._context
+
+    @context.setter
+    def context(self, context: Any) -> None:
+        self._context, self._has_context = context, True
+
+    def final_state(self) -> dict[str, Json]:
+        """Return the state with what the tool made of it and of the context.
+
+        Raises:
+            UserError: The context cannot be stored as JSON.
+        """
+        state = cast("dict[str, Json]", self.state)
+        return {**state, CONTEXT_KEY: dump(self._context)} if self._has_context else state
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether the call should stop. Tools that run long in a thread look at it now and then."""
+        return self._cancelled.is_set()
+
+    def cancel(self) -> None:
+        """Ask the call to stop. Safe from any thread."""
+        self._cancelled.set()
+
+    def heartbeat(self, *details: Any) -> None:
+        """Tell the engine that the call is alive, with details for whoever watches."""
+        self._heartbeat(*details)
+
+
+class Effect(Value):
+    """One tool call and what became of it, as handed to `undo=` and `probe=`.
+
+    Attributes:
+        tool: Tool name.
+        call_id: The model's id of the call.
+        key: The idempotency key that the call had.
+        arguments: The arguments with which it ran.
+        result: What it returned, as JSON data or text; None when it is not known.
+        status: How far it came.
+    """
+
+    tool: str
+    call_id: str = ""
+    key: str = ""
+    arguments: dict[str, Json] = Field(default_factory=dict)
+    result: Json = None
+    status: EffectStatus = "proposed"

@@ -1,0 +1,79 @@
+"""Making tools of functions: `@tool` and what goes with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar, cast, overload
+
+from typing_extensions import Unpack
+
+from holdfast.agents.tools.arguments import ToolArgumentsError
+from holdfast.agents.tools.options import ToolOptions
+from holdfast.agents.tools.tool import Tool
+from holdfast.errors import InvalidArgumentError
+from holdfast.values.text.shown import shown
+from holdfast.values.tool_result import ToolResultError, render_result
+
+__all__ = [
+    "Tool",
+    "ToolArgumentsError",
+    "ToolOptions",
+    "ToolResultError",
+    "function_tool",
+    "render_result",
+    "to_tool",
+    "tool",
+]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@overload
+def tool(function: Callable[P, R], /, **options: Unpack[ToolOptions]) -> Tool[P, R]: ...
+
+
+@overload
+def tool(
+    **options: Unpack[ToolOptions],
+) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
+
+
+def tool(
+    function: Callable[..., Any] | None = None, /, **options: Unpack[ToolOptions]
+) -> Tool | Callable[[Callable[..., Any]], Tool]:
+    """Make a tool of a function: `@tool`, `@tool(...)` or `tool(function, ...)`.
+
+    The schema comes from the signature, the texts from the docstring. A first parameter of type
+        ToolContext or RunContextWrapper gets the ToolContext of the call and stays hidden from the
+    model. The meaning of each option is at the attributes of Tool; `name_override`,
+    `description_override`, `strict_mode` and `timeout` are other names of `name`, `description`,
+    `strict` and `timeout_seconds`.
+
+    Raises:
+        InvalidArgumentError: A model cannot be told how to call the function, or options
+            contradict each other; the text says what to write instead.
+        UserError: It takes a context of another library.
+    """
+
+    def decorate(function: Callable[..., Any]) -> Tool:
+        return Tool.from_function(function, **options)
+
+    return decorate if function is None else decorate(function)
+
+
+function_tool = tool
+
+
+def to_tool(thing: Tool | Callable[..., Any]) -> Tool:
+    """Return a tool as it is, and a plain function as a tool.
+
+    Raises:
+        InvalidArgumentError: It is neither, or a model cannot be told how to call it.
+    """
+    if isinstance(thing, Tool):
+        return cast("Tool", thing)
+    if not callable(cast("Any", thing)):
+        msg = f"{shown(thing)} is neither a tool nor a function. Pass a function or use @tool."
+        raise InvalidArgumentError(msg)
+    return Tool.from_function(thing)

@@ -1,0 +1,53 @@
+"""Wording what a model reads when a tool call fails: `RunConfig.tool_error_formatter`."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from holdfast.agents.tools.hooks import invoke
+from holdfast.values.code.calling import place_of
+from holdfast.values.run_context import RunContextWrapper
+from holdfast.values.text.logs import log
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolErrorFormatterArgs:
+    """What a formatter is told of a failed call.
+
+    Attributes:
+        kind: A call that a person rejected, one of a tool that the model was not given, or one
+            whose tool raised.
+        tool_name: Name by which the model called.
+        call_id: The model's id of the call.
+        default_message: What the model would read without a formatter.
+        run_context: The run's context.
+        error: What the tool raised, else None. Its text may hold secrets.
+        tool_type: Always a function.
+    """
+
+    kind: Literal["approval_rejected", "tool_not_found", "tool_exception"]
+    tool_name: str
+    call_id: str
+    default_message: str
+    run_context: RunContextWrapper[Any]
+    error: Exception | None = None
+    tool_type: Literal["function"] = "function"
+
+
+ToolErrorFormatter = Callable[[ToolErrorFormatterArgs], str | Awaitable[str | None] | None]
+"""Gives the text for the model, or None for the default one."""
+
+
+async def worded(formatter: ToolErrorFormatter, args: ToolErrorFormatterArgs) -> str:
+    """Return a formatter's text; the default one where it gives none, or fails itself."""
+    try:
+        text = await invoke(formatter, args)
+    except Exception as error:  # the call has been made, and an error here must not repeat it
+        where = place_of(formatter, error)
+        log.exception("The tool_error_formatter (%s) failed for tool %r", where, args.tool_name)
+        return args.default_message
+    if text is not None and not isinstance(text, str):
+        log.error("The tool_error_formatter gave a %s, not a text", type(text).__name__)
+    return text if isinstance(text, str) else args.default_message

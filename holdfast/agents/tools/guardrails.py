@@ -1,0 +1,240 @@
+"""Guardrails of tools: checks of a call before it is run, and of what it gave."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal, NotRequired, TypedDict, overload
+
+from holdfast.agents.guardrails import Check
+from holdfast.agents.tools.context import ToolContext
+from holdfast.agents.tools.hooks import invoke
+from holdfast.errors import UserError
+from holdfast.values.text.shown import shown
+
+Behavior = Literal["allow", "reject_content", "raise_exception"]
+BEHAVIORS: frozenset[str] = frozenset({"allow", "reject_content", "raise_exception"})
+
+
+class GuardrailBehavior(TypedDict):
+    """What follows a check.
+
+    Attributes:
+        type: "allow", "reject_content" or "raise_exception".
+        message: What the model reads in place of the result, for "reject_content".
+    """
+
+    type: Behavior
+    message: NotRequired[str]
+
+
+def _allow() -> GuardrailBehavior:
+    return {"type": "allow"}
+
+
+@dataclass(frozen=True)
+class ToolGuardrailFunctionOutput:
+    """What a guardrail of a tool found. Made by `allow`, `reject_content` or `raise_exception`.
+
+    Attributes:
+        output_info: Anything that JSON can say: why, for whoever reads the run afterwards.
+        behavior: What follows.
+    """
+
+    output_info: Any = None
+    behavior: GuardrailBehavior = field(default_factory=_allow)
+
+    @classmethod
+    def allow(cls, output_info: Any = None) -> ToolGuardrailFunctionOutput:
+        """Let the call, or its result, pass."""
+        return cls(output_info)
+
+    @classmethod
+    def reject_content(cls, message: str, output_info: Any = None) -> ToolGuardrailFunctionOutput:
+        """Go on with a message in place of the result; a call not run yet is not run."""
+        return cls(output_info, {"type": "reject_content", "message": message})
+
+    @classmethod
+    def raise_exception(cls, output_info: Any = None) -> ToolGuardrailFunctionOutput:
+        """End the run with the tripwire exception."""
+        return cls(output_info, {"type": "raise_exception"})
+
+
+@dataclass(frozen=True)
+class ToolInputGuardrailData:
+    """What a guardrail of a call is given.
+
+    Attributes:
+        context: The call: tool name, arguments, the run's context.
+        agent: The agent that calls.
+    """
+
+    context: ToolContext[Any]
+    agent: Any
+
+
+@dataclass(frozen=True)
+class ToolOutputGuardrailData(ToolInputGuardrailData):
+    """What a guardrail of a result is given.
+
+    Attributes:
+        output: What the tool returned, or the text that tells of its failure.
+    """
+
+    output: Any
+
+
+Found = ToolGuardrailFunctionOutput | Awaitable[ToolGuardrailFunctionOutput]
+InputFunction = Callable[[ToolInputGuardrailData], Found]
+OutputFunction = Callable[[ToolOutputGuardrailData], Found]
+
+
+@dataclass(frozen=True)
+class ToolInputGuardrail(Check):
+    """A check of a tool's call before it is run.
+
+    Attributes:
+        guardrail_function: Called with a ToolInputGuardrailData; sync or async.
+        name: Its name in results; the function's by default.
+
+    Raises:
+        UserError: The function cannot be called.
+    """
+
+    guardrail_function: InputFunction
+    name: str | None = None
+
+    async def run(self, data: ToolInputGuardrailData) -> ToolGuardrailFunctionOutput:
+        """Check a call.
+
+        Raises:
+            UserError: The function returned something else than a ToolGuardrailFunctionOutput.
+            Exception: Whatever the function raises.
+        """
+        return _found(self.get_name(), await invoke(self.guardrail_function, data))
+
+
+@dataclass(frozen=True)
+class ToolOutputGuardrail(Check):
+    """A check of what a tool gave.
+
+    Attributes:
+        guardrail_function: Called with a ToolOutputGuardrailData; sync or async.
+        name: Its name in results; the function's by default.
+
+    Raises:
+        UserError: The function cannot be called.
+    """
+
+    guardrail_function: OutputFunction
+    name: str | None = None
+
+    async def run(self, data: ToolOutputGuardrailData) -> ToolGuardrailFunctionOutput:
+        """Check a result.
+
+        Raises:
+            UserError: The function returned something else than a ToolGuardrailFunctionOutput.
+            Exception: Whatever the function raises.
+        """
+        return _found(self.get_name(), await invoke(self.guardrail_function, data))
+
+
+@dataclass(frozen=True)
+class ToolInputGuardrailResult:
+    """What a guardrail of a call came to.
+
+    Attributes:
+        guardrail: The guardrail.
+        output: What it found.
+    """
+
+    guardrail: ToolInputGuardrail
+    output: ToolGuardrailFunctionOutput
+
+
+@dataclass(frozen=True)
+class ToolOutputGuardrailResult:
+    """What a guardrail of a result came to.
+
+    Attributes:
+        guardrail: The guardrail.
+        output: What it found.
+    """
+
+    guardrail: ToolOutputGuardrail
+    output: ToolGuardrailFunctionOutput
+
+
+@overload
+def tool_input_guardrail(func: InputFunction, /) -> ToolInputGuardrail: ...
+
+
+@overload
+def tool_input_guardrail(
+    *, name: str | None = None
+) -> Callable[[InputFunction], ToolInputGuardrail]: ...
+
+
+def tool_input_guardrail(
+    func: InputFunction | None = None, /, *, name: str | None = None
+) -> ToolInputGuardrail | Callable[[InputFunction], ToolInputGuardrail]:
+    """Make a guardrail of calls of a function, for `@tool(tool_input_guardrails=[...])`.
+
+    Raises:
+        UserError: It is no function.
+    """
+
+    def decorate(func: InputFunction) -> ToolInputGuardrail:
+        return ToolInputGuardrail(func, name)
+
+    return decorate if func is None else decorate(func)
+
+
+@overload
+def tool_output_guardrail(func: OutputFunction, /) -> ToolOutputGuardrail: ...
+
+
+@overload
+def tool_output_guardrail(
+    *, name: str | None = None
+) -> Callable[[OutputFunction], ToolOutputGuardrail]: ...
+
+
+def tool_output_guardrail(
+    func: OutputFunction | None = None, /, *, name: str | None = None
+) -> ToolOutputGuardrail | Callable[[OutputFunction], ToolOutputGuardrail]:
+    """Make a guardrail of results of a function, for `@tool(tool_output_guardrails=[...])`.
+
+    Raises:
+        UserError: It is no function.
+    """
+
+    def decorate(func: OutputFunction) -> ToolOutputGuardrail:
+        return ToolOutputGuardrail(func, name)
+
+    return decorate if func is None else decorate(func)
+
+
+def check_tool_guardrails(tool: str, what: str, given: Any, kind: type[Any]) -> None:
+    """Refuse what is no list of guardrails of tools.
+
+    Raises:
+        UserError: Something is no guardrail of this kind; the text says what to write instead.
+    """
+    if isinstance(given, list | tuple) and all(isinstance(each, kind) for each in given):  # pyright: ignore[reportUnknownVariableType]
+        return
+    msg = (
+        f"Tool {tool!r}: {what}={shown(given)} is no list of {kind.__name__}. Decorate the"  # pyright: ignore[reportUnknownArgumentType]  anything is shown
+        f" functions with @{what.removesuffix('s')} and pass a list of them."
+    )
+    raise UserError(msg)
+
+
+def _found(name: str, found: object) -> ToolGuardrailFunctionOutput:
+    if isinstance(found, ToolGuardrailFunctionOutput) and found.behavior.get("type") in BEHAVIORS:
+        return found
+    msg = (
+        f"Guardrail {name!r} returned {shown(found)}; it must return"
+        " ToolGuardrailFunctionOutput.allow(), .reject_content(message) or .raise_exception()."
+    )
+    raise UserError(msg)

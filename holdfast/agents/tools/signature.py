@@ -1,0 +1,174 @@
+"""Reading a callable: the function behind it, its parameters, their types, its docstring."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+import types
+import typing
+from collections.abc import Callable
+from typing import Annotated, Any, Union, cast
+
+from holdfast.agents.tools.context import ToolContext
+from holdfast.errors import InvalidArgumentError, UserError
+from holdfast.values.run_context import RunContextWrapper
+
+EMPTY = inspect.Parameter.empty
+
+_CONTEXTS = ("RunContextWrapper", "ToolContext")
+_CONTEXT_BY_NAME = re.compile(
+    r"(?:(?:\w+\.)*(?:Annotated|Optional|Union)\[\s*)?(?:None\s*[|,]\s*)?"
+    rf"(?P<name>(?:\w+\.)*(?:{'|'.join(_CONTEXTS)}))\b(?!\.)"
+)
+_STYLES: Any = {name: {"warnings": False} for name in ("google", "numpy", "sphinx")}
+
+
+def source_of(function: Callable[..., Any]) -> Any:
+    """Return the plain function behind partials, methods, decorators and callable objects."""
+    inner: Any = function
+    while isinstance(inner, functools.partial):
+        inner = cast("Any", inner.func)
+    is_plain = inspect.isroutine(inner) or inspect.isclass(inner) or hasattr(inner, "__wrapped__")
+    inner = inspect.unwrap(inner if is_plain else type(inner).__call__)
+    return getattr(inner, "__func__", inner)
+
+
+def name_of(function: Callable[..., Any], source: Any) -> str:
+    """Return the name of the function, or of the class of a callable object."""
+    named: Any = source if isinstance(function, functools.partial) else function
+    return str(getattr(named, "__name__", type(named).__name__))
+
+
+def docstring_of(function: Callable[..., Any], source: Any) -> str:
+    """Return the docstring of the function, or of the class of a callable object."""
+    own = inspect.getdoc(source) or ""
+    if own or inspect.isroutine(function) or isinstance(function, functools.partial):
+        return own
+    return inspect.getdoc(type(function)) or ""
+
+
+def parameters_of(function: Callable[..., Any], name: str) -> list[inspect.Parameter]:
+    """Return the parameters that a caller still has to give.
+
+    Raises:
+        InvalidArgumentError: A JSON object cannot name them all.
+    """
+    bound: set[str] = set()
+    inner: Any = function
+    while isinstance(inner, functools.partial):
+        bound |= inner.keywords.keys()
+        inner = cast("Any", inner.func)
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError, NameError) as error:
+        msg = f"Tool {name!r} has no readable signature: {error}. Wrap it in a function of yours."
+        raise InvalidArgumentError(msg) from error
+    for index, parameter in enumerate(parameters):
+        if parameter.kind in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD}:
+            stars = "*" if parameter.kind is parameter.VAR_POSITIONAL else "**"
+            msg = (
+                f"Tool {name!r} takes {stars}{parameter.name}, which a model cannot be told of."
+                " Name the parameters one by one, or take one list or dict."
+            )
+            raise InvalidArgumentError(msg)
+        if not index and parameter.name in {"self", "cls"} and parameter.annotation is EMPTY:
+            msg = (
+                f"Tool {name!r} is a method without its object: its first parameter is"
+                f" {parameter.name!r}. Make the tool of the bound method: tool(thing.{name})."
+            )
+            raise InvalidArgumentError(msg)
+    return [parameter for parameter in parameters if parameter.name not in bound]
+
+
+def annotation_of(parameter: inspect.Parameter, source: Any, tool: str) -> Any:
+    """Return the type of a parameter, names looked up where the function is defined.
+
+    Raises:
+        InvalidArgumentError: A name in it is not known there.
+    """
+    raw = parameter.annotation
+    if raw is EMPTY:
+        return Any
+    names = getattr(source, "__globals__", {})
+    try:
+        return _resolved(raw, names)
+    except Exception as error:  # an annotation is an expression: evaluating it can raise anything
+        context = _context_by_name(raw, names)
+        if context is not None:
+            return context
+        msg = (
+            f"Tool {tool!r}: the type of parameter {parameter.name!r}, {raw!r}, cannot be resolved:"
+            f" {error}. Define or import it at the top level of the module."
+        )
+        raise InvalidArgumentError(msg) from error
+
+
+def is_context(annotation: Any, tool: str) -> bool:
+    """Whether a parameter of this type takes the ToolContext, which is a RunContextWrapper, too.
+
+    Raises:
+        UserError: It is of a class that only has the name of one. A model would have to fill it in.
+    """
+    origin = typing.get_origin(annotation)
+    if origin is Annotated:
+        return is_context(typing.get_args(annotation)[0], tool)
+    if origin in {Union, types.UnionType}:
+        return any(is_context(each, tool) for each in typing.get_args(annotation))
+    kind: Any = origin or annotation
+    if not inspect.isclass(kind):
+        return False
+    if issubclass(kind, RunContextWrapper):
+        return True
+    for each in kind.__mro__:
+        if each.__name__ in _CONTEXTS:
+            msg = (
+                f"Tool {tool!r} takes a {each.__module__}.{each.__name__}, which Holdfast does not"
+                f" make. Write `from holdfast import {each.__name__}` instead."
+            )
+            raise UserError(msg)
+    return False
+
+
+def _resolved(raw: Any, names: dict[str, Any]) -> Any:
+    holder = types.SimpleNamespace(__annotations__={"it": raw})
+    return typing.get_type_hints(holder, names, include_extras=True)["it"]
+
+
+def _context_by_name(raw: Any, names: dict[str, Any]) -> Any:
+    """Return the context that a type is of which some name is known to type checkers only."""
+    parts = [raw, *(getattr(each, "__forward_arg__", None) for each in typing.get_args(raw))]
+    texts = [part.strip(" '\"") for part in parts if isinstance(part, str)]
+    found = next(filter(None, map(_CONTEXT_BY_NAME.match, texts)), None)
+    if found is None:
+        return None
+    try:
+        return _resolved(found["name"], names)
+    except Exception:  # noqa: BLE001  as above
+        return ToolContext
+
+
+def read_docstring(text: str) -> tuple[str, dict[str, str]]:
+    """Split a docstring (Google, NumPy or Sphinx style) into the whole and the parameters.
+
+    Returns:
+        The description, without the sections on results and errors, and parameter to text.
+    """
+    if len(text.splitlines()) <= 1:
+        return text, {}
+    import griffe  # `import holdfast` stays light
+
+    said: list[str] = []
+    about: dict[str, str] = {}
+    doc = griffe.Docstring(text, lineno=1)
+    for section in griffe.parse_auto(doc, per_style_options=_STYLES):
+        match section:
+            case griffe.DocstringSectionText():
+                said.append(section.value)
+            case griffe.DocstringSectionAdmonition():
+                said.append(f"{section.title}: {section.value.description}")
+            case griffe.DocstringSectionParameters():
+                about |= {p.name: " ".join(p.description.split()) for p in section.value}
+            case _:
+                pass
+    return "\n\n".join(said), about

@@ -1,0 +1,294 @@
+"""The Tool: a function that a model may call, with what it does to the world."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, Generic, Literal, ParamSpec, TypeVar, cast
+
+import typing_extensions as ext
+
+from holdfast.agents.tools.arguments import ToolArgumentsError, parse_arguments
+from holdfast.agents.tools.context import Effect, ToolContext
+from holdfast.agents.tools.guardrails import (
+    ToolInputGuardrail,
+    ToolOutputGuardrail,
+    check_tool_guardrails,
+)
+from holdfast.agents.tools.hooks import (
+    ApprovalPredicate,
+    EffectHook,
+    EnabledPredicate,
+    FailureFormatter,
+    invoke,
+    invoke_hook,
+    invoke_predicate,
+    is_offered,
+)
+from holdfast.agents.tools.options import ToolOptions, check_name, check_options
+from holdfast.agents.tools.schema import FunctionSchema, read_function
+from holdfast.errors import InvalidArgumentError, ToolTimeoutError
+from holdfast.models.base import ToolSpec
+from holdfast.task.data.tool_policy import (
+    DEFAULT_MAX_OUTPUT_BYTES,
+    TimeoutBehavior,
+    ToolEffect,
+    ToolPolicy,
+)
+from holdfast.values.base import Json
+
+P = ext.ParamSpec("P", default=...)
+R = ext.TypeVar("R", default=Any)
+P0 = ParamSpec("P0")
+R0 = TypeVar("R0")
+
+_BY_UNDO: Any = None  # an effect not given; settled when the tool is made
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Tool(Generic[P, R]):
+    """Something a model may call. Made by `@tool`; calling it calls the function.
+
+    One made by hand calls `function(ctx, arguments)` with the decoded object, not validated.
+
+    Attributes:
+        name: 1 to 64 letters, digits, `_` and `-`.
+        description: What it does, for the model.
+        parameters: JSON Schema of the arguments object.
+        function: What runs; a sync function runs in a thread.
+        signature: How arguments become parameters; None for a tool made by hand.
+        effect: What a call does to the world: "reversible" with `undo`, else "irreversible".
+        idempotent: Whether two calls with one idempotency key act once.
+        undo: Called as `undo(ctx, effect)` or `undo(effect)` to take a done call back.
+        probe: Called like `undo` when it is not known if a call happened; returns its result, or
+            None when it did not happen.
+        needs_approval: Whether a person decides first, or a predicate (ctx, arguments), or
+            (arguments), or (ctx, arguments, call_id), that decides it per call.
+        timeout_seconds: Longest time of one attempt, or None. A call cut off by it may have
+            happened: it is *unknown*, unless the tool is `effect="read"` or `idempotent`.
+        timeout_behavior: Whether the model is told of a timeout that hides no effect, or
+            ToolTimeoutError is raised.
+        max_attempts: Most attempts when it raises an error of `retry_on`.
+        retry_on: Errors worth another attempt; empty means every Exception.
+        return_direct: Whether the result is the answer of the task.
+        failure_error_function: Called as `(ctx, error)` for the text that the model reads when a
+            call fails; "default" is the text of the dialect, None raises.
+        is_enabled: Whether it is offered to the model, or a predicate (ctx, agent).
+        strict: Whether the schema follows OpenAI's strict rules and may be enforced.
+        max_output_bytes: Longest result, in UTF-8 bytes.
+        approval_seconds: Seconds after which an approval expires to rejected, or None for never.
+        undo_needs_approval: Whether a person decides before a call is undone.
+        undo_idempotent: Whether undoing one call twice acts once: an `undo` that was cut off, or
+            that raised what time can heal, is then called again.
+        tool_input_guardrails: Checks of a call before it is run, in order.
+        tool_output_guardrails: Checks of what it gave, in order.
+
+    Raises:
+        InvalidArgumentError: The attributes contradict each other, or one is out of range.
+        UserError: Something is no guardrail of tools.
+    """
+
+    _: KW_ONLY
+    name: str
+    description: str = ""
+    parameters: dict[str, Json]
+    function: Callable[P, R]
+    signature: FunctionSchema | None = None
+    effect: ToolEffect = _BY_UNDO
+    idempotent: bool = False
+    undo: EffectHook | None = None
+    probe: EffectHook | None = None
+    needs_approval: bool | ApprovalPredicate = False
+    timeout_seconds: float | None = None
+    timeout_behavior: TimeoutBehavior = "error_as_result"
+    max_attempts: int = 1
+    retry_on: tuple[type[Exception], ...] = ()
+    return_direct: bool = False
+    failure_error_function: FailureFormatter | Literal["default"] | None = "default"
+    is_enabled: bool | EnabledPredicate = True
+    strict: bool = False
+    max_output_bytes: int = DEFAULT_MAX_OUTPUT_BYTES
+    approval_seconds: float | None = None
+    undo_needs_approval: bool = False
+    undo_idempotent: bool = False
+    tool_input_guardrails: Sequence[ToolInputGuardrail] = ()
+    tool_output_guardrails: Sequence[ToolOutputGuardrail] = ()
+
+    def __post_init__(self) -> None:
+        """Settle the effect and check what was given."""
+        if self.effect is _BY_UNDO:
+            object.__setattr__(self, "effect", "reversible" if self.undo else "irreversible")
+        object.__setattr__(self, "__wrapped__", self.function)  # for inspect.signature and help()
+        object.__setattr__(self, "__doc__", getattr(self.function, "__doc__", None))
+        check_name(self.name)
+        checks, results = self.tool_input_guardrails, self.tool_output_guardrails
+        check_tool_guardrails(self.name, "tool_input_guardrails", checks, ToolInputGuardrail)
+        check_tool_guardrails(self.name, "tool_output_guardrails", results, ToolOutputGuardrail)
+        check_options(
+            self.name,
+            effect=self.effect,
+            undo=self.undo,
+            probe=self.probe,
+            timeout_seconds=self.timeout_seconds,
+            timeout_behavior=self.timeout_behavior,
+            max_attempts=self.max_attempts,
+            retry_on=self.retry_on,
+            max_output_bytes=self.max_output_bytes,
+        )
+
+    @staticmethod
+    def from_function(
+        function: Callable[P0, R0], /, **options: ext.Unpack[ToolOptions]
+    ) -> Tool[P0, R0]:
+        """Make a tool of a function, described by its signature and docstring.
+
+        Raises:
+            InvalidArgumentError: A model cannot be told how to call it; the text says why.
+        """
+        given = cast("dict[str, Any]", dict(options))
+        names = [given.pop("name", None), given.pop("name_override", None)]
+        texts = [given.pop("description", None), given.pop("description_override", None)]
+        for other, own in (("strict_mode", "strict"), ("timeout", "timeout_seconds")):
+            if other in given:
+                given.setdefault(own, given.pop(other))
+        signature = read_function(
+            function,
+            name=next((name for name in names if name is not None), None),
+            description=next((text for text in texts if text is not None), None),
+            strict=given.get("strict", False),
+        )
+        return Tool(
+            name=signature.name,
+            description=signature.description,
+            parameters=signature.parameters,
+            function=function,
+            signature=signature,
+            **given,
+        )
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function itself, as a unit test does."""
+        return self.function(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        """Name the tool and what it does to the world."""
+        return f"<Tool {self.name!r} effect={self.effect!r}>"
+
+    @property
+    def takes_context(self) -> bool:
+        """Whether the function is given the ToolContext."""
+        return self.signature is None or self.signature.context is not None
+
+    def spec(self) -> ToolSpec:
+        """Return what a model is told."""
+        return ToolSpec(
+            name=self.name,
+            description=self.description,
+            parameters=self.parameters,
+            strict=self.strict,
+        )
+
+    def policy(self) -> ToolPolicy:
+        """Return what a task must know to run the tool."""
+        asks = callable(self.needs_approval)
+        return ToolPolicy(
+            effect=self.effect,
+            idempotent=self.idempotent,
+            has_undo=self.undo is not None,
+            has_probe=self.probe is not None,
+            needs_approval="ask" if asks else "yes" if self.needs_approval else "no",
+            timeout_seconds=self.timeout_seconds or 0,
+            timeout_behavior=self.timeout_behavior,
+            max_attempts=self.max_attempts,
+            return_direct=self.return_direct,
+            max_output_bytes=self.max_output_bytes,
+            approval_seconds=self.approval_seconds or 0,
+            undo_needs_approval=self.undo_needs_approval,
+            undo_idempotent=self.undo_idempotent,
+            is_conditional=callable(self.is_enabled),
+            guarded=bool(self.tool_input_guardrails),
+        )
+
+    def parse(self, arguments: str) -> dict[str, Any]:
+        """Return the validated arguments by parameter; what the model left out is absent.
+
+        Raises:
+            ToolArgumentsError: The arguments do not fit; its text is meant for the model.
+        """
+        return parse_arguments(self.name, self.signature, arguments)
+
+    async def run(self, ctx: ToolContext, arguments: str) -> Any:
+        """Validate the arguments and run the function; its value is returned untouched.
+
+        Raises:
+            ToolArgumentsError: The arguments do not fit; the function was not called.
+            Exception: Whatever the function raises.
+        """
+        values = self.parse(arguments)
+        if self.signature is None:
+            return await invoke(self.function, ctx, values)
+        positional, named = self.signature.bind(ctx, values)
+        return await invoke(self.function, *positional, **named)
+
+    def is_worth_repeating(self, error: BaseException) -> bool:
+        """Whether a call that raised this may be attempted again, as far as the tool says.
+
+        A call that was cut off by its timeout may have happened: only what is repeatable is made
+        again.
+        """
+        if self.max_attempts == 1 or isinstance(error, ToolArgumentsError):
+            return False
+        if isinstance(error, ToolTimeoutError) and self.policy().may_have_happened:
+            return False
+        return isinstance(error, self.retry_on or Exception)
+
+    async def run_undo(self, ctx: ToolContext, effect: Effect) -> Any:
+        """Take a done call back.
+
+        Raises:
+            InvalidArgumentError: The tool has no `undo=`.
+            Exception: Whatever the undo raises.
+        """
+        return await self._run_hook(self.undo, "undo", ctx, effect)
+
+    async def run_probe(self, ctx: ToolContext, effect: Effect) -> Any:
+        """Ask the world if a call happened: its result, or None.
+
+        Raises:
+            InvalidArgumentError: The tool has no `probe=`.
+            Exception: Whatever the probe raises.
+        """
+        return await self._run_hook(self.probe, "probe", ctx, effect)
+
+    async def _run_hook(
+        self, hook: EffectHook | None, what: str, ctx: ToolContext, effect: Effect
+    ) -> Any:
+        if hook is None:
+            msg = f"Tool {self.name!r} has no {what}= and cannot be asked to {what}."
+            raise InvalidArgumentError(msg)
+        return await invoke_hook(hook, ctx, effect, keep="last")
+
+    async def asks_approval(self, ctx: ToolContext, arguments: str) -> bool:
+        """Whether a person must decide on this call. A predicate gets the arguments as decoded.
+
+        Arguments that do not fit always ask: a person may correct them.
+
+        Raises:
+            Exception: Whatever the predicate raises.
+        """
+        if not callable(self.needs_approval):
+            return self.needs_approval
+        try:
+            self.parse(arguments)
+        except ToolArgumentsError:
+            return True
+        data = parse_arguments(self.name, None, arguments)
+        return bool(await invoke_predicate(self.needs_approval, ctx, data, ctx.call_id))
+
+    async def is_offered(self, ctx: Any, agent: Any) -> bool:
+        """Whether the model is offered this tool.
+
+        Raises:
+            Exception: Whatever the predicate raises.
+        """
+        return await is_offered(self.is_enabled, ctx, agent)

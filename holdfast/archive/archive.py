@@ -1,0 +1,275 @@
+"""The archive: large values and closed records, in a directory or any fsspec URL.
+
+Values are named by the SHA-256 of their bytes and never change. Records are JSON documents with a
+name; the last writer wins. `archive.json` holds the archive's id.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from holdfast.archive.bytestore import LocalStore, open_store
+from holdfast.archive.names import ID_FILE, blob_path, record_name, record_path
+from holdfast.errors import (
+    ArchiveError,
+    BlobMissingError,
+    DigestMismatchError,
+)
+from holdfast.values.base import Json, canonical, digest
+from holdfast.values.text.redact import conceal, credentials_of, redact, without_credentials
+
+__all__ = ["Archive", "record_name"]
+
+
+class Archive:
+    """A store of blobs and records; any number of processes may use one at the same time.
+
+    Every method has an async twin with the prefix `a`, which runs it in a thread.
+
+    Attributes:
+        url: Where it is; credentials that the given URL held are left out.
+    """
+
+    def __init__(self, url: str | Path, options: Mapping[str, Json] | None = None) -> None:
+        """Open an archive. Nothing is read or written yet.
+
+        Args:
+            url: A directory, or an fsspec URL such as `s3://bucket/prefix` or `memory://name`.
+            options: Storage options of the fsspec file system (endpoint, credentials, ...); they
+                stand in no error and no log.
+
+        Raises:
+            ArchiveError: Unknown protocol, or a missing package for it.
+        """
+        conceal(credentials_of(str(url), options or {}))
+        self.url = without_credentials(str(url))
+        self._store = open_store(str(url), options or {})
+        self._id: str | None = None
+
+    def put(self, data: bytes) -> str:
+        """Store bytes, once; return their SHA-256 as 64 hexadecimal digits.
+
+        Raises:
+            ArchiveError: The archive cannot be written.
+        """
+        name = digest(data)
+        path = blob_path(name)
+        with self._failures("written", path):
+            self._require_place()
+            # By size, not by existence: it heals what another program cut short.
+            if self._store.size(path) != len(data):
+                self._store.write(path, data)
+        return name
+
+    def get(self, sha256: str) -> bytes:
+        """Return the bytes stored under this digest.
+
+        Raises:
+            BlobMissingError: The archive has no such blob.
+            DigestMismatchError: The stored bytes are not the ones that were put.
+            ArchiveError: The archive cannot be read.
+        """
+        path = blob_path(sha256)
+        with self._failures("read", path):
+            data = self._store.read(path)
+        if digest(data) != sha256:
+            raise DigestMismatchError(
+                f"The blob {sha256} of the archive {self.url!r} was changed: its {len(data)} bytes"
+                f" have the digest {digest(data)}. Restore {self._where(path)!r} from a"
+                " backup."
+            )
+        return data
+
+    def has(self, sha256: str) -> bool:
+        """Say whether there is a blob of this digest; its bytes are not checked.
+
+        Raises:
+            ArchiveError: The archive cannot be read.
+        """
+        path = blob_path(sha256)
+        with self._failures("read", path):
+            return self._store.size(path) is not None
+
+    def put_record(self, name: str, data: Json) -> None:
+        """Write a JSON record, replacing an older one in one step.
+
+        Args:
+            name: A path such as `record_name("tasks", task_id)`.
+            data: Anything JSON; written in its canonical form.
+
+        Raises:
+            InvalidArgumentError: The name leads outside the archive or into its blobs.
+            ArchiveError: The archive cannot be written.
+        """
+        path = record_path(name)
+        with self._failures("written", path):
+            self._require_place()
+            self._store.write(path, canonical(data))
+
+    def get_record(self, name: str) -> Json:
+        """Return a JSON record.
+
+        Raises:
+            BlobMissingError: There is no record of this name.
+            ArchiveError: The archive cannot be read, or the record is not JSON.
+        """
+        return self._read_json(record_path(name))
+
+    def has_record(self, name: str) -> bool:
+        """Say whether there is a record of this name.
+
+        Raises:
+            ArchiveError: The archive cannot be read.
+        """
+        path = record_path(name)
+        with self._failures("read", path):
+            return self._store.size(path) is not None
+
+    def delete_record(self, name: str) -> bool:
+        """Delete a record; return whether there was one.
+
+        Raises:
+            ArchiveError: The archive cannot be written.
+        """
+        path = record_path(name)
+        with self._failures("deleted", path):
+            try:
+                self._store.delete(path)
+            except FileNotFoundError:
+                self._require_place()
+                return False
+        return True
+
+    def list_records(self, folder: str) -> list[str]:
+        """Return the names of all records below a folder such as `tasks/`, sorted.
+
+        Raises:
+            InvalidArgumentError: The folder is outside the archive or among its blobs.
+            ArchiveError: The archive cannot be read.
+        """
+        path = record_path(folder.rstrip("/"))
+        with self._failures("read", path):
+            return sorted(self._store.find(path))
+
+    def archive_id(self) -> str:
+        """Return the archive's id, made at the first call by whichever process comes first.
+
+        A worker compares it with the id recorded for its namespace, so that it never reads
+        another archive than its tasks were stored in.
+
+        Raises:
+            ArchiveError: The archive cannot be read or written.
+        """
+        if self._id is None:
+            with self._failures("written", ID_FILE):
+                if self._store.size(ID_FILE) is None:
+                    self._store.create(ID_FILE, canonical({"id": secrets.token_hex(8)}))
+            match self._read_json(ID_FILE):
+                case {"id": str(found)}:
+                    self._id = found
+                case _:
+                    raise ArchiveError(
+                        f"{self._where(ID_FILE)!r} is not the id file of an archive. Name"
+                        " another place, or restore the file from a backup."
+                    )
+        return self._id
+
+    def _read_json(self, path: str) -> Json:
+        """Return the JSON content of a path."""
+        with self._failures("read", path):
+            data = self._store.read(path)
+        try:
+            return json.loads(data)
+        except ValueError as error:
+            raise ArchiveError(
+                f"{self._where(path)!r} is not JSON: {error}. Restore it from a backup."
+            ) from error
+
+    @contextmanager
+    def _failures(self, verb: str, path: str) -> Generator[None]:
+        """Turn a file system's errors into ours; each kind of store has its own classes."""
+        where = self._where(path)
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001  turned into one of ours
+            # A write that finds no place, and an archive that is gone altogether (a lost mount, a
+            # missing bucket), may heal: only a value that is not there is missing.
+            missing = isinstance(error, FileNotFoundError) and verb == "read"
+            if missing and not self._is_gone():
+                raise BlobMissingError(
+                    f"The archive {self.url!r} has no {path!r} (looked at {where!r}). Check that"
+                    " this is the archive the task was stored in, and that nothing was deleted"
+                    " there."
+                ) from _telling(error)
+            raise ArchiveError(
+                f"{where!r} cannot be {verb}: {type(error).__name__}: {redact(str(error))}. Check"
+                " the archive's address, its permissions and the free space."
+            ) from _telling(error)
+
+    def _require_place(self) -> None:
+        """Check before a write that a directory is still the archive: else it would be made anew.
+
+        Raises:
+            FileNotFoundError: The directory was lost, as when its disk is not mounted.
+        """
+        if isinstance(self._store, LocalStore) and self._is_gone():
+            raise FileNotFoundError(self._where(ID_FILE))
+
+    def _is_gone(self) -> bool:
+        """Whether the archive that this process has used before is not there any more."""
+        if self._id is None:
+            return False
+        try:
+            return self._store.size(ID_FILE) is None
+        except Exception:  # noqa: BLE001  each kind of store has its own classes
+            return True
+
+    def _where(self, path: str) -> str:
+        """Return the full name of a path, for messages: without credentials."""
+        return redact(without_credentials(self._store.where(path)))
+
+    async def aput(self, data: bytes) -> str:
+        """Run `put` in a thread."""
+        return await asyncio.to_thread(self.put, data)
+
+    async def aget(self, sha256: str) -> bytes:
+        """Run `get` in a thread."""
+        return await asyncio.to_thread(self.get, sha256)
+
+    async def ahas(self, sha256: str) -> bool:
+        """Run `has` in a thread."""
+        return await asyncio.to_thread(self.has, sha256)
+
+    async def aput_record(self, name: str, data: Json) -> None:
+        """Run `put_record` in a thread."""
+        await asyncio.to_thread(self.put_record, name, data)
+
+    async def aget_record(self, name: str) -> Json:
+        """Run `get_record` in a thread."""
+        return await asyncio.to_thread(self.get_record, name)
+
+    async def ahas_record(self, name: str) -> bool:
+        """Run `has_record` in a thread."""
+        return await asyncio.to_thread(self.has_record, name)
+
+    async def adelete_record(self, name: str) -> bool:
+        """Run `delete_record` in a thread."""
+        return await asyncio.to_thread(self.delete_record, name)
+
+    async def alist_records(self, folder: str) -> list[str]:
+        """Run `list_records` in a thread."""
+        return await asyncio.to_thread(self.list_records, folder)
+
+    async def aarchive_id(self) -> str:
+        """Run `archive_id` in a thread."""
+        return await asyncio.to_thread(self.archive_id)
+
+
+def _telling(error: Exception) -> Exception | None:
+    """Return what an error came from, unless a traceback would show credentials with it."""
+    return error if redact(str(error)) == str(error) else None

@@ -1,0 +1,222 @@
+"""Bytes under a path, in a local directory or behind fsspec: all that the archive needs."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import unquote, urlsplit
+
+from holdfast.errors import ArchiveError
+from holdfast.values.base import Json
+from holdfast.values.code.private_files import make_directory, owner_only
+from holdfast.values.text.redact import redact, without_credentials
+
+_PROTOCOL = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*(::|://)")
+
+
+class ByteStore(Protocol):
+    """Bytes under relative paths with slashes. A missing path raises FileNotFoundError."""
+
+    def where(self, path: str) -> str:
+        """Return the full name of a path, for messages."""
+        ...
+
+    def read(self, path: str) -> bytes:
+        """Return the bytes of a path."""
+        ...
+
+    def size(self, path: str) -> int | None:
+        """Return the number of bytes of a path, or None when it is missing."""
+        ...
+
+    def write(self, path: str, data: bytes) -> None:
+        """Replace the bytes of a path in one step."""
+        ...
+
+    def create(self, path: str, data: bytes) -> None:
+        """Write a path unless it is there; of two creators, one decides."""
+        ...
+
+    def delete(self, path: str) -> None:
+        """Delete a path."""
+        ...
+
+    def find(self, folder: str) -> list[str]:
+        """Return the paths of all files below a folder, in any order."""
+        ...
+
+
+def open_store(url: str, options: Mapping[str, Json]) -> ByteStore:
+    """Open the store that a URL or a directory path names.
+
+    Raises:
+        ArchiveError: Unknown protocol, missing package for it, wrong options, or a place that
+            cannot be reached.
+    """
+    if urlsplit(url).scheme == "file":
+        return LocalStore(Path(unquote(urlsplit(url).path)))
+    if not _PROTOCOL.match(url):
+        return LocalStore(Path(url))
+    # Imported here: a directory needs no fsspec, and its import costs time.
+    import fsspec.core
+
+    shown = without_credentials(url)
+    core: Any = fsspec.core  # fsspec ships no types
+    try:
+        filesystem, root = core.url_to_fs(url, **options)
+    except ImportError as error:
+        protocol = url.partition(":")[0]
+        package = "holdfast[s3]" if protocol in {"s3", "s3a"} else f"fsspec[{protocol}]"
+        raise ArchiveError(
+            f"The archive {shown!r} needs a package that is not installed: {error}. Install it with"
+            f" `pip install '{package}'`."
+        ) from error
+    except Exception as error:  # noqa: BLE001  each kind of store has its own classes
+        raise ArchiveError(
+            f"The archive {shown!r} cannot be opened: {type(error).__name__}: {redact(str(error))}."
+            " Give a directory, or a URL that fsspec knows, such as s3://bucket/prefix."
+        ) from None
+    return FsspecStore(filesystem, root)
+
+
+class LocalStore:
+    """A directory. Writes survive a power cut once they returned."""
+
+    def __init__(self, root: Path) -> None:
+        """Use this directory, which is created by the first write."""
+        self._root = root.expanduser().absolute()
+
+    def where(self, path: str) -> str:
+        """Return the full path."""
+        return str(self._root / path)
+
+    def read(self, path: str) -> bytes:
+        """Return the bytes of a file."""
+        return (self._root / path).read_bytes()
+
+    def size(self, path: str) -> int | None:
+        """Return the size of a file, or None when it is missing."""
+        try:
+            return (self._root / path).stat().st_size
+        except FileNotFoundError:
+            return None
+
+    def write(self, path: str, data: bytes) -> None:
+        """Replace a file: written beside it, then renamed, so that nobody reads half."""
+        target, temporary = self._temporary(path, data)
+        try:
+            temporary.replace(target)
+        finally:
+            temporary.unlink(missing_ok=True)
+        _sync_directory(target.parent)
+
+    def create(self, path: str, data: bytes) -> None:
+        """Create a file with its content in one step; an existing one is left as it is."""
+        target, temporary = self._temporary(path, data)
+        try:
+            with suppress(FileExistsError):
+                os.link(temporary, target)
+        finally:
+            temporary.unlink(missing_ok=True)
+        _sync_directory(target.parent)
+
+    def delete(self, path: str) -> None:
+        """Delete a file."""
+        (self._root / path).unlink()
+
+    def find(self, folder: str) -> list[str]:
+        """Return the files below a folder; none when it is missing."""
+        return [
+            each.relative_to(self._root).as_posix()
+            for each in (self._root / folder).rglob("*")
+            if each.is_file() and not each.name.endswith(".tmp")
+        ]
+
+    def _temporary(self, path: str, data: bytes) -> tuple[Path, Path]:
+        """Write the data beside its target and force it to the disk.
+
+        Without that, a power cut after the rename can leave the new name with an empty file: the
+        file system may write the name before the bytes.
+        """
+        target = self._root / path
+        make_directory(target.parent)
+        temporary = target.with_name(f"{secrets.token_hex(8)}.tmp")
+        try:
+            with open(temporary, "xb", opener=owner_only) as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        return target, temporary
+
+
+def _sync_directory(directory: Path) -> None:
+    """Force a rename to the disk, where the system lets a directory be opened."""
+    with suppress(OSError):
+        handle = os.open(directory, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+class FsspecStore:
+    """A bucket or another file system of fsspec. Object stores write whole objects or nothing."""
+
+    def __init__(self, filesystem: Any, root: str) -> None:
+        """Use the part of this file system below `root`."""
+        self._fs = filesystem
+        self._root = root.rstrip("/")
+
+    def where(self, path: str) -> str:
+        """Return the full URL."""
+        return str(self._fs.unstrip_protocol(f"{self._root}/{path}"))
+
+    def read(self, path: str) -> bytes:
+        """Return the bytes of an object."""
+        return bytes(self._fs.cat_file(f"{self._root}/{path}"))
+
+    def size(self, path: str) -> int | None:
+        """Return the size of an object, or None when it is missing."""
+        # Some file systems answer from a listing they read earlier.
+        self._fs.invalidate_cache()
+        try:
+            return int(self._fs.info(f"{self._root}/{path}")["size"])
+        except FileNotFoundError:
+            return None
+
+    def write(self, path: str, data: bytes) -> None:
+        """Replace an object."""
+        self._fs.pipe_file(f"{self._root}/{path}", data)
+
+    def create(self, path: str, data: bytes) -> None:
+        """Write an object unless it is there, exclusively where the file system can."""
+        with suppress(FileExistsError):
+            try:
+                self._fs.pipe_file(f"{self._root}/{path}", data, mode="create")
+            except (TypeError, ValueError, NotImplementedError):
+                # No exclusive creation here: the last of two simultaneous creators decides.
+                if self.size(path) is None:
+                    self.write(path, data)
+
+    def delete(self, path: str) -> None:
+        """Delete an object."""
+        if self.size(path) is None:  # Buckets delete what is not there without a word.
+            raise FileNotFoundError(path)
+        self._fs.rm_file(f"{self._root}/{path}")
+
+    def find(self, folder: str) -> list[str]:
+        """Return the objects below a folder; none when it is missing."""
+        self._fs.invalidate_cache()
+        try:
+            found: list[str] = list(self._fs.find(f"{self._root}/{folder}"))
+        except FileNotFoundError:
+            return []
+        return [each[len(self._root) :].lstrip("/") for each in found]

@@ -1,0 +1,45 @@
+"""How things are named inside an archive."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import quote
+
+from holdfast.errors import InvalidArgumentError
+from holdfast.values.base import digest
+
+ID_FILE = "archive.json"
+_BLOBS = "blobs"
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_KEY_LENGTH = 180
+"""Longer quoted keys are cut: file systems stop at 255 bytes, Temporal's ids at 1,000."""
+
+
+def record_name(kind: str, key: str) -> str:
+    """Return the record name of any key, such as a task id: `tasks/<quoted key>.json`.
+
+    Different keys give different names, whatever characters they hold.
+    """
+    quoted = quote(key, safe="")
+    if len(quoted) > _KEY_LENGTH:
+        # `quote` leaves no equals sign, so a cut name equals no whole one.
+        quoted = f"{quoted[: _KEY_LENGTH - 65]}={digest(key.encode())}"
+    return f"{kind}/{quoted}.json"
+
+
+def blob_path(sha256: str) -> str:
+    """Return the path of a blob; two digits of it make the folder."""
+    if not _SHA256.fullmatch(sha256):
+        raise InvalidArgumentError(f"{sha256!r} is not a SHA-256 of 64 lower-case hex digits.")
+    return f"{_BLOBS}/{sha256[:2]}/{sha256}"
+
+
+def record_path(name: str) -> str:
+    """Return the path of a record, which is its name."""
+    parts = name.split("/")
+    if parts[0] in {_BLOBS, ID_FILE} or "\\" in name or any(p in {"", ".", ".."} for p in parts):
+        raise InvalidArgumentError(
+            f"{name!r} cannot name a record. Use a relative path such as tasks/a.json, and"
+            " record_name(...) for ids with special characters."
+        )
+    return name

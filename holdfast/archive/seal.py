@@ -1,0 +1,77 @@
+"""What stands for the whole record of a closed task, where the archive's writers cannot change it.
+
+The task's run keeps the digest of its ledger and of its record in its result and in its memo: as
+long as Temporal knows the run, a record that was written anew does not fit them. A signature in the
+record itself outlasts that; its key is in the environment of worker processes and of those who
+verify, and never in the archive.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+from typing import cast
+
+from holdfast.values.base import Json, Value, canonical, digest
+from holdfast.values.hash_chain import ChainRef
+
+KEY_VARIABLE = "HOLDFAST_SIGNING_KEY"
+"""Environment variable with the key that signs records; older keys may follow, after commas."""
+
+MEMO = "seal"
+"""Name of the seal in the memo of a closed run."""
+
+_SIGNATURE = "signature"
+
+
+class Seal(Value):
+    """The digests of a closed task.
+
+    Attributes:
+        ledger: Length and digest of the chain of its ledger's entries.
+        record: Digest of its record in the archive, the signature left out.
+    """
+
+    ledger: ChainRef = ChainRef()
+    record: str = ""
+
+
+def record_digest(record: dict[str, Json]) -> str:
+    """Return the digest of a task's record as it is stored, its signature left out."""
+    return digest(canonical({k: v for k, v in record.items() if k != _SIGNATURE}))
+
+
+def signed(record: dict[str, Json], task_id: str) -> dict[str, Json]:
+    """Return a record with its signature, if there is a key."""
+    keys = _keys()
+    if not keys:
+        return record
+    return {**record, _SIGNATURE: _sign(keys[0], task_id, record_digest(record))}
+
+
+def check_signature(record: dict[str, Json], task_id: str) -> bool | None:
+    """Say whether a record's signature is that of a known key; None when there is nothing to check.
+
+    There is nothing when no key is known, or when the record has no signature.
+    """
+    given = record.get(_SIGNATURE)
+    keys = _keys()
+    if not keys or given is None:
+        return None
+    found = record_digest(record)
+    return any(hmac.compare_digest(str(given), _sign(key, task_id, found)) for key in keys)
+
+
+def has_key() -> bool:
+    """Whether a key is known that a signature can be checked with."""
+    return bool(_keys())
+
+
+def _keys() -> list[str]:
+    return [key.strip() for key in os.environ.get(KEY_VARIABLE, "").split(",") if key.strip()]
+
+
+def _sign(key: str, task_id: str, record: str) -> str:
+    text = canonical(cast("Json", ["holdfast task", task_id, record]))
+    return hmac.new(key.encode("utf-8", "surrogateescape"), text, hashlib.sha256).hexdigest()

@@ -1,0 +1,133 @@
+"""Archived parts of a ledger: content-addressed, so that forks share them and changes show."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Sequence
+from typing import NamedTuple
+
+from holdfast.archive.archive import Archive, record_name
+from holdfast.archive.seal import Seal, record_digest, signed
+from holdfast.task.data.records import Entry, SegmentRef, archived_entries
+from holdfast.task.data.state import CommitRef, SessionState, TaskRecord
+from holdfast.values.base import Json, canonical
+from holdfast.values.messages import Message
+
+
+class Segment(NamedTuple):
+    """What a segment of a ledger holds.
+
+    Attributes:
+        before: The segment before it, None of the oldest.
+        entries: Its entries as JSON data, oldest first.
+    """
+
+    before: SegmentRef | None
+    entries: list[Json]
+
+
+async def write_segment(
+    archive: Archive, entries: Sequence[Entry], before: SegmentRef | None = None
+) -> SegmentRef:
+    """Store ledger entries, oldest first, with the name of the segment before them."""
+    data: dict[str, Json] = {
+        "before": before.wire() if before is not None else None,
+        "entries": [entry.wire() for entry in entries],
+    }
+    return SegmentRef(
+        sha256=await archive.aput(canonical(data)),
+        number=before.number + 1 if before is not None else 1,
+        start=archived_entries(before),
+        entries=len(entries),
+    )
+
+
+async def read_segment(archive: Archive, segment: SegmentRef) -> Segment:
+    """Read one segment."""
+    data = json.loads(await archive.aget(segment.sha256))
+    before = data["before"]
+    return Segment(SegmentRef.model_validate(before) if before else None, data["entries"])
+
+
+async def read_back(
+    archive: Archive, newest: SegmentRef | None
+) -> AsyncIterator[tuple[SegmentRef, list[Entry]]]:
+    """Yield segments with their entries, the newest segment first."""
+    segment = newest
+    while segment is not None:
+        found = await read_segment(archive, segment)
+        yield segment, [Entry.model_validate(data) for data in found.entries]
+        segment = found.before
+
+
+async def read_archived(
+    archive: Archive, newest: SegmentRef | None, *, skip: int = 0
+) -> list[Entry]:
+    """Read archived ledger entries, oldest first.
+
+    Args:
+        archive: The archive.
+        newest: The newest segment, None when nothing is archived.
+        skip: Number of entries not to read, counted from the oldest.
+    """
+    parts: list[list[Entry]] = []
+    if skip >= archived_entries(newest):
+        return []
+    async for segment, entries in read_back(archive, newest):
+        parts.append(entries[max(skip - segment.start, 0) :])
+        if segment.start <= skip:
+            break
+    return [entry for part in reversed(parts) for entry in part]
+
+
+async def write_messages(archive: Archive, messages: Sequence[Message]) -> str:
+    """Store a list of messages; return its digest."""
+    return await archive.aput(canonical([message.wire() for message in messages]))
+
+
+async def read_messages(archive: Archive, sha256: str) -> list[Message]:
+    """Read a list of messages."""
+    return [Message.model_validate(data) for data in json.loads(await archive.aget(sha256))]
+
+
+async def read_json(archive: Archive, sha256: str) -> Json:
+    """Read JSON data."""
+    return json.loads(await archive.aget(sha256))
+
+
+async def write_record(archive: Archive, task_id: str, record: TaskRecord) -> Seal:
+    """Store a closed task under its id, signed if there is a key; return its digests."""
+    data = record.wire()
+    await archive.aput_record(record_name("tasks", task_id), signed(data, task_id))
+    return Seal(ledger=record.ledger, record=record_digest(data))
+
+
+async def read_record(archive: Archive, task_id: str) -> TaskRecord | None:
+    """Read a closed task, or None when the archive has none of this id."""
+    name = record_name("tasks", task_id)
+    if not await archive.ahas_record(name):
+        return None
+    return TaskRecord.model_validate(await archive.aget_record(name))
+
+
+async def turns(archive: Archive, state: SessionState, upto: int | None = None) -> list[CommitRef]:
+    """Return a session's commits that are in force, oldest first: those after the last reset.
+
+    Args:
+        archive: The archive.
+        state: The session's state.
+        upto: Number of commits to look at, counted from the first; None for all.
+    """
+    found: list[CommitRef] = []
+    start = state.base
+    page: Sequence[CommitRef] = state.commits
+    older = list(state.older)
+    while True:  # the newest first: what precedes a reset need not be read
+        seen = page if upto is None else page[: max(upto - start, 0)]
+        resets = [k for k, commit in enumerate(seen) if not commit.sha256]
+        found[:0] = seen[resets[-1] + 1 :] if resets else seen
+        if resets or not older:
+            return found
+        data: list[Json] = await read_json(archive, older.pop())
+        page = [CommitRef.model_validate(each) for each in data]
+        start -= len(page)

@@ -1,0 +1,1 @@
+"""The commands: what each of them does after its arguments are read."""

@@ -1,0 +1,256 @@
+"""`approvals`, `approve`, `reject` and `respond`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Literal, NoReturn, assert_never, cast
+
+from holdfast.cli import output
+from holdfast.cli.commands.steering import tell_output
+from holdfast.cli.commands.task_lookup import find_task
+from holdfast.cli.connection import engine_of, until_stopped
+from holdfast.cli.exits import ExitCode
+from holdfast.cli.following.waiting import find_approval, task_of, waiting_in
+from holdfast.cli.options import Common
+from holdfast.client.agent_runner.control import ApprovalLike
+from holdfast.client.agent_runner.runner import AgentRunner
+from holdfast.errors import (
+    CommandRefusedError,
+    EngineError,
+    InvalidArgumentError,
+    NotFoundError,
+    NoWorkerError,
+    TaskClosedError,
+)
+from holdfast.task.approvals import decided_by
+from holdfast.task.data.records import Approval, Entry
+from holdfast.task.data.state import Receipt
+from holdfast.task.undo import UNDONE
+from holdfast.values.base import Json
+from holdfast.values.steps import CLOSED, Task, TaskStepOutput
+
+AGAIN_SECONDS = 0.2
+WORKER_SECONDS = 2.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decision:
+    """What somebody decided.
+
+    Attributes:
+        verb: What to do.
+        by: Who decided.
+        arguments: Edited arguments, of approve.
+        text: The note of approve, the reason of reject, the result of respond.
+    """
+
+    verb: Literal["approve", "reject", "respond"]
+    by: str
+    arguments: dict[str, Json] | None = None
+    text: str = ""
+
+    async def send(self, runner: AgentRunner, approval: ApprovalLike) -> Receipt:
+        """Send it to the task.
+
+        Raises:
+            CommandRefusedError: It was decided already, or the arguments do not fit.
+        """
+        match self.verb:
+            case "approve":
+                return await runner.approve(
+                    approval, self.by, arguments=self.arguments, note=self.text or None
+                )
+            case "reject":
+                return await runner.reject(approval, self.by, self.text)
+            case "respond":
+                return await runner.respond(approval, self.by, self.text)
+            case _:
+                assert_never(self.verb)
+
+
+def parse_arguments(text: str) -> dict[str, Json]:
+    """Read the arguments of a call; the tool's schema is checked by the worker.
+
+    Raises:
+        InvalidArgumentError: They are not a JSON object.
+    """
+    try:
+        data: Json = json.loads(text, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as cause:
+        msg = f"The arguments must be a JSON object: {cause}"
+        raise InvalidArgumentError(msg) from cause
+    if not isinstance(data, dict):
+        msg = f"The arguments must be a JSON object, not {type(data).__name__}."
+        raise InvalidArgumentError(msg)
+    return cast("dict[str, Json]", data)
+
+
+def _no_constant(name: str) -> NoReturn:
+    msg = f"{name} is not JSON"
+    raise ValueError(msg)
+
+
+async def approvals_command(common: Common, typed: str | None) -> ExitCode:
+    """List what waits for a person, oldest first."""
+    async with engine_of(common) as engine:
+        if typed is None:
+            found = await engine.runner().pending_approvals()
+        else:
+            waiting = await waiting_in(engine, await find_task(engine, typed))
+            found = [each.approval for each in waiting]
+    if common.json:
+        for approval in found:
+            output.emit({"task_id": task_of(approval.id), **approval.model_dump(mode="json")})
+        return ExitCode.OK
+    if not found:
+        output.say("Nothing waits for a person.")
+        return ExitCode.OK
+    now = time.time()
+    rows = [
+        (
+            a.id,
+            a.agent,
+            a.kind,
+            output.shortened(f"{a.tool} {a.arguments}".strip() or a.text, 80),
+            output.span(now - a.asked),
+            output.span(a.expires - now) if a.expires else "never",
+        )
+        for a in found
+    ]
+    columns = ("approval", "agent", "kind", "what", "waits for", "expires in")
+    output.table(output.out(), columns, rows)
+    output.say(f"Decide: holdfast inbox{common.arguments()}")
+    return ExitCode.OK
+
+
+async def decide_command(common: Common, typed: str, decision: Decision, *, wait: bool) -> ExitCode:
+    """Decide one approval; the decision is durable, also with no worker up."""
+    async with engine_of(common) as engine:
+        approval_id, known, task_id = await find_approval(engine, typed)
+        runner = engine.runner()
+        try:
+            receipt = await decision.send(runner, approval_id)
+        except (CommandRefusedError, TaskClosedError) as error:
+            raise await _with_who(runner, approval_id, error) from None
+        facts: dict[str, Json] = {
+            "approval": approval_id,
+            "task_id": task_of(approval_id),
+            "by": decision.by,
+            **receipt.model_dump(mode="json"),
+        }
+        if receipt.status == "recorded":
+            output.say(f"{decision.verb} is recorded; it takes effect when a worker is up.")
+        else:
+            output.say(f"{decision.verb} is applied to {approval_id}.")
+        if not wait:
+            if common.json:
+                output.emit(facts)
+            return ExitCode.OK
+        asked = known or Approval(id=approval_id)
+        task, got = await until_stopped(_settled(runner, task_id, asked, time.time()))
+    if common.json:
+        output.emit({**facts, "task_status": task.status, "output": got.model_dump(mode="json")})
+    return _tell_settled(common, task, got)
+
+
+async def _with_who(
+    runner: AgentRunner, approval_id: str, error: CommandRefusedError | TaskClosedError
+) -> CommandRefusedError | TaskClosedError:
+    """Add to a refusal who has decided, which a task whose step is over does not know itself."""
+    with suppress(EngineError, NotFoundError):
+        who = decided_by(await runner.ledger(task_of(approval_id)), approval_id)
+        if who and who not in str(error) and " already, at " not in str(error):
+            error.args = (f"{error} {approval_id} was decided already: {who}.",)
+    return error
+
+
+def _tell_settled(common: Common, task: Task, got: TaskStepOutput) -> ExitCode:
+    code = tell_output(common, task.task_id, got)
+    if task.status in ("needs_attention", "failed", "abandoned"):
+        output.say(f"error: The task is {task.status}: {task.error}", style="red")
+        return ExitCode.FAILED
+    if code is ExitCode.OK and got.output is not None and str(got) and not common.json:
+        output.answer(str(got))
+    return code
+
+
+async def _settled(
+    runner: AgentRunner, task_id: str, approval: Approval, sent: float
+) -> tuple[Task, TaskStepOutput]:
+    """Wait until the step that was decided on is over, or cannot go on; return how it stands.
+
+    Args:
+        runner: Reads the task.
+        task_id: The task in which the approval was named: the approval's own one, or one that has
+            it work for one of its steps. `approval.n` counts in this task.
+        approval: What was decided.
+        sent: When.
+    """
+    said = False
+    while True:
+        try:
+            task = await runner.get_task(task_id)
+            entries = await runner.ledger(task_id)
+            if _is_undone(entries, sent):
+                return task, TaskStepOutput()
+            got = await _output_of(runner, task_id, approval, entries)
+            if got is not None:
+                return task, got
+            if task.status in CLOSED or task.status == "needs_attention":
+                return task, TaskStepOutput()
+            waiting = await _waiting_output(runner, task_id, approval)
+            if waiting is not None:
+                return task, waiting
+            await asyncio.sleep(AGAIN_SECONDS)
+        except NoWorkerError:
+            if not said:
+                output.say("Waiting for a worker; Ctrl-C leaves the decision as it is.")
+            said = True
+            await asyncio.sleep(WORKER_SECONDS)
+
+
+async def _output_of(
+    runner: AgentRunner, task_id: str, approval: Approval, entries: Sequence[Entry]
+) -> TaskStepOutput | None:
+    """Return the output of the step that was decided on, once it is completed."""
+    if approval.kind == "undo":
+        return None
+    place = (approval.branch, approval.n)
+    records = [entry.step for entry in entries if entry.step is not None]
+    found = [k for k, record in enumerate(records) if (record.branch, record.key) == place]
+    if not found:
+        return None
+    outputs = await runner.get_completed_steps(task_id, undone=True)
+    return outputs[found[-1]]
+
+
+async def _waiting_output(
+    runner: AgentRunner, task_id: str, approval: Approval
+) -> TaskStepOutput | None:
+    """Return what the same step, or the same undo, waits for next; None while it waits for none."""
+    pending = await runner.pending_approvals(task_id)
+    found = [
+        each
+        for each in pending
+        if each.id != approval.id
+        and (each.kind == "undo") == (approval.kind == "undo")
+        and (each.kind == "undo" or each.n == approval.n)
+    ]
+    if not found:
+        return None
+    texts = tuple(f"{each.id} {each.kind} {each.tool} {each.arguments}".strip() for each in found)
+    return TaskStepOutput(status="waiting", waiting_for=texts)
+
+
+def _is_undone(entries: Sequence[Entry], sent: float) -> bool:
+    """Whether an undo ended since; a second of tolerance, because two clocks are compared."""
+    for entry in reversed(entries):
+        event = entry.event
+        if event is not None and event.kind in (UNDONE, "undo_failed"):
+            return event.at >= sent - 1
+    return False

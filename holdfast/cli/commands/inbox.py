@@ -1,0 +1,295 @@
+"""`inbox`: a sweep over everything that waits for a person, one keystroke each."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from holdfast.cli import output
+from holdfast.cli.commands.deciding import Decision, parse_arguments
+from holdfast.cli.connection import Engine, engine_of
+from holdfast.cli.exits import ExitCode
+from holdfast.cli.following.waiting import Waiting, task_of, waiting_in
+from holdfast.cli.keyboard import EndOfInputError, Keyboard
+from holdfast.cli.options import Common
+from holdfast.errors import (
+    CommandRefusedError,
+    EngineError,
+    InvalidArgumentError,
+    NotFoundError,
+    TaskClosedError,
+)
+from holdfast.task.approvals import decided_by
+from holdfast.task.data.records import Approval, ApprovalKind
+from holdfast.values.base import Json
+
+Result = Literal["decided", "skipped", "gone"]
+
+TITLES: Mapping[ApprovalKind, str] = {
+    "tool": "a call that needs approval",
+    "unknown": "a call that may have happened",
+    "limit": "a budget that is used up",
+    "undo": "an undo that needs approval",
+}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A key, for one kind of question.
+
+    Attributes:
+        verb: The decision that it makes.
+        does: What it does, in the prompt.
+        more: What it does, in the help.
+    """
+
+    verb: Literal["approve", "edit", "reject", "respond"]
+    does: str
+    more: str
+
+
+CHOICES: Mapping[ApprovalKind, Mapping[str, Choice]] = {
+    "tool": {
+        "a": Choice("approve", "run it", "run it as it is"),
+        "e": Choice("edit", "edit it", "run it with other arguments; the model is told"),
+        "r": Choice("reject", "do not run it", "do not run it; the model is told why"),
+        "v": Choice("respond", "give a result", "do not run it; the model gets your result"),
+    },
+    "unknown": {
+        "h": Choice("respond", "it happened", "it happened, with the result that you give"),
+        "n": Choice("approve", "it did not happen: run it again", "it did not happen: run it now"),
+        "g": Choice("reject", "give it up", "do not run it again; the model is told it is unknown"),
+    },
+    "limit": {
+        "a": Choice("approve", "one more model call", "allow one more model call"),
+        "r": Choice("reject", "finish now", "finish now, without tools"),
+    },
+    "undo": {
+        "a": Choice("approve", "undo it", "undo it"),
+        "r": Choice("reject", "leave it", "leave it as it is; the undo ends here"),
+    },
+}
+ALWAYS = {"s": "skip", "q": "quit", "?": "help"}
+MORE = {"s": "skip: it goes on waiting", "q": "quit: the rest goes on waiting", "?": "help"}
+NOTHING = "Nothing was given, so nothing was decided."
+DONE = {"approve": "approved", "edit": "edited", "reject": "rejected", "respond": "responded"}
+
+
+async def inbox_command(common: Common, *, by: str) -> ExitCode:
+    """Show what waits, oldest first, and take a decision on each."""
+    async with engine_of(common) as engine:
+        found = await engine.runner().pending_approvals()
+        if not found:
+            output.say("Nothing waits for a person.")
+            return ExitCode.OK
+        sweep = _Sweep(engine, Keyboard(), by=by, as_json=common.json)
+        results: list[Result] = []
+        try:
+            for place, approval in enumerate(found, 1):
+                results.append(await sweep.take(approval, f"{place} of {len(found)}"))
+        except EndOfInputError:
+            output.say("")
+    decided, gone = results.count("decided"), results.count("gone")
+    left = len(found) - decided - gone
+    output.say(f"{decided} decided, {left} left" + (f", {gone} gone" if gone else ""))
+    return ExitCode.WAITING if left else ExitCode.OK
+
+
+class _Sweep:
+    """One person going through what waits."""
+
+    def __init__(self, engine: Engine, keyboard: Keyboard, *, by: str, as_json: bool) -> None:
+        self._engine = engine
+        self._runner = engine.runner()
+        self._keyboard = keyboard
+        self._by = by
+        self._json = as_json
+        self._silent: set[str] = set()
+
+    async def take(self, listed: Approval, place: str) -> Result:
+        """Show one and ask until it is decided or skipped.
+
+        Raises:
+            EndOfInputError: The person quits.
+        """
+        shown = await self._open(listed.id)
+        if shown is None:
+            return await self._gone(listed)
+        _show(shown, place)
+        keys = CHOICES[shown.approval.kind]
+        labels = {key: choice.does for key, choice in keys.items()} | ALWAYS
+        short = ", ".join(f"{key} {text}" for key, text in labels.items())
+        while True:
+            key, rest = self._keyboard.key(f"{short} > ")
+            if key == "q":
+                raise EndOfInputError
+            if key == "s":
+                self._tell(shown, "skipped", "")
+                return "skipped"
+            if key not in keys:
+                _help(keys)
+                continue
+            result = await self._decide(shown, keys[key], rest)
+            if result is not None:
+                return result
+
+    async def _decide(self, shown: Waiting, choice: Choice, rest: str) -> Result | None:
+        """Take one decision; None to ask again."""
+        try:
+            decision = self._decision(shown, choice, rest)
+            if decision is None or not self._is_meant(shown.approval, decision):
+                return None
+            receipt = await decision.send(self._runner, shown.approval)
+        except InvalidArgumentError as error:
+            output.say(f"error: {error}", style="red")
+            return None
+        except (CommandRefusedError, TaskClosedError, NotFoundError) as error:
+            if await self._open(shown.approval.id) is None:
+                return await self._gone(shown.approval)
+            output.say(f"error: {error}", style="red")
+            return None
+        self._tell(shown, DONE[choice.verb], receipt.status, decision)
+        return "decided"
+
+    def _decision(self, shown: Waiting, choice: Choice, rest: str) -> Decision | None:
+        """Ask for what a decision needs; None when the person thought better of it."""
+        match choice.verb:
+            case "edit":
+                arguments = self._edited(shown, rest)
+                if arguments is None:
+                    return None
+                return Decision(verb="approve", by=self._by, arguments=arguments)
+            case "reject":
+                text = rest or self._said("Reason: ")
+                return Decision(verb="reject", by=self._by, text=text)
+            case "respond":
+                text = rest or self._said("Result: ")
+                return Decision(verb="respond", by=self._by, text=text)
+            case "approve":
+                return Decision(verb="approve", by=self._by, text=rest)
+
+    def _is_meant(self, approval: Approval, decision: Decision) -> bool:
+        """Ask a second time before what cannot be taken back, and show what was edited."""
+        question = _warning(approval, decision)
+        if not question:
+            return True
+        if decision.arguments is not None:
+            output.say(f"  {approval.tool} runs with:")
+            pretty = json.dumps(decision.arguments, indent=2, ensure_ascii=False)
+            output.say(f"    {pretty}".replace("\n", "\n    "), style="cyan")
+        key, _ = self._keyboard.key(f"{question} Press y if you mean it > ")
+        if key.lower() == "y":
+            return True
+        output.say("That was not y, so nothing was decided.")
+        return False
+
+    def _said(self, question: str) -> str:
+        text = self._keyboard.line(question)
+        if not text:
+            raise InvalidArgumentError(NOTHING)
+        return text
+
+    def _edited(self, shown: Waiting, rest: str) -> dict[str, Json] | None:
+        if not shown.is_whole:
+            msg = "Without a worker up, only the beginning of these arguments is known."
+            raise InvalidArgumentError(msg)
+        text = rest or self._keyboard.edit(_pretty(shown.approval.arguments))
+        if not text.strip():
+            raise InvalidArgumentError(NOTHING)
+        arguments = parse_arguments(text)
+        if arguments == _data(shown.approval.arguments):
+            output.say("The arguments are as they were: approve with a, or edit again.")
+            return None
+        return arguments
+
+    async def _open(self, approval_id: str) -> Waiting | None:
+        waiting = await waiting_in(self._engine, task_of(approval_id), silent=self._silent)
+        return next((each for each in waiting if each.approval.id == approval_id), None)
+
+    async def _gone(self, approval: Approval) -> Result:
+        """Say that somebody else was quicker."""
+        try:
+            who = decided_by(await self._runner.ledger(task_of(approval.id)), approval.id)
+        except (EngineError, NotFoundError):
+            who = ""
+        output.say(f"{approval.id} does not wait any more ({who or 'its step or task is over'}).")
+        if self._json:
+            output.emit({"approval": approval.id, "decision": "gone", "text": who})
+        return "gone"
+
+    def _tell(
+        self, shown: Waiting, what: str, status: str, decision: Decision | None = None
+    ) -> None:
+        approval = shown.approval
+        if self._json:
+            data: dict[str, Json] = {
+                "approval": approval.id,
+                "task_id": shown.task_id,
+                "agent": shown.agent,
+                "kind": approval.kind,
+                "tool": approval.tool,
+                "decision": what,
+                "by": self._by,
+                "status": status,
+                "text": decision.text if decision else "",
+                "arguments": decision.arguments if decision else None,
+            }
+            output.emit(data)
+        elif status:
+            late = " (recorded; it takes effect when a worker is up)" * (status == "recorded")
+            output.answer(f"{approval.id} {what} by {self._by}{late}")
+
+
+def _show(shown: Waiting, place: str) -> None:
+    approval, now = shown.approval, time.time()
+    output.say(f"\n{place}: {TITLES[approval.kind]}", style="bold")
+    facts = {
+        "approval": approval.id,
+        "task": shown.task_id,
+        "asked for": output.shortened(shown.input),
+        "agent": shown.agent,
+        "tool": approval.tool,
+        "known": approval.text,
+        "since": f"{output.clock(approval.asked)} UTC, {output.span(now - approval.asked)} ago",
+        "expires": f"in {output.span(approval.expires - now)}" if approval.expires else "never",
+    }
+    for name, text in facts.items():
+        if text:
+            output.say(f"  {name:<9} {text}")
+    if approval.arguments:
+        pretty = _pretty(approval.arguments).replace("\n", "\n    ")
+        cut = "" if shown.is_whole else " ... (the rest is shown when a worker is up)"
+        output.say(f"    {pretty}{cut}", style="cyan")
+
+
+def _warning(approval: Approval, decision: Decision) -> str:
+    """Say what cannot be taken back; empty when a decision needs no second word."""
+    if decision.verb != "approve":
+        return ""
+    if approval.kind == "unknown":
+        return f"If {approval.tool} has happened after all, it happens twice."
+    if decision.arguments is not None:
+        return "These are the arguments that you have edited."
+    if approval.kind == "tool" and approval.effect not in ("read", "reversible"):
+        return f"{approval.tool} cannot be undone."
+    return ""
+
+
+def _help(keys: Mapping[str, Choice]) -> None:
+    for key, text in ({key: choice.more for key, choice in keys.items()} | MORE).items():
+        output.say(f"  {key}  {text}")
+
+
+def _data(text: str) -> Json:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _pretty(text: str) -> str:
+    data = _data(text)
+    return text if isinstance(data, str) else json.dumps(data, indent=2, ensure_ascii=False)

@@ -1,0 +1,177 @@
+"""`run` and `attach`: a task to its end, with a live view; Ctrl-C leaves it running."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from typing import Literal
+
+from holdfast.cli import output
+from holdfast.cli.commands.steering import tell_waiting
+from holdfast.cli.commands.task_lookup import find_task
+from holdfast.cli.connection import Engine, engine_of, load_agents, served, until_stopped
+from holdfast.cli.exits import ExitCode, InterruptedByUserError
+from holdfast.cli.following.live import LiveView
+from holdfast.cli.options import Common
+from holdfast.client.agent_runner.runner import AgentRunner
+from holdfast.engine.cluster import has_workers
+from holdfast.errors import AgentNotFoundError, HoldfastError, NoWorkerError
+from holdfast.serving.worker_process import App
+from holdfast.values.checks.ids import DEFAULT_APP, check_app, check_name, queue_of, serves
+from holdfast.values.settings import Budget
+from holdfast.values.steps import AgentResponse, Task, TaskStepOutput
+
+Mode = Literal["watched", "detached", "manual"]
+"""What becomes of a new task: run to its end here, left to the workers, or run step by step."""
+
+
+async def run_command(
+    common: Common,
+    agent: str,
+    question: str,
+    *,
+    agents: str | None,
+    app: str | None,
+    session: str | None,
+    task_id: str | None,
+    max_turns: int | None,
+    mode: Mode,
+) -> ExitCode:
+    """Create a task and run it to its end."""
+    here = load_agents(agents, app) if agents else None
+    if here is not None and agent not in {each.name for each in here.served}:
+        names = ", ".join(each.name for each in here.served)
+        msg = f"{agents!r} has no agent {agent!r}; it has: {names}."
+        raise AgentNotFoundError(msg)
+    async with AsyncExitStack() as stack:
+        engine = await stack.enter_async_context(engine_of(common, new=True))
+        name = here.name if here else (DEFAULT_APP if app is None else check_app(app))
+        if here is None and mode == "watched":
+            await require_worker(engine, name, agent)
+        runner = engine.runner(agent, app=name)
+        budget = None if max_turns is None else Budget(max_turns=max_turns)
+        # A watched task runs when it is asked to: one that ran by itself and has failed by then
+        # would be tried once more.
+        task = await runner.create_task(
+            question,
+            task_id=task_id,
+            session=session,
+            budget=budget,
+            step_mode="automatic" if mode == "detached" else "manual",
+        )
+        if mode != "watched":
+            return _created(common, task, mode)
+        if here is not None:
+            await stack.enter_async_context(served(engine, here))
+        return await run_to_the_end(common, engine, runner, task.task_id, agents)
+
+
+async def attach_command(
+    common: Common, typed: str, *, agents: str | None, app: str | None
+) -> ExitCode:
+    """Go on with a task that exists."""
+    here: App | None = load_agents(agents, app) if agents else None
+    async with AsyncExitStack() as stack:
+        engine = await stack.enter_async_context(engine_of(common))
+        task_id = await find_task(engine, typed)
+        if here is not None:
+            await stack.enter_async_context(served(engine, here))
+        return await run_to_the_end(common, engine, engine.runner(), task_id, agents)
+
+
+async def require_worker(engine: Engine, app: str, agent: str) -> None:
+    """Check that an agent is served, before a task is created that would only wait.
+
+    Raises:
+        NoWorkerError: It is not.
+    """
+    queue = queue_of(app, check_name("The name of an agent", agent))
+    if await has_workers(engine.client, queue):
+        return
+    error = NoWorkerError(queue)
+    text = (
+        f"No worker process serves {serves(queue)}, so no task was created. Start one with"
+        f" `{error.command}`, serve the agents here with --agents my_module:agents, name the app"
+        " of its workers with --app, or leave the task to a later worker with --detach."
+    )
+    error.args = (text,)
+    raise error
+
+
+def _created(common: Common, task: Task, mode: Mode) -> ExitCode:
+    if common.json:
+        output.emit(task.model_dump(mode="json"))
+    else:
+        output.answer(task.task_id)
+    if mode == "manual":
+        output.say(f"Run its first step: holdfast step {task.task_id}{common.arguments()}")
+    else:
+        output.say(f"It runs by itself. See it: holdfast attach {task.task_id}{common.arguments()}")
+    return ExitCode.OK
+
+
+async def run_to_the_end(
+    common: Common, engine: Engine, runner: AgentRunner, task_id: str, agents: str | None
+) -> ExitCode:
+    """Run a task to its end and finalize it, with a live view; Ctrl-C leaves it running."""
+    output.say(f"task {task_id}", style="bold")
+    try:
+        last = await until_stopped(_watched(engine, runner, task_id))
+        if last.status == "waiting":
+            return _waiting(common, task_id, last)
+        response = await runner.finalize_response(task_id)
+    except InterruptedByUserError:
+        _left(common, task_id, agents)
+        raise
+    except HoldfastError:
+        output.say(f"See it: holdfast show {task_id}{common.arguments()}")
+        raise
+    _answered(common, response)
+    return ExitCode.OK
+
+
+async def _watched(engine: Engine, runner: AgentRunner, task_id: str) -> TaskStepOutput:
+    """Run a task to its end under the eyes of the live view."""
+    view = LiveView(engine.client, task_id, output.err())
+    watching = asyncio.create_task(view.follow())
+    try:
+        return await runner.run_task(task_id)
+    finally:
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+        await view.catch_up()
+
+
+def _answered(common: Common, response: AgentResponse) -> None:
+    if common.json:
+        output.emit({**response.model_dump(mode="json"), "status": "finished"})
+    else:
+        output.answer(response.response)
+    usage = response.usage
+    output.say(
+        f"{usage.requests} model calls, {usage.input_tokens} tokens read,"
+        f" {usage.output_tokens} written",
+        style="dim",
+    )
+
+
+def _waiting(common: Common, task_id: str, last: TaskStepOutput) -> ExitCode:
+    if common.json:
+        data = {"task_id": task_id, "status": "waiting", "waiting_for": last.waiting_for}
+        output.emit(data)
+    tell_waiting(common, task_id, last)
+    return ExitCode.WAITING
+
+
+def _left(common: Common, task_id: str, agents: str | None) -> None:
+    """Say what becomes of a task that this command no longer watches."""
+    if agents:
+        output.say(f"Stopped. This command was the worker of task {task_id}: the task waits for")
+        output.say("one, and nothing is lost. Running calls get 10 seconds to end. Go on with it:")
+        more = f" --agents {agents}"
+    else:
+        output.say(f"Left. Task {task_id} goes on without this command. See how it goes:")
+        more = ""
+    output.say(f"  holdfast attach {task_id}{more}{common.arguments()}")
+    if common.json:
+        output.emit({"task_id": task_id, "status": "running", "interrupted": True})

@@ -1,0 +1,138 @@
+"""`dev`, `worker`, `stop` and `ui`: what serves the tasks."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+
+from holdfast.cli import output
+from holdfast.cli.connection import engine_of, load_agents, served, until_stopped
+from holdfast.cli.exits import ExitCode, InterruptedByUserError
+from holdfast.cli.options import Common
+from holdfast.errors import InvalidArgumentError, ServerStartError
+from holdfast.serving.hosting import Workers
+from holdfast.serving.unserved import warn_of_unserved
+from holdfast.serving.worker_process import App, serve
+from holdfast.values.base import Json
+from holdfast.values.checks.ids import DEFAULT_APP
+
+
+async def dev_command(common: Common, target: str, *, app: str | None) -> ExitCode:
+    """Run server and worker until Ctrl-C."""
+    _log()
+    here = load_agents(target, app)
+    async with engine_of(common, new=True) as engine, served(engine, here) as workers:
+        facts = _facts(here, workers)
+        facts |= {
+            "address": engine.address,
+            "ui": engine.server.ui_url if engine.server else None,
+            "archive": engine.archive.url,
+        }
+
+        async def be_up() -> None:
+            if common.json:
+                output.emit(facts)
+            _tell(facts, common, here)
+            await warn_of_unserved(engine.client, workers.queues)
+            await asyncio.Event().wait()
+
+        with suppress(InterruptedByUserError):  # may come the moment that we say we are up
+            await until_stopped(be_up())
+        output.say("Stopping: running calls get 10 seconds. Tasks stay and go on later.")
+    return ExitCode.OK
+
+
+async def worker_command(common: Common, target: str, *, app: str | None) -> ExitCode:
+    """Run a worker process until SIGTERM."""
+    _log()
+    here = load_agents(target, app)
+
+    def ready(workers: Workers) -> None:
+        facts = _facts(here, workers)
+        facts |= {"address": workers.client.service_client.config.target_host}
+        if common.json:
+            output.emit(facts)
+        output.say(f"Serving {', '.join(facts['agents'])} at {facts['address']}.")
+
+    directory = common.embedded
+    if directory is not None:
+        await serve(here, data_dir=directory, ready=ready)
+    else:
+        await serve(
+            here,
+            archive=common.archive,
+            ready=ready,
+            address=common.address,
+            namespace=common.namespace,
+        )
+    return ExitCode.OK
+
+
+async def stop_command(common: Common) -> ExitCode:
+    """Stop the embedded server of the data directory."""
+    from holdfast.engine.dev_server.server import stop_server
+
+    directory = common.embedded
+    if directory is None:
+        raise InvalidArgumentError(_NO_CLUSTER.format("stop"))
+    stopped = await stop_server(directory)
+    if common.json:
+        output.emit({"stopped": stopped, "data_dir": str(directory)})
+    where = f"in {str(directory)!r}"
+    output.say(f"The server {where} is stopped." if stopped else f"No server is running {where}.")
+    return ExitCode.OK
+
+
+async def ui_command(common: Common) -> ExitCode:
+    """Print where the web UI of the running server is."""
+    from holdfast.engine.dev_server.server import find_server
+
+    directory = common.embedded
+    if directory is None:
+        raise InvalidArgumentError(_NO_CLUSTER.format("ui"))
+    server = find_server(directory)
+    if server is None:
+        msg = (
+            f"No server is running in {str(directory)!r}. `holdfast dev my_module:agents` and"
+            " `holdfast worker my_module:agents` start one."
+        )
+        raise ServerStartError(msg)
+    if common.json:
+        output.emit({"ui": server.ui_url, "address": server.address, "pid": server.pid})
+    else:
+        output.answer(server.ui_url)
+    return ExitCode.OK
+
+
+_NO_CLUSTER = (
+    "`holdfast {}` is about the embedded server of a data directory; a cluster is named"
+    " (--address or TEMPORAL_ADDRESS). Add --data-dir to mean the directory."
+)
+
+
+def _facts(app: App, workers: Workers) -> dict[str, Json]:
+    agents = [agent.name for agent in app.served]
+    return {"app": app.name, "agents": agents, "queues": [*workers.queues]}
+
+
+def _tell(facts: dict[str, Json], common: Common, app: App) -> None:
+    output.say("Holdfast is up. Ctrl-C stops it.", style="bold")
+    shown = {**facts, **{name: ", ".join(facts[name]) for name in ("agents", "queues")}}
+    for name, text in shown.items():
+        if text:
+            output.say(f"  {name:<8} {text}")
+    where = common.arguments()
+    first = app.agents[0].name
+    as_app = "" if app.name == DEFAULT_APP else f" --app {app.name}"
+    output.say("In another terminal:")
+    output.say(f'  holdfast run {first} "your question"{as_app}{where}')
+    output.say(f"  holdfast tasks{where}")
+    output.say(f"  holdfast show TASK{where}")
+
+
+def _log() -> None:
+    """Log on stderr, as a process that runs for long should."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
+    for name in ("httpx", "temporalio"):  # a line for each request, and for each poller
+        logging.getLogger(name).setLevel(logging.WARNING)

@@ -1,0 +1,192 @@
+"""`show`: everything that is known of one task, what was undone included."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from holdfast.cli import output
+from holdfast.cli.commands.task_lookup import find_task
+from holdfast.cli.connection import Engine, engine_of
+from holdfast.cli.exits import ExitCode
+from holdfast.cli.following.events import event_line, forked_from
+from holdfast.cli.following.history import Happening, TaskHistory, usual_id
+from holdfast.cli.following.live import line, style
+from holdfast.cli.following.waiting import READ_SECONDS, waiting_in
+from holdfast.cli.options import Common
+from holdfast.errors import NoWorkerError
+from holdfast.reading.visibility import LISTED, listed
+from holdfast.task.data.records import Approval, Entry, StepRecord
+from holdfast.task.ledger_state import CREATED
+from holdfast.values.base import Json
+from holdfast.values.steps import Task, TaskStep, TaskStepOutput
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What `show` found out.
+
+    Attributes:
+        task: The task.
+        source: "ledger", or "history" when no worker was up to be asked.
+        entries: The ledger.
+        outputs: Outputs of its steps, undone ones too, in the same order as in the ledger.
+        upcoming: The step in progress and the queued ones.
+        approvals: What waits for a person.
+        happenings: What the history tells, when the ledger could not be asked.
+    """
+
+    task: Task
+    source: str
+    entries: Sequence[Entry] = ()
+    outputs: Sequence[TaskStepOutput] = ()
+    upcoming: Sequence[TaskStep] = ()
+    approvals: Sequence[Approval] = ()
+    happenings: list[Happening] = field(default_factory=list[Happening])
+
+    @property
+    def has_branches(self) -> bool:
+        """Whether anything was undone."""
+        return any(each.status == "undone" for each in self.outputs)
+
+    def wire(self) -> Json:
+        """Return it as JSON data."""
+        known = LISTED if self.source == "history" else None
+        records = [entry.step for entry in self.entries if entry.step is not None]
+        return {
+            "task": self.task.model_dump(mode="json", include=known),
+            "source": self.source,
+            "forked_from": forked_from(self.entries),
+            "steps": [
+                {
+                    **output_.model_dump(mode="json"),
+                    "n": record.n,
+                    "started": record.started,
+                    "ended": record.ended,
+                    "model_calls": record.usage.requests,
+                }
+                for record, output_ in zip(records, self.outputs, strict=False)
+            ],
+            "events": [e.event.model_dump(mode="json") for e in self.entries if e.event],
+            "upcoming": [step.model_dump(mode="json") for step in self.upcoming],
+            "approvals": [each.model_dump(mode="json") for each in self.approvals],
+            "happenings": [each.model_dump(mode="json") for each in self.happenings],
+        }
+
+
+async def show_command(common: Common, typed: str) -> ExitCode:
+    """Show one task."""
+    async with engine_of(common) as engine:
+        task_id = await find_task(engine, typed)
+        shown = await read_task(engine, task_id)
+    if common.json:
+        output.emit(shown.wire())
+    else:
+        _print(shown)
+        if shown.approvals:
+            output.say(f"Decide: holdfast inbox{common.arguments()}")
+    return ExitCode.OK
+
+
+async def read_task(engine: Engine, task_id: str) -> Shown:
+    """Read a task: from itself or the archive, else from its history."""
+    try:
+        async with asyncio.timeout(READ_SECONDS):
+            return await _from_ledger(engine, task_id)
+    except (NoWorkerError, TimeoutError):
+        return await _from_history(engine, task_id)
+
+
+async def _from_ledger(engine: Engine, task_id: str) -> Shown:
+    runner = engine.runner()
+    return Shown(
+        task=await runner.get_task(task_id),
+        source="ledger",
+        entries=await runner.ledger(task_id),
+        outputs=await runner.get_completed_steps(task_id, undone=True),
+        upcoming=await runner.get_upcoming_steps(task_id),
+        approvals=[each.approval for each in await waiting_in(engine, task_id)],
+    )
+
+
+async def _from_history(engine: Engine, task_id: str) -> Shown:
+    """Put together what the server alone knows."""
+    found = await engine.client.get_workflow_handle(task_id).describe()
+    task = await listed(found)
+    history = TaskHistory(engine.client, task_id)
+    happenings = [each async for each in history.read(wait=False)]
+    waiting = await waiting_in(engine, task_id, silent={found.task_queue})
+    approvals = [each.approval for each in waiting]
+    return Shown(task=task, source="history", approvals=approvals, happenings=happenings)
+
+
+def _print(shown: Shown) -> None:
+    out = output.out()
+    _print_facts(shown)
+    outputs = iter(shown.outputs)
+    for entry in shown.entries:
+        if entry.step is not None:
+            _print_step(entry.step, next(outputs, None), branches=shown.has_branches)
+        if entry.event is not None and entry.event.kind != CREATED:
+            text, colour = event_line(entry.event)
+            out.print(f"{'event':<10} {text}", style=colour)
+    for step in shown.upcoming:
+        out.print(f"{'next':<10} step {step.step_id} {step.input or ''}".rstrip(), style="dim")
+    for approval in shown.approvals:
+        what = f"{approval.tool} {approval.arguments}".strip()
+        text = ": ".join(part for part in (what, approval.text) if part)
+        out.print(f"{'waits for':<10} {approval.id} {approval.kind} {text}", style="yellow")
+    if shown.source == "history":
+        output.say("No worker process is up to be asked; this is what the server's history tells.")
+        for happening in shown.happenings:
+            out.print(line(happening), style=style(happening))
+
+
+def _print_facts(shown: Shown) -> None:
+    out, task = output.out(), shown.task
+    origin = forked_from(shown.entries)
+    facts = {
+        "task": task.task_id,
+        "status": task.status,
+        "agent": task.agent,
+        "session": task.session,
+        "created": f"{output.clock(task.created)} UTC",
+        "input": task.input,
+        "forked": f"from {origin['task_id']} after step {origin['n']}" if origin else "",
+        "paused by": task.paused,
+        "error": task.error,
+        "state": str(task.extra_state) if task.extra_state else "",
+    }
+    for name, text in facts.items():
+        if text:
+            out.print(f"{name:<10} {text}", style="red" if name == "error" else None)
+    if shown.source == "ledger":
+        usage = task.usage
+        out.print(
+            f"{'usage':<10} {usage.requests} model calls, {usage.input_tokens} tokens read,"
+            f" {usage.output_tokens} written"
+        )
+
+
+def _print_step(record: StepRecord, got: TaskStepOutput | None, *, branches: bool) -> None:
+    out = output.out()
+    undone = got is not None and got.status == "undone"
+    step_id = record.step.step_id
+    own = f" {step_id}" if step_id != usual_id(record.n) else ""
+    name = f" {step_id}@{record.branch}" if branches else own
+    seconds = record.ended - record.started
+    calls = f"{record.usage.requests} model call{'s' if record.usage.requests != 1 else ''}"
+    text = f"step {record.n:<5}{name} {calls}, {seconds:.1f} s{', undone' if undone else ''}"
+    out.print(text, style="dim strike" if undone else "bold")
+    if got is None:
+        return
+    dim = "dim" if undone else None
+    for source in got.sources:
+        state = "" if source.status == "done" else f" [{source.status}]"
+        often = f" (started {source.attempts} times)" if source.attempts > 1 else ""
+        text = output.shortened(source.content)
+        words = f"{source.tool_name} {source.raw_input} -> {text}{state}{often}"
+        out.print(f"{'':<10} {words}", style=dim)
+    if got.output is not None and str(got):
+        out.print(f"{'':<10} {'answer: ' if got.is_last else ''}{got}", style=dim)

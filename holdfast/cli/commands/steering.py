@@ -1,0 +1,123 @@
+"""`step`, `finalize`, and the commands that change what a task does next."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Literal
+
+from holdfast.cli import output
+from holdfast.cli.commands.task_lookup import find_task
+from holdfast.cli.connection import engine_of, until_stopped
+from holdfast.cli.exits import ExitCode
+from holdfast.cli.options import Common
+from holdfast.client.agent_runner.runner import AgentRunner
+from holdfast.task.data.state import Receipt
+from holdfast.values.steps import TaskStepOutput
+
+
+async def step_command(common: Common, typed: str, *, input: str | None, restart: bool) -> ExitCode:
+    """Run a task's next step."""
+    async with engine_of(common) as engine:
+        task_id = await find_task(engine, typed)
+        running = engine.runner().run_step(
+            task_id, input=input, restart="step" if restart else None
+        )
+        got = await until_stopped(running)
+    if common.json:
+        output.emit(got.model_dump(mode="json"))
+    code = tell_output(common, task_id, got)
+    if code is ExitCode.OK and not common.json:
+        output.answer(str(got) if got.output is not None else "")
+    if got.is_last:
+        output.say(f"That was the last step. holdfast finalize {task_id}{common.arguments()}")
+    return code
+
+
+def tell_output(common: Common, task_id: str, got: TaskStepOutput) -> ExitCode:
+    """Say what a step did, and what it waits for."""
+    for source in got.sources:
+        shown = output.shortened(source.content)
+        output.say(f"{source.tool_name} {source.raw_input} -> {shown}")
+    if got.status != "waiting":
+        return ExitCode.OK
+    tell_waiting(common, task_id, got)
+    return ExitCode.WAITING
+
+
+def tell_waiting(common: Common, task_id: str, got: TaskStepOutput) -> None:
+    """Say what a task waits for, and how to decide it."""
+    for text in got.waiting_for:
+        output.say(f"The task waits for a person: {text}", style="yellow")
+    if any(text.startswith(f"{task_id}:") for text in got.waiting_for):
+        output.say(f"Decide: holdfast inbox{common.arguments()}")
+
+
+async def finalize_command(common: Common, typed: str) -> ExitCode:
+    """Close a task that has its answer."""
+    async with engine_of(common) as engine:
+        task_id = await find_task(engine, typed)
+        response = await engine.runner().finalize_response(task_id)
+    if common.json:
+        output.emit({**response.model_dump(mode="json"), "status": "finished"})
+    else:
+        output.answer(response.response)
+    return ExitCode.OK
+
+
+async def pause_command(common: Common, typed: str, *, by: str, reason: str) -> ExitCode:
+    """Let no further step begin."""
+    return await _command(common, typed, by, lambda r, task: r.pause(task, reason=reason, by=by))
+
+
+async def resume_command(common: Common, typed: str, *, by: str) -> ExitCode:
+    """Let steps begin again."""
+    return await _command(common, typed, by, lambda r, task: r.resume(task, by=by))
+
+
+async def abandon_command(common: Common, typed: str, *, by: str, reason: str) -> ExitCode:
+    """End a task without an answer."""
+    return await _command(common, typed, by, lambda r, task: r.abandon(task, reason=reason, by=by))
+
+
+async def feedback_command(
+    common: Common, typed: str, text: str, *, queued: bool, by: str
+) -> ExitCode:
+    """Say something to the model: before its next call, or as the next input."""
+    when: Literal["next_model_call", "queued"] = "queued" if queued else "next_model_call"
+    return await _command(
+        common, typed, by, lambda r, task: r.give_feedback(task, text, when=when, by=by)
+    )
+
+
+async def edit_step_command(
+    common: Common, typed: str, step: str, input: str, *, by: str
+) -> ExitCode:
+    """Change the input of an upcoming step."""
+    return await _command(
+        common, typed, by, lambda r, task: r.edit_step(task, step, input=input, by=by)
+    )
+
+
+async def drop_step_command(common: Common, typed: str, step: str, *, by: str) -> ExitCode:
+    """Take an upcoming step out of the queue."""
+    return await _command(common, typed, by, lambda r, task: r.drop_step(task, step, by=by))
+
+
+async def _command(
+    common: Common,
+    typed: str,
+    by: str,
+    send: Callable[[AgentRunner, str], Awaitable[Receipt]],
+) -> ExitCode:
+    """Send a command to a task; it is durable, also with no worker up."""
+    async with engine_of(common) as engine:
+        task_id = await find_task(engine, typed)
+        receipt = await send(engine.runner(), task_id)
+    if common.json:
+        output.emit({"task_id": task_id, "by": by, **receipt.model_dump(mode="json")})
+    verb = receipt.verb.replace("_", "-")
+    if receipt.status == "recorded":
+        output.say(f"{verb} is recorded; it takes effect when a worker is up.")
+    else:
+        output.say(f"{verb} is applied to {task_id}.")
+    return ExitCode.OK

@@ -1,0 +1,75 @@
+"""From what a person typed to a task: its id, or the beginning of it."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+from urllib.parse import unquote
+
+from temporalio.service import RPCError, RPCStatusCode
+
+from holdfast.archive.segments import read_record
+from holdfast.cli.connection import Engine
+from holdfast.errors import InvalidArgumentError, TaskNotFoundError
+from holdfast.reading.visibility import begins
+from holdfast.values.checks.ids import is_nested
+
+SHOWN = 10
+
+
+async def find_task(engine: Engine, typed: str) -> str:
+    """Return the id of the one task that is meant, open or closed.
+
+    Raises:
+        TaskNotFoundError: No id is or begins like this.
+        InvalidArgumentError: Several do; the text lists them.
+    """
+    if not typed.strip():
+        msg = "Name a task by its id or the beginning of it; `holdfast tasks` lists them."
+        raise InvalidArgumentError(msg)
+    if await _is_task(engine, typed):
+        return typed
+    found = await _visible(engine, typed) or await _archived(engine, typed)
+    if not found:
+        raise TaskNotFoundError(typed)
+    if len(found) > 1:
+        more = ", ..." if len(found) > SHOWN else ""
+        names = ", ".join(sorted(found)[:SHOWN])
+        msg = f"{typed!r} is the beginning of more than one task id: {names}{more}. Type more."
+        raise InvalidArgumentError(msg)
+    return found.pop()
+
+
+async def _is_task(engine: Engine, task_id: str) -> bool:
+    try:
+        found = await engine.client.get_workflow_handle(task_id).describe()
+    except RPCError as error:
+        if error.status not in (RPCStatusCode.NOT_FOUND, RPCStatusCode.INVALID_ARGUMENT):
+            raise
+        return await read_record(engine.archive, task_id) is not None
+    return found.workflow_type == "AgentTask"
+
+
+async def _visible(engine: Engine, beginning: str) -> set[str]:
+    """Ask Temporal for ids; a task that has continued as new is there more than once.
+
+    A task that works for another is meant only when nothing else is: its id begins with the
+    other's.
+    """
+    query = f"WorkflowType = 'AgentTask'{begins('WorkflowId', beginning)}"
+    found: set[str] = set()
+    for which in (" AND ParentWorkflowId IS NULL", ""):
+        async for each in engine.client.list_workflows(query + which):
+            found |= {each.id} if each.id.startswith(beginning) else set()
+            if len(found) > SHOWN:
+                break
+        if found:
+            break
+    return found
+
+
+async def _archived(engine: Engine, beginning: str) -> set[str]:
+    """Look among the closed tasks that Temporal has forgotten."""
+    names = await engine.archive.alist_records("tasks")
+    ids = (unquote(PurePosixPath(name).stem) for name in names)
+    found = {task_id for task_id in ids if task_id.startswith(beginning)}
+    return {task_id for task_id in found if not is_nested(task_id)} or found

@@ -1,0 +1,1 @@
+"""`holdfast demo`: a run whose worker process is killed in the middle."""

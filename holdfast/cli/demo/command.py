@@ -1,0 +1,267 @@
+"""The demo: a task is answered although its worker process is killed in the middle."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from temporalio.api.enums.v1 import PendingActivityState
+
+from holdfast.cli import output
+from holdfast.cli.connection import Engine, embedded_engine, until_stopped
+from holdfast.cli.demo.agent import AGENT, APP, choose_model
+from holdfast.cli.demo.expected import expected_value, is_right
+from holdfast.cli.demo.log import ExecutionLog, count, in_flight
+from holdfast.cli.demo.page import DemoReport, Kill, join_calls, print_report
+from holdfast.cli.exits import ExitCode
+from holdfast.cli.following.live import LiveView
+from holdfast.cli.options import Common
+from holdfast.client.agent_runner.base import new_id
+from holdfast.client.agent_runner.runner import AgentRunner
+from holdfast.errors import EngineError, InvalidArgumentError
+from holdfast.reading.presence import Presence
+from holdfast.values.checks.ids import queue_of
+from holdfast.values.code.private_files import UMASK, owner_only
+from holdfast.values.settings import Budget
+from holdfast.values.steps import AgentResponse
+
+HEARTBEAT_SECONDS = 3.0
+"""Short, because nobody wants to watch a demo wait; 20 s are usual."""
+
+WATCH_SECONDS = 0.02
+START_SECONDS = 60.0
+END_SECONDS = 15.0
+VICTIM_CALL = "2"
+"""The worker is killed inside the second model call: by then a model call and a tool call are
+done, which must not happen again."""
+
+MAX_TURNS = 60
+
+
+class WorkerProcesses:
+    """The demo's worker processes: one at a time."""
+
+    def __init__(self, data_dir: Path, log: Path) -> None:
+        """Start none yet."""
+        self._data_dir = data_dir
+        self._log = log
+        self.pids: list[int] = []
+        self._running: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> int:
+        """Start a worker process; return its pid."""
+        command = [sys.executable, "-m", "holdfast.cli.demo.worker"]
+        log = self._data_dir / "demo-worker.log"
+        with open(log, "ab", opener=owner_only) as said:
+            self._running = subprocess.Popen(
+                [*command, str(self._data_dir), str(self._log)],
+                stdin=subprocess.PIPE,
+                stdout=said,
+                stderr=said,
+                # Ctrl-C is for the demo, which then ends its worker itself.
+                start_new_session=True,
+                umask=UMASK,
+            )
+        self.pids.append(self._running.pid)
+        return self._running.pid
+
+    def kill(self) -> None:
+        """Kill the worker process with SIGKILL: it cannot clean up or say goodbye."""
+        if self._running is not None:
+            self._running.kill()
+            self._finish(self._running)
+
+    def end(self) -> None:
+        """End the worker process in good order."""
+        if self._running is None:
+            return
+        self._running.terminate()
+        try:
+            self._running.wait(END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._running.kill()
+        self._finish(self._running)
+
+    def check(self) -> None:
+        """Check that the worker process lives.
+
+        Raises:
+            EngineError: It ended by itself; the text says what it said last.
+        """
+        if self._running is None or self._running.poll() is None:
+            return
+        said = (self._data_dir / "demo-worker.log").read_text(errors="replace").strip()
+        last = said.splitlines()[-1] if said else "nothing"
+        msg = f"The demo's worker process ended by itself. The last thing it said: {last}"
+        raise EngineError(msg)
+
+    def _finish(self, process: subprocess.Popen[bytes]) -> None:
+        process.wait()
+        if process.stdin is not None:
+            process.stdin.close()
+        self._running = None
+
+
+async def demo_command(common: Common, question: str) -> ExitCode:
+    """Run the demo; the exit code is 0 only when the answer is right."""
+    if common.embedded is None and common.address:
+        msg = "The demo brings its own server: leave --address out."
+        raise InvalidArgumentError(msg)
+    expression, expected = expected_value(question)
+    console = output.err() if common.json else output.out()
+    with _directory(common.data_dir) as data_dir:
+        report = await until_stopped(_demo(data_dir, question, expression, expected, console))
+    if common.json:
+        output.emit(report.page())
+    else:
+        print_report(report, console)
+    return ExitCode.OK if report.correct else ExitCode.FAILED
+
+
+@contextmanager
+def _directory(given: Path | None) -> Generator[Path]:
+    """Use the directory given, or one that is deleted afterwards."""
+    if given is not None:
+        yield given
+        return
+    with tempfile.TemporaryDirectory(prefix="holdfast-demo-") as made:
+        yield Path(made)
+
+
+async def _demo(
+    data_dir: Path, question: str, expression: str, expected: float, console: Console
+) -> DemoReport:
+    model, which = choose_model()
+    console.print(f"Question: {question}", style="bold")
+    console.print(f"Model:    {which}")
+    console.print(
+        "Tools:    add, subtract, multiply, divide, power; declared effect='read', because"
+        " arithmetic changes nothing in the world.\n"
+        "          Such a call may be started again when its worker is lost. One that changes the"
+        " world would wait for a person.\n"
+    )
+    console.print("Starting an embedded Temporal server ...", style="dim")
+    async with embedded_engine(data_dir) as engine:
+        task_id = new_id(AGENT)
+        file = data_dir / f"executions-{task_id}.jsonl"
+        runner = engine.runner(AGENT, app=APP, heartbeat=HEARTBEAT_SECONDS)
+        workers = WorkerProcesses(data_dir, file)
+        stage = Stage(engine, runner, task_id, ExecutionLog(file), workers, console)
+        try:
+            pid = workers.start()
+            console.print(f"Server at {engine.address}; worker process {pid}\n", style="dim")
+            response, kill = await stage.play(question)
+        finally:
+            await asyncio.to_thread(workers.end)
+        ledger = await runner.ledger(task_id)
+        steps = [entry.step for entry in ledger if entry.step is not None]
+        outputs = [step.sources for step in await runner.get_completed_steps(task_id)]
+    counts = count(stage.log.read())
+    return DemoReport(
+        question=question,
+        expression=expression,
+        expected=expected,
+        answer=response.response,
+        correct=is_right(response.response, expected),
+        model=model.name,
+        task_id=task_id,
+        kill=kill,
+        workers=tuple(workers.pids),
+        calls=join_calls(model.name, steps, outputs, counts),
+        repeated=tuple(f"{c.kind} {c.key}" for c in counts.values() if c.completions > 1),
+    )
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One demo in progress.
+
+    Attributes:
+        engine: The embedded engine.
+        runner: Runs the task.
+        task_id: The task.
+        log: What the worker processes execute.
+        workers: Those processes.
+        console: Where to print.
+    """
+
+    engine: Engine
+    runner: AgentRunner
+    task_id: str
+    log: ExecutionLog
+    workers: WorkerProcesses
+    console: Console
+
+    async def play(self, question: str) -> tuple[AgentResponse, Kill | None]:
+        """Run the task to its end, and kill its worker process on the way."""
+        await self.runner.create_task(
+            question,
+            task_id=self.task_id,
+            budget=Budget(max_turns=MAX_TURNS, on_exceeded="finish"),
+        )
+        view = LiveView(self.engine.client, self.task_id, self.console)
+        watching = asyncio.create_task(view.follow())
+        running = asyncio.create_task(self._run())
+        killing = asyncio.create_task(self._kill_in_mid_call())
+        try:
+            while not running.done():
+                await asyncio.wait({running}, timeout=1.0)
+                self.workers.check()
+            await running
+            kill = killing.result() if killing.done() else None
+            response = await self.runner.finalize_response(self.task_id)
+        finally:
+            for each in (watching, running, killing):
+                each.cancel()
+            await asyncio.gather(watching, running, killing, return_exceptions=True)
+            await view.catch_up()
+        return response, kill
+
+    async def _kill_in_mid_call(self) -> Kill:
+        """Kill the worker process while it is inside the call, and start the next one."""
+        pid = self.workers.pids[-1]
+        during = await self._caught(pid)
+        self.workers.kill()
+        self.console.print(
+            f"\n   >>>  kill -9 {pid}: the worker process is gone, in the middle of {during}",
+            style="bold red",
+        )
+        again = self.workers.start()
+        self.console.print(f"   >>>  worker process {again} is started", style="bold")
+        self.console.print(
+            f"   >>>  the task notices within {HEARTBEAT_SECONDS:.0f} s that nobody answers for"
+            " the call, and goes on\n",
+            style="dim",
+        )
+        return Kill(pid=pid, during=during)
+
+    async def _run(self) -> None:
+        """Run the task once the worker process, which has just been started, is up."""
+        presence = Presence(self.engine.client)
+        await presence.expect(queue_of(APP), task_id=self.task_id, seconds=START_SECONDS)
+        await self.runner.run_task(self.task_id)
+
+    async def _caught(self, pid: int) -> str:
+        """Wait until the worker process is inside the call, by its own log and by the server's."""
+        while True:
+            if in_flight(self.log.read(), "model", VICTIM_CALL, pid):
+                during = await self._pending_call()
+                if during:
+                    return during
+            await asyncio.sleep(WATCH_SECONDS)
+
+    async def _pending_call(self) -> str:
+        """Name the call that the server says a worker has in hand, or return an empty text."""
+        found = await self.engine.client.get_workflow_handle(self.task_id).describe()
+        started = PendingActivityState.PENDING_ACTIVITY_STATE_STARTED
+        for pending in found.raw_description.pending_activities:
+            if pending.state == started and pending.activity_type.name == "step":
+                return f"model call {VICTIM_CALL}, attempt {pending.attempt}"
+        return ""

@@ -1,0 +1,1 @@
+"""Following a task at a terminal: its events, its history, its waits."""

@@ -1,0 +1,269 @@
+"""What happens to a task, read from its Temporal history: live, and with no worker up too."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from typing import Literal, TypeVar
+
+from temporalio.api.common.v1 import Payload
+from temporalio.api.enums.v1 import EventType, TimeoutType
+from temporalio.api.failure.v1 import Failure
+from temporalio.api.history.v1 import HistoryEvent
+from temporalio.client import Client
+
+from holdfast.task.data.commands import Command, decode
+from holdfast.task.data.records import JournalEntry, OpenState, OpenStep, Outcome, StepResult
+from holdfast.task.data.wire import Advanced, AdvanceInput, TaskResult, ToolInput
+from holdfast.task.references import new_entries, resolve_calls
+from holdfast.values.base import Value
+from holdfast.values.messages import Blob, Content, ToolCall, shown
+from holdfast.values.steps import TaskStep
+
+T = TypeVar("T")
+
+Kind = Literal["asking", "answered", "calling", "returned", "retried", "failed", "command", "ended"]
+
+_ENDS = {
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED: "failed",
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED: "cancelled",
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED: "terminated from outside",
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TIMED_OUT: "timed out",
+}
+
+
+class Happening(Value):
+    """Something that happened to a task.
+
+    Attributes:
+        kind: "asking" and "answered": a model call. "calling" and "returned": a tool call.
+            "retried": a call was started again. "failed": a call failed for good. "command":
+            somebody steers the task. "ended": the task is closed.
+        at: Time, seconds since the epoch.
+        step: Ordinal of the step, 0 when it belongs to none.
+        step_id: The step's id, empty when it is not known.
+        name: "model", the tool's name, another activity's name, or the verb.
+        text: Arguments, answer, result, reason.
+        calls: Tool calls in an answer.
+        is_error: Whether a tool gave an error.
+        attempt: Number of the attempt, from 1.
+        activity: Id of the activity, as pending activities are named by.
+    """
+
+    kind: Kind
+    at: float = 0.0
+    step: int = 0
+    step_id: str = ""
+    name: str = ""
+    text: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    is_error: bool = False
+    attempt: int = 1
+    activity: str = ""
+
+
+class TaskHistory:
+    """Reads the history of one task from its present run on; each happening comes once."""
+
+    def __init__(self, client: Client, task_id: str) -> None:
+        """Read nothing yet."""
+        self._client = client
+        self._task_id = task_id
+        self._run_id: str | None = None
+        self._seen = 0
+        self._scheduled: dict[int, Happening] = {}
+        self._journal: list[JournalEntry] = []
+        self._calls: tuple[ToolCall, ...] = ()
+        self._step = 0
+
+    async def read(self, *, wait: bool) -> AsyncGenerator[Happening]:
+        """Yield what has happened since the last reading.
+
+        Args:
+            wait: Whether to go on until the task is closed; else end at what is known now.
+
+        Raises:
+            RPCError: The server cannot be asked; reading again goes on where this ended.
+        """
+        while True:
+            next_run = ""
+            handle = self._client.get_workflow_handle(self._task_id, run_id=self._run_id)
+            async for event in handle.fetch_history_events(wait_new_event=wait):
+                next_run = _next_run(event)
+                if event.event_id <= self._seen:
+                    continue
+                happening = await self._take(event)
+                self._seen = event.event_id
+                if happening is not None:
+                    yield happening
+            if not next_run:
+                return
+            self._run_id, self._seen = next_run, 0
+            self._scheduled.clear()
+
+    async def _take(self, event: HistoryEvent) -> Happening | None:
+        at = event.event_time.ToMicroseconds() / 1e6
+        match event.event_type:
+            case EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
+                return await self._schedule(event, at)
+            case EventType.EVENT_TYPE_ACTIVITY_TASK_STARTED:
+                return self._start(event, at)
+            case EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED:
+                return await self._complete(event, at)
+            case EventType.EVENT_TYPE_ACTIVITY_TASK_FAILED:
+                failed = event.activity_task_failed_event_attributes
+                return self._fail(failed.scheduled_event_id, failed.failure, at)
+            case EventType.EVENT_TYPE_ACTIVITY_TASK_TIMED_OUT:
+                late = event.activity_task_timed_out_event_attributes
+                return self._fail(late.scheduled_event_id, late.failure, at)
+            case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED:
+                return _command(event, at)
+            case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED:
+                done = event.workflow_execution_completed_event_attributes
+                result = await self._decode(done.result.payloads, TaskResult)
+                return Happening(kind="ended", at=at, text=result.status)
+            case kind if kind in _ENDS:
+                return Happening(kind="ended", at=at, text=_ENDS[kind])
+            case _:
+                return None
+
+    async def _schedule(self, event: HistoryEvent, at: float) -> Happening | None:
+        sent = event.activity_task_scheduled_event_attributes
+        name = sent.activity_type.name
+        shown = Happening(kind="asking", at=at, name=name, activity=sent.activity_id)
+        if name == "step":
+            step = await self._decode(sent.input.payloads, AdvanceInput)
+            self._step = step.n
+            self._fit_journal(step.journal.length)
+            what = {"step": step.n, "step_id": _id_of(step), "name": "model"}
+            shown = shown.model_copy(update=what)
+        elif name == "tool":
+            given = await self._decode(sent.input.payloads, ToolInput)
+            call = given.call or _at(self._calls, given.i)
+            where = {"step": given.n, "step_id": given.step or usual_id(given.n)}
+            what = {"name": call.name, "text": call.arguments, "calls": (call,)}
+            shown = shown.model_copy(update={"kind": "calling", **where, **what})
+        self._scheduled[event.event_id] = shown
+        return shown if name in ("step", "tool") else None
+
+    def _start(self, event: HistoryEvent, at: float) -> Happening | None:
+        started = event.activity_task_started_event_attributes
+        scheduled = self._scheduled.get(started.scheduled_event_id)
+        if scheduled is None or started.attempt <= 1:
+            return None
+        changes = {"kind": "retried", "at": at, "attempt": started.attempt}
+        return scheduled.model_copy(update={**changes, "text": why(started.last_failure)})
+
+    async def _complete(self, event: HistoryEvent, at: float) -> Happening | None:
+        done = event.activity_task_completed_event_attributes
+        scheduled = self._scheduled.pop(done.scheduled_event_id, None)
+        if scheduled is None or (scheduled.name != "model" and scheduled.kind != "calling"):
+            return None
+        if scheduled.kind == "calling":
+            outcome = await self._decode(done.result.payloads, Outcome)
+            return scheduled.model_copy(
+                update={
+                    "kind": "returned",
+                    "at": at,
+                    "text": _shown(outcome.content),
+                    "is_error": outcome.is_error,
+                    "attempt": outcome.attempts,
+                }
+            )
+        return self._answered(scheduled, await self._decode(done.result.payloads, Advanced), at)
+
+    def _answered(self, scheduled: Happening, got: Advanced, at: float) -> Happening | None:
+        self._journal.extend(new_entries(got, last=False))
+        if got.result is not None:
+            self._calls = self._ending_calls(got.result)
+        elif got.calls:
+            self._calls = got.calls
+        if got.answer is None:
+            return None
+        message = got.answer.message
+        text = _shown(message.content)
+        return scheduled.model_copy(
+            update={"kind": "answered", "at": at, "text": text, "calls": message.calls}
+        )
+
+    def _fit_journal(self, length: int) -> None:
+        """Keep the journal as long as the task's, so that references into it are understood.
+
+        What is missing are calls made in mid-step, which no reference here is about.
+        """
+        del self._journal[length:]
+        missing = length - len(self._journal)
+        self._journal.extend([JournalEntry(request="")] * missing)
+
+    def _ending_calls(self, result: StepResult) -> tuple[ToolCall, ...]:
+        step = OpenStep(step=TaskStep())
+        state = OpenState(open=step, n=self._step, started=0.0, journal=tuple(self._journal))
+        try:
+            return resolve_calls(result, state)
+        except (IndexError, RuntimeError):  # the answer is in the history of an earlier run
+            return ()
+
+    def _fail(self, scheduled_id: int, failure: Failure, at: float) -> Happening | None:
+        scheduled = self._scheduled.pop(scheduled_id, None)
+        if scheduled is None:
+            return None
+        return scheduled.model_copy(update={"kind": "failed", "at": at, "text": why(failure)})
+
+    async def _decode(self, payloads: Sequence[Payload], kind: type[T]) -> T:
+        if not payloads:
+            return kind()
+        found: T = (await self._client.data_converter.decode(payloads[:1], [kind]))[0]
+        return found
+
+
+def usual_id(n: int) -> str:
+    """Return the id of the n-th step, unless its worker gave it another."""
+    return f"s{n}"
+
+
+def place(n: int, step_id: str) -> str:
+    """Name a step by its ordinal, and by its id where that is not the usual one."""
+    return f"step {n}" if step_id in ("", usual_id(n)) else f"step {n} ({step_id})"
+
+
+def _id_of(step: AdvanceInput) -> str:
+    if step.open is not None:
+        return step.open.step.step_id
+    return "" if step.digest else usual_id(step.n)  # with a digest, only the task knows it
+
+
+def why(failure: Failure) -> str:
+    """Name a failure by its innermost cause."""
+    while failure.HasField("cause"):
+        failure = failure.cause
+    if failure.HasField("timeout_failure_info"):
+        if failure.timeout_failure_info.timeout_type == TimeoutType.TIMEOUT_TYPE_HEARTBEAT:
+            return "no sign of life from the worker process; it was probably lost"
+        return "it took too long"
+    kind = failure.application_failure_info.type
+    return f"{kind}: {failure.message}" if kind else failure.message
+
+
+def _shown(content: Content) -> str:
+    if isinstance(content, Blob):
+        return f"({content.size} bytes, in the archive)"
+    return shown(content)
+
+
+def _at(calls: tuple[ToolCall, ...], place: int) -> ToolCall:
+    return calls[place] if place < len(calls) else ToolCall(id="", name="tool", arguments="")
+
+
+def _command(event: HistoryEvent, at: float) -> Happening:
+    sent = event.workflow_execution_signaled_event_attributes
+    got = decode(sent.signal_name, [payload.data for payload in sent.input.payloads])
+    if isinstance(got, Command):
+        by = f"by {got.by}" if got.by else ""
+        text = ": ".join(part for part in (by, got.reason) if part)
+        return Happening(kind="command", at=at, name=got.verb, text=text)
+    return Happening(kind="command", at=at, name=got.verb or "unreadable", text=got.reason)
+
+
+def _next_run(event: HistoryEvent) -> str:
+    if event.event_type != EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW:
+        return ""
+    return event.workflow_execution_continued_as_new_event_attributes.new_execution_run_id

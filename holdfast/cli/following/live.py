@@ -1,0 +1,152 @@
+"""The live view of a task: each model call and tool call as it happens, with retries and why."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable
+from contextlib import suppress
+
+from rich.console import Console
+from rich.status import Status
+from rich.text import Text
+from temporalio.client import Client
+from temporalio.service import RPCError
+
+from holdfast.cli.following.history import Happening, TaskHistory, place, why
+from holdfast.cli.output import shortened
+from holdfast.values.messages import ToolCall
+from holdfast.values.text.terminal import printable
+
+POLL_SECONDS = 0.5
+AGAIN_SECONDS = 1.0
+
+Listener = Callable[[Happening], None]
+
+
+class LiveView:
+    """Prints what happens to one task while a command waits for it."""
+
+    def __init__(self, client: Client, task_id: str, console: Console) -> None:
+        """Print to this console; on a terminal a last line shows what is in flight."""
+        self._client = client
+        self._task_id = task_id
+        self._console = console
+        self._history = TaskHistory(client, task_id)
+        self._flying: dict[str, Happening] = {}
+        self._retries: set[tuple[str, int]] = set()
+        self._status = Status("") if console.is_terminal else None
+
+    async def follow(self) -> None:
+        """Print until the task is closed or this is cancelled."""
+        polling = asyncio.create_task(self._poll())
+        if self._status is not None:
+            self._status = self._console.status("waiting for the worker")
+            self._status.start()
+        try:
+            for _ in itertools.count():
+                if await self._read(wait=True):
+                    return
+                await asyncio.sleep(AGAIN_SECONDS)
+        finally:
+            polling.cancel()
+            await asyncio.gather(polling, return_exceptions=True)
+            if self._status is not None:
+                self._status.stop()
+
+    async def catch_up(self) -> None:
+        """Print what has happened up to now and was not printed."""
+        await self._read(wait=False)
+
+    async def _read(self, *, wait: bool) -> bool:
+        """Print happenings; return False when the server was away and reading must begin again."""
+        try:
+            async for happening in self._history.read(wait=wait):
+                self.take(happening)
+        except RPCError:
+            return False
+        return True
+
+    async def _poll(self) -> None:
+        """Find retries while they happen: history tells of them only afterwards."""
+        handle = self._client.get_workflow_handle(self._task_id)
+        while True:
+            with suppress(RPCError):
+                found = await handle.describe()
+                for pending in found.raw_description.pending_activities:
+                    known = self._flying.get(pending.activity_id)
+                    if known is not None and pending.attempt > 1:
+                        changes = {"kind": "retried", "attempt": pending.attempt}
+                        text = why(pending.last_failure)
+                        self.take(known.model_copy(update={**changes, "text": text}))
+            await asyncio.sleep(POLL_SECONDS)
+
+    def take(self, happening: Happening) -> None:
+        """Print one happening."""
+        if happening.kind == "retried":
+            mark = (happening.activity, happening.attempt)
+            if mark in self._retries:
+                return
+            self._retries.add(mark)
+        elif happening.kind in ("asking", "calling"):
+            self._flying[happening.activity] = happening
+        else:
+            self._flying.pop(happening.activity, None)
+        self._console.print(line(happening), style=style(happening))
+        if self._status is not None:
+            flying = ", ".join(
+                f"{place(h.step, h.step_id)}: {h.name}" for h in self._flying.values()
+            )
+            shown = printable(f"{flying} in flight" if flying else "waiting")
+            self._status.update(Text(shown))  # a str would be read as markup
+
+
+def line(happening: Happening) -> str:
+    """Say in one line what happened."""
+    where = place(happening.step, happening.step_id) if happening.step else "task"
+    return f"{where:>8}  {_words(happening)}"
+
+
+def _words(happening: Happening) -> str:
+    name, text = happening.name, shortened(happening.text)
+    match happening.kind:
+        case "asking":
+            return "model call"
+        case "answered":
+            calls = ", ".join(call_words(call) for call in happening.calls)
+            said = " and ".join(part for part in (repr(text) if text else "", calls) if part)
+            return f"model answers {said or 'nothing'}"
+        case "calling":
+            return f"{name} {text}"
+        case "returned":
+            verb = "failed:" if happening.is_error else "gave"
+            again = f" (attempt {happening.attempt})" if happening.attempt > 1 else ""
+            return f"{name} {verb} {text}{again}"
+        case "retried":
+            return f"{name}: attempt {happening.attempt}; the one before: {text}"
+        case "failed":
+            return f"{name} failed: {text}"
+        case "command":
+            return f"{name} {text}".rstrip()
+        case "ended":
+            return f"closed: {text}"
+
+
+def call_words(call: ToolCall) -> str:
+    """Show a tool call in one line."""
+    return f"{call.name} {shortened(call.arguments)}"
+
+
+def style(happening: Happening) -> str | None:
+    """Return the style of a line."""
+    match happening.kind:
+        case "failed":
+            return "red"
+        case "retried":
+            return "yellow"
+        case "returned" if happening.is_error:
+            return "yellow"
+        case "asking" | "calling":
+            return "dim"
+        case "answered" | "returned" | "command" | "ended":
+            return None

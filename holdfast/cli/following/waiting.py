@@ -1,0 +1,124 @@
+"""What waits for a person, read with a worker up or without one."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from temporalio.client import WorkflowExecutionStatus
+from temporalio.service import RPCError, RPCStatusCode
+
+from holdfast.cli.commands.task_lookup import find_task
+from holdfast.cli.connection import Engine
+from holdfast.engine.cluster import has_workers
+from holdfast.errors import EngineError, InvalidArgumentError, TaskClosedError, TaskNotFoundError
+from holdfast.reading.visibility import listed
+from holdfast.task.data.records import Approval, call_digest
+from holdfast.values.messages import ToolCall
+
+READ_SECONDS = 12.0
+"""A worker that was killed a moment ago still counts as one; reading does not wait for it."""
+
+CARD_SECONDS = 6.0
+"""The same for approvals, of which lists know nearly as much."""
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """Something that waits for a person, and the task that it is about.
+
+    Attributes:
+        approval: What is asked.
+        agent: Name of the agent.
+        input: What the task was asked, cut short.
+    """
+
+    approval: Approval
+    agent: str
+    input: str
+
+    @property
+    def task_id(self) -> str:
+        """The task."""
+        return task_of(self.approval.id)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the arguments are all there: without a worker, lists have the beginning only."""
+        a = self.approval
+        call = ToolCall(id=a.call_id, name=a.tool, arguments=a.arguments)
+        return not a.digest or call_digest(call) == a.digest
+
+
+def task_of(approval_id: str) -> str:
+    """Return the id of the task that an approval belongs to."""
+    return approval_id.rpartition(":")[0]
+
+
+async def waiting_in(
+    engine: Engine, task_id: str, *, silent: set[str] | None = None
+) -> list[Waiting]:
+    """List what waits in one task, oldest first; nothing when it is closed.
+
+    Arguments are whole when a worker is up, else as lists show them.
+
+    Args:
+        engine: Where the task is.
+        task_id: The task.
+        silent: Queues whose workers did not answer; they are not waited for again.
+    """
+    try:
+        found = await engine.client.get_workflow_handle(task_id).describe()
+    except RPCError as error:
+        if error.status is RPCStatusCode.NOT_FOUND:  # closed, and forgotten by Temporal
+            return []
+        raise
+    if found.status is not WorkflowExecutionStatus.RUNNING:
+        return []
+    cards = (await found.memo()).get("approvals", [])
+    approvals = [Approval.model_validate(card) for card in cards]
+    silent = set() if silent is None else silent
+    if found.task_queue not in silent and await has_workers(engine.client, found.task_queue):
+        try:
+            async with asyncio.timeout(CARD_SECONDS):
+                approvals = await engine.runner().pending_approvals(task_id)
+        except (TaskClosedError, TaskNotFoundError):
+            return []
+        except (EngineError, TimeoutError):  # a worker that was killed still counts as one
+            silent.add(found.task_queue)
+    task = await listed(found)
+    return [Waiting(each, agent=each.agent or task.agent, input=task.input) for each in approvals]
+
+
+async def find_approval(engine: Engine, typed: str) -> tuple[str, Approval | None, str]:
+    """Return the id that is meant, the approval if it is open, and the task that was named.
+
+    That task is another one than the approval's own when a task that works for it asks; the step
+    number of the approval is then that of its step.
+
+    Args:
+        engine: Where to look.
+        typed: `<task id>:<number>`, the task's id perhaps cut short; or only a task.
+
+    Raises:
+        TaskNotFoundError: No task's id is or begins like this.
+        InvalidArgumentError: Several do, or not exactly one thing waits in the task.
+    """
+    task, _, number = typed.rpartition(":")
+    if task and number.isdigit():
+        task_id = await find_task(engine, task)
+        wanted = f"{task_id}:{number}"
+        waiting = await waiting_in(engine, task_id)
+        found = next((w.approval for w in waiting if w.approval.id == wanted), None)
+        return wanted, found, task_id
+    task_id = await find_task(engine, typed)
+    waiting = await waiting_in(engine, task_id)
+    if len(waiting) == 1:
+        return waiting[0].approval.id, waiting[0].approval, task_id
+    ids = ", ".join(each.approval.id for each in waiting)
+    msg = (
+        f"{len(waiting)} things wait in task {task_id!r}: {ids}. Name one of them."
+        if waiting
+        else f"Nothing waits for a person in task {task_id!r}."
+    )
+    raise InvalidArgumentError(msg)

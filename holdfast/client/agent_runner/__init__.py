@@ -1,0 +1,1 @@
+"""`AgentRunner`: the step API of a task, in parts."""

@@ -1,0 +1,354 @@
+"""What every AgentRunner is: a handle on an engine, an app and an agent."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any, Self, cast
+
+from temporalio.client import Client
+
+from holdfast.agents.agent import Agent
+from holdfast.archive.archive import Archive
+from holdfast.archive.contents import store_images
+from holdfast.client.agent_runner.protocol import TaskClient
+from holdfast.client.agent_runner.sessions import Session
+from holdfast.engine.cluster import ensure_search_attributes
+from holdfast.engine.connect import connect_client
+from holdfast.errors import InvalidArgumentError
+from holdfast.reading.reader import Reader
+from holdfast.serving.embedded import LocalEngine, running_server
+from holdfast.serving.names import check_archive
+from holdfast.serving.plugin import HoldfastPlugin
+from holdfast.serving.worker_process import default_archive
+from holdfast.task.data.head import SessionRef
+from holdfast.task.data.wire import INLINE_BYTES
+from holdfast.values.base import Json
+from holdfast.values.checks.arguments import Seconds, check_arguments
+from holdfast.values.checks.ids import (
+    DEFAULT_APP,
+    LONGEST_KNOWN,
+    LONGEST_NAME,
+    check_app,
+    check_known_id,
+    check_name,
+    queue_of,
+)
+from holdfast.values.images import Image
+from holdfast.values.messages import Blob, ImagePart
+from holdfast.values.steps import Task, TaskStep, TaskStepOutput
+from holdfast.values.text.shown import shown
+
+TaskLike = Task | str
+StepLike = TaskStepOutput | TaskStep | str
+Images = Sequence[Image | ImagePart]
+"""Images of an input; a part of an earlier message may be given again as it is."""
+
+
+class RunnerBase:
+    """A handle on an engine, an app and an agent; it holds no state of any task.
+
+    Attributes:
+        app: Name of the app; "default" when none was given.
+        agent: Agent that new tasks get by default.
+    """
+
+    def __init__(
+        self,
+        *,
+        agent: str,
+        app: str | None = None,
+        queue: str | None = None,
+        engine: LocalEngine | None = None,
+        client: Client | None = None,
+        archive: Archive | None = None,
+        heartbeat: Seconds = 20.0,
+        roll_events: int = 2000,
+        default_tool_choice: str = "auto",
+        default_extra_state: Mapping[str, Json] | None = None,
+        verbose: bool = False,
+    ) -> None:
+        """Use an engine to be started, or a client made with `HoldfastPlugin` and its archive.
+
+        Args:
+            agent: Agent of new tasks; empty for a handle on tasks that there are.
+            app: Name of the app: its sessions, and the workers that serve its tasks. Without one,
+                each agent is served by whichever worker has it.
+            queue: Task queue of workers that you have already.
+            engine: The embedded engine.
+            client: Temporal client.
+            archive: The namespace's archive.
+            heartbeat: Seconds without a sign of life after which a worker counts as lost.
+            roll_events: History length at which a task continues as new.
+            default_tool_choice: Tool choice of first steps when create_task gives none.
+            default_extra_state: extra_state of tasks when create_task gives none.
+            verbose: Whether run_step, run_task and chat print what happens meanwhile.
+
+        Raises:
+            InvalidArgumentError: One of these cannot be used.
+        """
+        check_arguments(
+            RunnerBase.__init__,
+            queue=queue,
+            heartbeat=heartbeat,
+            roll_events=roll_events,
+            default_tool_choice=default_tool_choice,
+            verbose=verbose,
+        )
+        self.agent = "" if agent == "" else check_name("agent", agent)
+        self.app = DEFAULT_APP if app is None else check_app(app)
+        self._queue = queue
+        self._engine = engine
+        self._heartbeat = heartbeat
+        self._roll_events = roll_events
+        self._tool_choice = default_tool_choice
+        self._extra_state = default_extra_state
+        self._verbose = verbose
+        self._resources = AsyncExitStack()
+        self._reader: Reader | None = None
+        if client is not None and archive is not None:
+            self._reader = Reader(client, archive)
+
+    @classmethod
+    def local(
+        cls,
+        *agents: Agent,
+        data_dir: str | Path | None = ".holdfast",
+        app: str | None = None,
+        **options: Any,
+    ) -> Self:
+        """Run everything on this machine: the Temporal dev server and a worker in this process.
+
+        Args:
+            agents: The agents; the first is the default one.
+            data_dir: Directory of the server's database and the archive, shared by all processes
+                that name it; None keeps everything in memory until this process ends.
+            app: Name of the app, as for `AgentRunner`.
+            options: As for `AgentRunner`.
+
+        Raises:
+            InvalidArgumentError: No agent was given, or something else.
+            UserError: Two agents have one name, among these or those that they hand over to or call
+                as tools.
+        """
+        _check_agents(agents)
+        name = DEFAULT_APP if app is None else check_app(app)
+        engine = LocalEngine(None if data_dir is None else Path(data_dir))
+        engine.add(name, agents)
+        return cls(agent=agents[0].name, app=name, engine=engine, **options)
+
+    @classmethod
+    async def connect(
+        cls,
+        address: str | None = None,
+        *,
+        agent: str,
+        data_dir: str | Path | None = None,
+        namespace: str | None = None,
+        archive: str | None = None,
+        app: str | None = None,
+        tls: Any = None,
+        api_key: str | None = None,
+        **options: Any,
+    ) -> Self:
+        """Use a cluster, or a running embedded server, whose worker processes run elsewhere.
+
+        Args:
+            address: host:port; Temporal's environment variables by default, as for the rest.
+            agent: Agent of new tasks.
+            data_dir: Directory of an embedded server that another process has started, as
+                `AgentRunner.local` and `holdfast worker` do; in place of an address. Nothing is
+                started, and the server stops when those that started it have ended.
+            namespace: Temporal namespace.
+            archive: URL of the archive; `HOLDFAST_ARCHIVE` by default.
+            app: Name of the app, as for `AgentRunner`.
+            tls: True, or a `temporalio.service.TLSConfig` for mTLS.
+            api_key: API key of Temporal Cloud.
+            options: As for `AgentRunner`.
+
+        Raises:
+            InvalidArgumentError: Both an address and a data_dir are given.
+            ConnectError: The cluster cannot be used, or no server runs in the data_dir.
+            ArchiveError: The archive cannot be used, or is not the namespace's.
+        """
+        if data_dir is not None:
+            if any((address, namespace, archive, tls, api_key)):
+                msg = (
+                    "Give a data_dir alone, or the address of a cluster: each has its own archive."
+                )
+                raise InvalidArgumentError(msg)
+            client, store = await running_server(Path(data_dir))
+            return cls(agent=agent, app=app, client=client, archive=store, **options)
+        store = Archive(archive or default_archive())
+        client = await connect_client(
+            address,
+            namespace=namespace,
+            tls=tls,
+            api_key=api_key,
+            plugins=[HoldfastPlugin(archive=store)],
+        )
+        await ensure_search_attributes(client)
+        await check_archive(client, store)
+        return cls(agent=agent, app=app, client=client, archive=store, **options)
+
+    async def start(self) -> Self:
+        """Start the embedded engine, if there is one.
+
+        Raises:
+            ServerStartError: The dev server did not start.
+        """
+        if self._engine is not None and self._reader is None:
+            client, archive = await self._resources.enter_async_context(self._engine)
+            self._reader = Reader(client, archive)
+        return self
+
+    async def close(self) -> None:
+        """Stop the embedded engine; tasks stay and go on when it is started again."""
+        await self._resources.aclose()
+        if self._engine is not None:
+            self._reader = None
+
+    async def __aenter__(self) -> Self:
+        """Start."""
+        return await self.start()
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close."""
+        await self.close()
+
+    @property
+    def client(self) -> Client:
+        """The Temporal client, for everything else; a task's id is its workflow id."""
+        return self._read.client
+
+    @property
+    def archive(self) -> Archive:
+        """The namespace's archive."""
+        return self._read.archive
+
+    @property
+    def reader(self) -> Reader:
+        """What reads tasks from Temporal and the archive."""
+        return self._read
+
+    @property
+    def _read(self) -> Reader:
+        if self._reader is None:
+            msg = "This AgentRunner is not started: use `async with runner:` or runner.start()."
+            raise InvalidArgumentError(msg)
+        return self._reader
+
+    @property
+    def _tasks(self) -> TaskClient:
+        return TaskClient(self.client, self._read)
+
+    @property
+    def is_embedded(self) -> bool:
+        """Whether this process runs the server, and the agents that it is given."""
+        return self._engine is not None
+
+    async def ensure_agent(self, agent: Agent) -> None:
+        """Serve the agent of a run, when the engine is embedded.
+
+        Raises:
+            UserError: The engine was made with a different agent of this name.
+        """
+        if self._engine is not None:
+            await self._engine.ensure(self.app, agent)
+
+    def session(self, name: str | Session) -> Session:
+        """Name a session of this app.
+
+        Raises:
+            InvalidArgumentError: The name is no text, empty or too long.
+        """
+        if isinstance(name, Session):
+            return name
+        queue = self._queue or queue_of(self.app)
+        return Session(name, app=self.app, client=self.client, archive=self.archive, queue=queue)
+
+    def _queue_for(self, agent: str) -> str:
+        """Return the task queue of an agent's tasks."""
+        return self._queue or queue_of(self.app, agent)
+
+    def _require_agent(self, agent: str) -> None:
+        if self._engine is not None:
+            self._engine.require(self.app, agent)
+
+    async def _input(
+        self, text: str | None, images: Images = ()
+    ) -> tuple[str | None, Blob | None, tuple[ImagePart, ...]]:
+        """Keep a small text as it is, store a large one, and store images; images may be alone.
+
+        Raises:
+            InvalidArgumentError: The text says nothing, or an image is none. Nothing was stored.
+        """
+        if text is None or (text == "" and images):
+            return text, None, await store_images(images, self.archive.aput)
+        if not isinstance(cast("object", text), str) or not text.strip():
+            msg = f"The input must be a text that says something; it was {shown(text)}."
+            raise InvalidArgumentError(msg)
+        try:
+            data = text.encode()
+        except UnicodeEncodeError as cause:
+            msg = f"The input holds lone surrogates, which are no text: {cause}"
+            raise InvalidArgumentError(msg) from cause
+        parts = await store_images(images, self.archive.aput)
+        if len(data) <= INLINE_BYTES:
+            return text, None, parts
+        return None, Blob(sha256=await self.archive.aput(data), size=len(data)), parts
+
+    def _session_ref(self, session: str | Session | None) -> SessionRef | None:
+        if session is None:
+            return None
+        named = self.session(session)
+        return SessionRef(id=named.id, name=named.name, queue=named.queue)
+
+
+def _check_agents(agents: tuple[object, ...]) -> None:
+    odd = next((each for each in agents if not isinstance(each, Agent)), None)
+    if agents and odd is None:
+        return
+    was = "none was given" if odd is None else f"it was given {shown(odd)}"
+    msg = f"AgentRunner.local takes agents one by one, as local(first, second, *others); {was}."
+    raise InvalidArgumentError(msg)
+
+
+def id_of(task: TaskLike) -> str:
+    """Return the id of a task given as a Task or as an id.
+
+    Raises:
+        InvalidArgumentError: It is neither, or no id that a task can have.
+    """
+    given = cast("object", task)
+    if not isinstance(given, Task | str):
+        msg = f"A task is given as a Task or by its id; this is {shown(given)}."
+        raise InvalidArgumentError(msg)
+    return check_known_id(given if isinstance(given, str) else given.task_id)
+
+
+def step_id_of(step: StepLike) -> str:
+    """Return the id of a step given as its output, as a TaskStep or as an id.
+
+    Raises:
+        InvalidArgumentError: It is none of these, or no id that a step can have.
+    """
+    match cast("object", step):
+        case TaskStepOutput() as output:
+            return output.task_step.step_id
+        case TaskStep() as known:
+            return known.step_id
+        case str() as name:
+            return check_name("The id of a step", name, LONGEST_KNOWN)
+        case other:
+            msg = f"A step is given as a TaskStep, its output or its id; this is {shown(other)}."
+            raise InvalidArgumentError(msg)
+
+
+def new_id(agent: str) -> str:
+    """Make up a task id, which a shell takes without quotes."""
+    slug = re.sub(r"[^\w.-]+", "-", agent).strip("-") or "task"
+    return f"{slug[: LONGEST_NAME - 13]}-{uuid.uuid4().hex[:12]}"

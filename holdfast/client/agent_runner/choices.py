@@ -1,0 +1,63 @@
+"""What callers may give in more than one form: tool choices and messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, cast
+
+from holdfast.errors import InvalidArgumentError
+from holdfast.models.openai.items import from_response_items
+from holdfast.values.base import Json
+from holdfast.values.checks.ids import check_name
+from holdfast.values.messages import Message
+from holdfast.values.text.shown import shown
+
+ToolChoice = str | Mapping[str, Json]
+"""`"auto"`, `"none"`, `"required"`, a tool's name, or the dict by which OpenAI's APIs name one."""
+
+MessageLike = Message | Mapping[str, Json]
+"""A message, or an item of the Responses API, such as `{"role": "user", "content": "hi"}`."""
+
+
+def choice_of(given: ToolChoice | None) -> str:
+    """Return a tool choice as a word or a tool's name; empty for none.
+
+    Raises:
+        InvalidArgumentError: It is something else.
+    """
+    if given is None:
+        return ""
+    wanted: object = given
+    if isinstance(given, Mapping) and given.get("type") == "function":
+        inner: Any = given.get("function")  # the form of Chat Completions
+        named: Any = given if "name" in given else inner or {}
+        wanted = named.get("name") if hasattr(named, "get") else None
+    if isinstance(wanted, str):
+        return check_name("tool_choice", wanted) if wanted else ""
+    msg = (
+        'tool_choice is "auto", "none", "required", a tool\'s name, or {"type": "function", "name":'
+        f" name}}; got {shown(given)}."
+    )
+    raise InvalidArgumentError(msg)
+
+
+def messages_of(given: Sequence[MessageLike]) -> list[Message]:
+    """Return messages, read from items of the Responses API where they are given as dicts.
+
+    Raises:
+        InvalidArgumentError: One cannot be read, or is something else.
+    """
+    whole = cast("object", given)
+    if isinstance(whole, str | bytes | Mapping) or not isinstance(whole, Iterable):
+        msg = f"A history is a list of messages; got {shown(whole)}."  # pyright: ignore[reportUnknownArgumentType]  anything is shown
+        raise InvalidArgumentError(msg)
+    messages: list[Message] = []
+    items: list[object] = []
+    for each in given:
+        if not isinstance(each, Message):
+            items.append(each)
+            continue
+        messages += from_response_items(items)
+        items.clear()
+        messages.append(each)
+    return [*messages, *from_response_items(items)]

@@ -1,0 +1,290 @@
+"""Steering tasks. Every command is durable once sent, also while no worker process is up."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Literal, cast
+
+from temporalio.common import SearchAttributeKey
+
+from holdfast.client.agent_runner.base import RunnerBase, TaskLike, id_of, step_id_of
+from holdfast.errors import CommandRefusedError, EngineError, HoldfastError, InvalidArgumentError
+from holdfast.reading.server_errors import server_errors
+from holdfast.task.data.records import Approval
+from holdfast.task.data.state import Receipt
+from holdfast.task.data.wire import INLINE_BYTES
+from holdfast.values.base import Json, canonical
+from holdfast.values.checks import gate
+from holdfast.values.checks.arguments import check_arguments
+from holdfast.values.checks.ids import approval_parts
+from holdfast.values.steps import TaskStep
+from holdfast.values.text.shown import shown
+
+HF_APPROVALS = SearchAttributeKey.for_int("HfApprovals")
+ApprovalLike = Approval | str
+CHECKS = 100
+AGAIN_SECONDS = 0.05
+
+
+class TaskControl(RunnerBase):
+    """The steering part of AgentRunner.
+
+    `by` names who acts; it is recorded. An approval is given as an Approval or by its id.
+    """
+
+    async def pause(
+        self, task: TaskLike, reason: str = "", by: str = "", *, after: int | None = None
+    ) -> Receipt:
+        """Let no further step begin; those in progress are finished.
+
+        Args:
+            task: The task.
+            reason: Why.
+            by: Who pauses it.
+            after: Offset of an event that a stream has told: of the steps in progress, one that
+                began later is not finished either. Its model call goes on and its answer is kept,
+                but no tool of it begins before the task is resumed. A task that is paused already
+                stays paused by whoever did that. 0 if no event was told yet.
+
+        Raises:
+            CommandRefusedError: The task is closing.
+        """
+        check_arguments(TaskControl.pause, reason=reason, after=after)
+        body: dict[str, Json] = {"reason": reason, **({} if after is None else {"after": after})}
+        return await self._tasks.command(id_of(task), "pause", by=by, body=body)
+
+    async def resume(self, task: TaskLike, by: str = "") -> Receipt:
+        """Let steps begin again.
+
+        Raises:
+            CommandRefusedError: The task is not paused.
+        """
+        return await self._tasks.command(id_of(task), "resume", by=by)
+
+    async def abandon(self, task: TaskLike, reason: str, by: str = "") -> Receipt:
+        """End a task without an answer: running calls are cancelled, its session gets nothing.
+
+        Raises:
+            CommandRefusedError: The task is closing.
+            TaskClosedError: The task is closed.
+        """
+        check_arguments(TaskControl.abandon, reason=reason)
+        return await self._tasks.command(id_of(task), "abandon", by=by, body={"reason": reason})
+
+    async def give_feedback(
+        self,
+        task: TaskLike,
+        text: str,
+        when: Literal["next_model_call", "queued"] = "next_model_call",
+        by: str = "",
+        *,
+        request_id: str | None = None,
+    ) -> Receipt:
+        """Say something to the model.
+
+        Args:
+            task: The task.
+            text: What to say, at most 16,384 characters.
+            when: "next_model_call": seen by the next step that begins; nothing is interrupted.
+                "queued": becomes the next input once the task has its answer.
+            by: Who says it.
+            request_id: Names this request: sent again with the same id, it is said once.
+
+        Raises:
+            CommandRefusedError: The text is empty or too long.
+        """
+        check_arguments(TaskControl.give_feedback, text=text, when=when)
+        body: dict[str, Json] = {"text": text, "when": when}
+        return await self._tasks.command(
+            id_of(task), "feedback", by=by, body=body, request_id=request_id
+        )
+
+    async def edit_step(
+        self,
+        task: TaskLike,
+        step: TaskStep | str,
+        input: str,
+        by: str = "",
+    ) -> Receipt:
+        """Change the input of an upcoming step.
+
+        Raises:
+            CommandRefusedError: No such step is queued.
+        """
+        check_arguments(TaskControl.edit_step, input=input)
+        body: dict[str, Json] = {"step": step_id_of(step), "input": input}
+        return await self._tasks.command(id_of(task), "edit_step", by=by, body=body)
+
+    async def drop_step(self, task: TaskLike, step: TaskStep | str, by: str = "") -> Receipt:
+        """Take an upcoming step out of the queue.
+
+        Raises:
+            CommandRefusedError: No such step is queued.
+        """
+        body: dict[str, Json] = {"step": step_id_of(step)}
+        return await self._tasks.command(id_of(task), "drop_step", by=by, body=body)
+
+    async def _asked_of(self, task_id: str, shown: list[Approval]) -> list[Approval]:
+        """List all that waits in a task of which lists show only the oldest."""
+        try:
+            asked = await self._read.approvals(task_id)
+        except (HoldfastError, TimeoutError):  # no worker process is up, or the task has just ended
+            return shown
+        return [approval for approval in asked if approval.status == "open"]
+
+    async def pending_approvals(self, task: TaskLike | None = None) -> list[Approval]:
+        """List what waits for a person, of one task or of all.
+
+        For all tasks this is one question to Temporal's visibility store, which is up to a second
+        behind; long arguments are cut to 500 characters there. A task in which more than 20 wait is
+        asked for the others; while no worker process is up, the oldest 20 are listed.
+        """
+        if task is not None:
+            return [a for a in await self._read.approvals(id_of(task)) if a.status == "open"]
+        found: list[Approval] = []
+        query = "WorkflowType = 'AgentTask' AND ExecutionStatus = 'Running' AND HfApprovals > 0"
+        with server_errors():
+            async for execution in self.client.list_workflows(query, page_size=1000):
+                cards = (await execution.memo()).get("approvals", [])
+                shown = [Approval.model_validate(card) for card in cards]
+                many = len(shown) < (execution.typed_search_attributes.get(HF_APPROVALS) or 0)
+                found += await self._asked_of(execution.id, shown) if many else shown
+        return sorted(found, key=lambda approval: approval.asked)
+
+    async def approve(
+        self,
+        approval: ApprovalLike,
+        by: str,
+        arguments: Mapping[str, Json] | str | None = None,
+        note: str | None = None,
+        *,
+        always: bool = False,
+    ) -> Receipt:
+        """Let a call run, as proposed or with edited arguments; the model is told of an edit.
+
+        For a call that may have happened: it did not, run it. For a budget: one more model call.
+
+        Args:
+            approval: The approval.
+            by: Who decides.
+            arguments: Arguments that replace the proposed ones; checked against the tool's schema.
+            note: A note for the auditor.
+            always: Whether later calls of the tool in this task are approved by this as well, until
+                a step is undone.
+
+        Raises:
+            InvalidArgumentError: The arguments are not JSON data, or larger than 16 KB.
+            CommandRefusedError: It was decided already, is of an undone branch, or the arguments do
+                not fit; then it stays open.
+        """
+        check_arguments(TaskControl.approve, note=note, always=always)
+        if not isinstance(cast("object", arguments), Mapping | str | None):
+            msg = f"arguments must be a dict or a text of JSON; they were {shown(arguments)}."
+            raise InvalidArgumentError(msg)
+        body: dict[str, Json] = {"note": note or "", **({"always": True} if always else {})}
+        if arguments is not None:
+            body["arguments"] = arguments if isinstance(arguments, str) else dict(arguments)
+        receipt = await self._decide(approval, "approve", by, body)
+        if arguments is not None and receipt.status == "applied":
+            await self._await_check(approval)
+        return receipt
+
+    async def reject(
+        self,
+        approval: ApprovalLike,
+        by: str,
+        reason: str,
+        *,
+        message: str | None = None,
+        always: bool = False,
+    ) -> Receipt:
+        """Do not let a call run; the model is told the reason.
+
+        For a call that may have happened: give it up. For a budget: finish now.
+
+        Args:
+            approval: The approval.
+            by: Who decides.
+            reason: Why.
+            message: What the model is told in place of that, word for word.
+            always: Whether later calls of the tool in this task are rejected by this as well, until
+                a step is undone.
+
+        Raises:
+            CommandRefusedError: It was decided already, or is of an undone branch.
+        """
+        check_arguments(TaskControl.reject, reason=reason, message=message, always=always)
+        body: dict[str, Json] = {"reason": reason}
+        body |= {"message": message} if message else {}
+        body |= {"always": True} if always else {}
+        return await self._decide(approval, "reject", by, body)
+
+    async def respond(self, approval: ApprovalLike, by: str, result: Json) -> Receipt:
+        """Give a result in place of the tool. For a call that may have happened: it did, with this.
+
+        Raises:
+            InvalidArgumentError: The result is not JSON data, or larger than 16 KB.
+            CommandRefusedError: It was decided already, or is of an undone branch.
+        """
+        return await self._decide(approval, "respond", by, {"result": result})
+
+    async def _decide(
+        self,
+        approval: ApprovalLike,
+        verb: Literal["approve", "reject", "respond"],
+        by: str,
+        body: dict[str, Json],
+    ) -> Receipt:
+        task_id, wanted = _parts(approval)
+        if not by:
+            msg = "A decision needs the name of who decides: by=..."
+            raise InvalidArgumentError(msg)
+        sent: dict[str, Json] = {**body, "approval": wanted}
+        _check_size(sent)
+        if isinstance(approval, Approval) and approval.digest:
+            sent["digest"] = approval.digest
+        return await self._tasks.command(task_id, verb, by=by, body=sent)
+
+    async def _await_check(self, approval: ApprovalLike) -> None:
+        """Wait until edited arguments were checked.
+
+        Raises:
+            CommandRefusedError: They do not fit.
+        """
+        task_id, wanted = _parts(approval)
+        for _ in range(CHECKS):
+            try:
+                known = {each.id: each for each in await self._read.approvals(task_id)}
+            except EngineError:  # the decision is recorded; what it led to can be read later
+                return
+            found = known.get(wanted)
+            if found is None or found.status not in ("checking", "open"):
+                return
+            if found.status == "open":
+                msg = f"The arguments for {wanted!r} do not fit: {found.text} It stays open."
+                raise CommandRefusedError(msg)
+            await asyncio.sleep(AGAIN_SECONDS)
+
+
+def _check_size(body: dict[str, Json]) -> None:
+    """Refuse what is no JSON data, or too large to be kept in the task's history.
+
+    Raises:
+        InvalidArgumentError: It is.
+    """
+    gate.check(body, "The decision")
+    size = len(canonical(body))
+    if size > INLINE_BYTES:
+        msg = f"A decision may have at most 16 KB; this one has {size} bytes. Nothing was decided."
+        raise InvalidArgumentError(msg)
+
+
+def _parts(approval: ApprovalLike) -> tuple[str, str]:
+    """Return the task's id and the approval's."""
+    given = cast("object", approval)
+    if not isinstance(given, Approval | str):
+        msg = f"approval must be an Approval or its id; it was {shown(given)}."
+        raise InvalidArgumentError(msg)
+    wanted = given if isinstance(given, str) else given.id
+    return approval_parts(wanted)

@@ -1,0 +1,243 @@
+"""Reading tasks: what they are, what they did, what they answered."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Literal
+
+from holdfast.client.agent_runner.base import RunnerBase, TaskLike, id_of, step_id_of
+from holdfast.errors import StepNotFoundError
+from holdfast.reading.audit import AuditEvent, audit_events
+from holdfast.reading.following import Follower, follow, told
+from holdfast.reading.server_errors import server_errors
+from holdfast.reading.step_events import EventHandler, StepEvent, print_event
+from holdfast.reading.verification import Verification, verified
+from holdfast.reading.visibility import agent_of, listed, tasks_query
+from holdfast.task.data.records import Entry
+from holdfast.values.checks.arguments import Count, Seconds, check_arguments
+from holdfast.values.checks.ids import check_name
+from holdfast.values.images import Image
+from holdfast.values.messages import ImagePart, Message
+from holdfast.values.sources import union
+from holdfast.values.steps import AgentResponse, Task, TaskStatus, TaskStep, TaskStepOutput
+
+POLL_SECONDS = 0.2
+
+FINISHED: tuple[TaskStatus, ...] = ("answered", "finished")
+
+
+class TaskReading(RunnerBase):
+    """The reading part of AgentRunner."""
+
+    async def get_task(self, task: TaskLike) -> Task:
+        """Describe a task, open or closed.
+
+        Raises:
+            TaskNotFoundError: There is none of this id.
+            NoWorkerError: It is open and no worker process is up to answer.
+        """
+        return await self._read.task(id_of(task))
+
+    async def list_tasks(
+        self,
+        status: TaskStatus | None = None,
+        agent: str | None = None,
+        *,
+        limit: Count | None = None,
+        parent: TaskLike | None = None,
+    ) -> list[Task]:
+        """List tasks from Temporal's visibility store, newest first; inputs are cut short.
+
+        A task listed here has its task_id, agent, status, created and the beginning of its input.
+        The store knows no more: steps and usage are not filled in, nor is the rest. `get_task` has
+        all of it.
+
+        Args:
+            status: Only tasks with this status.
+            agent: Only tasks of this agent.
+            limit: Most tasks; None for all.
+            parent: Only the tasks that calls of agents as tools were in this one; those are not
+                listed otherwise.
+
+        Raises:
+            ConnectError: The server could not be reached.
+        """
+        check_arguments(TaskReading.list_tasks, status=status, limit=limit)
+        if agent is not None:
+            check_name("agent", agent)
+        tasks: dict[str, Task] = {}
+        above = id_of(parent) if parent is not None else ""
+        with server_errors():
+            async for found in self.client.list_workflows(tasks_query(status, agent, above)):
+                if above != (found.parent_id or "") or agent not in (None, agent_of(found)):
+                    continue
+                if limit is not None and len(tasks) >= limit:
+                    break
+                if found.id not in tasks:
+                    tasks[found.id] = await listed(found)
+        return list(tasks.values())
+
+    async def get_upcoming_steps(self, task: TaskLike) -> list[TaskStep]:
+        """List the step in progress and the queued ones, in order."""
+        return await self._read.upcoming(id_of(task))
+
+    async def get_completed_steps(
+        self, task: TaskLike, *, undone: bool = False
+    ) -> list[TaskStepOutput]:
+        """List the completed steps' outputs, oldest first.
+
+        Args:
+            task: The task.
+            undone: Whether to list undone steps too; their status is "undone".
+        """
+        return await self._read.steps(id_of(task), undone=undone)
+
+    async def get_completed_step(self, task: TaskLike, step: TaskStep | str) -> TaskStepOutput:
+        """Return one completed step's output.
+
+        Raises:
+            StepNotFoundError: There is no completed step of this id.
+        """
+        step_id = step_id_of(step)
+        for output in await self.get_completed_steps(task):
+            if output.task_step.step_id == step_id:
+                return output
+        msg = f"Could not find step_id: {step_id}"
+        raise StepNotFoundError(msg)
+
+    async def get_task_output(self, task: TaskLike) -> TaskStepOutput:
+        """Return the last completed step's output.
+
+        Raises:
+            StepNotFoundError: No step is completed yet.
+        """
+        found = await self.get_task(task)
+        if not found.steps:
+            msg = f"No completed steps for task_id: {found.task_id}"
+            raise StepNotFoundError(msg)
+        return await self._read.step(found.task_id, found.steps)
+
+    async def get_completed_tasks(self) -> list[Task]:
+        """List the tasks that have their answer, finalized or not."""
+        return [task for status in FINISHED for task in await self.list_tasks(status)]
+
+    async def delete_task(self, task: TaskLike) -> None:
+        """Delete a task from Temporal and the archive; what its session got stays.
+
+        An open task is terminated with it. No worker process is needed.
+
+        Raises:
+            TaskNotFoundError: There is none of this id.
+            ConnectError: The server could not be reached.
+        """
+        await self._tasks.delete(id_of(task))
+
+    async def transcript(self, task: TaskLike) -> list[Message]:
+        """Return a task's messages, oldest first."""
+        return await self._read.transcript(id_of(task))
+
+    async def all_messages(self, task: TaskLike) -> list[Message]:
+        """Return a task's messages and those of its open or failed step so far, oldest first."""
+        return await self._read.all_messages(id_of(task))
+
+    async def image(self, part: ImagePart) -> Image:
+        """Read the image that a part of a message names; only one of the archive has bytes.
+
+        Raises:
+            BlobMissingError: The archive does not have it.
+            InvalidArgumentError: It is none that an Image can be.
+        """
+        check_arguments(TaskReading.image, part=part)
+        if part.file_id:
+            return Image(file_id=part.file_id, detail=part.detail)
+        if part.stored is None:
+            return Image.from_url(part.url, detail=part.detail)
+        data = await self.archive.aget(part.stored.sha256)
+        return Image.from_bytes(data, detail=part.detail)
+
+    async def response(self, task: TaskLike) -> AgentResponse:
+        """Return the answer of a finalized task.
+
+        Raises:
+            TaskNotFoundError: There is none of this id.
+            StepNotFoundError: No step is completed.
+        """
+        outputs = await self._read.steps(id_of(task))
+        if not outputs:
+            msg = f"No completed steps for task_id: {id_of(task)}"
+            raise StepNotFoundError(msg)
+        last = outputs[-1]
+        sources = tuple(source for output in outputs for source in output.sources)
+        return AgentResponse(
+            response=str(last),
+            output=last.output,
+            sources=sources,
+            source_nodes=union(source.nodes for source in sources),
+            usage=(await self._read.task(id_of(task))).usage,
+            task_id=id_of(task),
+        )
+
+    async def step_events(
+        self,
+        task: TaskLike,
+        *,
+        after: int = -1,
+        until: Literal["closed", "answered"] = "closed",
+        poll: Seconds = POLL_SECONDS,
+    ) -> AsyncIterator[StepEvent]:
+        """Follow a task: yield what happened and what happens, each event once and in order.
+
+        A task that waits, for a person or for run_step, is followed all the same. Breaking off
+        does nothing to the task.
+
+        Args:
+            task: The task, running or closed.
+            after: Number of the last event that is known already; -1 for none.
+            until: Whether to end when the task is closed, or when it has its answer.
+            poll: Seconds between two readings of a task in which nothing happened.
+
+        Raises:
+            TaskNotFoundError: There is none of this id.
+            NoWorkerError: It is open and no worker process is up to answer. Go on `after` the last
+                event once there is one.
+            ConnectError: The server could not be reached; likewise.
+        """
+        check_arguments(TaskReading.step_events, after=after, until=until, poll=poll)
+        follower = Follower(self._read, self.response, id_of(task), after)
+        ends: tuple[TaskStatus, ...] = ("answered",) if until == "answered" else ()
+        async for event in follow(follower, poll=poll, ends=ends):
+            yield event
+
+    def _telling(
+        self, task_id: str, on_event: EventHandler | None = None, *, afresh: bool
+    ) -> AbstractAsyncContextManager[None]:
+        """Tell a handler, and with `verbose` the terminal, what happens in a task meanwhile."""
+        wanted = (on_event, print_event if self._verbose else None)
+        handlers = [handler for handler in wanted if handler is not None]
+        follower = Follower(self._read, self.response, task_id)
+        return told(follower, handlers, poll=POLL_SECONDS, afresh=afresh)
+
+    async def audit(self, task: TaskLike, *, secrets: Sequence[str] = ()) -> list[AuditEvent]:
+        """Return every event of a task, oldest first, whatever became of the task.
+
+        Args:
+            task: The task.
+            secrets: Texts to be replaced wherever they occur.
+        """
+        check_arguments(TaskReading.audit, secrets=secrets)
+        entries, opens = await self._read.ledger(id_of(task))
+        return audit_events(entries, secrets, opens=opens)
+
+    async def verify(self, task: TaskLike) -> Verification:
+        """Compute the task's digests anew; return where they do not fit, or nothing.
+
+        They are compared with what the task itself has while it is open, with what Temporal keeps
+        of its closed run, and with the signature of its record, if there is a key
+        (`HOLDFAST_SIGNING_KEY`). `proved` and `unproved` of the list say what came of that.
+        """
+        return await verified(self._read, id_of(task))
+
+    async def ledger(self, task: TaskLike) -> list[Entry]:
+        """Return every record of a task: steps, commands and failures, oldest first."""
+        return await self._read.entries(id_of(task))

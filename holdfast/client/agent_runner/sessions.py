@@ -1,0 +1,168 @@
+"""Session: the durable memory that the tasks of an app share."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from typing import cast
+
+from temporalio.client import Client
+
+from holdfast.archive.archive import Archive
+from holdfast.archive.contents import refer_all, resolve_message
+from holdfast.archive.segments import read_messages, turns, write_messages
+from holdfast.archive.session_commits import commit_turn
+from holdfast.errors import InvalidArgumentError, TaskNotFoundError
+from holdfast.models.openai.items import from_response_items, to_response_items
+from holdfast.reading.reader import Reader
+from holdfast.reading.server_errors import server_errors
+from holdfast.task.data.state import CommitRef, SessionState
+from holdfast.values.base import Json
+from holdfast.values.checks.arguments import Count, check_arguments
+from holdfast.values.checks.ids import queue_of, session_id
+from holdfast.values.messages import Message
+from holdfast.values.text.shown import shown
+
+
+class Session:
+    """One session. It holds no state: any process may hold one.
+
+    Attributes:
+        name: The name that people use.
+        id: Workflow id.
+        queue: Task queue.
+    """
+
+    def __init__(
+        self, name: str, *, app: str, client: Client, archive: Archive, queue: str = ""
+    ) -> None:
+        """Name a session; it begins to exist with its first message.
+
+        Args:
+            name: Its name, at most 160 characters. An app has one session of a name, whichever of
+                its agents take part.
+            app: Name of the app.
+            client: Temporal client.
+            archive: The namespace's archive.
+            queue: Task queue of the session; the app's own by default.
+
+        Raises:
+            InvalidArgumentError: The name is no text, empty or too long.
+        """
+        self.name = name
+        self.id = session_id(app, name)
+        self.queue = queue or queue_of(app)
+        self._client = client
+        self._archive = archive
+        self._reader = Reader(client, archive)
+
+    async def chat_history(self) -> list[Message]:
+        """Read the committed messages, oldest first.
+
+        Raises:
+            NoWorkerError: No worker process is up to answer.
+            ConnectError: The server could not be reached.
+        """
+        try:  # also of a session that was ended from outside: its memory is still there
+            state = await self._reader.query(self.id, "state", SessionState, even_closed=True)
+        except TaskNotFoundError:
+            return []
+        messages: list[Message] = []
+        for turn in await turns(self._archive, state):
+            messages.extend(await read_messages(self._archive, turn.sha256))
+        return [await self._resolve(message) for message in messages]
+
+    async def append(self, messages: Sequence[Message]) -> None:
+        """Commit messages as one turn; what `data:` URLs of images hold is stored by reference.
+
+        Raises:
+            InvalidArgumentError: One is no Message, or a `data:` URL cannot be decoded, or holds
+                more than 20 MB.
+            SessionClosedError: The session was ended with Temporal's own tools.
+            ConnectError: The server could not be reached.
+        """
+        turn = await self._turn(messages)
+        if turn is not None:
+            await self._commit(turn)
+
+    async def replace(self, messages: Sequence[Message]) -> None:
+        """Forget everything and begin with these messages, which are stored before.
+
+        Raises:
+            InvalidArgumentError: As for append; nothing was forgotten.
+            SessionClosedError: As for append.
+            ConnectError: As for append.
+        """
+        turn = await self._turn(messages)
+        await self.reset()
+        if turn is not None:
+            await self._commit(turn)
+
+    async def _turn(self, messages: Sequence[Message]) -> CommitRef | None:
+        """Store messages as a turn; None for no messages."""
+        given = cast("object", messages)
+        if isinstance(given, str | bytes) or not isinstance(given, Sequence):
+            msg = f"A session takes a list of Messages; it was given {shown(messages)}."
+            raise InvalidArgumentError(msg)
+        if not messages:
+            return None
+        for each in messages:
+            if not isinstance(cast("object", each), Message):
+                msg = f"A session keeps Messages; {shown(each)} is none. add_items takes dicts."
+                raise InvalidArgumentError(msg)
+        referring = await refer_all(messages, self._archive.aput)
+        sha256 = await write_messages(self._archive, referring)
+        return CommitRef(task=_unique(), sha256=sha256, count=len(messages))
+
+    async def reset(self) -> None:
+        """Forget everything; tasks that have begun keep what they saw.
+
+        Raises:
+            SessionClosedError: As for append.
+            ConnectError: As for append.
+        """
+        await self._commit(CommitRef(task=_unique()))
+
+    async def get_items(self, limit: Count | None = None) -> list[dict[str, Json]]:
+        """Read what `chat_history` gives as items of the Responses API.
+
+        Args:
+            limit: Number of the newest items to give; None for all.
+
+        Raises:
+            NoWorkerError: As for chat_history.
+            ConnectError: As for chat_history.
+        """
+        check_arguments(Session.get_items, limit=limit)
+        items = to_response_items(await self.chat_history())
+        return items if limit is None else items[max(len(items) - limit, 0) :]
+
+    async def add_items(self, items: Sequence[dict[str, Json]]) -> None:
+        """Do what `append` does with items of the Responses API.
+
+        Raises:
+            InvalidArgumentError: An item cannot be read, or as for append.
+            SessionClosedError: As for append.
+            ConnectError: As for append.
+        """
+        await self.append(from_response_items(items))
+
+    async def clear_session(self) -> None:
+        """Do what `reset` does.
+
+        Raises:
+            SessionClosedError: As for append.
+            ConnectError: As for append.
+        """
+        await self.reset()
+
+    async def _resolve(self, message: Message) -> Message:
+        return await resolve_message(message, self._reader.text)
+
+    async def _commit(self, turn: CommitRef) -> None:
+        with server_errors():
+            await commit_turn(self._client, self.id, self.queue, turn)
+
+
+def _unique() -> str:
+    return f"-{uuid.uuid4().hex[:12]}"

@@ -1,0 +1,361 @@
+"""Undo, rewind, fork: going back in a task, and off from it."""
+
+from __future__ import annotations
+
+import time
+from typing import Literal, cast
+
+from holdfast.archive.segments import write_segment
+from holdfast.client.agent_runner.base import (
+    Images,
+    RunnerBase,
+    StepLike,
+    TaskLike,
+    id_of,
+    new_id,
+    step_id_of,
+)
+from holdfast.client.agent_runner.protocol import request_id_of
+from holdfast.client.agent_runner.sessions import Session
+from holdfast.errors import InvalidArgumentError, StepNotFoundError
+from holdfast.task.data.head import SessionRef, TaskHead
+from holdfast.task.data.records import Entry, EventRecord, ForkOf, InputRef, StepRecord
+from holdfast.task.data.state import Carried, Newest, TaskInput, UndoRequest
+from holdfast.task.data.wire import INLINE_BYTES
+from holdfast.task.ledger import DONE_KEPT
+from holdfast.task.ledger_state import CREATED
+from holdfast.task.references import output_digest
+from holdfast.task.undo import UNDONE, active_steps, departure, path_to, undone_meanwhile
+from holdfast.values import json_patch as merge_patch
+from holdfast.values.base import Json
+from holdfast.values.checks.arguments import check_arguments
+from holdfast.values.checks.ids import check_by, check_name, check_new_id
+from holdfast.values.hash_chain import ChainRef, extend
+from holdfast.values.messages import ImagePart, system
+from holdfast.values.steps import Task, TaskStepOutput, UndoReceipt
+from holdfast.values.text.shown import shown
+
+LEFT = (
+    "This task departs from step {} of task {}, which was undone there: what its tools did may have"
+    " been taken back. Check before you rely on it."
+)
+
+Residue = Literal["refuse", "keep"]
+
+
+class TimeTravel(RunnerBase):
+    """The part of AgentRunner that changes the past, or departs from it."""
+
+    async def undo_step(
+        self,
+        task: TaskLike,
+        residue: Residue = "refuse",
+        *,
+        by: str = "",
+        reason: str = "",
+        request_id: str | None = None,
+    ) -> UndoReceipt:
+        """Undo the step in progress, else the last completed one.
+
+        Queue, state, transcript and budget are as they were before it. Effects are undone newest
+        first by their tools' `undo=`; the undone branch stays in the ledger.
+
+        Args:
+            task: The task, not finalized.
+            residue: "refuse": refuse when an effect cannot be undone. "keep": undo the rest and
+                record what remains in the world.
+            by: Who asks.
+            reason: Why; the model is told.
+            request_id: Names this request: sent again with the same id, one step is undone.
+
+        Raises:
+            UndoRefusedError: Effects stand in the way; the text lists them. Nothing was changed.
+            UndoFailedError: An `undo=` failed. What was undone before stays undone; ask again.
+            CommandRefusedError: Another step has begun, or somebody has undone steps, since this
+                was called. Nothing was changed.
+            TaskClosedError: The task is closed; fork it.
+            NoWorkerError: No worker process serves the task; the error names the request.
+        """
+        check_arguments(TimeTravel.undo_step, residue=residue, reason=reason)
+        check_by(by)
+        task_id, request_id = id_of(task), request_id_of(request_id)
+        await self._tasks.expect_worker(task_id, request_id)
+        newest = await self._read.query(task_id, "newest", Newest)
+        to = newest.to if newest.opened else -1
+        asked = UndoRequest(to=to, newest=newest, residue=residue, by=by, reason=reason)
+        return await self._undo(task, asked, request_id)
+
+    async def rewind(
+        self,
+        task: TaskLike,
+        to: StepLike,
+        residue: Residue = "refuse",
+        *,
+        by: str = "",
+        reason: str = "",
+        request_id: str | None = None,
+    ) -> UndoReceipt:
+        """Undo all steps after one.
+
+        Args:
+            task: The task, not finalized.
+            to: The last step to keep: its output, the step, or its id.
+            residue: As for undo_step.
+            by: Who asks.
+            reason: Why; the model is told.
+            request_id: As for undo_step.
+
+        Raises:
+            StepNotFoundError: No such step is completed on the present branch, as when somebody
+                has undone it meanwhile. Nothing was changed.
+            UndoRefusedError: As for undo_step.
+            UndoFailedError: As for undo_step.
+        """
+        check_arguments(TimeTravel.rewind, residue=residue, reason=reason)
+        check_by(by)
+        step_id_of(to)
+        entries = await self._read.entries(id_of(task))
+        kept = _kept(entries, to)
+        asked = UndoRequest(
+            to=kept.n,
+            step=kept.step.step_id,
+            branch=kept.branch,
+            residue=residue,
+            by=by,
+            reason=reason,
+        )
+        return await self._undo(task, asked, request_id)
+
+    async def fork(
+        self,
+        task: TaskLike,
+        at: StepLike,
+        input: str | None = None,
+        *,
+        agent: str | None = None,
+        feedback: str | None = None,
+        task_id: str | None = None,
+        session: str | Session | None = None,
+        by: str = "",
+        images: Images = (),
+    ) -> Task:
+        """Start a new task from a step of this one, open or closed, on any branch.
+
+        The new task has the steps up to and including that one in its ledger. Nothing of them is
+        run again, and the old task is not touched. Its budget and what its run brought along
+        (guardrails, filters, error handlers, the class of the context) hold for the fork as well;
+        the budget counts what the fork itself spends.
+
+        Args:
+            task: The task to depart from.
+            at: The last step that both share: its output (which knows its branch), the step or its
+                id on the present branch.
+            input: New user input, at most 16 KB, for the agent whose turn it was there; without it
+                the fork goes on with the steps queued there.
+            agent: Another agent, for the rest; it sees what the one whose turn it was would see.
+            feedback: Said to the model before its next call.
+            task_id: Id of the new task.
+            session: Session of the new task. By default it commits to none, but its model goes on
+                seeing the history that the old task's session had when that task began.
+            by: Who asks.
+            images: Images of the new input; they may be all of it.
+
+        Raises:
+            InvalidArgumentError: The input is empty or too large, or an image is none; nothing was
+                written.
+            TaskNotFoundError: There is no such task.
+            StepNotFoundError: There is no such step.
+            TaskExistsError: There is a task of the new id.
+        """
+        _check_input(input)
+        check_arguments(TimeTravel.fork, feedback=feedback)
+        check_by(by)
+        step_id_of(at)
+        if task_id is not None:
+            check_new_id(task_id)
+        if agent is not None:
+            self._require_agent(check_name("agent", agent))
+        ref = self._session_ref(session)
+        _, _, parts = await self._input(None, images)
+        if parts and input is None:
+            input = ""  # the step's input is the images
+        old = await self._read.task(id_of(task))
+        entries = await self._read.entries(old.task_id)
+        path = path_to(entries, _find_anywhere(entries, at))
+        head = _head_of_fork(await self._read.head(old.task_id), agent, ref)
+        self._require_agent(head.agent)
+        mark = EventRecord(
+            kind="forked", at=time.time(), by=by, body={"from": old.task_id, "at": path[-1].n}
+        )
+        carried = await self._departure(
+            entries, path, mark, text=input, feedback=feedback, images=parts
+        )
+        if agent is not None:
+            carried = _handed_to_first(carried)
+        text, stored, _ = await self._input(old.input or None)
+        given = TaskInput(
+            head=head,
+            input=text or "",
+            stored=stored,
+            images=old.images,
+            budget=old.budget,
+            heartbeat=self._heartbeat,
+            roll_events=self._roll_events,
+            carried=carried,
+        )
+        new = new_id(head.agent) if task_id is None else task_id
+        await self._tasks.start(new, given, self._queue_for(head.agent), old.input)
+        return Task(
+            task_id=new,
+            input=old.input,
+            agent=head.agent,
+            session=head.session.name if head.session else "",
+            extra_state=carried.extra_state,
+            created=carried.created,
+            steps=len(path),
+            images=old.images,
+            budget=old.budget,
+        )
+
+    async def _departure(
+        self,
+        entries: list[Entry],
+        path: list[StepRecord],
+        mark: EventRecord,
+        *,
+        text: str | None,
+        feedback: str | None,
+        images: tuple[ImagePart, ...],
+    ) -> Carried:
+        """Make the state in which a fork begins; its ledger is the path, in the archive."""
+        was_undone = path[-1] not in active_steps(entries)
+        origin = next((e for e in entries if e.event is not None and e.event.kind == CREATED), None)
+        path = [record.model_copy(update={"opened": 0}) for record in path]
+        kept = [*((origin,) if origin else ()), *(Entry(step=record) for record in path)]
+        kept.append(Entry(event=mark))
+        segment = await write_segment(self.archive, kept)
+        body = origin.event.body if origin and origin.event else {}
+        state: dict[str, Json] = dict(body.get("extra_state", {}))
+        for record in path:
+            state = merge_patch.apply(state, record.patch)
+        begun = departure(
+            path[-1],
+            state,
+            segment,
+            ledger=ChainRef(len(kept), extend("", kept)),
+            fork=ForkOf(task=str(mark.body["from"]), n=path[-1].n),
+            text=text,
+            feedback=feedback,
+            images=images,
+        )
+        # Never below the path's: after an undo in the fork, branch and id still tell steps apart.
+        branch = max(record.branch for record in path)
+        notes = begun.notes
+        if was_undone:
+            notes = (system(LEFT.format(path[-1].step.step_id, mark.body["from"])), *notes)
+        done = {r.step.step_id: InputRef(r.n, output_digest(r)) for r in path[-DONE_KEPT:]}
+        known: dict[int, int] = {}
+        for record in path:
+            known.setdefault(record.branch, record.n)
+        changes: dict[str, object] = {
+            "created": mark.at,
+            "branch": branch,
+            "notes": notes,
+            "done": done,
+            "path": tuple(known.items()),
+        }
+        return begun.model_copy(update=changes)
+
+    async def _undo(
+        self, task: TaskLike, asked: UndoRequest, request_id: str | None
+    ) -> UndoReceipt:
+        reply = await self._tasks.undo(id_of(task), asked, request_id)
+        events = [entry.event for entry in await self._read.entries(id_of(task))]
+        done = [event.body for event in events if event is not None and event.kind == UNDONE]
+        own = [body for body in done if request_id and body.get("request") == request_id]
+        if reply.status == "waiting" and not own:
+            return UndoReceipt(status="waiting")
+        body = (own or done or [{}])[-1]
+        return UndoReceipt(
+            steps=tuple(body.get("steps", ())),
+            undone=tuple(body.get("undone", ())),
+            remains=tuple(body.get("remains", ())),
+            check=tuple(body.get("check", ())),
+        )
+
+
+def _check_input(text: str | None) -> None:
+    """Refuse an input that a fork cannot carry, before anything is read or written.
+
+    Raises:
+        InvalidArgumentError: It is empty, or larger than 16 KB.
+    """
+    if text is None:
+        return
+    if not isinstance(cast("object", text), str) or not text.strip():
+        msg = f"The input must be a text that says something; it was {shown(text)}."
+        raise InvalidArgumentError(msg)
+    size = len(text.encode("utf-8", "surrogatepass"))
+    if size > INLINE_BYTES:
+        msg = (
+            f"The input of a fork may have at most 16 KB; this has {size} bytes. Fork without an"
+            " input and give it with run_step(fork, input=...)."
+        )
+        raise InvalidArgumentError(msg)
+
+
+def _head_of_fork(known: TaskHead, agent: str | None, session: SessionRef | None) -> TaskHead:
+    """Return the head of a fork: what the old task's run brought along holds for it as well."""
+    return TaskHead(
+        agent=agent or known.agent,
+        session=session,
+        reads=known.session or known.reads if session is None else None,
+        history=known.history,
+        dialect=known.dialect,
+        model=known.model,
+        settings=known.settings,
+        run=known.run.forked(),
+    )
+
+
+def _handed_to_first(carried: Carried) -> Carried:
+    """Give the steps that are to come to the first agent of the fork, whosever they were."""
+    first = {"agent": "", "enters": True}
+    queue = tuple(step.model_copy(update=first) for step in carried.queue)
+    return carried.model_copy(update={"queue": queue, "last_step": None})
+
+
+def _find(steps: list[StepRecord], wanted: StepLike) -> StepRecord:
+    """Find a step by its id; an output must be of the same branch, too.
+
+    Ids are given anew after an undo: an undone step may have the id of one that was not.
+    """
+    step_id = step_id_of(wanted)
+    for record in reversed(steps):
+        same = not isinstance(wanted, TaskStepOutput) or wanted.branch == record.branch
+        if same and record.step.step_id == step_id:
+            return record
+    msg = f"Could not find step_id: {step_id}"
+    raise StepNotFoundError(msg)
+
+
+def _kept(entries: list[Entry], wanted: StepLike) -> StepRecord:
+    """Find the step that a rewind keeps.
+
+    Raises:
+        StepNotFoundError: There is none, or it was undone.
+    """
+    if isinstance(wanted, TaskStepOutput):
+        step = wanted.task_step.step_id
+        for record in (entry.step for entry in entries if entry.step is not None):
+            is_it = (record.branch, record.step.step_id) == (wanted.branch, step)
+            if is_it and record not in active_steps(entries):
+                raise StepNotFoundError(undone_meanwhile(step, record.n, record.branch))
+    return _find(active_steps(entries), wanted)
+
+
+def _find_anywhere(entries: list[Entry], wanted: StepLike) -> StepRecord:
+    """Find a step by its output, which knows its branch, or on the present branch by its id."""
+    if not isinstance(wanted, TaskStepOutput):
+        return _find(active_steps(entries), wanted)
+    return _find([entry.step for entry in entries if entry.step is not None], wanted)

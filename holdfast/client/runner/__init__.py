@@ -1,0 +1,1 @@
+"""`Runner`: the Runner of the OpenAI Agents SDK on durable tasks."""

@@ -1,0 +1,321 @@
+"""Telling RunHooks what a run does, from its record, while it runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple, TypeVar
+
+from holdfast.agents.hooks import RunHooks
+from holdfast.agents.output_type import typed_output
+from holdfast.agents.runs.items import (
+    HandoffOutputItem,
+    Team,
+    ToolCallOutputItem,
+    handoff_names,
+    result_item,
+    step_answers,
+    step_items,
+)
+from holdfast.agents.runs.results import ItemHelpers, RunInput
+from holdfast.archive.contents import read_json
+from holdfast.client.runner.input import Call
+from holdfast.errors import EngineError, NotFoundError
+from holdfast.models.base import ToolSpec
+from holdfast.reading.following import Follower
+from holdfast.reading.reader import Reader
+from holdfast.reading.resolved import resolved
+from holdfast.reading.run_results import response
+from holdfast.task.data.records import OpenState, Outcome, StepRecord
+from holdfast.values.base import Json
+from holdfast.values.messages import ToolCall, Usage
+from holdfast.values.run_context import AgentHookContext, RunContextWrapper
+from holdfast.values.steps import AgentResponse
+from holdfast.values.text.logs import log
+
+T = TypeVar("T")
+
+
+POLL_SECONDS = 0.2
+AGAIN_SECONDS = 0.2
+LAST_LOOKS = 5
+"""How often the end of a run is read before it is given up."""
+
+
+class HookFailed(Exception):  # noqa: N818  it never leaves this package
+    """A hook has raised; the cause says what."""
+
+
+class Told(NamedTuple):
+    """One call of a hook.
+
+    Attributes:
+        key: Tells it from the others of its step.
+        hook: Name of the method.
+        args: Its arguments after the context.
+        usage: What was spent just before it.
+    """
+
+    key: tuple[Any, ...]
+    hook: str
+    args: tuple[Any, ...]
+    usage: Usage = Usage()
+
+
+class HookTeller:
+    """Tells hooks of one task, each thing once and in the order in which it happened."""
+
+    def __init__(
+        self,
+        hooks: RunHooks,
+        reader: Reader,
+        task_id: str,
+        *,
+        call: Call,
+        team: Team,
+        context: Any,
+        given: RunInput,
+    ) -> None:
+        """Have told nothing yet.
+
+        Args:
+            hooks: Who is told.
+            reader: Reads the task.
+            task_id: The task.
+            call: Calls the caller's functions.
+            team: The agents.
+            context: The caller's context object.
+            given: What the run was given.
+        """
+        self._hooks = hooks
+        self._follower = Follower(reader, _no_response, task_id)
+        self._text = reader.text
+        self._call = call
+        self._team = team
+        self._context = context
+        self._task_id = task_id
+        self._items = ItemHelpers.input_to_new_input_list(given)
+        self._told: dict[tuple[float, int], set[tuple[Any, ...]]] = {}
+        self._agent = ""
+        self._usage = Usage()
+        self._due: list[StepRecord | OpenState] = []
+
+    async def look(self, *, tells: bool = True) -> None:
+        """Read what is new and tell of it, or only note that it was before.
+
+        Raises:
+            HookFailed: A hook has raised.
+            EngineError: The record cannot be read now; what was not told is told by the next look.
+        """
+        _, entries, opens = await self._follower.look()
+        self._due += [entry.step for entry in entries if entry.step is not None]
+        self._due += opens
+        while self._due:
+            await self._step(self._due[0], tells=tells)
+            del self._due[0]
+
+    async def beside(
+        self,
+        work: Coroutine[Any, Any, T],
+        abandon: Callable[[HookFailed], Awaitable[bool]],
+        started: asyncio.Event,
+    ) -> T:
+        """Tell hooks while a run is waited for, and the rest before its outcome is given.
+
+        Args:
+            work: Waits for the run.
+            abandon: Ends the run's task when a hook has raised; returns whether it did.
+            started: Set once the task is known to be the run's own: nothing is told before.
+
+        Raises:
+            HookFailed: A hook has raised.
+            Exception: Whatever the run raises.
+        """
+        running = asyncio.ensure_future(work)
+        try:
+            await _begun(started, running)
+            while not running.done():
+                with suppress(NotFoundError, EngineError):  # the run itself says so
+                    await self.look()
+                await asyncio.wait({running}, timeout=POLL_SECONDS)
+            if started.is_set():
+                await self._last_look(running)
+        except BaseException as error:
+            if not (isinstance(error, HookFailed) and await abandon(error)):
+                running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+            raise
+        return running.result()
+
+    async def _last_look(self, ended: asyncio.Future[Any]) -> None:
+        """Tell the rest of a run that has ended, or say that it could not be read."""
+        pause = AGAIN_SECONDS
+        for left in reversed(range(LAST_LOOKS)):
+            try:
+                await self.look()
+            except (NotFoundError, EngineError):
+                if isinstance(ended.exception(), EngineError):  # it has not ended, and says so
+                    return
+                if not left:
+                    log.exception("Hooks were not told all of task %r", self._task_id)
+            else:
+                return
+            await asyncio.sleep(pause if left else 0)
+            pause *= 2
+
+    async def _step(self, of: StepRecord | OpenState, *, tells: bool) -> None:
+        key = (of.started, of.key if isinstance(of, StepRecord) else of.n)
+        if key not in self._told:
+            agent = self._team.of(_agent_of(of)).name
+            begun = agent == self._agent
+            self._told[key] = {("agent",)} if begun else set()
+            self._agent = agent
+        read: StepRecord | OpenState
+        if isinstance(of, StepRecord):
+            read = await resolved(of, self._text)
+        else:
+            read = await resolved(of, self._text)
+        output: Json = None
+        if isinstance(of, StepRecord) and of.last:
+            output = await read_json(of.output, of.stored, self._text)
+        known = self._told[key]
+        for told in happenings(read, self._team, self._items, output):
+            if told.key in known:
+                continue
+            known.add(told.key)
+            self._usage += told.usage
+            if tells:
+                await self._tell(told)
+        if isinstance(of, StepRecord):
+            self._items += [item.to_input_item() for item in step_items(read, self._team)]
+
+    async def _tell(self, told: Told) -> None:
+        hook = getattr(self._hooks, told.hook, None)
+        if hook is None:
+            return
+        facts: dict[str, Any] = {
+            "context": self._context,
+            "usage": self._usage,
+            "task_id": self._task_id,
+        }
+        context: RunContextWrapper[Any] = RunContextWrapper(**facts)
+        if told.hook in ("on_agent_start", "on_agent_end"):
+            context = AgentHookContext(**facts, turn_input=list(self._items))
+        try:
+            await self._call(hook, context, *told.args)
+        except Exception as cause:
+            raise HookFailed(told.hook) from cause
+
+
+def happenings(
+    of: StepRecord | OpenState, team: Team, before: Sequence[dict[str, Json]], output: Json
+) -> Iterator[Told]:
+    """Say what hooks are to be told of a step as far as it is recorded, in order.
+
+    A model call is told once it is answered; a tool's start at once, unless somebody may have to
+    decide first whether it is run at all: then when it is known to have begun, or is done.
+
+    Args:
+        of: The step, archived texts put in.
+        team: The agents.
+        before: The conversation before the step.
+        output: What the step gave, if it is the last.
+    """
+    agent = team.of(_agent_of(of))
+    yield Told(("agent",), "on_agent_start", (agent,))
+    prompt = agent.instructions if isinstance(agent.instructions, str) else None
+    answers = iter(step_answers(of))
+    results = _Results(of, team)
+    batch = 0
+    for k, entry in enumerate(of.journal):
+        if entry.answer is not None:
+            answer = response(next(answers))
+            yield Told(("llm", k), "on_llm_start", (agent, prompt or None, list(before)))
+            yield Told(("llm", k, "end"), "on_llm_end", (agent, answer), usage=answer.usage)
+        if entry.calls:
+            yield from _batch(of, batch, entry.calls, dict(enumerate(entry.outcomes)), results)
+            batch += 1
+    last = of.outcomes if isinstance(of, OpenState) else dict(enumerate(of.outcomes))
+    yield from _batch(of, batch, of.calls, last, results)
+    if isinstance(of, StepRecord) and of.last:
+        yield Told(("agent", "end"), "on_agent_end", (agent, typed_output(agent, output)))
+
+
+class _Results:
+    """What the calls of a step gave, and which of them tasks work for."""
+
+    def __init__(self, of: StepRecord | OpenState, team: Team) -> None:
+        self.begun = of.begun.keys() if isinstance(of, OpenState) else frozenset[int]()
+        self.agent = team.of(_agent_of(of))
+        self.handoffs = handoff_names(of, self.agent)
+        self._of = of
+        self._team = team
+
+    def item(
+        self, call: ToolCall, outcome: Outcome | None
+    ) -> ToolCallOutputItem | HandoffOutputItem | None:
+        """Return what a call gave, if it has."""
+        return None if outcome is None else result_item(self._of, call, outcome, self._team)
+
+
+def _batch(
+    of: StepRecord | OpenState,
+    batch: int,
+    calls: Sequence[ToolCall],
+    outcomes: Mapping[int, Outcome],
+    results: _Results,
+) -> Iterator[Told]:
+    """Tell of calls that were made together, each when it happened."""
+    found: list[tuple[int, Told]] = []
+    marks = {(m.kind, m.i): m.number for m in of.marks if m.batch == batch}
+    for i, call in enumerate(calls):
+        made, done = marks.get(("call", i), 0), marks.get(("done", i), 0)
+        item = results.item(call, outcomes.get(i))
+        if isinstance(item, HandoffOutputItem) and done:
+            args = (results.agent, item.target_agent)
+            found.append((done, Told(("handoff", batch, i), "on_handoff", args)))
+        elif call.name not in results.handoffs:
+            found += _call(results, (batch, i), call, outcomes.get(i), (made, done))
+    yield from (told for _, told in sorted(found, key=lambda each: each[0]))
+
+
+def _call(
+    results: _Results,
+    place: tuple[int, int],
+    call: ToolCall,
+    outcome: Outcome | None,
+    numbers: tuple[int, int],
+) -> Iterator[tuple[int, Told]]:
+    agent, (made, done) = results.agent, numbers
+    tool = agent.tool(call.name)
+    guards = getattr(tool, "tool_input_guardrails", None)
+    at_once = tool is not None and tool.needs_approval is False and not guards
+    if outcome is not None and outcome.attempts == 0:  # it was not run: rejected, or not on offer
+        return
+    shown = tool or ToolSpec(name=call.name, parameters={})
+    if at_once or outcome is not None or place[1] in results.begun:
+        start = Told(("tool", *place), "on_tool_start", (agent, shown))
+        yield (made if at_once or not done else done), start
+    if outcome is not None:
+        item = results.item(call, outcome)
+        args = (agent, shown, item.output if isinstance(item, ToolCallOutputItem) else "")
+        yield done, Told(("tool", *place, "end"), "on_tool_end", args)
+
+
+async def _begun(started: asyncio.Event, running: asyncio.Future[Any]) -> None:
+    """Wait until a run has started, or failed to."""
+    starting = asyncio.ensure_future(started.wait())
+    try:
+        await asyncio.wait({starting, running}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        starting.cancel()
+
+
+async def _no_response(task_id: str) -> AgentResponse:
+    """Stand for the answer of the task, which its last step has already told."""
+    return AgentResponse(response="", task_id=task_id)
+
+
+def _agent_of(of: StepRecord | OpenState) -> str:
+    return of.step.agent if isinstance(of, StepRecord) else of.open.step.agent

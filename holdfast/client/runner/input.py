@@ -1,0 +1,135 @@
+"""What a run is given: its input, and what of its session the model is to see."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, NamedTuple
+
+from holdfast.agents.runs.config import RunConfig
+from holdfast.agents.runs.results import ItemHelpers, RunInput
+from holdfast.client.agent_runner.sessions import Session
+from holdfast.errors import UserError
+from holdfast.models.openai.items import from_response_items, to_response_items
+from holdfast.values.base import Json
+from holdfast.values.checks.json_shapes import is_array
+from holdfast.values.messages import Message
+from holdfast.values.text.shown import shown
+
+Call = Callable[..., Awaitable[Any]]
+"""Calls a function with arguments, async or not, and returns what it gives."""
+
+Item = dict[str, Json]
+
+
+class Given(NamedTuple):
+    """The input of a run as its task takes it.
+
+    Attributes:
+        text: The request; empty when it is the end of `before`.
+        before: Messages before it.
+        adds: Messages that the session gets before those that the task makes.
+        is_whole: Whether `before` has what the model is to see of the session.
+    """
+
+    text: str
+    before: tuple[Message, ...] = ()
+    adds: tuple[Message, ...] = ()
+    is_whole: bool = False
+
+
+async def read_input(
+    given: RunInput, session: Session | None, config: RunConfig, call: Call
+) -> Given:
+    """Say what a task takes, and read its session if the run has a say in what is seen of it.
+
+    Args:
+        given: A text, or a list of items.
+        session: The session, or None.
+        config: Settings of the run.
+        call: Calls the caller's functions.
+
+    Raises:
+        UserError: The input is none, or the callback gave something else than a list of items.
+        InvalidArgumentError: An item cannot be read.
+    """
+    new = _messages(given)
+    callback, settings = config.session_input_callback, config.session_settings
+    limit = settings.limit if settings is not None else None
+    if session is None or (callback is None and limit is None):
+        return Given(given) if isinstance(given, str) else Given("", new, new if session else ())
+    stored = to_response_items(await session.chat_history())
+    seen = stored if limit is None else limited(stored, limit)
+    if callback is None:
+        before = from_response_items(seen)
+        if isinstance(given, str):
+            return Given(given, before, is_whole=True)
+        return Given("", (*before, *new), new, is_whole=True)
+    asked = ItemHelpers.input_to_new_input_list(given)
+    chosen: Any = await call(callback, list(seen), copy.deepcopy(asked))
+    if not is_array(chosen) or not chosen:
+        msg = (
+            "session_input_callback must return a list with at least one item, what the model is"
+            f" to see; it returned {shown(chosen)} ({type(chosen).__name__})."
+        )
+        raise UserError(msg)
+    added = from_response_items(_not_in(seen, chosen))
+    return Given("", from_response_items(chosen), added, is_whole=True)
+
+
+def limited(items: Sequence[Item], limit: int) -> list[Item]:
+    """Return the newest items, without outputs of tools whose calls are cut off.
+
+    Raises:
+        UserError: The limit is no number of items.
+    """
+    if limit < 0:
+        msg = f"session_settings.limit counts items, so it must be at least 0; it was {limit}."
+        raise UserError(msg)
+    kept = list(items[len(items) - min(limit, len(items)) :])
+    calls = {item.get("call_id") for item in kept if item.get("type") == "function_call"}
+    return [
+        item
+        for item in kept
+        if item.get("type") != "function_call_output" or item.get("call_id") in calls
+    ]
+
+
+def check_input(given: object) -> None:
+    """Refuse what is neither a text nor a list.
+
+    Raises:
+        UserError: It is something else.
+    """
+    if isinstance(given, bytes) or not isinstance(given, Sequence):
+        msg = (
+            f"input={shown(given)} ({type(given).__name__}) is no input of a run. Give a text, a"
+            " list of items in the form of the Responses API, or a RunState."
+        )
+        raise UserError(msg)
+
+
+def _messages(given: Any) -> tuple[Message, ...]:
+    if isinstance(given, str):
+        return ()
+    check_input(given)
+    messages = from_response_items(given)
+    if not messages:
+        msg = "The input list is empty; give at least one item, or a text."
+        raise UserError(msg)
+    return messages
+
+
+def _not_in(seen: Sequence[Item], chosen: Sequence[Item]) -> list[Item]:
+    """Return the chosen items that are not of the session: each of its items counts once."""
+    left = list(seen)
+    new: list[Item] = []
+    for item in chosen:
+        known = next((k for k, each in enumerate(left) if each is item), None)
+        if known is None and item in left:
+            known = left.index(item)
+        if known is None:
+            new.append(item)
+        else:
+            del left[known]
+    return new

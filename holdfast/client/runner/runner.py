@@ -1,0 +1,285 @@
+"""Runner: run an agent to its end, with the semantics of the OpenAI Agents SDK."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, TypedDict
+
+from typing_extensions import Unpack
+
+from holdfast import sync
+from holdfast.agents.agent import Agent, reachable
+from holdfast.agents.code_refs import beginning
+from holdfast.agents.hooks import RunHooks
+from holdfast.agents.runs.config import RunConfig, as_run_config, run_rules
+from holdfast.agents.runs.error_handlers import ErrorHandler, ErrorKind, check_handlers
+from holdfast.agents.runs.items import RunItem, ToolApprovalItem
+from holdfast.agents.runs.results import ItemHelpers, ModelResponse, RunData, RunInput, RunResult
+from holdfast.agents.runs.state import RunState
+from holdfast.client.agent_runner.base import new_id
+from holdfast.client.agent_runner.runner import AgentRunner
+from holdfast.client.agent_runner.sessions import Session
+from holdfast.client.runner.caller_loop import CallerLoop
+from holdfast.client.runner.engines import configure, engines
+from holdfast.client.runner.input import check_input
+from holdfast.client.runner.one_run import RUNNER, RunOptions, Started, begin, go_on
+from holdfast.client.runner.streamed_run import RunResultStreaming
+from holdfast.client.streamed import Wrap, direct
+from holdfast.engine.loop import shared_loop
+from holdfast.errors import UserError
+from holdfast.task.data.head import RunRules
+from holdfast.values.checks.ids import check_new_id
+from holdfast.values.text.shown import shown
+
+__all__ = [
+    "ItemHelpers",
+    "ModelResponse",
+    "RunConfig",
+    "RunData",
+    "RunItem",
+    "RunResult",
+    "RunResultStreaming",
+    "RunState",
+    "Runner",
+    "ToolApprovalItem",
+    "configure",
+]
+
+DEFAULT_MAX_TURNS = 10
+
+
+class RunArguments(TypedDict, total=False):
+    """What `Runner.run` takes beside agent and input; it says what each means."""
+
+    context: Any
+    max_turns: int | None
+    hooks: RunHooks | None
+    run_config: RunConfig | Mapping[str, Any] | None
+    error_handlers: Mapping[ErrorKind, ErrorHandler] | None
+    session: str | Session | sync.Session | None
+    runner: AgentRunner | sync.AgentRunner | None
+    task_id: str | None
+    by: str
+    previous_response_id: str | None
+    conversation_id: str | None
+    auto_previous_response_id: bool
+
+
+def made_options(agent: Agent, given: RunArguments, *, streams: bool = False) -> RunOptions:
+    """Check how a run is asked for.
+
+    Raises:
+        UserError: It cannot be served so, or two agents that it may reach have one name.
+        TypeError: The hooks, or the fields of the config, are none, or there is no such argument.
+    """
+    unknown = [name for name in given if name not in RunArguments.__annotations__]
+    if unknown:
+        msg = f"A run takes no argument {unknown[0]!r}."
+        raise TypeError(msg)
+    config = as_run_config(given.get("run_config"))
+    context = given.get("context")
+    handlers = check_handlers(given.get("error_handlers"))
+    session = given.get("session")
+    options = RunOptions(
+        max_turns=given.get("max_turns", DEFAULT_MAX_TURNS),
+        session=session.twin if isinstance(session, sync.Session) else session,
+        config=config,
+        rules=RunRules(),
+        context=context,
+        hooks=given.get("hooks"),
+        task_id=given.get("task_id"),
+        by=given.get("by", RUNNER),
+        call=CallerLoop().call,
+    )
+    kept = ("previous_response_id", "conversation_id", "auto_previous_response_id")
+    options.check(agent, keeps_elsewhere=any(given.get(name) for name in kept))
+    reachable([agent])
+    rules = run_rules(config, context=context, error_handlers=handlers)
+    return replace(options, rules=rules.model_copy(update={"streams": streams}))
+
+
+class Runner:
+    """Runs agents end to end. Each run is a task: durable, and readable by its id afterwards."""
+
+    @classmethod
+    async def run(
+        cls,
+        starting_agent: Agent,
+        input: RunInput | RunState,
+        *,
+        context: Any = None,
+        max_turns: int | None = DEFAULT_MAX_TURNS,
+        hooks: RunHooks | None = None,
+        run_config: RunConfig | Mapping[str, Any] | None = None,
+        error_handlers: Mapping[ErrorKind, ErrorHandler] | None = None,
+        session: str | Session | sync.Session | None = None,
+        runner: AgentRunner | sync.AgentRunner | None = None,
+        task_id: str | None = None,
+        by: str = RUNNER,
+        previous_response_id: str | None = None,
+        conversation_id: str | None = None,
+        auto_previous_response_id: bool = False,
+    ) -> RunResult:
+        """Run an agent to its final output, or to where a person must decide.
+
+        A run that waits for a person returns, with `interruptions`. Decide on them with
+        `state = result.to_state()`, then run the state: the task goes on where it stands. What it
+        was begun with stands then too: its turns and their limit, its session, its settings.
+
+        Args:
+            starting_agent: The agent; for a state, the one with which its run began or another one
+                of its team.
+            input: A text, a list of items in the form of the Responses API, or the state of a run
+                that is to go on.
+            context: What tools, instructions, guardrails and hooks get as `ctx.context`: None, a
+                dict, a dataclass or a pydantic model. It is recorded with the task, so it must be
+                data. When this returns or raises, the object is what the run has made of it.
+            max_turns: Most model calls; None is no limit.
+            hooks: Told what the run does, in this process. A hook that raises ends the run: its
+                task is abandoned, and what it raised is raised here.
+            run_config: Settings of the run: a RunConfig, or a dict of its fields.
+            error_handlers: Kind of error to what answers in its place.
+            session: Session whose history the model sees and that the run is committed to.
+            runner: The engine, also one of `holdfast.sync`; else the one of `configure`, else the
+                cluster of TEMPORAL_ADDRESS, else the embedded one.
+            task_id: Id of the task; made up by default.
+            by: Who decided what a state has decisions on.
+            previous_response_id: Not supported, nor are the next two: a session is the memory of
+                runs.
+            conversation_id: As said.
+            auto_previous_response_id: As said.
+
+        Raises:
+            MaxTurnsExceeded: One more model call would exceed max_turns.
+            ModelBehaviorError: The model called a tool that does not exist.
+            UserError: The run was asked for in a way that cannot be served.
+            TypeError: The hooks are none of a run.
+            StepFailedError: A model call failed for good. The task waits: heal the cause and
+                continue it with `Runner.run(agent, RunState.of(error.task_id))`.
+            NoWorkerError: No worker process is up. The task waits, and is run by the next one; the
+                error names it.
+        """
+        engine, wrap = _engine_given(runner)
+        options = made_options(
+            starting_agent,
+            {
+                "context": context,
+                "max_turns": max_turns,
+                "hooks": hooks,
+                "run_config": run_config,
+                "error_handlers": error_handlers,
+                "session": session,
+                "task_id": task_id,
+                "by": by,
+                "previous_response_id": previous_response_id,
+                "conversation_id": conversation_id,
+                "auto_previous_response_id": auto_previous_response_id,
+            },
+        )
+        return await wrap(_run(starting_agent, input, options, engine))
+
+    @classmethod
+    def run_streamed(
+        cls, starting_agent: Agent, input: RunInput | RunState, **arguments: Unpack[RunArguments]
+    ) -> RunResultStreaming:
+        """Start what `run` does and return at once; `stream_events()` tells what happens in it.
+
+        The run goes on whether or not anybody reads, and what goes wrong in it is raised by whoever
+        reads to the end. Arguments and errors are those of `run`. Of a state's run, the answers are
+        seen while they are made if it was begun by `run_streamed` as well; else each comes whole.
+
+        Raises:
+            RuntimeError: No event loop is running in this thread.
+        """
+        engine, wrap = _engine_given(arguments.get("runner"))
+        if not isinstance(input, RunState):
+            check_input(input)
+        options = made_options(starting_agent, arguments, streams=True)
+        state = input if isinstance(input, RunState) else None
+        named = options.task_id or (state.task_id if state else new_id(starting_agent.name))
+        options = replace(options, task_id=named)
+
+        return RunResultStreaming(
+            starting_agent,
+            [] if isinstance(input, RunState) else input,
+            named,
+            run=lambda started: wrap(_run(starting_agent, input, options, engine, started)),
+            find_engine=lambda: find_engine(starting_agent, engine),
+            context=options.context,
+            by=options.by,
+            resumes=state is not None,
+            wrap=wrap,
+        )
+
+    @classmethod
+    def run_sync(
+        cls, starting_agent: Agent, input: RunInput | RunState, **arguments: Unpack[RunArguments]
+    ) -> RunResult:
+        """Do what `run` does, and block until it is done.
+
+        Raises:
+            RuntimeError: An event loop is running in this thread; use `run` there.
+        """
+        if _is_in_loop():
+            msg = "Runner.run_sync cannot be used inside a running event loop: await Runner.run."
+            raise RuntimeError(msg)
+        engine, _ = _engine_given(arguments.get("runner"))
+
+        async def run() -> RunResult:
+            options = made_options(starting_agent, arguments)
+            return await shared_loop().wrap(_run(starting_agent, input, options, engine))
+
+        # The run lives on the shared loop, the caller's functions are called here: one that blocks
+        # must not stop heartbeats. A loop made so is not left set in the thread, as by asyncio.run.
+        with asyncio.Runner(loop_factory=asyncio.new_event_loop) as own:
+            return own.run(run())
+
+
+def _is_in_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _engine_given(runner: object) -> tuple[AgentRunner | None, Wrap]:
+    """Return the engine that a run was given, and how to reach the loop that it lives on.
+
+    Raises:
+        UserError: It is none.
+    """
+    if isinstance(runner, AgentRunner):
+        return runner, direct
+    if isinstance(runner, sync.AgentRunner):
+        return runner.twin, shared_loop().wrap
+    if runner is None:
+        return None, shared_loop().wrap
+    msg = f"runner must be an AgentRunner; it was {shown(runner)} ({type(runner).__name__})."
+    raise UserError(msg)
+
+
+async def _run(
+    agent: Agent,
+    given: RunInput | RunState,
+    options: RunOptions,
+    runner: AgentRunner | None,
+    started: Started | None = None,
+) -> RunResult:
+    with beginning(options.rules.code):
+        if not isinstance(given, RunState) and options.task_id is not None:
+            check_new_id(options.task_id)
+        engine = await find_engine(agent, runner)
+    if isinstance(given, RunState):
+        return await go_on(engine, agent, given, options, started)
+    return await begin(engine, agent, given, options, started)
+
+
+async def find_engine(agent: Agent, runner: AgentRunner | None) -> AgentRunner:
+    """Return the engine of a run: the one given, else the process's own; it serves the agent."""
+    if runner is None:
+        return await engines.runner(agent)
+    await runner.ensure_agent(agent)
+    return runner

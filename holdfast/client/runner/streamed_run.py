@@ -1,0 +1,326 @@
+"""RunResultStreaming: a run that goes on while its events are read."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from temporalio.exceptions import TemporalError
+
+from holdfast.agents.agent import Agent
+from holdfast.agents.runs.items import RunItem, team_of
+from holdfast.agents.runs.results import RunData, RunResult
+from holdfast.client.runner.one_run import CANCELLED
+from holdfast.client.streamed import (
+    FIRST_PAUSE_SECONDS,
+    LONGEST_PAUSE_SECONDS,
+    Open,
+    Streamed,
+    Wrap,
+    direct,
+)
+from holdfast.errors import (
+    CommandRefusedError,
+    EngineError,
+    HoldfastError,
+    TaskAbandonedError,
+    TaskClosedError,
+    TaskNotFoundError,
+    UserError,
+)
+from holdfast.reading.reader import Reader
+from holdfast.reading.recorded import read_recorded
+from holdfast.reading.run_results import run_data
+from holdfast.reading.stream_reader import StreamReader
+from holdfast.reading.streams.events import (
+    AgentUpdatedStreamEvent,
+    RawResponsesStreamEvent,
+    RunItemStreamEvent,
+    StepUndoneStreamEvent,
+    StreamEvent,
+)
+from holdfast.values.base import Json
+from holdfast.values.run_context import RunContextWrapper
+from holdfast.values.text.logs import log
+
+if TYPE_CHECKING:
+    from holdfast.client.agent_runner.runner import AgentRunner
+
+__all__ = ["RunResultStreaming"]
+
+
+CANCEL_SECONDS = 60.0
+"""How long a cancel is tried again while the server cannot be reached."""
+
+READ_SECONDS = 2.0
+"""How long reading what a cancelled run had made may take."""
+
+CancelMode = Literal["immediate", "after_turn"]
+
+
+class RunResultStreaming(Streamed[RunResult]):
+    """A run in progress. What a RunResult has, this has as well: all once the run is complete.
+
+    Before that it has what was read, and of the rest nothing: no answer, empty lists. Of a run that
+    has failed or was cancelled it has what the run had made by then.
+
+    Attributes:
+        task_id: The run's task: any process can read its events, see `AgentRunner.stream_events`.
+        input: What the run was given.
+        current_agent: The agent that runs now, as far as events were read.
+        current_turn: Number of model calls that were begun, as far as events were read.
+    """
+
+    def __init__(
+        self,
+        agent: Agent,
+        given: str | Sequence[dict[str, Json]],
+        task_id: str,
+        *,
+        run: Callable[[Callable[[], None]], Coroutine[Any, Any, RunResult]],
+        find_engine: Callable[[], Coroutine[Any, Any, AgentRunner]],
+        context: Any = None,
+        by: str = "",
+        resumes: bool = False,
+        wrap: Wrap = direct,
+    ) -> None:
+        """Start the run.
+
+        Args:
+            agent: The agent that it starts with.
+            given: Its input.
+            task_id: Its task.
+            run: Runs it; told a function to call, from any thread, once the task is its own.
+            find_engine: Finds, or starts, the engine.
+            context: The caller's context object.
+            by: Who cancels, if somebody does.
+            resumes: Whether the task is there already: what it had done is not told again.
+            wrap: How to reach the engine's loop.
+        """
+        self.input = given if isinstance(given, str) else list(given)
+        self.current_agent: Any = agent
+        self.current_turn = 0
+        self._context = context
+        self._by = by
+        self._find_engine = find_engine
+        self._agent = agent
+        self._resumes = resumes
+        self._items: dict[int, RunItem] = {}  # by offset: they may be read again
+        self._turns: set[str] = set()
+        self._read_to = 0  # offset of the newest event of a turn that was read
+        self._made: RunData | None = None
+        self._cancelled = False
+        self._cancelling: asyncio.Task[None] | None = None
+
+        async def work(opened: Callable[[Open], None]) -> RunResult:
+            engine = await wrap(find_engine())
+            team = team_of(agent)
+            begun = await wrap(_offset_now(engine, task_id)) if resumes else 0
+
+            def open_reader(offset: int | None) -> StreamReader:
+                reader = Reader(engine.client, engine.archive)
+                at = begun if offset is None else offset
+                return StreamReader(reader, task_id, offset=at, team=team, resumes=resumes)
+
+            return await run(lambda: opened(open_reader))
+
+        super().__init__(task_id, work, wrap=wrap)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the run is finished, has failed, was cancelled or waits for a person."""
+        return self._cancelled or super().is_complete
+
+    @property
+    def run_loop_exception(self) -> BaseException | None:
+        """What ended the run, if it was an error; cancelling it is none."""
+        return None if self._cancelled else super().run_loop_exception
+
+    @property
+    def final_output(self) -> Any:
+        """The answer; None while the run is in progress or waits for a person."""
+        return self._so_far.final_output
+
+    @property
+    def new_items(self) -> list[RunItem]:
+        """What the run has made: all of it once it is complete, else what was read of it."""
+        return self._so_far.new_items
+
+    @property
+    def last_agent(self) -> Any:
+        """The agent that ran last."""
+        return self._so_far.last_agent
+
+    def to_input_list(
+        self, *, mode: Literal["preserve_all", "normalized"] = "preserve_all"
+    ) -> list[dict[str, Json]]:
+        """Return input and new items as the input of a following run.
+
+        Args:
+            mode: As for a RunResult; the difference shows once the run is complete.
+        """
+        return self._so_far.to_input_list(mode=mode)
+
+    async def result(self) -> RunResult:
+        """Wait for the run and return its result; raise what went wrong.
+
+        Raises:
+            EngineError: The run was to be cancelled and could not be told; it has gone on.
+        """
+        await asyncio.wait([self._work])
+        if self._cancelling is not None:
+            await asyncio.wait([self._cancelling])
+            self._cancelling.result()
+        return self._work.result()
+
+    def cancel(self, mode: CancelMode = "immediate") -> None:
+        """End the run.
+
+        It goes on while the server cannot be reached. Reading to the end, or waiting for the
+        result, raises if it could not be cancelled.
+
+        Args:
+            mode: "immediate": no further event is told, and reading ends once the task's abandon is
+                recorded. The worker process then cancels model calls and async tools in progress;
+                a sync tool goes on in its thread, and the provider may bill an answer that it had
+                begun. `result` waits until the task is closed.
+                "after_turn": the turn of the newest event that was read is finished with its tools
+                (when none was read: the turn in progress); then the task is paused, and running
+                its state, or `resume`, goes on with it. A model call of the next turn that has
+                begun goes on, and its answer is kept for that; if tools of it have begun, that
+                turn is finished as well.
+
+        Raises:
+            UserError: There is no such mode.
+        """
+        if mode not in get_args(CancelMode):
+            msg = f"mode must be one of {get_args(CancelMode)}; it was {mode!r}."
+            raise UserError(msg)
+        if self.is_complete:
+            return
+        self._cancelled = mode == "immediate"
+        if self._cancelled:
+            self._cut.set()
+        self._cancelling = asyncio.get_running_loop().create_task(self._cancel(mode))
+        self._keep(self._cancelling)
+
+    async def _cancel(self, mode: CancelMode) -> None:
+        """Tell the task, once it is known to be this run's; if that fails, nothing is cancelled.
+
+        Raises:
+            EngineError: The server or its worker cannot be reached.
+        """
+        is_told = False
+        try:
+            is_told = await self._is_begun() and await self._stop(mode)
+        finally:
+            self._cancelled = self._cancelled and is_told
+            if not self._cancelled:
+                self._cut.clear()
+
+    async def _stop(self, mode: CancelMode) -> bool:
+        """Stop the task; return whether this did, and not the run's own end."""
+        engine = await self._wrap(self._find_engine())
+        give_up = asyncio.get_running_loop().time() + CANCEL_SECONDS
+        pause = FIRST_PAUSE_SECONDS
+        while not self._work.done():
+            try:
+                if mode == "immediate":
+                    reason = "the streamed run was cancelled"
+                    await self._wrap(engine.abandon(self.task_id, reason, self._by))
+                else:
+                    pausing = engine.pause(self.task_id, CANCELLED, self._by, after=self._read_to)
+                    await self._wrap(pausing)
+            except (TaskClosedError, TaskNotFoundError, CommandRefusedError):  # it is ending
+                await asyncio.wait([self._work])
+            except EngineError:
+                if asyncio.get_running_loop().time() >= give_up:
+                    log.exception("The run %s could not be cancelled: it goes on", self.task_id)
+                    raise
+                await asyncio.wait([self._work], timeout=pause)
+                pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+            else:
+                if mode == "immediate":
+                    await self._read_made(engine)
+                return True
+        return isinstance(super().run_loop_exception, TaskAbandonedError)
+
+    async def _read_made(self, engine: AgentRunner) -> None:
+        """Read what the run had made when it was cancelled; else what was read of it stands."""
+        given = None if self._resumes else self.input
+        try:
+            async with asyncio.timeout(READ_SECONDS):
+                recorded = await self._wrap(read_recorded(engine.reader, self.task_id))
+            self._made = run_data(recorded, self._agent, given=given, context=self._context)
+        except (HoldfastError, TemporalError, TimeoutError, ValueError):
+            log.warning("What the run %s had made could not be read", self.task_id, exc_info=True)
+
+    async def _settle(self) -> None:
+        if self._cut.is_set() and self._cancelling is not None:
+            await asyncio.wait([self._cancelling])
+            self._cancelling.result()
+            if self._cancelled:  # how the task ends is told by `result`
+                return
+        try:
+            await self.result()
+        except HoldfastError:
+            if not self._cancelled:
+                raise
+
+    @property
+    def _so_far(self) -> RunResult:
+        """What is known of the run: all of it once it is over, else what was read."""
+        if self._work.done() and not self._work.cancelled():
+            error = self._work.exception()
+            if error is None:
+                return self._work.result()
+            data: RunData | None = getattr(error, "run_data", None)
+            if data is not None:
+                return RunResult(**vars(data))
+        if self._made is not None:
+            return RunResult(**vars(self._made))
+        return RunResult(
+            input=self.input,
+            new_items=list(self._items.values()),
+            last_agent=self.current_agent,
+            context_wrapper=RunContextWrapper(self._context, task_id=self.task_id),
+            task_id=self.task_id,
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what a RunResult has under this name, as far as it is known.
+
+        Raises:
+            AttributeError: A RunResult has no such attribute.
+        """
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._so_far, name)
+
+    def _note(self, event: StreamEvent) -> None:
+        match event:
+            case AgentUpdatedStreamEvent():
+                self.current_agent = event.new_agent
+            case RunItemStreamEvent():
+                self._items[event.offset] = event.item
+                self._read_to = max(self._read_to, event.offset)
+            case StepUndoneStreamEvent():
+                kept = {at: item for at, item in self._items.items() if not event.is_void(at)}
+                self._items = kept
+            case RawResponsesStreamEvent():
+                self._read_to = max(self._read_to, event.offset)
+                if event.data.type == "response.created":
+                    self._turns.add(event.data.response.id)
+                    self.current_turn = len(self._turns)
+
+
+async def _offset_now(engine: AgentRunner, task_id: str) -> int:
+    """Return the offset of what has happened in a task up to now; of a closed one, of all."""
+    reader = StreamReader(Reader(engine.client, engine.archive), task_id)
+    try:
+        await reader.skip(to="now")
+    except TaskClosedError:
+        return sys.maxsize
+    return reader.offset

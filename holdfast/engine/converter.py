@@ -1,0 +1,107 @@
+"""How values become payloads: compact JSON for ours, pydantic's for everything else."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, cast
+
+from pydantic_core import PydanticSerializationError, to_jsonable_python
+from temporalio.api.common.v1 import Payload
+from temporalio.contrib.pydantic import PydanticJSONPlainPayloadConverter
+from temporalio.converter import (
+    CompositePayloadConverter,
+    DataConverter,
+    DefaultPayloadConverter,
+    JSONPlainPayloadConverter,
+)
+from temporalio.exceptions import ApplicationError
+
+from holdfast.task.data.commands import LONGEST_REASON
+from holdfast.task.data.state import SessionState, TaskInput
+from holdfast.values.base import Json, Value
+from holdfast.values.messages import clean
+
+UNREADABLE = "UnreadableInputError"
+"""Type of the failure of a workflow that was started with an input that cannot be read."""
+
+
+class CompactJsonConverter(PydanticJSONPlainPayloadConverter):
+    """Pydantic's JSON, with the default fields of our own values left out.
+
+    Field names and defaults are spelled out once, in the code, and not in every event of history.
+    """
+
+    def to_payload(self, value: Any) -> Payload | None:
+        """Encode one value; lone surrogates, which UTF-8 cannot say, are replaced."""
+        try:
+            return self._encode(value)
+        except (PydanticSerializationError, UnicodeEncodeError):
+            data = value.wire() if isinstance(value, Value) else to_jsonable_python(value)
+            return super().to_payload(_cleaned(data))
+
+    def _encode(self, value: Any) -> Payload | None:
+        if not isinstance(value, Value):
+            return super().to_payload(value)
+        data = value.model_dump_json(exclude_defaults=True).encode()
+        return Payload(metadata={"encoding": b"json/plain"}, data=data)
+
+
+def _cleaned(data: Json) -> Json:
+    """Return a copy of JSON data without lone surrogates."""
+    match data:
+        case str(text):
+            return clean(text)
+        case list():
+            return [_cleaned(each) for each in data]  # pyright: ignore[reportUnknownVariableType]
+        case dict():
+            items = cast("dict[str, Json]", data).items()
+            return {clean(key): _cleaned(value) for key, value in items}
+        case _:
+            return data
+
+
+_CONVERTERS = tuple(
+    CompactJsonConverter() if isinstance(each, JSONPlainPayloadConverter) else each
+    for each in DefaultPayloadConverter.default_encoding_payload_converters
+)
+"""Shared, because Temporal makes a new payload converter for each activity and workflow task, and
+pydantic's validators are worth keeping."""
+
+
+class HoldfastPayloadConverter(CompositePayloadConverter):
+    """Temporal's default converter with compact pydantic JSON.
+
+    The input of a workflow that cannot be read ends the run, which has not begun. What else cannot
+    be read stops it until the code can: a newer worker process may.
+    """
+
+    def __init__(self) -> None:
+        """Put our JSON converter in the place of the default one."""
+        super().__init__(*_CONVERTERS)
+
+    def from_payloads(
+        self, payloads: Sequence[Payload], type_hints: list[type] | None = None
+    ) -> list[Any]:
+        """Decode values.
+
+        Raises:
+            ApplicationError: The input of a workflow cannot be read. Temporal gives no types where
+                the number of the values is wrong.
+        """
+        try:
+            values = super().from_payloads(payloads, type_hints)
+        except Exception as error:
+            if type_hints is not None and type_hints[:1] not in ([TaskInput], [SessionState]):
+                raise
+            reason = clean(str(error))[:LONGEST_REASON]
+            msg = f"The input cannot be read: {reason}"
+            raise ApplicationError(msg, type=UNREADABLE, non_retryable=True) from None
+        return values
+
+
+def holdfast_converter(current: DataConverter | None = None) -> DataConverter:
+    """Return a data converter for our values; codec and failure converter of `current` are kept."""
+    return dataclasses.replace(
+        current or DataConverter.default, payload_converter_class=HoldfastPayloadConverter
+    )

@@ -1,0 +1,1 @@
+"""The embedded Temporal server: its process, data directory and leases."""

@@ -1,0 +1,111 @@
+"""The data directory: where the embedded server, its lock and its leases live."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import tempfile
+import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+from holdfast.engine.dev_server.process import POLL_SECONDS
+from holdfast.errors import ServerStartError
+from holdfast.values.base import Json
+from holdfast.values.code.extras import needing_local
+from holdfast.values.code.private_files import make_directory, owner_only
+
+with needing_local():
+    from filelock import FileLock, Timeout
+
+LOCK_SECONDS = 90.0
+"""Longer than a server may take to start, so that the second of two starters joins the first."""
+
+
+def located(data_dir: Path) -> Path:
+    """Return the directory absolute and without links: two names of it are one server."""
+    return data_dir.expanduser().resolve()
+
+
+def prepare(data_dir: Path) -> Path:
+    """Create the data directory when it is missing and check that it can be written.
+
+    Returns:
+        The directory as `located` names it.
+
+    Raises:
+        ServerStartError: It is a file, or cannot be created or written.
+    """
+    path = located(data_dir)
+    try:
+        if not path.exists():
+            make_directory(path)
+            # Histories hold whole conversations: never by accident in somebody's repository.
+            write_text(path / ".gitignore", "*\n")
+        make_directory(path / "leases")
+        with tempfile.TemporaryFile(dir=path):
+            pass
+    except (FileExistsError, NotADirectoryError) as error:
+        raise ServerStartError(
+            f"The data directory {str(path)!r} cannot be used: {error.filename!r} is a file, not"
+            " a directory. Name another data_dir, or move that file away."
+        ) from error
+    except OSError as error:
+        raise ServerStartError(
+            f"The data directory {str(path)!r} cannot be written: {error.strerror}. Name a"
+            " writable data_dir, or pass data_dir=None for a server in memory."
+        ) from error
+    return path
+
+
+@asynccontextmanager
+async def locked(directory: Path) -> AsyncGenerator[None]:
+    """Hold this directory's lock; one process at a time starts or stops its server.
+
+    The operating system frees the lock when its holder dies.
+
+    Raises:
+        ServerStartError: Another process holds it for longer than `LOCK_SECONDS`.
+    """
+    lock = FileLock(directory / "server.lock", mode=0o600, thread_local=False)
+    deadline = time.monotonic() + LOCK_SECONDS
+    while True:
+        # Polled, not awaited in a thread: cancelled in mid-wait, a thread would take the lock
+        # after nobody wants it any more.
+        try:
+            lock.acquire(blocking=False)
+            break
+        except Timeout:
+            if time.monotonic() >= deadline:
+                raise ServerStartError(
+                    f"Another process has held {str(directory / 'server.lock')!r} for"
+                    f" {LOCK_SECONDS:.0f} s. It starts or stops the server of this directory; end"
+                    " it if it hangs, then try again."
+                ) from None
+        await asyncio.sleep(POLL_SECONDS)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file that only its owner may read."""
+    with open(path, "w", encoding="utf-8", opener=owner_only) as file:
+        file.write(text)
+
+
+def write_json(path: Path, data: Json) -> None:
+    """Replace a file in one step, so that a reader sees the old or the new content."""
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    write_text(temporary, json.dumps(data))
+    temporary.replace(path)
+
+
+def read_json(path: Path) -> Json:
+    """Return the content of a JSON file, or None when it is missing or unreadable."""
+    with suppress(OSError, ValueError):
+        return json.loads(path.read_text(encoding="utf-8"))
+    return None

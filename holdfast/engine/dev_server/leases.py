@@ -1,0 +1,101 @@
+"""Leases: who still needs the embedded server of a data directory.
+
+The order is: `acquire_lease`, then `ensure_server`, work, then `release_lease`. A runner that
+stops the server looks for leases under the same lock that a starter takes, so a server is never
+stopped under somebody who was told that it runs.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from holdfast.engine.dev_server.datadir import locked, prepare, read_json, write_json
+from holdfast.engine.dev_server.launch import read_record
+from holdfast.engine.dev_server.process import is_alive, start_time
+from holdfast.engine.dev_server.server import ensure_server, stop_locked
+from holdfast.engine.dev_server.serverinfo import ServerInfo
+from holdfast.values.base import Value
+
+RELEASE_GRACE_SECONDS = 0.2
+"""Shorter than a graceful stop, which would make every script end a second later. A kill is safe:
+what the server has acknowledged is in its SQLite file, and nobody waits for an answer."""
+
+
+class Lease(Value):
+    """One runner's claim on the server of a data directory.
+
+    Attributes:
+        file: The file that records it.
+        pid: The process that took it. It counts for as long as that process lives.
+    """
+
+    file: Path
+    pid: int
+
+
+async def acquire_lease(data_dir: Path) -> Lease:
+    """Claim the server of this directory, before `ensure_server` is asked for it.
+
+    Raises:
+        ServerStartError: The directory cannot be used.
+    """
+    directory = prepare(data_dir)
+    pid = os.getpid()
+    lease = Lease(file=directory / "leases" / f"{pid}-{secrets.token_hex(4)}.json", pid=pid)
+    async with locked(directory):
+        write_json(lease.file, {"pid": pid, "started": start_time(pid)})
+    return lease
+
+
+async def release_lease(lease: Lease) -> bool:
+    """Give a lease back; the last one that lives stops the server, unless it was told to stay.
+
+    A lease inherited through `fork` belongs to the parent, so a child's release does nothing.
+
+    Returns:
+        Whether the server was stopped.
+
+    Raises:
+        ServerStartError: Another process keeps the directory's lock.
+    """
+    directory = lease.file.parent.parent
+    if lease.pid != os.getpid() or not directory.is_dir():
+        return False
+    async with locked(directory):
+        lease.file.unlink(missing_ok=True)
+        if live_leases(directory):
+            return False
+        record = read_record(directory)
+        if record is not None and record.keep:
+            return False
+        return await stop_locked(directory, grace=RELEASE_GRACE_SECONDS)
+
+
+@asynccontextmanager
+async def leased_server(data_dir: Path) -> AsyncGenerator[ServerInfo]:
+    """Use the server of this directory for the length of an `async with` block.
+
+    Raises:
+        ServerStartError: The directory cannot be used, or the server did not start.
+    """
+    lease = await acquire_lease(data_dir)
+    try:
+        yield await ensure_server(data_dir)
+    finally:
+        await release_lease(lease)
+
+
+def live_leases(directory: Path) -> list[Path]:
+    """Return the leases whose process is alive, and delete the others."""
+    live: list[Path] = []
+    for file in (directory / "leases").glob("*.json"):
+        match read_json(file):
+            case {"pid": int(pid), "started": float(started)} if is_alive(pid, started):
+                live.append(file)
+            case _:
+                file.unlink(missing_ok=True)
+    return live

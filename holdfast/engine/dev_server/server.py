@@ -1,0 +1,156 @@
+"""The embedded Temporal server of a data directory: one per directory, shared by all processes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from holdfast.engine.dev_server.command import DATABASE, find_cli
+from holdfast.engine.dev_server.datadir import located, locked, prepare, write_json
+from holdfast.engine.dev_server.health import wait_ready
+from holdfast.engine.dev_server.launch import ServerRecord, read_record, start_server
+from holdfast.engine.dev_server.process import (
+    STOP_SECONDS,
+    end_process,
+    is_alive,
+    processes_in,
+    start_time,
+)
+from holdfast.engine.dev_server.serverinfo import ServerInfo
+from holdfast.values.text.logs import log
+
+__all__ = ["ServerInfo", "ensure_server", "find_cli", "find_server", "stop_server"]
+
+JOIN_SECONDS = 15.0
+"""How long a server that is alive may stay silent before it counts as hung and is replaced."""
+
+HUNG_GRACE_SECONDS = 2.0
+
+
+async def ensure_server(data_dir: Path, *, keep: bool = False) -> ServerInfo:
+    """Join the server of this directory, or start it when none is running.
+
+    A server that was killed is started again on the same SQLite file, on the same port when that
+    port is still free, so that clients and workers which are still up reconnect by themselves.
+    Take a lease first (`acquire_lease`): a server without leases may be stopped by others.
+
+    Args:
+        data_dir: Created when missing.
+        keep: Let the server outlive the last lease, until `stop_server`.
+
+    Raises:
+        ServerStartError: The directory cannot be used, the Temporal CLI is missing, or the server
+            did not become ready within 30 s (the text ends with the tail of its log).
+    """
+    directory = prepare(data_dir)
+    async with locked(directory):
+        await _end_orphans(directory)
+        record = await _join(directory)
+        if record is None:
+            record = await start_server(directory)
+        if keep and not record.keep:
+            record = record.model_copy(update={"keep": True})
+        write_json(directory / "server.json", record.wire())
+        return record.info(directory)
+
+
+def find_server(data_dir: Path) -> ServerInfo | None:
+    """Return the live server of this directory, or None. Starts nothing and asks no network."""
+    directory = located(data_dir)
+    record = read_record(directory)
+    if record is None or not is_alive(record.pid, record.started):
+        return None
+    return record.info(directory)
+
+
+async def stop_server(data_dir: Path) -> bool:
+    """Stop the server of this directory, whoever uses it; its SQLite file stays.
+
+    Returns:
+        Whether a server was running.
+
+    Raises:
+        ServerStartError: Another process keeps the directory's lock.
+    """
+    directory = located(data_dir)
+    if not directory.is_dir():
+        return False
+    async with locked(directory):
+        return await stop_locked(directory)
+
+
+async def stop_locked(directory: Path, *, grace: float = STOP_SECONDS) -> bool:
+    """Do the work of `stop_server` for a caller that holds the lock."""
+    record = _find_living(directory)
+    stopped = record is not None and await end_process(record.pid, record.started, grace=grace)
+    (directory / "server.json").unlink(missing_ok=True)
+    return stopped
+
+
+async def _join(directory: Path) -> ServerRecord | None:
+    """Return the running server once it answers; end one that is alive but hangs."""
+    record = _find_living(directory)
+    if record is None:
+        return None
+    ready = await wait_ready(
+        f"127.0.0.1:{record.port}",
+        seconds=JOIN_SECONDS,
+        is_running=lambda: is_alive(record.pid, record.started),
+    )
+    if ready is not None:
+        return record.model_copy(update={"version": ready.version})
+    await end_process(record.pid, record.started, grace=HUNG_GRACE_SECONDS)
+    return None
+
+
+def _find_living(directory: Path) -> ServerRecord | None:
+    """Return the live server of this directory, whether `server.json` names it or not."""
+    record = read_record(directory)
+    if record is not None and is_alive(record.pid, record.started):
+        return record
+    return _find_lost(directory)
+
+
+async def _end_orphans(directory: Path) -> None:
+    """End servers whose database was deleted while they ran, as `rm -rf` of the directory does.
+
+    Such a server still holds the deleted tasks, which belong to an archive that is deleted too.
+    What it holds is lost when it ends; a new one begins anew.
+    """
+    has_database = (directory / DATABASE).exists()
+    record = read_record(directory)
+    if has_database and record is not None and is_alive(record.pid, record.started):
+        return
+    for server, is_deleted in _servers_in(directory):
+        if is_deleted or not has_database:
+            log.warning(
+                "ending the Temporal server %s: its data directory %s was deleted while it ran",
+                server.pid,
+                directory,
+            )
+            await end_process(server.pid, server.started, grace=0)
+
+
+def _find_lost(directory: Path) -> ServerRecord | None:
+    """Find a live server of this directory that `server.json` does not name.
+
+    The file may have been deleted, or the clock set (start times then seem to differ). A second
+    server on the same SQLite file would fight with the first, so one look at all processes is
+    worth its few milliseconds. The working directory tells whose server it is.
+    """
+    servers = _servers_in(directory)
+    return next((server for server, is_deleted in servers if not is_deleted), None)
+
+
+def _servers_in(directory: Path) -> Iterator[tuple[ServerRecord, bool]]:
+    """Yield the servers that run in this directory, and whether theirs was deleted."""
+    for found in processes_in(directory):
+        flags, started = found.command, start_time(found.pid)
+        if started is None or "start-dev" not in flags or DATABASE not in flags:
+            continue
+        with suppress(ValueError, IndexError):
+            port = int(flags[flags.index("--port") + 1])
+            ui_port = int(flags[flags.index("--ui-port") + 1])
+            server = ServerRecord(pid=found.pid, started=started, port=port, ui_port=ui_port)
+            yield server, found.is_deleted

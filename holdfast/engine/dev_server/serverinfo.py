@@ -1,0 +1,23 @@
+"""Where an embedded server is. Apart, because clients of a cluster lack the extra `local`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from holdfast.values.base import Value
+
+
+class ServerInfo(Value):
+    """Where a running embedded server is.
+
+    Attributes:
+        address: host:port of the gRPC frontend, for `Client.connect`.
+        ui_url: The Temporal web UI.
+        pid: Process id of the server.
+        data_dir: Its directory, or None for a server in memory.
+    """
+
+    address: str
+    ui_url: str
+    pid: int
+    data_dir: Path | None = None

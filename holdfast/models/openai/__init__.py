@@ -1,0 +1,1 @@
+"""Models behind OpenAI's two APIs, over the `openai` client."""

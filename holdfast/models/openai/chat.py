@@ -1,0 +1,327 @@
+"""A model behind OpenAI's Chat Completions API, or any server that speaks it."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+
+from openai import AsyncOpenAI
+from pydantic import ValidationError
+
+from holdfast.models.base import ModelAnswer, ModelRequest, Tell
+from holdfast.models.openai.chat_messages import KEPT_OF_CALL, KEPT_OF_MESSAGE, to_chat_messages
+from holdfast.models.openai.chat_stream import CompletionStream
+from holdfast.models.openai.connection import Connection
+from holdfast.models.openai.failures import first_problem, malformed
+from holdfast.values.base import Json, Value
+from holdfast.values.checks.json_shapes import as_array, as_object, as_text, is_array, is_object
+from holdfast.values.messages import Message, ToolCall, Usage
+
+WITHHELD = "The provider's content filter has withheld the answer."
+"""The refusal that an empty answer is, when a filter has emptied it."""
+
+
+class ChatCompletionsModel:
+    """A model called through the Chat Completions API, which most other servers speak.
+
+    The client is made on first use, one per event loop, without retries of its own: Temporal
+    repeats what time can heal.
+
+    Args:
+        name: Model name, as the provider knows it.
+        client: A client to use as it is, apart from its retries; it must belong to the loop that
+            calls the model.
+        base_url: Address of the API; None takes OPENAI_BASE_URL, else OpenAI's.
+        api_key: Key; None takes OPENAI_API_KEY at each call.
+    """
+
+    provider = "openai"
+    """As traces name it."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        client: AsyncOpenAI | None = None,
+        base_url: str | None = None,
+        api_key: str | None = None,
+    ) -> None:
+        """Remember how to reach the model; nothing is opened yet."""
+        self._name = name
+        self._connection = Connection(name, client, base_url, api_key)
+
+    @property
+    def name(self) -> str:
+        """Model name."""
+        return self._name
+
+    async def respond(self, request: ModelRequest) -> ModelAnswer:
+        """Answer one request, in one attempt.
+
+        Raises:
+            ModelUnavailableError: Time can heal it.
+            ModelRequestError: A person must heal it.
+        """
+        client = self._connection.client()
+        body, request_id = await self._connection.ask(
+            client.chat.completions.with_streaming_response.create,
+            request_body(self._name, request),
+            request.settings,
+        )
+        return read_answer(body, model=self._name, request_id=request_id)
+
+    async def stream(self, request: ModelRequest, tell: Tell) -> ModelAnswer:
+        """Answer one request as `respond` does, and tell the pieces meanwhile.
+
+        Raises:
+            ModelUnavailableError: Time can heal it; also an answer that was cut off.
+            ModelRequestError: A person must heal it.
+        """
+        client, coming = self._connection.client(), CompletionStream(tell)
+        tells_usage = request.settings.include_usage is not False
+        body = request_body(self._name, request)
+        body["stream_options"] = {"include_usage": tells_usage}
+        whole, request_id = await self._connection.follow(
+            client.chat.completions.with_streaming_response.create,
+            body,
+            request.settings,
+            coming.take,
+        )
+        found = whole or coming.body
+        if found is None:
+            raise coming.missing(self._name)
+        return read_answer(found, model=self._name, request_id=request_id)
+
+    async def close(self) -> None:
+        """Close the connections made for the running event loop; the next call opens new ones."""
+        await self._connection.close()
+
+
+def request_body(model: str, request: ModelRequest) -> dict[str, Json]:
+    """Write the body of a Chat Completions request; what is not set is not sent."""
+    settings = request.settings
+    reasoning = settings.reasoning_options or {}
+    has_logprobs = settings.top_logprobs is not None
+    messages = to_chat_messages(request.messages)
+    if request.instructions:
+        messages.insert(0, {"role": "system", "content": request.instructions})
+    body: dict[str, Json] = {
+        "model": model,
+        "messages": messages,
+        "temperature": settings.temperature,
+        "top_p": settings.top_p,
+        "frequency_penalty": settings.frequency_penalty,
+        "presence_penalty": settings.presence_penalty,
+        "max_completion_tokens": settings.max_tokens,
+        "reasoning_effort": reasoning.get("effort"),
+        "verbosity": settings.verbosity,
+        "logprobs": True
+        if has_logprobs and "logprobs" not in (settings.extra_args or {})
+        else None,
+        "top_logprobs": settings.top_logprobs,
+        "prompt_cache_retention": settings.prompt_cache_retention,
+        "prompt_cache_options": settings.prompt_cache_options,
+        "metadata": settings.metadata,
+        "store": settings.store,
+    }
+    if request.output is not None:
+        body["response_format"] = {
+            "type": "json_schema",
+            "json_schema": {
+                "name": request.output.name,
+                "schema": request.output.json_schema,
+                "strict": request.output.strict,
+            },
+        }
+    if request.tools:
+        body["tools"] = list(_tools(request))
+        body["tool_choice"] = _tool_choice(request.tool_choice)
+        body["parallel_tool_calls"] = settings.parallel_tool_calls
+    return {key: value for key, value in body.items() if value is not None}
+
+
+def _tools(request: ModelRequest) -> Iterator[dict[str, Json]]:
+    for tool in request.tools:
+        function: dict[str, Json] = {
+            "name": tool.name,
+            "description": tool.description,
+            "parameters": tool.parameters,
+        }
+        # Off is the default here, and some compatible servers do not know the field.
+        if tool.strict:
+            function["strict"] = True
+        yield {"type": "function", "function": function}
+
+
+def _tool_choice(choice: str) -> Json:
+    match choice:
+        case "auto":
+            return None
+        case "none" | "required":
+            return choice
+        case name:
+            return {"type": "function", "function": {"name": name}}
+
+
+class _Function(Value):
+    name: str
+    arguments: str | dict[str, Json] | None = None
+
+
+class _Call(Value):
+    id: str | None = None
+    function: _Function
+    extra_content: Json = None
+
+
+class _Said(Value):
+    content: Json = None
+    refusal: str | None = None
+    tool_calls: tuple[_Call, ...] | None = None
+    reasoning_content: str | None = None
+    annotations: tuple[dict[str, Json], ...] | None = None
+
+
+class _Logprobs(Value):
+    content: tuple[dict[str, Json], ...] | None = None
+
+
+class _Choice(Value):
+    message: _Said
+    logprobs: _Logprobs | None = None
+    finish_reason: str | None = None
+
+
+class _CachedTokens(Value):
+    cached_tokens: int | None = None
+
+
+class _ReasoningTokens(Value):
+    reasoning_tokens: int | None = None
+
+
+class _Usage(Value):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    prompt_tokens_details: _CachedTokens | None = None
+    completion_tokens_details: _ReasoningTokens | None = None
+
+
+class _Reply(Value):
+    id: str | None = None
+    model: str | None = None
+    choices: tuple[_Choice, ...]
+    usage: _Usage | None = None
+
+
+def read_answer(body: dict[str, Json], *, model: str, request_id: str | None = None) -> ModelAnswer:
+    """Read the body of a Chat Completions answer.
+
+    Raises:
+        ModelUnavailableError: It is not of the expected shape.
+    """
+    try:
+        reply = _Reply.model_validate(body)
+    except ValidationError as error:
+        raise malformed(model, first_problem(error), request_id=request_id) from None
+    if not reply.choices:
+        raise malformed(model, "it holds no choice", request_id=request_id)
+    choice = reply.choices[0]
+    calls, kept = _read_calls(choice.message)
+    finish = choice.finish_reason or "stop"
+    refusal = choice.message.refusal or ""
+    text = _text_of(choice.message.content) or refusal
+    is_empty = not text and not calls
+    if is_empty and finish == "content_filter":
+        text = refusal = WITHHELD
+    logprobs = (choice.logprobs.content if choice.logprobs is not None else None) or ()
+    annotations = choice.message.annotations or ()
+    if text and (logprobs or annotations):
+        kept = (_with_details(text, logprobs, annotations), *kept)
+    return ModelAnswer(
+        message=Message(role="assistant", content=text, calls=calls, items=kept),
+        usage=_read_usage(reply.usage),
+        model=reply.model or model,
+        response_id=reply.id or "",
+        # Some servers say "stop" beside calls, and "function_call" is the old word.
+        finish="tool_calls" if calls and finish in ("stop", "function_call") else finish,
+        refusal=refusal,
+        is_incomplete=is_empty and finish == "length",
+    )
+
+
+def _read_calls(said: _Said) -> tuple[tuple[ToolCall, ...], tuple[dict[str, Json], ...]]:
+    """Return the calls, and what the server wants back beside them."""
+    calls: list[ToolCall] = []
+    kept: list[dict[str, Json]] = []
+    for call in said.tool_calls or ():
+        # Some servers leave the id out; a result cannot be matched without one.
+        call_id = call.id or f"call_{uuid.uuid4().hex[:24]}"
+        arguments = call.function.arguments
+        text = arguments if isinstance(arguments, str) else json.dumps(arguments or {})
+        calls.append(ToolCall(id=call_id, name=call.function.name, arguments=text))
+        if call.extra_content is not None:
+            kept.append(
+                {"type": KEPT_OF_CALL, "call_id": call_id, "extra_content": call.extra_content}
+            )
+    # Servers that send it want it back in a turn with calls, and refuse it in any other.
+    if calls and said.reasoning_content:
+        kept.append({"type": KEPT_OF_MESSAGE, "reasoning_content": said.reasoning_content})
+    return tuple(calls), tuple(kept)
+
+
+def _with_details(
+    text: str, found: Sequence[dict[str, Json]], annotations: Iterable[dict[str, Json]]
+) -> dict[str, Json]:
+    """Write an answer's text with what belongs to it, in the form of the Responses API."""
+    logprobs = [
+        {
+            **_token(each),
+            "top_logprobs": [_token(as_object(o)) for o in as_array(each.get("top_logprobs"))],
+        }
+        for each in found
+    ]
+    part: dict[str, Json] = {
+        "type": "output_text",
+        "text": text,
+        "annotations": [_annotation(each) for each in annotations],
+    }
+    if logprobs:
+        part["logprobs"] = logprobs
+    return {"type": "message", "role": "assistant", "content": [part]}
+
+
+def _annotation(given: dict[str, Json]) -> dict[str, Json]:
+    """Write an annotation flat: Chat Completions puts its fields under the name of its type."""
+    kind = as_text(given.get("type"))
+    fields = as_object(given.get(kind))
+    return {"type": kind, **fields} if fields else given
+
+
+def _token(given: dict[str, Json]) -> dict[str, Json]:
+    return {
+        "token": given.get("token"),
+        "logprob": given.get("logprob"),
+        "bytes": as_array(given.get("bytes")),
+    }
+
+
+def _text_of(content: Json) -> str:
+    if is_array(content):
+        return "".join(as_text(part.get("text")) for part in content if is_object(part))
+    return as_text(content)
+
+
+def _read_usage(usage: _Usage | None) -> Usage:
+    if usage is None:
+        return Usage(requests=1)
+    cached = usage.prompt_tokens_details
+    reasoning = usage.completion_tokens_details
+    return Usage(
+        requests=1,
+        input_tokens=usage.prompt_tokens or 0,
+        output_tokens=usage.completion_tokens or 0,
+        cached_tokens=(cached.cached_tokens or 0) if cached else 0,
+        reasoning_tokens=(reasoning.reasoning_tokens or 0) if reasoning else 0,
+    )

@@ -1,0 +1,309 @@
+"""How the two OpenAI models reach their server: one client per event loop, made on first use."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import openai
+from openai import AsyncOpenAI
+
+from holdfast.errors import ModelError, ModelRequestError
+from holdfast.models.openai.failures import (
+    ErrorStatus,
+    cut_off,
+    lost,
+    malformed,
+    model_error,
+    refuse_missing_key,
+    status_error,
+    too_slow,
+    unopened,
+)
+from holdfast.models.openai.sse import EventReader
+from holdfast.models.providers import misdirected
+from holdfast.values.base import Json
+from holdfast.values.checks.json_shapes import is_object
+from holdfast.values.settings import ModelSettings
+from holdfast.values.text.logs import log
+
+LARGEST_BODY_BYTES = 32 * 1024 * 1024
+"""Most bytes of an answer that are read, streamed or not."""
+
+_LARGEST_ERROR_BYTES = 64 * 1024
+_CONNECT_SECONDS = 15.0
+_Place = tuple[int, str | None, str]
+
+
+class Connection:
+    """The clients of one model.
+
+    A client belongs to the event loop and process that made it, so each gets its own. The
+    environment is read at each call: a key that was set later is found.
+
+    Attributes:
+        model: Model name, for error texts.
+    """
+
+    def __init__(
+        self, model: str, client: AsyncOpenAI | None, base_url: str | None, api_key: str | None
+    ) -> None:
+        """Keep what the model was made with; nothing is opened yet."""
+        self.model = model
+        self._given = None if client is None else client.with_options(max_retries=0)
+        self._base_url = base_url
+        self._api_key = api_key
+        self._made: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[_Place, AsyncOpenAI]] = (
+            WeakKeyDictionary()
+        )
+
+    @property
+    def secret(self) -> str:
+        """The key in use, to be kept out of texts."""
+        if self._given is not None:
+            return self._given.api_key
+        return (self._api_key or os.environ.get("OPENAI_API_KEY") or "").strip()
+
+    def client(self) -> AsyncOpenAI:
+        """Return the client for the running loop, without retries of its own.
+
+        Raises:
+            ModelRequestError: There is no API key, or one that cannot be sent.
+        """
+        if self._given is not None:
+            return self._given
+        loop = asyncio.get_running_loop()
+        place = (os.getpid(), self._base_url or os.environ.get("OPENAI_BASE_URL"), self.secret)
+        made = self._made.setdefault(loop, {})
+        if place not in made:
+            made[place] = self._make(place)
+        return made[place]
+
+    def _make(self, place: _Place) -> AsyncOpenAI:
+        _, base_url, key = place
+        if wrong := misdirected(self.model, base_url):
+            raise ModelRequestError(f"{wrong} Then run the step again.")
+        if not key:
+            refuse_missing_key(self.model)
+        if not (key.isascii() and key.isprintable()):
+            raise ModelRequestError(
+                f"Model {self.model!r} cannot be called: the API key holds characters that no key"
+                " has, such as a line break. Copy it again, then run the step again."
+            )
+        try:
+            sender = openai.DefaultAsyncHttpxClient(event_hooks={"response": [_read_error]})
+            return AsyncOpenAI(
+                api_key=key, base_url=base_url or None, max_retries=0, http_client=sender
+            )
+        except openai.OpenAIError as error:
+            raise model_error(error, model=self.model, secret=key) from None
+
+    async def close(self) -> None:
+        """Close the clients made for the running loop; one that was given stays open."""
+        for client in self._made.pop(asyncio.get_running_loop(), {}).values():
+            await client.close()
+
+    async def ask(
+        self,
+        create: Callable[..., AbstractAsyncContextManager[Any]],
+        body: dict[str, Json],
+        settings: ModelSettings,
+    ) -> tuple[dict[str, Json], str | None]:
+        """Make one attempt; return the answer's body and the provider's request id.
+
+        Args:
+            create: The client's method, in its form that gives the response while it comes: only
+                so is a body that is not JSON told from an answer, and one without end broken off.
+            body: The request.
+            settings: Transport settings, and fields that go as they are.
+
+        Raises:
+            ModelUnavailableError: Time can heal it.
+            ModelRequestError: A person must heal it.
+        """
+        async with self._response(create, body, settings) as raw:
+            request_id: str | None = raw.headers.get("x-request-id")
+            return await self._whole(raw, request_id), request_id
+
+    async def follow(
+        self,
+        create: Callable[..., AbstractAsyncContextManager[Any]],
+        body: dict[str, Json],
+        settings: ModelSettings,
+        take: Callable[[dict[str, Json]], None],
+    ) -> tuple[dict[str, Json] | None, str | None]:
+        """Make one attempt and hand on each event of the answer as it comes.
+
+        Args:
+            create: As for `ask`.
+            body: The request; `stream` is added.
+            settings: As for `ask`.
+            take: Takes an event.
+
+        Returns:
+            The answer's body if the server did not stream it, and the provider's request id.
+
+        Raises:
+            ModelUnavailableError: Time can heal it; the answer was cut off, for example.
+            ModelRequestError: A person must heal it.
+        """
+        async with self._response(create, {**body, "stream": True}, settings) as raw:
+            request_id: str | None = raw.headers.get("x-request-id")
+            if "event-stream" not in raw.headers.get("content-type", ""):
+                return await self._whole(raw, request_id), request_id
+            reader = EventReader()
+            async for chunk in self._chunks(raw, request_id, cut_off):
+                for data in reader.feed(chunk):
+                    event = self._read(data, request_id)
+                    self._refuse_error(event)
+                    take(event)
+            return None, request_id
+
+    @asynccontextmanager
+    async def _response(
+        self,
+        create: Callable[..., AbstractAsyncContextManager[Any]],
+        body: dict[str, Json],
+        settings: ModelSettings,
+    ) -> AsyncGenerator[Any]:
+        """Send a request and give its response, whose body comes while it is read.
+
+        Raises:
+            ModelUnavailableError: Time can heal it.
+            ModelRequestError: A person must heal it.
+        """
+        seconds = settings.seconds_per_attempt
+        sending = create(
+            **body,
+            extra_body=_extra(body, settings),
+            extra_headers=settings.extra_headers,
+            extra_query=settings.extra_query,
+            timeout=openai.Timeout(seconds, connect=min(seconds, _CONNECT_SECONDS)),
+        )
+        try:
+            # The client's own timeout is per read: a server that trickles would never meet it.
+            async with asyncio.timeout(seconds), self._opened(sending) as raw:
+                yield raw
+        except TimeoutError:
+            raise too_slow(self.model) from None
+        except openai.OpenAIError as error:
+            # Not `from error`: a cause is stored with the task, and its text may hold the key.
+            raise model_error(error, model=self.model, secret=self.secret) from None
+
+    @asynccontextmanager
+    async def _opened(self, sending: AbstractAsyncContextManager[Any]) -> AsyncGenerator[Any]:
+        try:
+            raw = await sending.__aenter__()
+        except (openai.OpenAIError, TimeoutError):
+            raise
+        except Exception as error:  # noqa: BLE001  raised anew
+            raise unopened(error, model=self.model, secret=self.secret) from None
+        try:
+            yield raw
+        finally:
+            await sending.__aexit__(None, None, None)
+
+    async def _whole(self, raw: Any, request_id: str | None) -> dict[str, Json]:
+        whole = b"".join([chunk async for chunk in self._chunks(raw, request_id, lost)])
+        return self._read(whole.decode("utf-8", "replace"), request_id)
+
+    async def _chunks(
+        self, raw: Any, request_id: str | None, broken: Callable[[str, str], ModelError]
+    ) -> AsyncIterator[bytes]:
+        left = LARGEST_BODY_BYTES
+        try:
+            async for chunk in raw.iter_bytes():
+                left -= len(chunk)
+                if left < 0:
+                    break
+                yield chunk
+        except Exception as error:  # noqa: BLE001  raised anew
+            # The client maps only what happens before the first byte, and its HTTP library is its
+            # own affair: whatever it raises here, the rest of the answer does not come.
+            raise broken(self.model, type(error).__name__) from None
+        if left < 0:
+            reason = f"it has more than {LARGEST_BODY_BYTES} bytes and was not read to its end"
+            raise malformed(self.model, reason, request_id=request_id)
+
+    def _refuse_error(self, event: dict[str, Json]) -> None:
+        """Raise what an event tells of that is no part of an answer.
+
+        Raises:
+            ModelUnavailableError: Always, if there is such an error.
+        """
+        error: Json = event.get("error")
+        if is_object(error) and error.get("message"):
+            raise cut_off(self.model, str(error["message"]), secret=self.secret)
+
+    def _read(self, body: str, request_id: str | None) -> dict[str, Json]:
+        try:
+            data: object = json.loads(body)
+        except RecursionError:
+            raise malformed(self.model, "it is nested too deep", request_id=request_id) from None
+        except ValueError:
+            raise malformed(self.model, "the body is not JSON", request_id=request_id) from None
+        if not is_object(data):
+            raise malformed(self.model, "the body is no JSON object", request_id=request_id)
+        error = data.get("error")
+        if is_object(error) and isinstance(error.get("code"), int):
+            raise status_error(error["code"], error, model=self.model, secret=self.secret)
+        return data
+
+
+async def _read_error(response: Any) -> None:
+    """Read the body of an error, as far as it comes and no further than an error is long.
+
+    The client would read all of it, and would not tell of an error whose body is broken.
+
+    Raises:
+        ErrorStatus: The response tells of an error.
+    """
+    if not response.is_error:
+        return
+    body = b""
+    try:
+        async for chunk in response.aiter_bytes():
+            body += chunk
+            if len(body) > _LARGEST_ERROR_BYTES:
+                break
+    except Exception as error:  # noqa: BLE001  its HTTP library is the client's own affair
+        log.debug("The body of an error could not be read: %s", type(error).__name__)
+    raise ErrorStatus(response.status_code, response.headers, body[:_LARGEST_ERROR_BYTES])
+
+
+def _extra(body: dict[str, Json], settings: ModelSettings) -> dict[str, Json]:
+    """Return the fields that the user adds to a body.
+
+    Raises:
+        ModelRequestError: Arguments would take the place of what other settings say.
+    """
+    added, body = settings.extra_args or {}, {**body}
+    taken = sorted(name for name in added if name in body)
+    if taken:
+        raise ModelRequestError(
+            f"ModelSettings.extra_args has {', '.join(map(repr, taken))}, which the request holds"
+            " already. Set it by its own field, or change what is sent by extra_body."
+        )
+    body |= added
+    return {**added, **_joined(body, settings.extra_body or {})}
+
+
+def _joined(body: dict[str, Json], extra: dict[str, Json]) -> dict[str, Json]:
+    """Join extra fields with what stands in their places: the client would put them there alone.
+
+    An object of another `type` is another choice, and is not joined.
+    """
+    return {key: _over(body.get(key), extra[key]) for key in extra}
+
+
+def _over(under: Json, extra: Json) -> Json:
+    if not (is_object(under) and is_object(extra)):
+        return extra
+    if "type" in extra and extra["type"] != under.get("type"):
+        return extra
+    return {**under, **_joined(under, extra)}

@@ -1,0 +1,241 @@
+"""Map every exception of the `openai` client to the two kinds a task knows: wait, or ask a person.
+
+The text holds the provider's own message, the status, the request id and the model's name, never a
+key: it is stored in the task's history and shown in the inbox.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+from http import HTTPStatus
+from math import isfinite
+from typing import Any, NoReturn
+
+import openai
+from pydantic import ValidationError
+
+from holdfast.errors import (
+    LONGEST_WAIT_SECONDS,
+    ModelError,
+    ModelRequestError,
+    ModelUnavailableError,
+)
+from holdfast.values.base import Json
+from holdfast.values.checks.json_shapes import as_object
+
+_HEALED_BY_TIME = frozenset({408, 409, 425, 429})
+_NOT_HEALED_BY_TIME = frozenset(
+    {"insufficient_quota", "billing_hard_limit_reached", "billing_not_active"}
+)
+_ADVICE = {
+    401: "Check the API key (OPENAI_API_KEY, or api_key= of the model).",
+    403: "Check what the API key may use: project, model and region.",
+    404: "Check the model's name and base_url.",
+    413: "The conversation is too large for one request: shorten it, or fork from an earlier step.",
+}
+_KEY = re.compile(r"\b(?:sk|pk|key)-[\w\-*.]{4,}|(?i:bearer\s+)[^\s'\",]+")
+_LONGEST_MESSAGE = 600
+
+
+class ErrorStatus(Exception):  # noqa: N818  it stands for the provider's error
+    """A response that tells of an error, with as much of its body as could be read."""
+
+    def __init__(self, status: int, headers: Mapping[str, str], body: bytes = b"") -> None:
+        """Keep what the response says."""
+        super().__init__(f"HTTP {status}")
+        self.status = status
+        self.headers = headers
+        self.body = body
+
+    def error(self, model: str, secret: str) -> ModelError:
+        """Make our error of it."""
+        try:
+            data = as_object(json.loads(self.body))
+        except (ValueError, RecursionError):
+            data = {"message": self.body.decode("utf-8", "replace")}
+        found = as_object(data.get("error")) or data
+        return status_error(self.status, found, model=model, headers=self.headers, secret=secret)
+
+
+def unopened(error: BaseException, *, model: str, secret: str = "") -> ModelError:
+    """Map what the client raised before it gave a response, and has no name for.
+
+    It reads the body of an error before it tells of the error: when that cannot be read, the status
+    is known to the error that was being handled then.
+    """
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, ErrorStatus):
+            return seen.error(model, secret)
+        response: Any = getattr(seen, "response", None)
+        if isinstance(getattr(response, "status_code", None), int):
+            return ErrorStatus(response.status_code, response.headers).error(model, secret)
+        seen = seen.__cause__ or seen.__context__
+    return lost(model, type(error).__name__)
+
+
+def model_error(error: openai.OpenAIError, *, model: str, secret: str = "") -> ModelError:
+    """Map an exception of the `openai` client to ours.
+
+    Args:
+        error: What the client raised.
+        model: Model name, for the text.
+        secret: The key in use; it is cut out of the text wherever it stands.
+    """
+    match error:
+        case openai.APIStatusError():
+            return status_error(
+                error.status_code,
+                as_object(error.body) or {"message": error.body},
+                model=model,
+                headers=error.response.headers,
+                secret=secret,
+            )
+        case openai.APIConnectionError(__cause__=ErrorStatus() as told):
+            return told.error(model, secret)
+        case openai.APITimeoutError():
+            return too_slow(model)
+        case openai.APIConnectionError():
+            return lost(model, _cause_of(error), secret=secret)
+        case openai.APIResponseValidationError():
+            return malformed(model, _clean(str(error), secret))
+        case openai.APIError():
+            return ModelUnavailableError(
+                f"Model {model!r} broke off its answer: {_clean(error.message, secret)}. The call"
+                " is repeated later."
+            )
+        case _:
+            return ModelRequestError(
+                f"The call of model {model!r} could not be made: {_clean(str(error), secret)}. Heal"
+                " the cause, then run the step again."
+            )
+
+
+def status_error(
+    status: int,
+    body: Mapping[str, Json],
+    *,
+    model: str,
+    headers: Mapping[str, str] | None = None,
+    secret: str = "",
+) -> ModelError:
+    """Map an HTTP error status and the provider's error object to ours."""
+    headers = headers or {}
+    request_id = headers.get("x-request-id")
+    where = f"HTTP {status}" + (f", request id {request_id}" if request_id else "")
+    said = _clean(_message_in(body), secret)
+    codes = {str(body.get("code")), str(body.get("type"))}
+    if codes & _NOT_HEALED_BY_TIME:
+        return ModelRequestError(
+            f"Model {model!r} refused the request ({where}): {said}. Time does not heal this: check"
+            " plan and billing at the provider, then run the step again.",
+            status=status,
+        )
+    may_repeat = headers.get("x-should-retry") != "false"
+    if may_repeat and (status in _HEALED_BY_TIME or status >= HTTPStatus.INTERNAL_SERVER_ERROR):
+        asked = retry_after(headers)
+        wait = None if asked is None else min(asked, LONGEST_WAIT_SECONDS)
+        when = "later" if wait is None else f"after {wait:g} s, as the provider asks"
+        if asked is not None and asked > LONGEST_WAIT_SECONDS:
+            when = f"after {wait:g} s, the longest wait, though the provider asks for {asked:g} s"
+        return ModelUnavailableError(
+            f"Model {model!r} is not available ({where}): {said}. The call is repeated {when}.",
+            retry_after=wait,
+        )
+    advice = _ADVICE.get(status, "Heal what the provider names.")
+    return ModelRequestError(
+        f"Model {model!r} refused the request ({where}): {said}. {advice} Then run the step again.",
+        status=status,
+    )
+
+
+def too_slow(model: str) -> ModelUnavailableError:
+    """Make the error for an answer that did not come in time."""
+    return ModelUnavailableError(
+        f"Model {model!r} did not answer in time and the call is repeated later. Raise"
+        " ModelSettings.timeout_seconds if its answers normally take longer."
+    )
+
+
+def cut_off(model: str, reason: str, *, secret: str = "") -> ModelUnavailableError:
+    """Make the error for a streamed answer that ends before it is complete."""
+    return ModelUnavailableError(
+        f"Model {model!r} broke off its answer in the middle ({_clean(reason, secret)}). The call"
+        " is repeated later."
+    )
+
+
+def lost(model: str, reason: str, *, secret: str = "") -> ModelUnavailableError:
+    """Make the error for a connection that ended before the answer was there."""
+    return ModelUnavailableError(
+        f"The connection to model {model!r} failed or was cut ({_clean(reason, secret)}); the call"
+        " is repeated later."
+    )
+
+
+def malformed(model: str, reason: str, *, request_id: str | None = None) -> ModelUnavailableError:
+    """Make the error for an answer that is not what the API promises."""
+    where = f" (request id {request_id})" if request_id else ""
+    return ModelUnavailableError(
+        f"Model {model!r} sent an answer that cannot be read{where}: {reason}. The call is repeated"
+        " later; if it stays so, check that base_url is such an API."
+    )
+
+
+def first_problem(error: ValidationError) -> str:
+    """Say where a body differs from the expected shape, without quoting what stands there."""
+    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+
+
+def refuse_missing_key(model: str) -> NoReturn:
+    """Raise the error for a model without a key."""
+    raise ModelRequestError(
+        f"Model {model!r} cannot be called: there is no API key. Set OPENAI_API_KEY where the"
+        " worker runs, or pass api_key= to the model, then run the step again. For a server that"
+        ' wants no key pass any text; model="offline" needs neither key nor network.'
+    )
+
+
+def retry_after(headers: Mapping[str, str], *, now: float | None = None) -> float | None:
+    """Return the seconds that the provider asks to wait, or None.
+
+    Args:
+        headers: Response headers; `retry-after-ms`, or `retry-after` in seconds or as HTTP date.
+        now: Present time in seconds since 1970; None reads the clock.
+    """
+    for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
+        try:
+            seconds = float(headers.get(name, "")) / unit
+        except ValueError:
+            continue
+        return max(0.0, seconds) if isfinite(seconds) else None
+    try:
+        date = parsedate_to_datetime(headers.get("retry-after", ""))
+        return max(0.0, date.timestamp() - (time.time() if now is None else now))
+    except (ValueError, OverflowError, TypeError, IndexError):  # whatever stands there
+        return None
+
+
+def _message_in(body: Mapping[str, Json]) -> str:
+    error = as_object(body.get("error")) or body
+    message = error.get("message") or body.get("detail")
+    return str(message).strip() if message else "the provider gave no reason"
+
+
+def _cause_of(error: BaseException) -> str:
+    cause = error.__cause__
+    return f"{type(cause).__name__}: {cause}" if cause else str(error)
+
+
+def _clean(text: str, secret: str) -> str:
+    """Cut keys out of a text, and the text to a readable length."""
+    if secret:
+        text = text.replace(secret, "[key]")
+    text = _KEY.sub("[key]", text)
+    text = text if len(text) <= _LONGEST_MESSAGE else text[:_LONGEST_MESSAGE] + "..."
+    return text.rstrip(".")

@@ -1,0 +1,80 @@
+"""Checks of a single item of a Responses input list, with errors that name index and reason."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from holdfast.errors import InvalidArgumentError
+from holdfast.values.base import Json
+from holdfast.values.checks import gate
+from holdfast.values.checks.json_shapes import is_array, is_object
+
+_ROLES = ("user", "assistant", "system", "developer")
+_TEXT_FIELDS = {"input_text": "text", "output_text": "text", "refusal": "refusal"}
+
+
+def kind_of(item: dict[str, Json]) -> str:
+    """Return an item's type; the easy form `{role, content}` is a message."""
+    kind = item.get("type")
+    if isinstance(kind, str):
+        return kind
+    return "message" if "role" in item else ""
+
+
+def check_item(index: int, item: object) -> dict[str, Json]:
+    """Return `item` when it can be read as an item of an input list.
+
+    Raises:
+        InvalidArgumentError: It cannot; the text names the index and what is wrong.
+    """
+    if not is_object(item):
+        _refuse(index, f"it is of type {type(item).__name__}, not a dict")
+    if wrong := gate.flaw(item, "it"):
+        _refuse(index, wrong.removesuffix("."))
+    kind = kind_of(item)
+    match kind:
+        case "":
+            _refuse(index, "it has neither a 'type' nor a 'role'")
+        case "message":
+            if item.get("role") not in _ROLES:
+                _refuse(index, f"its role is {item.get('role')!r}, not one of {', '.join(_ROLES)}")
+            _check_content(index, item, "content")
+        case "function_call":
+            for key in ("call_id", "name", "arguments"):
+                _check_text(index, item, key)
+        case "function_call_output":
+            _check_text(index, item, "call_id")
+            _check_content(index, item, "output")
+        case _:
+            pass
+    return item
+
+
+def _check_text(index: int, item: dict[str, Json], key: str) -> None:
+    if not isinstance(item.get(key), str):
+        _refuse(index, f"its {key!r} is {_shown(item, key)}, not a text")
+
+
+def _check_content(index: int, item: dict[str, Json], key: str) -> None:
+    content: object = item.get(key)
+    if isinstance(content, str):
+        return
+    if not is_array(content):
+        _refuse(index, f"its {key!r} is {_shown(item, key)}, neither a text nor a list of parts")
+    for place, part in enumerate(content):
+        if not is_object(part) or not isinstance(part.get("type"), str):
+            _refuse(index, f"part {place} of its {key!r} is not a dict with a 'type'")
+        field = _TEXT_FIELDS.get(part["type"])
+        if field is not None and not isinstance(part.get(field), str):
+            _refuse(index, f"part {place} of its {key!r} has no text in {field!r}")
+
+
+def _shown(item: dict[str, Json], key: str) -> str:
+    return f"a {type(item[key]).__name__}" if key in item else "missing"
+
+
+def _refuse(index: int, reason: str) -> NoReturn:
+    raise InvalidArgumentError(
+        f"Item {index} of the input list cannot be used: {reason}. Items are messages (role and"
+        " content), function_call, function_call_output, or other items of the Responses API."
+    )

@@ -1,0 +1,373 @@
+"""Messages as items of the Responses API, and back: the input lists of the OpenAI Agents SDK.
+
+Pure. An assistant turn that needs more than text and calls (reasoning items, ids, `phase`, an order
+other than text before calls) is kept in `Message.items` in its order. What the message itself
+knows is left out there: `{"type": "message", "id": ...}` without `content` stands for the message's
+content, `{"type": "function_call", "call_id": ...}` without `name` for the call of that id. So
+nothing enters the history twice, and the API gets back what it sent, byte for byte.
+
+An image of the archive has a `holdfast:` URL in items, which comes back as the same reference.
+
+Normalised on the way in, otherwise exact: `{"type": "message", "role", "content": str}` loses its
+`type`, `developer` becomes `system`, images without a `detail` get `detail: auto` and lose what is
+null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import assert_never, cast, get_args
+
+from holdfast.errors import InvalidArgumentError
+from holdfast.models.openai.item_checks import check_item, kind_of
+from holdfast.values.base import Json
+from holdfast.values.checks import gate
+from holdfast.values.checks.json_shapes import as_text, is_array, is_object
+from holdfast.values.images import address, part_at
+from holdfast.values.messages import (
+    Blob,
+    Content,
+    Detail,
+    ImagePart,
+    Message,
+    Part,
+    Role,
+    TextPart,
+    ToolCall,
+)
+from holdfast.values.text.shown import shown
+
+Item = dict[str, Json]
+
+
+def to_response_items(messages: Iterable[Message]) -> list[Item]:
+    """Write messages as a Responses input list.
+
+    A tool message that tells of a failure has `status: incomplete`.
+
+    Raises:
+        InvalidArgumentError: A content is a reference to the archive.
+    """
+    return [item for message in messages for item in _items_of(message)]
+
+
+def from_response_items(items: Sequence[object]) -> tuple[Message, ...]:
+    """Read a Responses input list.
+
+    Items of an unknown type are carried in the `items` of an assistant message, unchanged.
+
+    Raises:
+        InvalidArgumentError: An item cannot be read; the text names its index and what is wrong.
+    """
+    if not isinstance(cast("object", items), Iterable):
+        msg = f"Items are given as a list; it was given {shown(items)} ({type(items).__name__})."
+        raise InvalidArgumentError(msg)
+    messages: list[Message] = []
+    turn = _Turn()
+    for index, item in enumerate(items):
+        checked = check_item(index, item)
+        if _is_of_assistant(checked):
+            if turn.is_ended_by(checked):
+                messages.append(turn.message())
+                turn = _Turn()
+            turn.add(checked)
+            continue
+        if turn.entries:
+            messages.append(turn.message())
+            turn = _Turn()
+        messages.append(_other_message(checked))
+    if turn.entries:
+        messages.append(turn.message())
+    return tuple(messages)
+
+
+def assistant_message(output: Sequence[Item]) -> Message:
+    """Make the one message of a model's answer.
+
+    Ids are kept only where the provider needs them again: beside reasoning and other own items.
+    """
+    turn = _Turn()
+    for index, item in enumerate(output):
+        whole = gate.mended(item) if item.get("type") == "message" else item
+        turn.add(_without_empty_logprobs(check_item(index, whole)))
+    needs_items = any(
+        kind_of(item) not in ("message", "function_call")
+        or "phase" in item
+        or _has_logprobs(item)
+        or _has_annotations(item)
+        for item in turn.entries
+    )
+    return turn.message(keep_ids=needs_items)
+
+
+class _Turn:
+    """The items of one assistant message, being collected."""
+
+    def __init__(self) -> None:
+        self.entries: list[Item] = []
+        self.kinds: list[str] = []
+
+    def add(self, item: Item) -> None:
+        self.entries.append(item)
+        self.kinds.append(kind_of(item))
+
+    def is_ended_by(self, item: Item) -> bool:
+        """Tell whether `item` belongs to the next message.
+
+        Reasoning between two calls does not end a turn: the results of both follow together.
+        """
+        kind = kind_of(item)
+        if kind == "message":
+            return "message" in self.kinds or "function_call" in self.kinds
+        if kind == "function_call":
+            return False
+        return "message" in self.kinds and "function_call" not in self.kinds
+
+    def message(self, *, keep_ids: bool = True) -> Message:
+        calls = tuple(
+            ToolCall(id=item["call_id"], name=item["name"], arguments=item["arguments"])
+            for item in self.entries
+            if kind_of(item) == "function_call"
+        )
+        contents = [_read_content(item) for item in self.entries if kind_of(item) == "message"]
+        content: Content = contents[0] if len(contents) == 1 else "".join(map(_text_of, contents))
+        return Message(
+            role="assistant",
+            content=content,
+            calls=calls,
+            items=self._kept(content, keep_ids=keep_ids),
+        )
+
+    def _kept(self, content: Content, *, keep_ids: bool) -> tuple[Item, ...]:
+        """Return what must be kept beside content and calls, in order.
+
+        A message without content is kept too: nothing else would tell it from none.
+        """
+        refusal = any(kind_of(item) == "message" and _has_refusal(item) for item in self.entries)
+        usual = (
+            sorted(self.kinds, key=_usual_place) == self.kinds and self.kinds.count("message") <= 1
+        )
+        plain = not keep_ids or all(
+            _is_plain(item) for item in self.entries if _usual_place(kind_of(item))
+        )
+        empty = not content and self.kinds == ["message"]
+        if usual and plain and not refusal and not empty:
+            return tuple(item for item in self.entries if not _usual_place(kind_of(item)))
+        return tuple(_shorten(item, content) for item in self.entries)
+
+
+def _usual_place(kind: str) -> int:
+    return {"message": 1, "function_call": 2}.get(kind, 0)
+
+
+def _is_of_assistant(item: Item) -> bool:
+    kind = kind_of(item)
+    return kind != "function_call_output" and (kind != "message" or item["role"] == "assistant")
+
+
+def _is_plain(item: Item) -> bool:
+    """Tell whether content or call alone give this item back."""
+    if kind_of(item) == "function_call":
+        return item.keys() == {"type", "call_id", "name", "arguments"}
+    return item == _message_item("assistant", _read_content(item))
+
+
+def _shorten(item: Item, content: Content) -> Item:
+    """Leave out what the message itself knows, if that gives the item back exactly."""
+    match kind_of(item):
+        case "function_call":
+            return {key: item[key] for key in item if key not in ("name", "arguments")}
+        case "message":
+            stub = {key: item[key] for key in item if key != "content"}
+            if "type" in stub:
+                stub.pop("role")
+            return stub if _fill_message(stub, content) == item else item
+        case _:
+            return item
+
+
+def _fill_message(stub: Item, content: Content) -> Item:
+    if "type" not in stub:
+        return {**stub, "content": _write_content(content, "output_text")}
+    text = {"type": "output_text", "text": _text_of(content), "annotations": list[Json]()}
+    return {**stub, "role": "assistant", "content": [text]}
+
+
+def _items_of(message: Message) -> Iterator[Item]:
+    kinds = [kind_of(item) for item in message.items]
+    left = list(message.calls)
+    for item in message.items:
+        if kind_of(item) == "function_call":
+            yield from _take_call(item, left)
+        elif kind_of(item) == "message" and "content" not in item:
+            yield _fill_message(item, message.content)
+        else:
+            yield dict(item)
+    match message.role:
+        case "tool":
+            if "function_call_output" not in kinds:
+                yield _output_item(message)
+        case "user" | "system" | "assistant":
+            is_silent = not message.content and message.role == "assistant"
+            if "message" not in kinds and not is_silent:
+                yield _message_item(message.role, message.content)
+        case _:
+            assert_never(message.role)
+    for call in left:
+        yield {"type": "function_call", "call_id": call.id, **_said(call)}
+
+
+def _take_call(item: Item, left: list[ToolCall]) -> Iterator[Item]:
+    """Put the call that `item` stands for in its place; a call that was taken out leaves none."""
+    for call in left:
+        if call.id == item["call_id"]:
+            left.remove(call)
+            yield {**item, **_said(call)}
+            return
+
+
+def _said(call: ToolCall) -> Item:
+    return {"name": call.name, "arguments": call.arguments}
+
+
+def _message_item(role: str, content: Content) -> Item:
+    text_type = "output_text" if role == "assistant" else "input_text"
+    return {"role": role, "content": _write_content(content, text_type)}
+
+
+def _output_item(message: Message) -> Item:
+    item = {
+        "type": "function_call_output",
+        "call_id": message.call_id,
+        "output": _write_content(message.content, "input_text"),
+    }
+    return {**item, "status": "incomplete"} if message.is_error else item
+
+
+def _write_content(content: Content, text_type: str) -> Json:
+    match content:
+        case str(text):
+            return text
+        case Blob():
+            raise InvalidArgumentError(
+                f"A message's content is still the archive reference {content.sha256!r}. Resolve"
+                " references before the messages are written as items."
+            )
+        case parts:
+            return [_write_part(part, text_type) for part in parts]
+
+
+def _write_part(part: Part, text_type: str) -> Item:
+    match part:
+        case TextPart(text=text):
+            return {"type": text_type, "text": text}
+        case ImagePart(file_id=file_id) if file_id:
+            return {"type": "input_image", "file_id": file_id, "detail": part.detail}
+        case ImagePart():
+            return {"type": "input_image", "image_url": address(part), "detail": part.detail}
+        case _:
+            assert_never(part)
+
+
+def _other_message(item: Item) -> Message:
+    """Read a user, system or tool item; what our form cannot say is kept verbatim in `items`."""
+    if kind_of(item) == "function_call_output":
+        output = _read_parts(item["output"])
+        message = Message(
+            role="tool",
+            call_id=item["call_id"],
+            content=output,
+            is_error=item.get("status") == "incomplete",
+        )
+    else:
+        role: Role = "user" if item["role"] == "user" else "system"
+        message = Message(role=role, content=_read_parts(item["content"]))
+    if _is_equal(next(_items_of(message)), item):
+        return message
+    return message.model_copy(update={"items": (item,)})
+
+
+def _is_equal(written: Item, item: Item) -> bool:
+    """Compare, forgiving what is documented as normalised."""
+    plain = {key: item[key] for key in item if (key, item[key]) != ("type", "message")}
+    if plain.get("role") == "developer":
+        plain["role"] = "system"
+    content_key = "output" if "output" in plain else "content"
+    if is_array(plain[content_key]):
+        plain[content_key] = [_with_detail(part) for part in plain[content_key]]
+    written = {key: written[key] for key in written if (key, written[key]) != ("type", "message")}
+    return written == plain
+
+
+def _with_detail(part: Item) -> Item:
+    if part.get("type") != "input_image":
+        return part
+    return {"detail": "auto", **{key: part[key] for key in part if part[key] is not None}}
+
+
+def _read_content(item: Item) -> Content:
+    """Read an assistant message's content: the API's own form becomes one text."""
+    content: Json = item["content"]
+    if is_array(content) and "type" in item:
+        return "".join(_part_text(part) for part in content)
+    return _read_parts(content)
+
+
+def _read_parts(content: Json) -> Content:
+    """Read text or parts; parts that our form does not know are left out."""
+    if not is_array(content):
+        return as_text(content)
+    return tuple(part for part in map(_read_part, content) if part is not None)
+
+
+def _read_part(part: Item) -> Part | None:
+    match part.get("type"):
+        case "input_text" | "output_text":
+            return TextPart(kind="text", text=part["text"])
+        case "refusal":
+            return TextPart(kind="text", text=part["refusal"])
+        case "input_image" if isinstance(part.get("image_url"), str):
+            detail: Json = part.get("detail")
+            return part_at(part["image_url"], detail if detail in get_args(Detail) else "auto")
+        case _:
+            return None
+
+
+def _part_text(part: Item) -> str:
+    read = _read_part(part)
+    return read.text if isinstance(read, TextPart) else ""
+
+
+def _text_of(content: Content) -> str:
+    return Message(role="assistant", content=content).text
+
+
+def _has_refusal(item: Item) -> bool:
+    content: Json = item["content"]
+    return is_array(content) and any(part.get("type") == "refusal" for part in content)
+
+
+def _has_logprobs(item: Item) -> bool:
+    content: Json = item.get("content")
+    return is_array(content) and any("logprobs" in part for part in content)
+
+
+def _has_annotations(item: Item) -> bool:
+    content: Json = item.get("content")
+    return is_array(content) and any(
+        is_object(part) and part.get("annotations") for part in content
+    )
+
+
+def _without_empty_logprobs(item: Item) -> Item:
+    """Leave out log probabilities that nobody has asked for: the API gives an empty list then."""
+    content: Json = item.get("content")
+    if kind_of(item) != "message" or not is_array(content):
+        return item
+    return {**item, "content": [_without_empty(part) for part in content]}
+
+
+def _without_empty(part: Json) -> Json:
+    if is_object(part) and not part.get("logprobs"):
+        return {key: part[key] for key in part if key != "logprobs"}
+    return part

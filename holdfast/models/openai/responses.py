@@ -1,0 +1,283 @@
+"""A model behind OpenAI's Responses API, or any server that speaks it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from openai import AsyncOpenAI
+from pydantic import ValidationError
+
+from holdfast.errors import InvalidArgumentError
+from holdfast.models.base import ModelAnswer, ModelRequest, Tell
+from holdfast.models.openai.connection import Connection
+from holdfast.models.openai.failures import first_problem, malformed, status_error
+from holdfast.models.openai.item_checks import kind_of
+from holdfast.models.openai.items import Item, assistant_message, to_response_items
+from holdfast.models.openai.responses_stream import ResponseStream
+from holdfast.values.base import Json, Value
+from holdfast.values.checks.json_shapes import is_array
+from holdfast.values.messages import Message, Usage
+from holdfast.values.settings import ModelSettings
+
+_STATUS_OF_CODE = {"rate_limit_exceeded": 429, "server_error": 500, "vector_store_timeout": 504}
+_FOUND_BY_ID = ("message", "function_call", "reasoning")
+_LOGPROBS = "message.output_text.logprobs"
+_FINISH = {"max_output_tokens": "length", "content_filter": "content_filter"}
+
+
+class ResponsesModel:
+    """A model called through the Responses API.
+
+    The client is made on first use, one per event loop, without retries of its own: Temporal
+    repeats what time can heal.
+
+    Args:
+        name: Model name, as the provider knows it.
+        client: A client to use as it is, apart from its retries; it must belong to the loop that
+            calls the model.
+        base_url: Address of the API; None takes OPENAI_BASE_URL, else OpenAI's.
+        api_key: Key; None takes OPENAI_API_KEY at each call.
+    """
+
+    provider = "openai"
+    """As traces name it."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        client: AsyncOpenAI | None = None,
+        base_url: str | None = None,
+        api_key: str | None = None,
+    ) -> None:
+        """Remember how to reach the model; nothing is opened yet."""
+        self._name = name
+        self._connection = Connection(name, client, base_url, api_key)
+
+    @property
+    def name(self) -> str:
+        """Model name."""
+        return self._name
+
+    async def respond(self, request: ModelRequest) -> ModelAnswer:
+        """Answer one request, in one attempt.
+
+        Raises:
+            ModelUnavailableError: Time can heal it.
+            ModelRequestError: A person must heal it.
+        """
+        client = self._connection.client()
+        body, request_id = await self._connection.ask(
+            client.responses.with_streaming_response.create,
+            request_body(self._name, request),
+            request.settings,
+        )
+        return read_answer(body, model=self._name, request_id=request_id)
+
+    async def stream(self, request: ModelRequest, tell: Tell) -> ModelAnswer:
+        """Answer one request as `respond` does, and tell the pieces meanwhile.
+
+        Raises:
+            ModelUnavailableError: Time can heal it; also an answer that was cut off.
+            ModelRequestError: A person must heal it.
+        """
+        client, coming = self._connection.client(), ResponseStream(tell)
+        whole, request_id = await self._connection.follow(
+            client.responses.with_streaming_response.create,
+            request_body(self._name, request),
+            request.settings,
+            coming.take,
+        )
+        found = whole or coming.body
+        if found is None:
+            raise coming.missing(self._name)
+        return read_answer(found, model=self._name, request_id=request_id)
+
+    async def close(self) -> None:
+        """Close the connections made for the running event loop; the next call opens new ones."""
+        await self._connection.close()
+
+
+def request_body(model: str, request: ModelRequest) -> dict[str, Json]:
+    """Write the body of a Responses request; what is not set is not sent."""
+    settings = request.settings
+    items = to_response_items(request.messages)
+    body: dict[str, Json] = {
+        "model": model,
+        "input": list(_sendable(items, is_stored=settings.store is not False)),
+        "instructions": request.instructions or None,
+        "temperature": settings.temperature,
+        "top_p": settings.top_p,
+        "max_output_tokens": settings.max_tokens,
+        "truncation": settings.truncation,
+        "reasoning": settings.reasoning_options,
+        "include": _include(settings),
+        "top_logprobs": settings.top_logprobs,
+        "metadata": settings.metadata,
+        "store": settings.store,
+        "prompt_cache_retention": settings.prompt_cache_retention,
+        "prompt_cache_options": settings.prompt_cache_options,
+        "context_management": settings.context_management,
+        "text": _text(request),
+    }
+    if request.tools:
+        body["tools"] = [
+            {
+                "type": "function",
+                "name": tool.name,
+                "description": tool.description,
+                "parameters": tool.parameters,
+                "strict": tool.strict,
+            }
+            for tool in request.tools
+        ]
+        body["tool_choice"] = _tool_choice(request.tool_choice)
+        body["parallel_tool_calls"] = settings.parallel_tool_calls
+    return {key: value for key, value in body.items() if value is not None}
+
+
+def _include(settings: ModelSettings) -> list[str] | None:
+    wanted = dict.fromkeys(settings.response_include or ())
+    if settings.top_logprobs is not None:
+        wanted[_LOGPROBS] = None
+    return list(wanted) or None
+
+
+def _text(request: ModelRequest) -> Json:
+    """Say how the answer is to be written, if anything is asked of it."""
+    text: dict[str, Json] = {}
+    if request.output is not None:
+        text["format"] = {
+            "type": "json_schema",
+            "name": request.output.name,
+            "schema": request.output.json_schema,
+            "strict": request.output.strict,
+        }
+    if request.settings.verbosity is not None:
+        text["verbosity"] = request.settings.verbosity
+    return text or None
+
+
+def _tool_choice(choice: str) -> Json:
+    match choice:
+        case "auto":
+            return None
+        case "none" | "required":
+            return choice
+        case name:
+            return {"type": "function", "name": name}
+
+
+def _sendable(items: Iterable[Item], *, is_stored: bool) -> Iterator[Item]:
+    """Leave out what the API would refuse.
+
+    What is not stored cannot be found by its id, so ids go where the API can do without, except
+    beside encrypted content, which is what reasoning is handed back by; reasoning of which nothing
+    is left goes altogether.
+    """
+    for item in items:
+        kind = kind_of(item)
+        if kind.startswith("chat."):
+            continue
+        if kind == "function_call_output":
+            yield {key: item[key] for key in item if key != "status"}
+        elif is_stored or item.get("encrypted_content") or kind not in _FOUND_BY_ID:
+            yield item
+        elif kind != "reasoning" or item.get("summary") or item.get("content"):
+            yield {key: item[key] for key in item if key != "id"}
+
+
+class _CachedTokens(Value):
+    cached_tokens: int | None = None
+
+
+class _ReasoningTokens(Value):
+    reasoning_tokens: int | None = None
+
+
+class _Usage(Value):
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    input_tokens_details: _CachedTokens | None = None
+    output_tokens_details: _ReasoningTokens | None = None
+
+
+class _Failure(Value):
+    code: str | None = None
+    message: str = ""
+
+
+class _Incomplete(Value):
+    reason: str | None = None
+
+
+class _Reply(Value):
+    id: str | None = None
+    model: str | None = None
+    status: str | None = None
+    output: tuple[dict[str, Json], ...]
+    usage: _Usage | None = None
+    error: _Failure | None = None
+    incomplete_details: _Incomplete | None = None
+
+
+def read_answer(body: dict[str, Json], *, model: str, request_id: str | None = None) -> ModelAnswer:
+    """Read the body of a Responses answer.
+
+    Raises:
+        ModelUnavailableError: It is not of the expected shape, or tells of a passing failure.
+        ModelRequestError: It tells of a failure that time does not heal.
+    """
+    try:
+        reply = _Reply.model_validate(body)
+        message = assistant_message(reply.output)
+    except ValidationError as error:
+        raise malformed(model, first_problem(error), request_id=request_id) from None
+    except InvalidArgumentError as error:
+        raise malformed(model, str(error), request_id=request_id) from None
+    if reply.error is not None or reply.status == "failed":
+        failure = reply.error or _Failure()
+        status = _STATUS_OF_CODE.get(failure.code or "server_error", 400)
+        headers = {"x-request-id": request_id} if request_id else {}
+        raise status_error(status, failure.model_dump(), model=model, headers=headers)
+    if reply.status not in (None, "completed", "incomplete"):
+        reason = f"its status is {reply.status!r}"
+        raise malformed(model, reason, request_id=request_id)
+    return ModelAnswer(
+        message=message,
+        usage=_read_usage(reply.usage),
+        model=reply.model or model,
+        response_id=reply.id or "",
+        finish=_finish(reply, message),
+        refusal=_refusal(reply.output),
+        is_incomplete=reply.status == "incomplete",
+    )
+
+
+def _finish(reply: _Reply, message: Message) -> str:
+    if reply.status == "incomplete":
+        reason = reply.incomplete_details.reason if reply.incomplete_details else None
+        return _FINISH.get(reason or "", "length")
+    return "tool_calls" if message.calls else "stop"
+
+
+def _refusal(output: Iterable[Item]) -> str:
+    """Return the refusal that the last message is, if it is one."""
+    said = [item.get("content") for item in output if item.get("type") == "message"]
+    last: Json = said[-1] if said else None
+    parts = last if is_array(last) else []
+    return "".join(part["refusal"] for part in parts if part.get("type") == "refusal")
+
+
+def _read_usage(usage: _Usage | None) -> Usage:
+    if usage is None:
+        return Usage(requests=1)
+    cached = usage.input_tokens_details
+    reasoning = usage.output_tokens_details
+    return Usage(
+        requests=1,
+        input_tokens=usage.input_tokens or 0,
+        output_tokens=usage.output_tokens or 0,
+        cached_tokens=(cached.cached_tokens or 0) if cached else 0,
+        reasoning_tokens=(reasoning.reasoning_tokens or 0) if reasoning else 0,
+    )

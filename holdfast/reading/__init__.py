@@ -1,0 +1,1 @@
+"""Reading tasks from outside: queries, records, results, lists and streams."""

@@ -1,0 +1,127 @@
+"""Who serves which task: asked before a request is sent, and while it waits for its answer."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from temporalio.client import Client
+from temporalio.service import RPCStatusCode
+
+from holdfast.engine.cluster import has_workers
+from holdfast.errors import ConnectError, NoWorkerError
+from holdfast.reading.server_errors import server_errors
+
+PATIENCE_SECONDS = 5.0
+"""How long to wait for a worker process: one that has just been started is seen after a moment."""
+
+FRESH_SECONDS = 30.0
+"""How long a queue counts as served after a worker was seen there."""
+
+SILENCE_SECONDS = 60.0
+"""How long a server may not say who serves a queue before a wait for an answer ends."""
+
+QUEUES_KEPT = 10_000
+_FIRST_PAUSE = 0.05
+
+
+class Presence:
+    """Knows the queues of tasks, and remembers for a while which queues are served."""
+
+    def __init__(self, client: Client) -> None:
+        """Ask this client's server."""
+        self._client = client
+        self._queues: dict[str, str] = {}
+        self._seen: dict[str, float] = {}
+        self._silent_since: float | None = None
+
+    def started(self, task_id: str, queue: str) -> None:
+        """Remember the queue of a task."""
+        self._queues[task_id] = queue
+        while len(self._queues) > QUEUES_KEPT:
+            del self._queues[next(iter(self._queues))]
+
+    def forget(self, task_id: str) -> None:
+        """Forget a task that was deleted."""
+        self._queues.pop(task_id, None)
+
+    async def queue_of(self, workflow_id: str) -> str:
+        """Return a workflow's queue, which never changes.
+
+        Raises:
+            RPCError: There is no such workflow.
+            ConnectError: The server could not be asked.
+        """
+        queue = self._queues.get(workflow_id)
+        if queue is None:
+            with server_errors(RPCStatusCode.NOT_FOUND):
+                queue = (await self._client.get_workflow_handle(workflow_id).describe()).task_queue
+            self.started(workflow_id, queue)
+        return queue
+
+    def is_fresh(self, queue: str) -> bool:
+        """Whether a worker process was seen there a moment ago."""
+        seen = self._seen.get(queue)
+        return seen is not None and time.monotonic() - seen < FRESH_SECONDS
+
+    async def is_served(self, queue: str) -> bool:
+        """Say whether a worker process polls a queue. True may be 70 s old, False is current."""
+        if not await has_workers(self._client, queue):
+            self._seen.pop(queue, None)
+            return False
+        self._seen[queue] = time.monotonic()
+        return True
+
+    async def require(self, workflow_id: str, request_id: str = "") -> None:
+        """Check, while a request waits, that somebody may answer it.
+
+        Args:
+            workflow_id: The task.
+            request_id: Id of the request, when it has been sent and may be carried out later.
+
+        Raises:
+            NoWorkerError: Nobody serves the task's queue.
+            ConnectError: The server has not said for a minute who does.
+        """
+        queue = await self.queue_of(workflow_id)
+        if not await self._may_be_served(queue):
+            raise NoWorkerError(
+                queue, task_id=workflow_id, request_id=request_id, is_sent=bool(request_id)
+            )
+
+    async def _may_be_served(self, queue: str) -> bool:
+        """Whether nobody is known to be gone: a server that is busy for a while ends no wait."""
+        try:
+            served = await self.is_served(queue)
+        except ConnectError:
+            now = time.monotonic()
+            self._silent_since = now if self._silent_since is None else self._silent_since
+            if now - self._silent_since >= SILENCE_SECONDS:
+                raise
+            return True
+        self._silent_since = None
+        return served
+
+    async def expect(
+        self, queue: str, *, task_id: str, request_id: str = "", seconds: float | None = None
+    ) -> None:
+        """Check, before a request is sent, that somebody will carry it out soon.
+
+        Args:
+            queue: The task's queue.
+            task_id: The task, for the error.
+            request_id: Id of the request, for the error.
+            seconds: How long to wait for somebody; the usual patience by default.
+
+        Raises:
+            NoWorkerError: Nobody serves the queue, nor comes to within seconds.
+        """
+        if self.is_fresh(queue):
+            return
+        deadline = time.monotonic() + (PATIENCE_SECONDS if seconds is None else seconds)
+        pause = _FIRST_PAUSE
+        while not await self.is_served(queue):
+            if time.monotonic() + pause > deadline:
+                raise NoWorkerError(queue, task_id=task_id, request_id=request_id)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, 1.0)

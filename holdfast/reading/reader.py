@@ -1,0 +1,447 @@
+"""Reading tasks: open ones by query, closed ones from the archive."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from temporalio.client import (
+    Client,
+    WorkflowExecutionDescription,
+    WorkflowQueryFailedError,
+    WorkflowQueryRejectedError,
+)
+from temporalio.common import QueryRejectCondition
+from temporalio.service import RPCError, RPCStatusCode
+
+from holdfast.archive.archive import Archive
+from holdfast.archive.contents import read_json, resolve_message
+from holdfast.archive.segments import read_archived, read_back, read_record
+from holdfast.errors import (
+    NoWorkerError,
+    QueryFailedError,
+    StepNotFoundError,
+    TaskClosedError,
+    TaskNotFoundError,
+)
+from holdfast.reading.presence import PATIENCE_SECONDS, Presence
+from holdfast.reading.server_errors import server_errors
+from holdfast.reading.visibility import listed
+from holdfast.task.data.head import TaskHead
+from holdfast.task.data.records import Approval, Entry, OpenState, Outcome, StepRecord
+from holdfast.task.data.state import TaskRecord
+from holdfast.task.data.wire import View, ViewRequest
+from holdfast.task.pages import EntriesPage, EntriesRequest, StepView, point
+from holdfast.task.references import input_message, resolve_adds, told
+from holdfast.task.undo import active_messages, active_steps
+from holdfast.values.messages import Blob, Message, ToolCall, shown
+from holdfast.values.sources import read_nodes
+from holdfast.values.steps import Task, TaskStep, TaskStepOutput, ToolOutput
+
+T = TypeVar("T")
+
+BUSY_PAUSES = (0.05, 0.1, 0.2, 0.5, *(1.0,) * 30)
+"""Waits between the attempts to ask a task that others ask, too."""
+
+ONLY_OPENS = EntriesRequest(skip=10**9, opens=True)
+
+
+class Reader:
+    """Reads the tasks of one namespace and archive.
+
+    Attributes:
+        client: Temporal client.
+        archive: The namespace's archive.
+        presence: Who serves which task.
+    """
+
+    def __init__(self, client: Client, archive: Archive) -> None:
+        """Use this client and this archive."""
+        self.client = client
+        self.archive = archive
+        self.presence = Presence(client)
+
+    async def describe(self, task_id: str) -> WorkflowExecutionDescription:
+        """Describe the newest run of a task.
+
+        Raises:
+            TaskNotFoundError: Temporal knows none of this id.
+            ConnectError: The server could not be reached.
+        """
+        try:
+            with server_errors(RPCStatusCode.NOT_FOUND):
+                return await self.client.get_workflow_handle(task_id).describe()
+        except RPCError as error:
+            raise TaskNotFoundError(task_id) from error
+
+    async def query(
+        self, task_id: str, name: str, kind: type[T], *args: object, even_closed: bool = False
+    ) -> T:
+        """Ask a task.
+
+        Args:
+            task_id: The task.
+            name: Name of the query.
+            kind: Type of the answer.
+            args: Arguments of the query.
+            even_closed: Whether to ask a closed task too: it is replayed for that.
+
+        Raises:
+            TaskClosedError: It is closed; the archive has it.
+            TaskNotFoundError: Temporal knows none of this id.
+            NoWorkerError: No worker process is up to answer.
+            QueryFailedError: It could not answer.
+            ConnectError: The server could not be reached.
+        """
+        handle = self.client.get_workflow_handle(task_id)
+
+        def ask() -> Awaitable[T]:
+            return handle.query(
+                name,
+                args=list(args),
+                result_type=kind,
+                reject_condition=None if even_closed else QueryRejectCondition.NOT_OPEN,
+            )
+
+        asking = asyncio.ensure_future(_while_busy(ask))
+        try:
+            with server_errors(RPCStatusCode.NOT_FOUND, RPCStatusCode.FAILED_PRECONDITION):
+                return await self._patiently(asking, task_id)
+        except WorkflowQueryRejectedError as cause:
+            msg = f"Task {task_id!r} is closed."
+            raise TaskClosedError(msg) from cause
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND:
+                raise TaskNotFoundError(task_id) from error
+            msg = f"{task_id!r} has nothing to answer {name!r} with: {error.message}."
+            raise QueryFailedError(msg) from error
+        except WorkflowQueryFailedError as error:
+            raise QueryFailedError(
+                f"{task_id!r} could not answer {name!r}: {error}. It goes on as before; ask again,"
+                " and see the worker's log if that does not help."
+            ) from error
+
+    async def _patiently(self, asking: asyncio.Future[T], task_id: str) -> T:
+        """Wait for an answer for as long as there is a worker process to give it."""
+        try:
+            while True:
+                done, _ = await asyncio.wait({asking}, timeout=PATIENCE_SECONDS)
+                if done:
+                    return asking.result()
+                await self.presence.require(task_id)
+        finally:
+            asking.add_done_callback(lambda done: done.cancelled() or done.exception())
+            asking.cancel()
+
+    async def read(
+        self,
+        task_id: str,
+        ask: Callable[[bool], Awaitable[T]],
+        recorded: Callable[[TaskRecord], Awaitable[T]],
+    ) -> T:
+        """Read something of a task, wherever it is.
+
+        Args:
+            task_id: The task.
+            ask: Asks the task itself, which may be closed when the argument is true: one that was
+                ended with Temporal's own tools had no time to store itself.
+            recorded: Takes it from the archive, where the other closed tasks are.
+
+        Raises:
+            TaskNotFoundError: There is no such task.
+        """
+        try:
+            return await ask(False)  # noqa: FBT003  the one argument that `ask` has
+        except (TaskClosedError, TaskNotFoundError) as closed:
+            record = await read_record(self.archive, task_id)
+            if record is not None:
+                return await recorded(record)
+            if isinstance(closed, TaskNotFoundError):
+                raise
+            return await ask(True)  # noqa: FBT003  as above
+
+    async def record(self, task_id: str) -> TaskRecord:
+        """Read a closed task.
+
+        Raises:
+            TaskNotFoundError: The archive has none of this id.
+        """
+        record = await read_record(self.archive, task_id)
+        if record is None:
+            raise TaskNotFoundError(task_id)
+        return record
+
+    async def task(self, task_id: str) -> Task:
+        """Describe a task, open or closed, with its whole input.
+
+        Raises:
+            TaskNotFoundError: There is none of this id.
+        """
+
+        async def ask(even_closed: bool) -> Task:  # noqa: FBT001  see `read`
+            if not even_closed:
+                return await self.query(task_id, "task", Task)
+            known = await listed(await self.describe(task_id))
+            try:
+                task = await self.query(task_id, "task", Task, even_closed=True)
+            except (NoWorkerError, QueryFailedError):
+                return known
+            return task.model_copy(update={"status": known.status})
+
+        async def recorded(record: TaskRecord) -> Task:
+            return Task.model_validate(record.task)
+
+        task = await self.read(task_id, ask, recorded)
+        if task.stored is None:
+            return task
+        return task.model_copy(update={"input": await self.text(task.stored), "stored": None})
+
+    async def entries(self, task_id: str) -> list[Entry]:
+        """Read the whole ledger, oldest first."""
+        return (await self.ledger(task_id))[0]
+
+    async def ledger(self, task_id: str) -> tuple[list[Entry], tuple[OpenState, ...]]:
+        """Read the whole ledger, oldest first, and the steps that are open or were at its end."""
+
+        async def ask(even_closed: bool) -> tuple[list[Entry], tuple[OpenState, ...]]:  # noqa: FBT001  see `read`
+            return await self._ledger(task_id, even_closed=even_closed)
+
+        async def recorded(record: TaskRecord) -> tuple[list[Entry], tuple[OpenState, ...]]:
+            return await read_archived(self.archive, record.segment), record.opens
+
+        return await self.read(task_id, ask, recorded)
+
+    async def _ledger(
+        self, task_id: str, *, even_closed: bool
+    ) -> tuple[list[Entry], tuple[OpenState, ...]]:
+        page, entries = await self.pages(task_id, even_closed=even_closed)
+        return await read_archived(self.archive, page.segment) + entries, page.opens
+
+    async def pages(self, task_id: str, *, even_closed: bool) -> tuple[EntriesPage, list[Entry]]:
+        """Read what a task itself has of its ledger; begin anew when it rolls over meanwhile.
+
+        Returns:
+            The last page, which has all but the entries, and the entries that are not archived.
+        """
+        entries: list[Entry] = []
+        first: EntriesPage | None = None
+        while True:
+            page = await self.query(
+                task_id,
+                "entries",
+                EntriesPage,
+                EntriesRequest(skip=len(entries), opens=True),
+                even_closed=even_closed,
+            )
+            if first is not None and first.segment != page.segment:
+                entries, first = [], None
+                continue
+            first = page
+            entries.extend(page.entries)
+            if not page.more:
+                return page, entries
+
+    async def steps(self, task_id: str, *, undone: bool = False) -> list[TaskStepOutput]:
+        """Read the completed steps of the present branch, or all, oldest first."""
+        entries = await self.entries(task_id)
+        active = active_steps(entries)
+        if not undone:
+            return [await self.output(task_id, record) for record in active]
+        kept = {id(record) for record in active}
+        outputs: list[TaskStepOutput] = []
+        for record in (entry.step for entry in entries if entry.step is not None):
+            output = await self.output(task_id, record)
+            left = id(record) not in kept
+            outputs.append(output.model_copy(update={"status": "undone"}) if left else output)
+        return outputs
+
+    async def head(self, task_id: str) -> TaskHead:
+        """Read a task's head."""
+
+        async def ask(even_closed: bool) -> TaskHead:  # noqa: FBT001  see `read`
+            asked = ViewRequest(head=True)
+            view = await self.query(task_id, "view", View, asked, even_closed=even_closed)
+            return view.head or TaskHead(agent="")
+
+        async def recorded(record: TaskRecord) -> TaskHead:
+            return record.head
+
+        return await self.read(task_id, ask, recorded)
+
+    async def upcoming(self, task_id: str) -> list[TaskStep]:
+        """Read the step in progress and the queued ones; a closed task has none."""
+
+        async def ask(even_closed: bool) -> list[TaskStep]:  # noqa: FBT001  see `read`
+            return [] if even_closed else await self.query(task_id, "upcoming", list[TaskStep])
+
+        async def recorded(_: TaskRecord) -> list[TaskStep]:
+            return []
+
+        return await self.read(task_id, ask, recorded)
+
+    async def approvals(self, task_id: str) -> list[Approval]:
+        """Read what an open task asks, and what was decided for its step in progress."""
+        try:
+            return await self.query(task_id, "approvals", list[Approval])
+        except TaskClosedError:
+            return []
+
+    async def step(self, task_id: str, n: int) -> TaskStepOutput:
+        """Read one completed step by its ordinal.
+
+        Raises:
+            StepNotFoundError: There is no such step.
+        """
+
+        async def ask(even_closed: bool) -> StepView:  # noqa: FBT001  see `read`
+            return await self.query(task_id, "step", StepView, n, even_closed=even_closed)
+
+        async def recorded(record: TaskRecord) -> StepView:
+            return StepView(segment=record.segment)
+
+        view = await self.read(task_id, ask, recorded)
+        if view.record is not None:
+            return await self.output(task_id, view.record)
+        async for _, entries in read_back(self.archive, view.segment):
+            for entry in reversed(entries):  # the newest of this number is not undone
+                if entry.step is not None and entry.step.n == n:
+                    return await self.output(task_id, entry.step)
+        msg = f"Could not find step number {n} of task {task_id!r}"
+        raise StepNotFoundError(msg)
+
+    async def waiting(self, task_id: str, n: int, *, or_done: bool = False) -> TaskStepOutput:
+        """Read what a task waits for in its step of this number.
+
+        When it was decided meanwhile, the output waits for nothing: ask again.
+
+        Args:
+            task_id: The task.
+            n: Ordinal of the step.
+            or_done: Whether to return the step's own output, if it is done.
+        """
+        try:
+            view = await self.query(task_id, "step", StepView, 0)
+        except (TaskClosedError, TaskNotFoundError):
+            view = StepView()
+        if not (view.waiting_for and view.n in (0, n)):
+            view = view.model_copy(update={"waiting_for": ()})
+            if or_done:
+                steps = active_steps(await self.entries(task_id))
+                record = next((step for step in reversed(steps) if step.key == n), None)
+                if record is not None:
+                    return await self.output(task_id, record)
+        step = view.step.model_copy(update={"task_id": task_id})
+        return TaskStepOutput(status="waiting", task_step=step, waiting_for=view.waiting_for)
+
+    async def all_waiting(self, task_id: str) -> list[TaskStepOutput]:
+        """Read what each step in progress waits for, in the order in which they were begun."""
+        page = await self.query(task_id, "entries", EntriesPage, ONLY_OPENS)
+        asked = [
+            approval for approval in await self.approvals(task_id) if approval.status == "open"
+        ]
+        outputs: list[TaskStepOutput] = []
+        for current in page.opens:
+            texts = tuple(point(approval) for approval in asked if approval.n == current.n)
+            step = _with_task(current.open.step, task_id)
+            outputs.append(TaskStepOutput(status="waiting", task_step=step, waiting_for=texts))
+        return outputs
+
+    async def output(self, task_id: str, record: StepRecord) -> TaskStepOutput:
+        """Make the public form of a step record, archived texts put in."""
+        output = await read_json(record.output, record.stored, self.text)
+        return TaskStepOutput(
+            output=output,
+            task_step=record.step.model_copy(update={"task_id": task_id}),
+            next_steps=tuple(_with_task(step, task_id) for step in record.next),
+            is_last=record.last,
+            calls=record.calls,
+            sources=await self.sources(record),
+            usage=record.usage,
+            branch=record.branch,
+        )
+
+    async def sources(self, record: StepRecord) -> tuple[ToolOutput, ...]:
+        """List a step's tool results in call order."""
+        pairs = [
+            *((c, o) for e in record.journal for c, o in zip(e.calls, e.outcomes, strict=True)),
+            *zip(record.calls, record.outcomes, strict=True),
+        ]
+        outputs: list[ToolOutput] = []
+        for call, outcome in pairs:
+            message = told(record.adds, call, outcome)
+            outputs.append(await self.source(call, outcome, message))
+        return tuple(outputs)
+
+    async def source(self, call: ToolCall, outcome: Outcome, message: Message) -> ToolOutput:
+        """Make the public form of one tool result, archived texts put in."""
+        nodes = outcome.nodes
+        return ToolOutput(
+            tool_name=call.name,
+            call_id=call.id,
+            raw_input=outcome.edited or call.arguments,
+            content=shown((await self.resolve(message)).content),
+            is_error=message.is_error,
+            status=outcome.status,
+            attempts=outcome.attempts,
+            nodes=read_nodes(await self.text(nodes)) if isinstance(nodes, Blob) else nodes,
+            child_task=outcome.child,
+        )
+
+    async def transcript(self, task_id: str) -> list[Message]:
+        """Read a task's messages, oldest first."""
+        found = active_messages(await self.entries(task_id))
+        return [await self.resolve(message) for message in found]
+
+    async def all_messages(self, task_id: str) -> list[Message]:
+        """Read a task's messages and those of its open steps, oldest first."""
+        entries, opens = await self.ledger(task_id)
+        found = active_messages(entries)
+        for current in opens:
+            found.extend(open_messages(current))
+        return [await self.resolve(message) for message in found]
+
+    async def resolve(self, message: Message) -> Message:
+        """Put what is archived of a message into it."""
+        return await resolve_message(message, self.text)
+
+    async def text(self, blob: Blob) -> str:
+        """Read a text of the archive."""
+        return (await self.archive.aget(blob.sha256)).decode("utf-8", "surrogatepass")
+
+
+async def _while_busy(ask: Callable[[], Awaitable[T]]) -> T:
+    """Ask, and ask again while others keep the task busy: the server holds few questions to it."""
+    for pause in BUSY_PAUSES:
+        try:
+            return await ask()
+        except RPCError as error:
+            if error.status is not RPCStatusCode.RESOURCE_EXHAUSTED:
+                raise
+        await asyncio.sleep(pause)
+    return await ask()
+
+
+def open_messages(current: OpenState) -> list[Message]:
+    """List what an open step has said so far: its input, answers, and results of tools."""
+    found: list[Message] = []
+    if current.result is not None:
+        found.extend(resolve_adds(current.result, current))
+    else:
+        opened = current.open
+        if opened.stored is not None or opened.step.message() is not None:
+            found.append(input_message(opened))
+        for entry in current.journal:
+            if entry.answer is not None:
+                found.append(entry.answer.message)
+            pairs = zip(entry.calls, entry.outcomes, strict=True)
+            found.extend(outcome.message(call) for call, outcome in pairs)
+    if current.result is not None and current.result.quiet:
+        return found
+    done = ((call, current.outcomes.get(i)) for i, call in enumerate(current.calls))
+    found.extend(outcome.message(call) for call, outcome in done if outcome is not None)
+    return found
+
+
+def _with_task(step: TaskStep, task_id: str) -> TaskStep:
+    return step.model_copy(update={"task_id": task_id})

@@ -1,0 +1,109 @@
+"""All that is recorded of a task, read at once: what the result of a run is made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from holdfast.archive.contents import read_json, resolve_message
+from holdfast.archive.segments import read_archived, read_messages, read_record, turns
+from holdfast.errors import NotFoundError, NoWorkerError, QueryFailedError
+from holdfast.reading.reader import Reader
+from holdfast.reading.resolved import resolved
+from holdfast.task.data.head import SessionRef, TaskHead
+from holdfast.task.data.records import Approval, Entry, OpenState, StepRecord
+from holdfast.task.data.state import SessionState
+from holdfast.task.undo import active_steps
+from holdfast.values.base import Json
+from holdfast.values.messages import Message
+from holdfast.values.steps import Task, TaskStep
+from holdfast.values.text.logs import log
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A task with its record, archived texts put in.
+
+    Attributes:
+        task: The task.
+        head: Agent, session and rules.
+        steps: The completed steps of the present branch, oldest first.
+        opens: The steps that are open, or were when the task ended.
+        entries: The whole ledger, oldest first; its texts are not put in.
+        approvals: What waits for a person.
+        output: Output of the last step, JSON data.
+        before: Messages that preceded the task, when it was given a list.
+        session: Messages before those: what the task sees of its session. A session that cannot be
+            read now is left out, with a warning in the log: it is no reason to give no result.
+        last_step: The step that is in progress, else the last one.
+        history: What the agent of the last step saw in place of the first messages, if it did.
+    """
+
+    task: Task
+    head: TaskHead
+    steps: list[StepRecord]
+    opens: list[OpenState]
+    entries: list[Entry]
+    approvals: list[Approval]
+    output: Json
+    before: list[Message]
+    session: list[Message]
+    last_step: TaskStep
+    history: list[Message] | None
+
+
+async def read_recorded(reader: Reader, task_id: str) -> Recorded:
+    """Read a task, open or closed.
+
+    Raises:
+        TaskNotFoundError: There is none of this id.
+        NoWorkerError: It is open, and no worker process is up to answer.
+    """
+    record = await read_record(reader.archive, task_id)
+    approvals: list[Approval] = []
+    if record is None:
+        task = await reader.task(task_id)
+        head = await reader.head(task_id)
+        entries, opens = await reader.ledger(task_id)
+        if task.status == "waiting":
+            approvals = [a for a in await reader.approvals(task_id) if a.status == "open"]
+    else:
+        task, head, opens = Task.model_validate(record.task), record.head, record.opens
+        entries = await read_archived(reader.archive, record.segment)
+        if task.stored is not None:
+            task = task.model_copy(update={"input": await reader.text(task.stored)})
+    steps = active_steps(entries)
+    last = steps[-1] if steps else None
+    last_step = opens[0].open.step if opens else last.step if last else TaskStep()
+    ref = last_step.history
+    return Recorded(
+        task=task,
+        head=head,
+        steps=[await resolved(step, reader.text) for step in steps],
+        opens=[await resolved(current, reader.text) for current in opens],
+        entries=entries,
+        approvals=approvals,
+        output=await read_json(last.output, last.stored, reader.text) if last else None,
+        before=await _messages(reader, head.history) if head.history else [],
+        session=await _of_session(reader, head.session),
+        last_step=last_step,
+        history=await _messages(reader, ref.sha256) if ref is not None else None,
+    )
+
+
+async def _of_session(reader: Reader, session: SessionRef | None) -> list[Message]:
+    """Read the turns that a session had when the task began."""
+    if session is None or not session.commits:
+        return []
+    try:
+        state = await reader.query(session.id, "state", SessionState, even_closed=True)
+    except (NoWorkerError, NotFoundError, QueryFailedError) as trouble:
+        text = "The input of a result lacks the history of session %r, which cannot be read now: %s"
+        log.warning(text, session.name, trouble)
+        return []
+    seen = await turns(reader.archive, state, session.commits)
+    return [message for turn in seen for message in await _messages(reader, turn.sha256)]
+
+
+async def _messages(reader: Reader, sha256: str) -> list[Message]:
+    found = await read_messages(reader.archive, sha256)
+    return [await resolve_message(message, reader.text) for message in found]

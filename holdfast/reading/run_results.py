@@ -1,0 +1,185 @@
+"""From the record of a task to the result of a run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.agents import context_data as context_object
+from holdfast.agents.agent import Agent
+from holdfast.agents.output_type import typed_output
+from holdfast.agents.runs.config import RunConfig
+from holdfast.agents.runs.guardrail_results import Known, guardrail_results
+from holdfast.agents.runs.items import (
+    RawItem,
+    RunItem,
+    Team,
+    ToolApprovalItem,
+    step_answers,
+    step_items,
+    step_messages,
+    team_of,
+)
+from holdfast.agents.runs.results import ModelResponse, RunData, RunInput, RunResult
+from holdfast.models.base import ModelAnswer
+from holdfast.models.openai.items import to_response_items
+from holdfast.reading.recorded import Recorded
+from holdfast.task.data.records import Approval, OpenState, StepRecord
+from holdfast.task.pages import point
+from holdfast.values.base import Json
+from holdfast.values.messages import user
+from holdfast.values.run_context import RunContextWrapper
+
+ANSWERED = ("answered", "finished")
+DECIDABLE = ("tool", "unknown")
+
+
+def run_data(
+    recorded: Recorded,
+    agent: Agent,
+    *,
+    given: RunInput | None = None,
+    context: Any = None,
+    config: RunConfig | None = None,
+) -> RunData:
+    """Say what a run has made so far, and bring its context object up to date.
+
+    Args:
+        recorded: The run's task.
+        agent: The agent that the run began with, or another one of its team.
+        given: What the run was given; None when this process does not know.
+        context: The caller's context object, or None when there is none at hand.
+        config: The settings that this process has given the run.
+
+    Raises:
+        UserError: The recorded context does not fit the class of the object any more.
+    """
+    task = recorded.task
+    team = team_of(agent, first=task.agent)
+    said: list[StepRecord | OpenState] = [*recorded.steps, *recorded.opens]
+    asked = interruptions(recorded, team)
+    last_agent = team.of(recorded.last_step.agent)
+    guards = guardrail_results(
+        recorded.entries,
+        recorded.opens,
+        first=task.agent,
+        known=known_guardrails(agent, config),
+        output=typed_output(last_agent, recorded.output),
+    )
+    items: list[RunItem] = [item for of in said for item in step_items(of, team)]
+    return RunData(
+        input=_input(recorded, given),
+        new_items=[*items, *asked],
+        raw_responses=[response(answer) for of in said for answer in step_answers(of)],
+        last_agent=last_agent,
+        context_wrapper=RunContextWrapper(
+            context=_context(task.extra_state, context), usage=task.usage, task_id=task.task_id
+        ),
+        task_id=task.task_id,
+        interruptions=asked,
+        input_guardrail_results=guards.input,
+        output_guardrail_results=guards.output,
+        tool_input_guardrail_results=guards.tool_input,
+        tool_output_guardrail_results=guards.tool_output,
+        normalized=_normalized(recorded, said),
+    )
+
+
+def known_guardrails(agent: Agent, config: RunConfig | None) -> Known:
+    """Return the guardrails that this process knows of a run."""
+    if config is None:
+        return Known.of(agent)
+    return Known.of(agent, config.input_guardrails, config.output_guardrails)
+
+
+def run_result(
+    recorded: Recorded,
+    agent: Agent,
+    *,
+    given: RunInput | None = None,
+    context: Any = None,
+    config: RunConfig | None = None,
+) -> RunResult:
+    """Say what came of a run; arguments are those of `run_data`."""
+    data = run_data(recorded, agent, given=given, context=context, config=config)
+    task = recorded.task
+    waiting = [point(approval) for approval in recorded.approvals]
+    if task.paused and not waiting:
+        waiting = [f"paused by {task.paused}; resume the task first"]
+    elif task.error and not waiting:
+        waiting = [task.error]
+    output = recorded.output if task.status in ANSWERED else None
+    return RunResult(
+        **vars(data),
+        final_output=typed_output(data.last_agent, output),
+        waiting_for=() if task.status in ANSWERED else tuple(waiting),
+    )
+
+
+def interruptions(recorded: Recorded, team: Team) -> list[ToolApprovalItem]:
+    """List the tool calls that wait for a person."""
+    return [
+        ToolApprovalItem(team.of(approval.agent), _call(approval), approval.id, approval.digest)
+        for approval in recorded.approvals
+        if approval.kind in DECIDABLE
+    ]
+
+
+def _call(approval: Approval) -> RawItem:
+    return RawItem(
+        {
+            "type": "function_call",
+            "call_id": approval.call_id,
+            "name": approval.tool,
+            "arguments": approval.arguments,
+        }
+    )
+
+
+def response(answer: ModelAnswer) -> ModelResponse:
+    """Return a model's answer in the form of the Agents SDK."""
+    return ModelResponse(
+        output=[RawItem(item) for item in to_response_items([answer.message])],
+        usage=answer.usage.model_copy(update={"requests": 1}),
+        response_id=answer.response_id or None,
+    )
+
+
+def listed(given: RunInput) -> str | list[dict[str, Json]]:
+    """Return an input as a text or a list."""
+    return given if isinstance(given, str) else list(given)
+
+
+def _input(recorded: Recorded, given: RunInput | None) -> str | list[dict[str, Json]]:
+    """Return what a run was given, in a session together with what the model sees of that."""
+    task = recorded.task
+    if recorded.head.session is not None:
+        asked = [user(task.input, task.images)] if task.input or task.images else []
+        return to_response_items([*recorded.session, *recorded.before, *asked])
+    if given is not None:
+        return listed(given)
+    if recorded.before:
+        return to_response_items(recorded.before)
+    if not task.images:
+        return task.input
+    return to_response_items([user(task.input, task.images)])
+
+
+def _normalized(
+    recorded: Recorded, said: list[StepRecord | OpenState]
+) -> list[dict[str, Json]] | None:
+    """Return what the last agent saw and said, when a handoff has changed what it saw."""
+    ref = recorded.last_step.history
+    if ref is None or recorded.history is None:
+        return None
+    transcript = [message for of in said for message in step_messages(of)]
+    return to_response_items([*recorded.history, *transcript[ref.skip :]])
+
+
+def _context(state: dict[str, Json], own: Any) -> Any:
+    """Return the context: the caller's object as it is now, else the recorded data."""
+    data = state.get(context_object.KEY)
+    if own is None:
+        return data
+    kind: type[Any] | None = own.__class__ if context_object.is_typed(own) else None
+    context_object.bring_up_to_date(own, data, kind)
+    return own

@@ -1,0 +1,380 @@
+"""Reading a task as a stream of events: what is recorded, and answers while they are made."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Collection, Iterator, Sequence
+from typing import Any, Literal
+
+from holdfast.agents.agent import Agent
+from holdfast.agents.runs.items import HandoffCallItem, Team, message_items
+from holdfast.errors import TaskNotFoundError
+from holdfast.models.base import Delta
+from holdfast.models.draft import Frame, deltas_of, goes_on, units_of
+from holdfast.reading.following import Follower
+from holdfast.reading.reader import Reader
+from holdfast.reading.streams.events import (
+    LAST_ATTEMPT,
+    MOST_PLACES,
+    AgentUpdatedStreamEvent,
+    ItemEventName,
+    Offset,
+    RawResponsesStreamEvent,
+    RunItemStreamEvent,
+    StepUndoneStreamEvent,
+    StreamEvent,
+)
+from holdfast.reading.streams.hub import LocalHub, StreamKey, local_hub
+from holdfast.reading.streams.raw import AnswerEvents, Raw, load_openai, to_openai
+from holdfast.reading.streams.timeline import (
+    Answered,
+    Asking,
+    Began,
+    Moment,
+    Said,
+    Undone,
+    asking,
+    moments,
+    undone,
+    undos,
+)
+from holdfast.reading.watching import Watch
+from holdfast.task.data.agent_snapshot import AgentSnapshot
+from holdfast.task.data.records import OpenState, StepRecord
+from holdfast.values.steps import CLOSED, TaskStatus
+
+FIRST_PAUSE_SECONDS = 0.02
+BUSY_PAUSE_SECONDS = 0.03
+"""Time between two looks while heartbeats tell an answer; a worker sends one each 0.1 s."""
+LONGEST_PAUSE_SECONDS = 0.1
+IDLE_PAUSE_SECONDS = 1.0
+"""Longest time between two looks at a task that waits for somebody."""
+
+_NAMES: dict[str, ItemEventName] = {
+    "message_output_item": "message_output_created",
+    "tool_call_item": "tool_called",
+    "tool_call_output_item": "tool_output",
+    "handoff_call_item": "handoff_requested",
+    "handoff_output_item": "handoff_occured",
+    "reasoning_item": "reasoning_item_created",
+}
+
+
+class Live:
+    """An answer that is being made, as far as it was told.
+
+    Attributes:
+        place: Where it is told.
+        attempt: Which attempt it is of.
+        told: What was told of it.
+        units: How much that is.
+    """
+
+    def __init__(self, place: Asking, attempt: int, name: str) -> None:
+        """Begin an attempt."""
+        self.place = place
+        self.attempt = attempt
+        self.told: list[Delta] = []
+        self.units = 0
+        self._events = AnswerEvents(name, created=place.started)
+
+    def take(self, frame: Frame) -> Iterator[Raw]:
+        """Yield the events of what a frame has more."""
+        for delta in frame.after(self.units):
+            self.units += units_of(delta)
+            if not self._events.stuck:
+                self.told.append(delta)
+                yield from self._events.add(delta)
+
+
+class StreamReader:
+    """Reads the events of one task in batches, each event once.
+
+    Attributes:
+        offset: Offset of the last event that was read.
+        ended: Whether the task is closed, and all of it was read.
+        status: Status of the task; what it had done by then is read.
+    """
+
+    def __init__(
+        self,
+        reader: Reader,
+        task_id: str,
+        *,
+        offset: int = 0,
+        team: Team | None = None,
+        resumes: bool = False,
+        hub: LocalHub = local_hub,
+    ) -> None:
+        """Read nothing yet.
+
+        Args:
+            reader: Reads the task.
+            task_id: The task.
+            offset: Offset of the last event that is known already; 0 for none.
+            team: The agents that this process has, for the events.
+            resumes: Whether to begin with the agent that runs now.
+            hub: What this process is told of answers while they are made.
+        """
+        self._reader = reader
+        self._task_id = task_id
+        self._team = team or Team("")
+        self._resumes = resumes
+        self._handoffs: set[str] = set()
+        self._snapshot: AgentSnapshot | None = None
+        self._hub = hub
+        self._follower = Follower(reader, _no_response, task_id)
+        self._watch = Watch(reader, task_id)
+        self._asking: Asking | None = None
+        self._live: Live | None = None
+        self._first_agent = ""
+        self._agent = ""
+        self.offset = offset
+        self.ended = False
+        self.status: TaskStatus = "running"
+
+    async def skip(self, to: Literal["step", "now"] = "step") -> None:
+        """Go on with the step that is open, else with the next one; or with what happens from now.
+
+        An answer that is being made is told from its beginning: what was told of it may be void.
+
+        Raises:
+            TaskClosedError: The task is closed.
+            TaskNotFoundError: There is no such task.
+            NoWorkerError: No worker process is up to answer.
+        """
+        await self._follower.skip()
+        look = await self._follower.look()
+        self._first_agent = look.task.agent
+        steps = [current for current in look.opens if current.marks]
+        first = min((step.marks[0].number for step in steps if to == "step"), default=None)
+        place = _asking(look.opens)
+        newest = Offset(self._follower.after, LAST_ATTEMPT, MOST_PLACES)
+        if place is not None:
+            newest = Offset(place.mark, place.attempts, MOST_PLACES)
+        self.offset = int(newest if first is None else Offset(first))
+        self._agent = (steps[0].open.step.agent if steps else "") or look.task.agent
+
+    async def batches(
+        self,
+        over: asyncio.Event | None = None,
+        *,
+        ends: Collection[TaskStatus] = (),
+    ) -> AsyncGenerator[list[StreamEvent]]:
+        """Yield the events that are new, as soon as there are some, until the task is closed.
+
+        Args:
+            over: Once it is set, what has happened until then is read and nothing more.
+            ends: Statuses in which an open task is read no longer.
+
+        Raises:
+            TaskNotFoundError: There is no such task.
+            NoWorkerError: No worker process is up to answer. Go on after the last offset.
+            ConnectError: The server could not be reached; likewise.
+        """
+        over = over or asyncio.Event()
+        await asyncio.to_thread(load_openai)
+        with self._hub.listening(self._task_id) as news:
+            while True:
+                last = over.is_set()
+                yield await self._recorded()
+                if last or self.ended or self.status in ends:
+                    return
+                async for events in self._meanwhile(news, over):
+                    yield events
+
+    async def _meanwhile(
+        self, news: asyncio.Event, over: asyncio.Event
+    ) -> AsyncGenerator[list[StreamEvent]]:
+        """Yield what models say, until something more is recorded."""
+        loop = asyncio.get_running_loop()
+        pause = FIRST_PAUSE_SECONDS
+        look_at = loop.time()
+        while not over.is_set():
+            if loop.time() >= look_at:
+                if await self._watch.changed():
+                    return
+                longest = IDLE_PAUSE_SECONDS if self._watch.idle else LONGEST_PAUSE_SECONDS
+                look_at = loop.time() + pause
+                pause = min(1.5 * pause, longest)
+            woken = news.is_set()
+            news.clear()
+            events = list(self._living())
+            if events:
+                if not woken:  # told by a heartbeat
+                    pause = BUSY_PAUSE_SECONDS
+                    look_at = min(look_at, loop.time() + pause)
+                yield events
+            elif woken:  # the answer is complete: its record is near
+                pause = FIRST_PAUSE_SECONDS
+                look_at = min(look_at, loop.time() + pause / 2)
+            await _first_of(news, over, seconds=look_at - loop.time())
+
+    # ---- what is recorded
+
+    async def _recorded(self) -> list[StreamEvent]:
+        """Return the events since the last look at the record."""
+        look = await self._follower.look()
+        events: list[StreamEvent] = []
+        self._first_agent = self._first_agent or look.task.agent
+        if not self._agent:
+            upcoming = (current.open.step.agent for current in look.opens)
+            self._agent = (next(upcoming, "") if self._resumes else "") or look.task.agent
+            if self._resumes:
+                now = self._team.of(self._agent)
+                events.append(AgentUpdatedStreamEvent(new_agent=now, offset=self.offset))
+            events += self._tell_agent(Offset(0, 0, 1), self._agent)
+        records = [entry.step for entry in look.entries if entry.step is not None]
+        steps: list[StepRecord | OpenState] = [*records, *look.opens]
+        over = look.task.status in CLOSED
+        found = [m for step in steps for m in moments(step, self._first_agent, over=over)]
+        if news := undos(look.entries):
+            entries, _ = await self._reader.ledger(self._task_id)
+            found += [undone(entries, each, self._first_agent) for each in news]
+        for moment in sorted(found, key=lambda each: each.at):
+            events += await self._tell(moment)
+        self._asking = _asking(look.opens)
+        self.status = look.task.status
+        self.ended = over
+        return events
+
+    async def _tell(self, moment: Moment) -> list[StreamEvent]:
+        match moment:
+            case Began():
+                changed = moment.agent != self._agent
+                self._agent = moment.agent
+                return list(self._tell_agent(moment.at, moment.agent)) if changed else []
+            case Answered():
+                return await self._tell_answer(moment)
+            case Said():
+                return await self._tell_items(moment)
+            case Undone():
+                self._agent, self._live = moment.agent, None
+                return list(self._tell_undo(moment))
+
+    def _tell_agent(self, at: Offset, agent: str) -> Iterator[StreamEvent]:
+        if self._advance(at):
+            yield AgentUpdatedStreamEvent(new_agent=self._team.of(agent), offset=self.offset)
+
+    def _tell_undo(self, told: Undone) -> Iterator[StreamEvent]:
+        if self._advance(told.at):
+            steps: tuple[str, ...] = tuple(told.event.body.get("steps", ()))
+            yield StepUndoneStreamEvent(
+                steps=steps,
+                void=told.void,
+                by=told.event.by,
+                reason=told.event.text,
+                offset=self.offset,
+            )
+
+    async def _tell_items(self, said: Said) -> list[StreamEvent]:
+        last = said.at._replace(place=said.at.place + 1)
+        agent = self._team.of(said.agent)
+        names = await self._handoff_names(agent) if said.message.calls else set[str]()
+        self._handoffs -= {call.id for call in said.message.calls}  # ids may be used again
+        self._handoffs |= {call.id for call in said.message.calls if call.name in names}
+        if int(last) <= self.offset - 256:
+            return []
+        message = await self._reader.resolve(said.message)
+        events: list[StreamEvent] = []
+        at = said.at
+        for item in message_items([message], agent, self._team, handoffs=self._handoffs):
+            at = at._replace(place=at.place + 1)
+            name = _NAMES.get(item.type)
+            if isinstance(item, HandoffCallItem):
+                self._handoffs.add(item.call_id)
+            if name is not None and self._advance(at):
+                events.append(RunItemStreamEvent(name=name, item=item, offset=self.offset))
+        return events
+
+    async def _handoff_names(self, agent: Agent) -> set[str]:
+        """Return how an agent's handoffs are called: their outputs may be still new.
+
+        Of an agent that this process does not have, the snapshot that the task began with knows.
+        """
+        names = {each.tool_name for each in agent.made_handoffs}
+        if names or self._team.has(agent.name):
+            return names
+        if self._snapshot is None:
+            head = await self._reader.head(self._task_id)
+            if not head.snapshot:
+                return names
+            data = await self._reader.archive.aget(head.snapshot)
+            self._snapshot = AgentSnapshot.model_validate_json(data)
+        return {each.name for each in self._snapshot.of(agent.name).handoffs}
+
+    async def _tell_answer(self, told: Answered) -> list[StreamEvent]:
+        """Tell a recorded answer, or what of it was not told while it was made."""
+        end = Offset(told.at.mark, told.attempts, MOST_PLACES)
+        live = self._live
+        is_mine = live is not None and (live.place.n, live.place.k) == (told.n, told.k)
+        if int(end) <= self.offset and not is_mine:
+            return []
+        message = await self._reader.resolve(told.answer.message)
+        answer = told.answer.model_copy(update={"message": message})
+        attempts, own = told.attempts, told.own
+        if live is not None and is_mine:
+            self._live = None
+            same = live.attempt == own and goes_on(live.told, deltas_of(answer))
+            if live.told and live.attempt >= own and not same:  # what was told is void
+                attempts += live.attempt + 1 - own
+                own = live.attempt + 1
+        raws = AnswerEvents(f"{told.at.mark}_{told.k}", created=told.started).whole(answer)
+        return list(self._tell_raws(raws, Offset(told.at.mark, attempts), own))
+
+    def _tell_raws(self, raws: Iterator[Raw], at: Offset, attempt: int) -> Iterator[StreamEvent]:
+        for raw in raws:
+            left = raw.after(self.offset - int(at))
+            if left is not None:
+                self._advance(at._replace(place=left.place))
+                data = to_openai(left.data)
+                yield RawResponsesStreamEvent(data=data, offset=self.offset, attempt=attempt)
+
+    def _advance(self, at: Offset) -> bool:
+        """Move to a place; return whether it is a new one."""
+        is_new = int(at) > self.offset
+        self.offset = max(self.offset, int(at))
+        return is_new
+
+    # ---- answers while they are made
+
+    def _living(self) -> Iterator[StreamEvent]:
+        """Yield what the model has said more of the answer that is asked for."""
+        place = self._asking
+        if place is None:
+            return
+        key = StreamKey(self._task_id, place.n, place.k)
+        live = self._live
+        frame = self._hub.read(key, live.units if live is not None and live.place == place else 0)
+        if frame is None:
+            frame = self._watch.frames.get(key)
+        if frame is None:
+            return
+        if live is None or live.place != place or live.attempt < frame.attempt:
+            name = f"{place.mark}_{place.k}"
+            live = self._live = Live(place, frame.attempt, name)
+            frame = self._hub.read(key) or frame
+        if live.attempt == frame.attempt:
+            at = Offset(place.mark, place.attempts + frame.attempt)
+            yield from self._tell_raws(live.take(frame), at, frame.attempt)
+
+
+def _asking(opens: Sequence[OpenState]) -> Asking | None:
+    """Say where the next answer is told; None when none is, or steps run side by side."""
+    return asking(opens[0]) if len(opens) == 1 else None
+
+
+async def _first_of(*events: asyncio.Event, seconds: float) -> None:
+    """Wait until one of these is set, or some seconds have passed."""
+    if seconds <= 0 or any(event.is_set() for event in events):
+        return
+    waits = [asyncio.ensure_future(event.wait()) for event in events]
+    try:
+        await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()
+
+
+async def _no_response(task_id: str) -> Any:
+    raise TaskNotFoundError(task_id)

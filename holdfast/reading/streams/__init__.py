@@ -1,0 +1,1 @@
+"""Streams of events: answers while they are being made, and what happened in order."""

@@ -1,0 +1,1 @@
+"""Worker processes: which agents they serve, how they start and stop."""

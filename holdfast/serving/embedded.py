@@ -1,0 +1,273 @@
+"""The embedded engine: a dev server, and worker processes' work done in this process.
+
+What starts and finds servers is imported where it is used: it needs the extra `local`, which
+clients and worker processes of a cluster do without.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from collections.abc import Iterable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from temporalio.client import Client
+from temporalio.service import RPCError
+
+from holdfast.agents.agent import Agent, reachable
+from holdfast.archive.archive import Archive
+from holdfast.engine.connect import connect_embedded
+from holdfast.engine.dev_server.serverinfo import ServerInfo
+from holdfast.errors import ConnectError, InvalidArgumentError
+from holdfast.reading.visibility import is_
+from holdfast.serving.hosting import Host, Workers
+from holdfast.serving.names import check_archive
+from holdfast.serving.plugin import Activities, HoldfastPlugin
+from holdfast.serving.worker_process import App, serving_worker, session_worker
+from holdfast.values.checks.ids import DEFAULT_APP, queue_of
+from holdfast.values.text.logs import log
+
+GRACE = timedelta(seconds=10)
+_NOT_STARTED = "The engine is not started."
+
+MOST_LENT = 16
+"""Agents that came with runs and keep a worker though they have nothing to do."""
+
+IDLE_SECONDS = 5.0
+"""How long an agent is not idle after it was used: its new task may not be listed yet."""
+
+
+async def running_server(data_dir: Path) -> tuple[Client, Archive]:
+    """Reach the server that runs in a data directory, for a process that serves no agents.
+
+    Raises:
+        ConnectError: None does.
+        ServerStartError: The extra `local` is not installed.
+    """
+    from holdfast.engine.dev_server.server import find_server
+
+    server = find_server(data_dir)
+    if server is None:
+        msg = (
+            f"No server is running in {str(data_dir)!r}. AgentRunner.local(..., data_dir=...) and"
+            " `holdfast worker my_module:agents --data-dir ...` start one."
+        )
+        raise ConnectError(msg)
+    archive = Archive(data_dir / "archive")
+    client = await connect_embedded(server, plugins=[HoldfastPlugin(archive=archive)])
+    await check_archive(client, archive)
+    return client, archive
+
+
+@dataclass
+class _Served:
+    """A queue that is served.
+
+    Attributes:
+        activities: Its activities, with the agents.
+        workers: Its worker.
+        used: When a run last wanted it, by the monotonic clock.
+    """
+
+    activities: Activities
+    workers: Workers
+    used: float
+
+
+class LocalEngine:
+    """A dev server, an archive, and workers on threads and event loops of their own.
+
+    The workers have their own loop because a blocking call in the caller's loop would stop their
+    heartbeats, and a call whose worker shows no sign of life counts as lost. Tools and AgentWorkers
+    have another one, for the same reason.
+    """
+
+    def __init__(self, data_dir: Path | None) -> None:
+        """Set up an engine.
+
+        Args:
+            data_dir: Directory of database and archive; None for memory.
+        """
+        self.data_dir = data_dir
+        self.server: ServerInfo | None = None
+        self._agents: dict[str, dict[str, Agent]] = {}
+        self._lent: dict[str, set[str]] = {}
+        self._kept: set[str] = set()
+        self._serving: dict[str, _Served] = {}
+        self._client: Client | None = None
+        self._resources = AsyncExitStack()
+        self._host: Host | None = None
+        self._archive: Archive | None = None
+        self._lock = asyncio.Lock()
+
+    def add(self, app: str, agents: Iterable[Agent]) -> None:
+        """Serve these agents, and those they hand over to, once the engine is started.
+
+        Raises:
+            UserError: Two of them have one name.
+        """
+        given = tuple(agents)
+        reachable(given)
+        served = self._agents.setdefault(app, {})
+        served.update({other.name: other for agent in given for other in agent.team()})
+        served.update({agent.name: agent for agent in given})
+
+    def require(self, app: str, agent: str) -> None:
+        """Check that an agent is served here.
+
+        Raises:
+            InvalidArgumentError: It is not.
+        """
+        known = {*self._agents.get(app, {}), *self._lent.get(app, ())}
+        if agent not in known:
+            msg = f"No agent {agent!r} here; this runner serves: {', '.join(sorted(known))}."
+            raise InvalidArgumentError(msg)
+
+    async def ensure(self, app: str, agent: Agent) -> None:
+        """Serve the agent of a run while the engine runs.
+
+        In the default app an agent that the engine was not made with has a registry of its own:
+        agents of other runs that its team shares names with are none of its own.
+
+        Raises:
+            UserError: A different agent of this name was given to `add`.
+        """
+        async with self._lock:
+            queue = queue_of(app, agent.name)
+            known = self._serving.get(queue)
+            activities = self._activities(()) if known is None else known.activities
+            activities.registry.lend(agent)
+            if known is None:
+                await self._serve(queue, activities)
+            if app == DEFAULT_APP:
+                await self._serve_sessions()
+            served = self._serving[queue] = self._serving.pop(queue)  # the newest
+            served.used = time.monotonic()
+            self._lent.setdefault(app, set()).add(agent.name)
+            await self._stop_idle()
+
+    def serves(self, app: str, agent: str) -> bool:
+        """Whether a worker serves an agent."""
+        return queue_of(app, agent) in self._serving
+
+    async def _stop_idle(self) -> None:
+        """Stop the workers of agents that have not been used for longest, and have no open task.
+
+        Each agent that a Runner starts has a queue: a program may make any number of them. A worker
+        that is stopped is started again when its agent is used.
+        """
+        lent = [queue for queue in self._serving if queue not in self._kept]
+        for queue in lent[: max(len(lent) - MOST_LENT, 0)]:
+            served = self._serving[queue]
+            if time.monotonic() - served.used < IDLE_SECONDS or await self._has_tasks(served):
+                continue
+            del self._serving[queue]
+            self._let_go(queue)
+            await self._stop(served)
+
+    async def _has_tasks(self, served: _Served) -> bool:
+        """Whether a queue has open tasks; so it counts, too, while that cannot be found out."""
+        [queue] = served.workers.queues
+        query = (
+            f"WorkflowType = 'AgentTask' AND ExecutionStatus = 'Running'{is_('TaskQueue', queue)}"
+        )
+        try:
+            return self._client is None or (await self._client.count_workflows(query)).count > 0
+        except RPCError:
+            log.warning("Open tasks of %r could not be counted", queue, exc_info=True)
+            return True
+
+    async def _stop(self, served: _Served) -> None:
+        if self._host is not None:
+            await self._host.stop(served.workers, GRACE)
+
+    def _let_go(self, queue: str) -> None:
+        """Forget the agent of a queue whose worker was stopped."""
+        for app, names in self._lent.items():
+            names -= {name for name in names if queue_of(app, name) == queue}
+
+    async def _stop_all(self) -> None:
+        """Stop all workers at once: one that does not stop costs the others no time."""
+        serving, self._serving = self._serving, {}
+        self._lent.clear()
+        await asyncio.gather(*map(self._stop, serving.values()))
+
+    async def __aenter__(self) -> tuple[Client, Archive]:
+        """Start the server, then the workers; return a client for the caller's loop."""
+        from holdfast.engine.dev_server.ephemeral import ephemeral_server
+        from holdfast.engine.dev_server.leases import leased_server
+
+        async with AsyncExitStack() as stack:
+            self._resources = stack
+            if self.data_dir is None:
+                ephemeral = await stack.enter_async_context(await ephemeral_server())
+                self.server = ephemeral.info
+                directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hf-")))
+            else:
+                self.server = await stack.enter_async_context(leased_server(self.data_dir))
+                directory = self.data_dir
+            self._archive = archive = Archive(directory / "archive")
+            client = await connect_embedded(self.server, plugins=[HoldfastPlugin(archive=archive)])
+            await check_archive(client, archive)
+            self._host = Host()
+            stack.push_async_callback(self._host.close)
+            stack.push_async_callback(self._stop_all)
+            self._client = client
+            for app in self._agents:
+                await self._serve_app(app)
+            self._resources = stack.pop_all()
+        return client, archive
+
+    async def _serve_app(self, app: str) -> None:
+        """Start the workers of the agents that the engine was made with."""
+        agents = tuple(self._agents[app].values())
+        activities = self._activities(agents)
+        for queue in App(name=app, agents=agents).queues:
+            self._kept.add(queue)
+            await self._serve(queue, activities)
+        if app == DEFAULT_APP:
+            await self._serve_sessions()
+
+    async def _serve_sessions(self) -> None:
+        """Start the worker of the default app's sessions, once."""
+        queue = queue_of(DEFAULT_APP)
+        self._kept.add(queue)
+        if queue not in self._serving:
+            await self._serve(queue, self._activities(()))
+
+    def _activities(self, agents: tuple[Agent, ...]) -> Activities:
+        """Make the activities of agents.
+
+        Raises:
+            InvalidArgumentError: The engine is not started.
+        """
+        if self._host is None or self._archive is None:
+            raise InvalidArgumentError(_NOT_STARTED)
+        return Activities(agents, self._archive, self._host.tools)
+
+    async def _serve(self, queue: str, activities: Activities) -> None:
+        """Start the worker of a queue."""
+        host, server, archive = self._host, self.server, self._archive
+        if host is None or server is None or archive is None:
+            raise InvalidArgumentError(_NOT_STARTED)
+
+        async def make(host: Host) -> Workers:
+            client = await connect_embedded(server, plugins=[HoldfastPlugin(archive=archive)])
+            options = {
+                "graceful_shutdown_timeout": GRACE,
+                "workflow_task_executor": host.workflows,
+            }
+            if queue == queue_of(DEFAULT_APP):
+                return Workers([session_worker(client, activities, **options)])
+            return Workers([serving_worker(client, activities, queue=queue, **options)])
+
+        workers = await host.start(make)
+        self._serving[queue] = _Served(activities, workers, time.monotonic())
+
+    async def __aexit__(self, *_: object) -> None:
+        """Stop the workers, then the server if nobody else uses it."""
+        await self._resources.aclose()

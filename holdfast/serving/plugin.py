@@ -1,0 +1,108 @@
+"""HoldfastPlugin: Holdfast for clients and workers that a team already has."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from temporalio.converter import DataConverter
+from temporalio.plugin import SimplePlugin
+
+from holdfast.activities.closing import ClosingActivities
+from holdfast.activities.data.cache import Cache
+from holdfast.activities.data.registry import Registry
+from holdfast.activities.data.source import Source
+from holdfast.activities.error_handlers import HandlingActivities
+from holdfast.activities.guardrails import GuardingActivities
+from holdfast.activities.results import ReadableResults
+from holdfast.activities.steps.step import StepActivities
+from holdfast.activities.tools.child_start import NestingActivities
+from holdfast.activities.tools.questions import JudgingActivities
+from holdfast.activities.tools.tool import ToolActivities
+from holdfast.activities.user_loop import UserLoops
+from holdfast.agents.agent import Agent
+from holdfast.archive.archive import Archive
+from holdfast.archive.external_storage import archive_storage
+from holdfast.engine.converter import holdfast_converter
+from holdfast.workflows.agent_task import AgentTask
+from holdfast.workflows.session import Session
+
+
+class Activities:
+    """Holdfast's activities for one worker process.
+
+    Attributes:
+        registry: The agents that they serve; more may be added while the worker runs.
+        all: The activity functions.
+        index: The one of them that sessions need.
+    """
+
+    def __init__(
+        self, agents: Iterable[Agent], archive: Archive, loops: UserLoops | None = None
+    ) -> None:
+        """Set up the activities; they share one cache.
+
+        Args:
+            agents: The agents.
+            archive: The archive of the namespace.
+            loops: Where their work is done; on the worker's own loop by default.
+        """
+        self.registry = Registry(agents, archive)
+        source = Source(archive, Cache())
+        steps = StepActivities(self.registry, source)
+        closing = ClosingActivities(self.registry, source)
+        judging = JudgingActivities(self.registry, source)
+        nesting = NestingActivities(self.registry, source)
+        activities: list[Callable[..., Any]] = [
+            steps.describe,
+            steps.step,
+            ToolActivities(self.registry, source).tool,
+            closing.archive,
+            closing.close,
+            closing.index,
+            judging.gate,
+            judging.check,
+            judging.probe,
+            judging.rejected,
+            judging.undo,
+            judging.screen,
+            judging.recall,
+            HandlingActivities(self.registry, source).handle,
+            GuardingActivities(self.registry, source).guard,
+            nesting.nest,
+            nesting.is_own,
+            nesting.end_nested,
+        ]
+        self.index = closing.index if loops is None else loops.apart(closing.index)
+        self.all = activities if loops is None else [loops.apart(each) for each in activities]
+
+
+class HoldfastPlugin(SimplePlugin):
+    """Data converter for every client; with agents, also workflows and activities for workers.
+
+    Give it to `Client.connect(plugins=[...])`; each worker made with that client takes it over.
+    Codec, failure converter and external storage of the client's own data converter are kept.
+
+    Args:
+        archive: The archive of the namespace.
+        agents: Agents that workers of this client serve, on whatever queue they poll.
+    """
+
+    def __init__(self, *, archive: Archive, agents: Iterable[Agent] = ()) -> None:
+        """Set up the plugin."""
+
+        def converter(current: DataConverter | None) -> DataConverter:
+            made = holdfast_converter(current)
+            if made.external_storage is not None:  # the team's own
+                return made
+            return dataclasses.replace(made, external_storage=archive_storage(archive))
+
+        served = tuple(agents)
+        super().__init__(  # pyright: ignore[reportUnknownMemberType]  temporalio's types
+            "holdfast",
+            data_converter=converter,
+            workflows=[AgentTask, Session] if served else None,
+            activities=Activities(served, archive, UserLoops()).all if served else None,
+            interceptors=[ReadableResults()],
+        )

@@ -1,0 +1,328 @@
+"""Worker processes: what runs the tasks of agents, by itself or inside workers you have."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import importlib
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeGuard, cast
+
+from temporalio.client import Client
+from temporalio.worker import Worker
+
+from holdfast.activities.failures import log_failures_once
+from holdfast.activities.user_loop import UserLoops
+from holdfast.agents.agent import Agent
+from holdfast.archive.archive import Archive
+from holdfast.engine.cluster import ensure_search_attributes
+from holdfast.engine.connect import connect_client, connect_embedded
+from holdfast.errors import HoldfastError, InvalidArgumentError
+from holdfast.serving.hosting import Host, Workers, hosted
+from holdfast.serving.names import check_archive
+from holdfast.serving.plugin import Activities, HoldfastPlugin
+from holdfast.serving.unserved import warn_of_unserved
+from holdfast.values.checks.ids import DEFAULT_APP, check_app, queue_of
+from holdfast.values.text.logs import log
+from holdfast.values.text.redact import redact
+from holdfast.workflows.agent_task import AgentTask
+from holdfast.workflows.session import Session
+
+Connect = Callable[[], Coroutine[Any, Any, Client]]
+
+GRACE = timedelta(seconds=30)
+BUILD_ID = "1"
+"""Short, because history repeats it in every event; compatibility is kept by replay tests."""
+
+
+@dataclass(frozen=True)
+class App:
+    """Agents that are served together.
+
+    Attributes:
+        name: Name of the app.
+        agents: The agents; their order means nothing.
+    """
+
+    name: str
+    agents: tuple[Agent, ...]
+
+    @property
+    def served(self) -> tuple[Agent, ...]:
+        """The agents whose tasks may begin here: these, and those that they hand over to."""
+        found = {agent.name: agent for agent in self.agents}
+        for agent in self.agents:
+            found |= {other.name: other for other in agent.team() if other.name not in found}
+        return tuple(found.values())
+
+    @property
+    def queues(self) -> tuple[str, ...]:
+        """The task queues of their tasks."""
+        return tuple(dict.fromkeys(queue_of(self.name, agent.name) for agent in self.served))
+
+
+def build_workers(
+    client: Client, app: App, *, archive: Archive, loops: UserLoops | None = None, **options: Any
+) -> Workers:
+    """Build the Temporal workers that serve an app.
+
+    A named app has one queue. In the default app, which programs share that know nothing of each
+    other, each agent has its own, and so have the sessions.
+
+    Args:
+        client: As for `build_worker`, like archive and options.
+        app: The agents.
+        archive: The archive of the namespace.
+        loops: Where tools and models do their work.
+        options: Options of each worker.
+
+    Raises:
+        UserError: Two agents have one name.
+    """
+    activities = Activities(app.agents, archive, loops or UserLoops())
+    workers = [serving_worker(client, activities, queue=queue, **options) for queue in app.queues]
+    if app.name == DEFAULT_APP:
+        workers.append(session_worker(client, activities, **options))
+    return Workers(workers)
+
+
+def build_worker(
+    client: Client, agents: Iterable[Agent], *, app: str, archive: Archive, **options: Any
+) -> Worker:
+    """Build a Temporal worker that serves the agents of a named app.
+
+    Args:
+        client: A client made with `HoldfastPlugin` or with Holdfast's data converter.
+        agents: The agents to serve.
+        app: Name of the app, not the default one; the queue is `hf.<app>`.
+        archive: The archive of the namespace.
+        options: Anything that `temporalio.worker.Worker` takes, laid over our own choices.
+
+    Raises:
+        UserError: Two different agents have one name.
+    """
+    activities = Activities(agents, archive, UserLoops())
+    return serving_worker(client, activities, queue=queue_of(check_app(app)), **options)
+
+
+def session_worker(client: Client, activities: Activities, **options: Any) -> Worker:
+    """Build the worker of the default app's sessions, which every process of the app has."""
+    settings: dict[str, Any] = {
+        "task_queue": queue_of(DEFAULT_APP),
+        "workflows": [Session],
+        "activities": [activities.index],
+        "max_concurrent_workflow_task_polls": 2,
+        "max_concurrent_activity_task_polls": 1,
+    }
+    return _worker(client, {**settings, **options})
+
+
+def serving_worker(client: Client, activities: Activities, *, queue: str, **options: Any) -> Worker:
+    """Build a worker around activities whose agents may still grow."""
+    settings: dict[str, Any] = {
+        "task_queue": queue,
+        "workflows": [AgentTask, Session],
+        "activities": activities.all,
+    }
+    return _worker(client, {**settings, **options})
+
+
+def _worker(client: Client, given: dict[str, Any]) -> Worker:
+    log_failures_once()
+    settings: dict[str, Any] = {
+        "build_id": BUILD_ID,
+        "graceful_shutdown_timeout": GRACE,
+        # Readers in other processes see an unfinished answer by its heartbeats; there are no more
+        # than one in five seconds where nobody wants to.
+        "max_heartbeat_throttle_interval": timedelta(seconds=0.1),
+        # How long a task waits for a worker that may be dead before another takes it over.
+        "sticky_queue_schedule_to_start_timeout": timedelta(seconds=3),
+        **given,
+    }
+    return Worker(client, **settings)
+
+
+def load_app(target: str, name: str | None = None) -> App:
+    """Import agents from `module:attribute`: an Agent, or a list, tuple or dict of agents.
+
+    Args:
+        target: Where to find them; the current directory is on the import path.
+        name: Name of the app; the default one when there is none.
+
+    Raises:
+        InvalidArgumentError: There is no such module or attribute, or it holds no agents.
+    """
+    module_name, _, attribute = target.partition(":")
+    if not module_name or not attribute:
+        msg = f"Agents are named as module:attribute, for example my_module:agents; got {target!r}."
+        raise InvalidArgumentError(msg)
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as cause:
+        msg = f"Cannot import {cause.name!r} for {target!r}: no such module in {here} or installed."
+        raise InvalidArgumentError(msg) from cause
+    found: object = getattr(module, attribute, None)
+    if found is None:
+        msg = f"Module {module_name!r} has no attribute {attribute!r}."
+        raise InvalidArgumentError(msg)
+    agents = _agents(found)
+    if not agents:
+        msg = f"{target!r} is {type(found).__name__}; it must be an Agent or a list of agents."
+        raise InvalidArgumentError(msg)
+    return App(name=DEFAULT_APP if name is None else check_app(name), agents=agents)
+
+
+def _agents(found: object) -> tuple[Agent, ...]:
+    values: Iterable[object] = (found,)
+    if isinstance(found, dict):
+        values = cast("dict[str, object]", found).values()
+    elif isinstance(found, list | tuple):
+        values = cast("Iterable[object]", found)
+    return tuple(each for each in values if _is_agent(each))
+
+
+def _is_agent(found: object) -> TypeGuard[Agent]:
+    return isinstance(found, Agent)
+
+
+async def serve(
+    app: App,
+    *,
+    archive: str | None = None,
+    data_dir: Path | None = None,
+    ready: Callable[[Workers], None] | None = None,
+    **connection: Any,
+) -> None:
+    """Serve an app until SIGTERM or SIGINT; running calls then get 30 seconds to end.
+
+    Args:
+        app: The agents.
+        archive: URL of the archive; `HOLDFAST_ARCHIVE` by default.
+        data_dir: Serve the embedded server of this directory instead of a cluster; it is started
+            when none is running, and its archive is in the directory.
+        ready: Told once the worker polls.
+        connection: Arguments of `connect_client`; Temporal's environment variables by default.
+
+    Raises:
+        ServerStartError: The embedded server did not start.
+        ConnectError: The server cannot be reached.
+        ArchiveError: The archive cannot be used, or is not the namespace's.
+    """
+    async with AsyncExitStack() as stack:
+        if data_dir is None:
+            connect, store = _cluster(archive, connection)
+        else:
+            connect, store = await _embedded(stack, data_dir)
+        client = await connect()
+        if data_dir is None:
+            await ensure_search_attributes(client)
+        await check_archive(client, store)
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
+        making = partial(make_workers, app, connect, store, GRACE)
+        host, workers = await stack.enter_async_context(hosted(making, GRACE))
+        names = ", ".join(agent.name for agent in app.served)
+        log.info("serving %s on %s", names, ", ".join(workers.queues))
+        if ready is not None:
+            ready(workers)
+        warning = asyncio.create_task(warn_of_unserved(client, workers.queues))
+        stack.callback(warning.cancel)
+        await _until(stop, host.ended(workers))
+        log.info("stopping: running calls get %s seconds", GRACE.seconds)
+
+
+async def make_workers(
+    app: App, connect: Connect, archive: Archive, grace: timedelta, host: Host
+) -> Workers:
+    """Make the workers of an app for a host, in whose loop this runs."""
+    return build_workers(
+        await connect(),
+        app,
+        archive=archive,
+        loops=host.tools,
+        graceful_shutdown_timeout=grace,
+        workflow_task_executor=host.workflows,
+    )
+
+
+async def _until(stop: asyncio.Event, ended: Coroutine[Any, Any, None]) -> None:
+    """Wait until a worker is to be stopped.
+
+    Raises:
+        Exception: What ended the worker before.
+    """
+    ending, stopping = asyncio.create_task(ended), asyncio.create_task(stop.wait())
+    await asyncio.wait((ending, stopping), return_when=asyncio.FIRST_COMPLETED)
+    for task in (ending, stopping):
+        if task.done():
+            await task
+        task.cancel()
+    await asyncio.gather(ending, stopping, return_exceptions=True)
+
+
+def _cluster(archive: str | None, connection: dict[str, Any]) -> tuple[Connect, Archive]:
+    store = Archive(archive or default_archive())
+    return partial(connect_client, plugins=[HoldfastPlugin(archive=store)], **connection), store
+
+
+async def _embedded(stack: AsyncExitStack, data_dir: Path) -> tuple[Connect, Archive]:
+    from holdfast.engine.dev_server.leases import leased_server  # needs the extra `local`
+
+    server = await stack.enter_async_context(leased_server(data_dir))
+    store = Archive(data_dir / "archive")
+    return partial(connect_embedded, server, plugins=[HoldfastPlugin(archive=store)]), store
+
+
+def default_archive() -> str:
+    """Return the archive's URL from `HOLDFAST_ARCHIVE`.
+
+    Raises:
+        InvalidArgumentError: The variable is not set.
+    """
+    url = os.environ.get("HOLDFAST_ARCHIVE")
+    if not url:
+        msg = (
+            "No archive is named. Large values and closed tasks are kept there; give a directory"
+            " that all processes share or a URL such as s3://bucket/path, as archive=... or in"
+            " HOLDFAST_ARCHIVE."
+        )
+        raise InvalidArgumentError(msg)
+    return url
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Serve the agents named by the first argument, or by `HOLDFAST_AGENTS`."""
+    parser = argparse.ArgumentParser(
+        description="Serve agents on a Temporal cluster until SIGTERM or Ctrl-C.",
+        epilog="The cluster and the archive are named by TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE,"
+        " TEMPORAL_API_KEY and HOLDFAST_ARCHIVE; the app by HOLDFAST_APP.",
+    )
+    parser.add_argument(
+        "agents",
+        metavar="MODULE:AGENTS",
+        nargs="?",
+        default=os.environ.get("HOLDFAST_AGENTS", ""),
+        help="an Agent or a list of them; HOLDFAST_AGENTS by default",
+    )
+    target: str = parser.parse_args(argv).agents
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
+    try:
+        asyncio.run(serve(load_app(target, os.environ.get("HOLDFAST_APP") or None)))
+    except HoldfastError as error:
+        parser.exit(
+            2 if isinstance(error, InvalidArgumentError) else 1, f"error: {redact(str(error))}\n"
+        )

@@ -1,0 +1,1 @@
+"""One task as data, and the rules that change it. Pure: no clock, no I/O."""

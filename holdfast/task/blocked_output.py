@@ -1,0 +1,36 @@
+"""What a conversation keeps of a step whose final output a guardrail has blocked."""
+
+from __future__ import annotations
+
+from holdfast.task.data.records import OpenState
+from holdfast.task.references import last_round, resolve_adds
+from holdfast.values.messages import Message
+
+WITHHELD = "[withheld: an output guardrail has blocked this]"
+
+
+def after_block(current: OpenState, placeholder: str = "") -> tuple[Message, ...]:
+    """Return the messages of a blocked step that may be shown again, oldest first.
+
+    The answer is left out; a text stands in for the results of its tools, because one of them may
+    be the blocked output. What was asked, by the user and by the model, stays.
+
+    Args:
+        current: The step, open when the task ended.
+        placeholder: That text; empty for the usual one.
+    """
+    if current.result is None:
+        return ()
+    kept: list[Message] = []
+    adds = resolve_adds(current.result, current)
+    for message in adds:
+        if message.role == "tool":
+            kept.append(message.model_copy(update={"content": placeholder or WITHHELD}))
+        elif message.role != "assistant" or message.calls:
+            kept.append(message)
+    _, said = last_round(adds, current.calls)
+    for call in current.calls:
+        if call.id not in said and not current.result.quiet:
+            told = Message(role="tool", call_id=call.id, content=placeholder or WITHHELD)
+            kept.append(told)
+    return tuple(kept)

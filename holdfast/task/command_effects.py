@@ -1,0 +1,123 @@
+"""What commands do to a task's ledger. Pure, and never raising: a signal must not block a task."""
+
+from __future__ import annotations
+
+from holdfast.reading.streams.events import mark_of
+from holdfast.task import approvals
+from holdfast.task.data.commands import Command
+from holdfast.task.ledger import Ledger
+from holdfast.values.messages import user
+from holdfast.values.steps import TaskStep
+
+LONGEST_TEXT = 16 * 1024
+
+LONGEST_NOTES = 4 * 1024 * 1024
+"""Most characters of feedback that wait for one model call."""
+
+MOST_FOLLOWUPS = 1000
+"""Most inputs that wait for the task's answer."""
+
+
+def obey(ledger: Ledger, command: Command, *, now: float) -> str:
+    """Apply a command; return why it is refused, or empty. `abandon` is the workflow's.
+
+    Args:
+        ledger: The task.
+        command: The command.
+        now: Time, seconds since the epoch.
+    """
+    if command.branch and command.branch != str(ledger.s.branch):
+        return f"The command is for branch {command.branch}; the task is on {ledger.s.branch}."
+    match command.verb:
+        case "pause":
+            return _pause(ledger, command)
+        case "resume":
+            if not ledger.s.paused:
+                held = ledger.s.held and "The task that it works for is paused: resume that one."
+                return held or "The task is not paused."
+            ledger.change(paused="", paused_after=0)
+            return ""
+        case "approve" | "reject" | "respond":
+            return approvals.decide(ledger, command, now=now)
+        case "feedback":
+            return _feedback(ledger, command)
+        case "edit_step":
+            return _edit(ledger, command)
+        case "drop_step":
+            return _drop(ledger, command)
+        case "abandon":
+            return ""
+
+
+def _pause(ledger: Ledger, command: Command) -> str:
+    """Pause; one after an event takes the place of no other: who has paused may resume."""
+    after = command.body.get("after", 0)
+    if not isinstance(after, int) or after < 0:
+        return f"after must be the offset of an event; it was {after!r:.80}."
+    who = command.by or "somebody"
+    why = f"{who}: {command.reason}" if command.reason else who
+    ledger.change(
+        paused=(ledger.s.paused if "after" in command.body else "") or why,
+        paused_after=mark_of(after) or ledger.s.paused_after,
+    )
+    return ""
+
+
+def _feedback(ledger: Ledger, command: Command) -> str:
+    text = command.body.get("text")
+    if not isinstance(text, str) or not text.strip():
+        return "Feedback needs a text."
+    if len(text) > LONGEST_TEXT:
+        return f"Feedback may have at most {LONGEST_TEXT} characters; this has {len(text)}."
+    if command.body.get("when", "next_model_call") == "queued":
+        if len(ledger.s.followups) >= MOST_FOLLOWUPS:
+            return f"{MOST_FOLLOWUPS} inputs wait for the task's answer already; no more are taken."
+        ledger.change(followups=(*ledger.s.followups, text))
+        if ledger.s.answered:
+            ledger.follow_up()
+        return ""
+    if ledger.noted + len(text) > LONGEST_NOTES:
+        return (
+            f"{ledger.noted} characters of feedback wait for the next model call already; at most"
+            f" {LONGEST_NOTES} can. Let the task go on first."
+        )
+    ledger.add_note(user(text))
+    return ""
+
+
+def _edit(ledger: Ledger, command: Command) -> str:
+    text = command.body.get("input")
+    if not isinstance(text, str) or not text.strip():
+        return "The new input of a step must be a text that says something."
+    at = _queued(ledger, command)
+    if at is None:
+        return _not_queued(ledger, command)
+    queue = list(ledger.s.queue)
+    queue[at] = queue[at].model_copy(update={"input": text})
+    ledger.change(queue=tuple(queue))
+    return ""
+
+
+def _drop(ledger: Ledger, command: Command) -> str:
+    at = _queued(ledger, command)
+    if at is None:
+        return _not_queued(ledger, command)
+    queue: list[TaskStep] = list(ledger.s.queue)
+    del queue[at]
+    over = not queue and not ledger.s.opens and ledger.s.concluded  # it was a follow-up
+    ledger.change(queue=tuple(queue), answered=ledger.s.answered or over)
+    if not ledger.s.opens and not ledger.ready():
+        ledger.join_lasts()
+    return ""
+
+
+def _not_queued(ledger: Ledger, command: Command) -> str:
+    wanted = command.body.get("step")
+    if wanted in {current.open.step.step_id for current in ledger.s.opens}:
+        return f"Step {wanted!r} is in progress already: undo it, or run it again if it has failed."
+    return f"Could not find step_id: {wanted} among the upcoming steps."
+
+
+def _queued(ledger: Ledger, command: Command) -> int | None:
+    wanted = command.body.get("step")
+    return next((k for k, step in enumerate(ledger.s.queue) if step.step_id == wanted), None)

@@ -1,0 +1,270 @@
+"""Tasks that work for another task: a call of an agent as a tool is such a task, the child.
+
+Parent and child tell each other by signals: the parent starts the child and says what it wants, the
+child reports whenever something changes that its parent must know.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+from pydantic import Field, ValidationError
+
+from holdfast.errors import InvalidArgumentError
+from holdfast.task.data.commands import LONGEST_REASON, Refusal
+from holdfast.task.data.head import TaskHead
+from holdfast.task.data.records import Approval, Begun, Failure, Outcome, SegmentRef
+from holdfast.values.base import Json, Value
+from holdfast.values.checks import gate
+from holdfast.values.checks.ids import nested_id
+from holdfast.values.messages import Blob, Usage, clean
+from holdfast.values.settings import Budget
+from holdfast.values.steps import CLOSED, TaskStatus
+
+SAYS = "parent"
+"""Signal by which a parent says something to its child."""
+
+REPORTS = "child"
+"""Signal by which a child reports to its parent."""
+
+
+class ParentRef(Value):
+    """The task that a task works for.
+
+    Attributes:
+        task: Its id.
+        step: Id of its step that made the call.
+        call: The model's id of the call.
+    """
+
+    task: str
+    step: str = ""
+    call: str = ""
+
+
+class UndoAnswer(Value):
+    """What a child says of an undo that its parent wants.
+
+    Attributes:
+        number: Number of what the parent had said.
+        stands: What stands in the way, in words.
+        undone: What was undone, in words, newest first.
+        remains: What stays in the world.
+        failure: Why it was not undone, or empty.
+    """
+
+    number: int
+    stands: tuple[str, ...] = ()
+    undone: tuple[str, ...] = ()
+    remains: tuple[str, ...] = ()
+    failure: str = ""
+
+
+def secret_of_child(secret: str, child: str) -> str:
+    """Derive what a parent and one of its children know, and other clients do not.
+
+    Each task has a secret, made where it was started and kept in its input. Signals between the two
+    carry the child's: anybody may send a workflow a signal, but only those who can read the child's
+    input can send one in another's name. Derived, not drawn, so that a parent that was reset finds
+    the same one.
+    """
+    return hmac.new(secret.encode(), child.encode(), hashlib.sha256).hexdigest()[:32]
+
+
+def is_secret(given: str, expected: str) -> bool:
+    """Whether a signal's secret is the one that it must carry."""
+    return hmac.compare_digest(given.encode(), expected.encode())
+
+
+class ParentSays(Value):
+    """What a parent wants of its child.
+
+    Attributes:
+        secret: The child's secret: shows that its parent has sent this.
+        number: Counts what this parent says to this child; 0 when no report is wanted.
+        run: Try again what has failed.
+        undo: "check": stop, say what stands in the way of an undo, and wait; "do": undo
+            everything, and end; "release": go on.
+        keep: Whether effects that cannot be undone stay knowingly.
+        paused: Who paused it and why; empty: it goes on; None: neither was asked for.
+        end: "finish": close, the answer is no longer needed; "abandon": end without an answer.
+        by: Who wants it.
+        reason: Why.
+    """
+
+    secret: str = ""
+    number: int = 0
+    run: bool = False
+    undo: Literal["", "check", "do", "release"] = ""
+    keep: bool = False
+    paused: str | None = None
+    end: Literal["", "finish", "abandon"] = ""
+    by: str = ""
+    reason: str = ""
+
+
+class ChildReport(Value):
+    """What a child tells its parent.
+
+    Attributes:
+        id: The child.
+        secret: The child's secret: shows that it has sent this.
+        status: Its status; one with a verdict is "failed" and stays open until its parent ends.
+        closed: Whether it is closed: it does nothing any more, and cannot be undone.
+        heard: Number of the newest thing that its parent had said.
+        approvals: What waits for a person, in it and in its own children.
+        usage: Its cost so far, its children's included.
+        failure: What stands in its way, or ended it.
+        undo: Its newest answer to an undo.
+    """
+
+    id: str
+    secret: str = ""
+    status: TaskStatus = "running"
+    closed: bool = False
+    heard: int = 0
+    approvals: tuple[Approval, ...] = ()
+    usage: Usage = Usage()
+    failure: Failure | None = None
+    undo: UndoAnswer | None = None
+
+
+class ChildState(Value):
+    """What a parent knows of a child.
+
+    Attributes:
+        place: Branch, step, batch and position of its call.
+        status: As it reported it.
+        closed: Whether it is closed.
+        heard: Number of the newest thing said to it that it has heard.
+        said: Number of the newest thing said to it.
+        approvals: What waits for a person in it; step and position are those of the call.
+        usage: Its cost.
+        failure: What stands in its way, or ended it.
+        told: Whether the step that waits for it has been stopped because of that failure.
+        held: Whether it was stopped for an undo, and waits.
+        undo: Its newest answer to an undo.
+        left: Whether the call is not of this task any more: it was undone or made anew.
+        started: When its call began; 0 once the call's span has been told.
+        counted: Whether the task counts its cost already, in `spent`.
+    """
+
+    place: tuple[int, int, int, int]
+    status: TaskStatus = "running"
+    closed: bool = False
+    heard: int = 0
+    said: int = 0
+    approvals: tuple[Approval, ...] = ()
+    usage: Usage = Usage()
+    failure: Failure | None = None
+    told: bool = False
+    held: bool = False
+    undo: UndoAnswer | None = None
+    left: bool = False
+    started: float = 0.0
+    counted: bool = False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the call has what came of it: an answer or an end."""
+        return self.status == "answered" or self.status in CLOSED
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether there is nothing to do for its call but to wait."""
+        return self.status in ("running", "waiting", "paused")
+
+    def after(self, report: ChildReport) -> ChildState:
+        """Return what is known after a report; one from before the newest saying is dropped."""
+        if self.closed or (report.heard < self.said and not report.closed):
+            return self
+        _, n, _, i = self.place
+        found = {
+            "status": report.status,
+            "closed": report.closed,
+            "heard": report.heard,
+            "approvals": tuple(
+                approval.model_copy(update={"n": n, "i": i}) for approval in report.approvals
+            ),
+            "usage": report.usage,
+            "failure": report.failure,
+            "told": self.told and report.status == "needs_attention",
+            "undo": report.undo,
+        }
+        return self.model_copy(update=found)
+
+
+class Nesting(Value):
+    """How a call of an agent as a tool begins: the child's input, or what the model is told.
+
+    Attributes:
+        head: The child's head.
+        input: Its input; empty when `stored` or the head's history holds it.
+        stored: The input in the archive.
+        budget: Its limits.
+        state: Its extra_state at the beginning.
+        outcome: What came of the call already: a guardrail stopped it, or its arguments do not fit.
+        begun: What the call came to before its task begins.
+    """
+
+    head: TaskHead = TaskHead(agent="")
+    input: str = ""
+    stored: Blob | None = None
+    budget: Budget | None = None
+    state: dict[str, Json] = Field(default_factory=dict[str, Json])
+    outcome: Outcome | None = None
+    begun: Begun = Begun()
+
+
+def hear(name: str, payloads: Sequence[bytes]) -> ChildReport | ParentSays | Refusal | None:
+    """Read a signal between a task and one that it works for; never raises.
+
+    Args:
+        name: Name of the signal.
+        payloads: The data of its arguments.
+
+    Returns:
+        What was said, or why it is not heard; None for a signal of another name.
+    """
+    if name not in (SAYS, REPORTS):
+        return None
+    if len(payloads) != 1:
+        return Refusal(verb=name, reason=f"It is one value; this signal brought {len(payloads)}.")
+    try:
+        # a child reports values that have passed the gate already, in envelopes of our own
+        data = gate.read(payloads[0], "It", deepest=gate.DEEPEST + gate.ENVELOPE)
+        return (ParentSays if name == SAYS else ChildReport).model_validate(data)
+    except (InvalidArgumentError, ValidationError) as cause:
+        return Refusal(verb=name, reason=f"It cannot be read: {clean(str(cause))}"[:LONGEST_REASON])
+
+
+class EndNested(Value):
+    """Input of the activity that ends children which their parent does not carry.
+
+    Attributes:
+        segment: Newest segment of the ledger, whose steps name them.
+        secret: The parent's secret.
+        end: How they end.
+        reason: Why.
+    """
+
+    segment: SegmentRef
+    secret: str
+    end: Literal["finish", "abandon"]
+    reason: str = ""
+
+
+def child_id(task: str, place: tuple[int, int, int, int], taken: dict[str, ChildState]) -> str:
+    """Name the child of a call: the task and the call's place; a call made anew gets a number."""
+    return next(name for name in child_ids(task, place) if name not in taken)
+
+
+def child_ids(task: str, place: tuple[int, int, int, int]) -> Iterator[str]:
+    """Name the children of a call in the order in which they were begun."""
+    yield nested_id(task, place)
+    for k in itertools.count(2):
+        yield nested_id(task, (*place, k))

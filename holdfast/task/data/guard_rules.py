@@ -1,0 +1,76 @@
+"""What a task must know of its guardrails, and what it records of them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from holdfast.values.base import Json, Value
+from holdfast.values.messages import Blob
+
+
+class GuardRule(Value):
+    """A guardrail of a run, by name.
+
+    Attributes:
+        kind: What it checks.
+        name: Its name.
+        blocks: Whether the first turn waits for it.
+        ref: Reference to it, when the run brought it along; else the agent has it.
+    """
+
+    kind: Literal["input", "output"] = "input"
+    name: str
+    blocks: bool = False
+    ref: str = ""
+
+
+class Guarded(Value):
+    """What has been checked, and by which guardrails.
+
+    Attributes:
+        digest: Names the input or output: another one is checked anew.
+        passed: Keys of the guardrails that it has passed.
+    """
+
+    digest: str = ""
+    passed: tuple[str, ...] = ()
+
+
+class GuardFound(Value):
+    """What a guardrail found: result of its activity.
+
+    Attributes:
+        info: What it said of it.
+        stored: Where the archive keeps that, when it is large.
+        tripped: Whether the run must not go on.
+        output: For a tripped output guardrail: what it checked, unless that is large.
+        attempts: How often it was started.
+        worker: Identity of the worker that ran it.
+    """
+
+    info: Json = None
+    stored: Blob | None = None
+    tripped: bool = False
+    output: Json = None
+    attempts: int = 1
+    worker: str = ""
+
+
+class ToolGuarded(Value):
+    """What a guardrail of a tool found.
+
+    Attributes:
+        kind: Whether it checked the call or its result.
+        name: Its name.
+        behavior: What followed.
+        message: What the model was told, for "reject_content".
+        info: What it said of it.
+        stored: Where the archive keeps that, when it is large.
+    """
+
+    kind: Literal["input", "output"] = "input"
+    name: str
+    behavior: Literal["allow", "reject_content", "raise_exception"] = "allow"
+    message: str = ""
+    info: Json = None
+    stored: Blob | None = None

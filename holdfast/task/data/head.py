@@ -1,0 +1,169 @@
+"""What a task is told when it begins: its agent, its session, and how its run differs."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from holdfast.values.base import Json, Value
+from holdfast.values.settings import ModelSettings
+
+
+class Dialect(Value):
+    """Where the step API and the OpenAI Agents SDK differ; a task carries one of them.
+
+    Attributes:
+        unknown_tool: Tell the model, or end the task with ModelBehaviorError.
+        tool_error: Tell the model the exception's text, or a fixed text without detail; a fixed
+            one, too, of a rejection without a reason.
+        keeps_failed: Whether the session gets the finished turns of a task that a verdict ended.
+    """
+
+    unknown_tool: Literal["tell", "raise"] = "tell"
+    tool_error: Literal["text", "fixed"] = "text"
+    keeps_failed: bool = False
+
+
+STEPS = Dialect()
+
+
+AGENTS_SDK = Dialect(unknown_tool="raise", tool_error="fixed", keeps_failed=True)
+
+
+class SessionRef(Value):
+    """A session, as it was when the task began.
+
+    Attributes:
+        id: Workflow id of the session.
+        name: The name that people use.
+        commits: Number of commits that the task sees; `describe` finds it out.
+        unread: Whether the task sees none: the run has chosen what of it the model is to see.
+        adds: Digest in the archive of messages that the session gets before the task's own: those
+            of a run that was given a list.
+        queue: Task queue of the session, for the one whose commit begins it.
+    """
+
+    id: str
+    name: str
+    commits: int = 0
+    unread: bool = False
+    adds: str = ""
+    queue: str = ""
+
+
+class RunRules(Value):
+    """How one run differs from its agents: `RunConfig` and the arguments of `Runner.run`, as data.
+
+    Code that was given with the run is named by a reference, see `holdfast.agents.code_refs`.
+
+    Attributes:
+        agent: Reference to the Agent object that the run was started with, where the process that
+            started it serves it too; empty elsewhere.
+        context: Reference to the class of the context object; empty for plain JSON data.
+        model: Reference to a Model object that answers for every agent.
+        model_provider: Reference to what makes models of names.
+        model_input_filter: Reference to the last-moment edit of what a model is sent.
+        tool_error_formatter: Reference to what words the model-visible errors of tools.
+        tool_not_found: Whether a call of an unknown tool ends the run, or the model is told.
+        tool_concurrency: Most tool calls that run at once; 0 for all.
+        handoff_filter: Reference to the input filter of handoffs that have none of their own.
+        nests_history: Whether handoffs fold the earlier conversation into one message.
+        history_mapper: Reference to what does so in its own way.
+        input_guardrails: References to guardrails added to the first agent's.
+        output_guardrails: References to guardrails added to the last agent's.
+        guards_before_approval: Whether guardrails of tools see a call before a person is asked.
+        error_handlers: Kind of error ("max_turns", "model_refusal", "invalid_final_output") to the
+            reference of what answers in its place.
+        reasoning_ids: Whether ids of reasoning items are sent back.
+        blocked_message: What stands in the history for a final output that a guardrail blocked.
+        workflow_name: Name of the trace.
+        trace_id: Its id; empty for one of the task's own.
+        trace_parent: Id of the span that the task's span is a child of, or empty.
+        trace_open: Whether that is a span of a task whose trace nobody else has begun, so that the
+            sampler decides by the trace's id.
+        group_id: Groups traces, as of one conversation.
+        trace_metadata: Facts for the trace.
+        traced: Whether spans are made.
+        sensitive: Whether spans carry inputs and outputs; None for the environment's choice.
+        streams: Whether the answers of models are streamed to whoever follows the task.
+        variables: For a task that is a tool call of another one: the first task of the run, whose
+            context variables its tools see.
+    """
+
+    agent: str = ""
+    variables: str = ""
+    context: str = ""
+    model: str = ""
+    model_provider: str = ""
+    model_input_filter: str = ""
+    tool_error_formatter: str = ""
+    tool_not_found: Literal["raise_error", "return_error_to_model"] = "raise_error"
+    tool_concurrency: int = Field(default=0, ge=0)
+    handoff_filter: str = ""
+    nests_history: bool = False
+    history_mapper: str = ""
+    input_guardrails: tuple[str, ...] = ()
+    output_guardrails: tuple[str, ...] = ()
+    guards_before_approval: bool = False
+    error_handlers: dict[str, str] = Field(default_factory=dict[str, str])
+    reasoning_ids: Literal["preserve", "omit"] = "preserve"
+    blocked_message: str = ""
+    workflow_name: str = ""
+    trace_id: str = ""
+    trace_parent: str = ""
+    trace_open: bool = False
+    group_id: str = ""
+    trace_metadata: dict[str, Json] = Field(default_factory=dict[str, Json])
+    traced: bool = True
+    sensitive: bool | None = None
+    streams: bool = False
+
+    def forked(self) -> RunRules:
+        """Return the rules of a fork: the same, in a trace of its own that nobody follows yet."""
+        own = {"trace_id": "", "trace_parent": "", "trace_open": False, "streams": False}
+        return self.model_copy(update=own)
+
+    @property
+    def code(self) -> tuple[str, ...]:
+        """All references to code."""
+        single = (
+            self.agent,
+            self.context,
+            self.model,
+            self.model_provider,
+            self.model_input_filter,
+            self.tool_error_formatter,
+            self.handoff_filter,
+            self.history_mapper,
+        )
+        several = (*self.input_guardrails, *self.output_guardrails, *self.error_handlers.values())
+        return tuple(ref for ref in (*single, *several) if ref)
+
+
+class TaskHead(Value):
+    """What stays the same over a whole task and every activity needs.
+
+    Attributes:
+        agent: Name of the agent.
+        snapshot: Digest of the agent's snapshot; empty until `describe` has run.
+        session: The session, if any.
+        reads: A session whose history precedes the task, but that it does not commit to.
+        history: Digest in the archive of a conversation that precedes the task, or empty.
+        tool_choice: Tool choice of the first step, or empty.
+        dialect: Which API's rules apply.
+        model: Model name that replaces the agent's, or empty.
+        settings: Model settings laid over the agent's, or None.
+        run: What the run brought along.
+    """
+
+    agent: str
+    snapshot: str = ""
+    session: SessionRef | None = None
+    reads: SessionRef | None = None
+    history: str = ""
+    tool_choice: str = ""
+    dialect: Dialect = STEPS
+    model: str = ""
+    settings: ModelSettings | None = None
+    run: RunRules = RunRules()

@@ -1,0 +1,533 @@
+"""What a task records: steps, calls, outcomes, events, and what a step in progress knows."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from pydantic import Field
+
+from holdfast.models.base import ModelAnswer
+from holdfast.task.data.guard_rules import ToolGuarded
+from holdfast.values.base import Json, Value, canonical, digest
+from holdfast.values.hash_chain import ChainRef
+from holdfast.values.messages import Blob, Content, Message, ToolCall, Usage
+from holdfast.values.sources import SourceNode
+from holdfast.values.steps import TaskStep
+
+ApprovalKind = Literal["tool", "unknown", "limit", "undo"]
+
+
+class Approval(Value):
+    """Something that waits for a person, or was decided by one for the step in progress.
+
+    Attributes:
+        id: `<task id>:<serial>`: enough to decide it from any process.
+        kind: A call that needs approval, a call that may have happened, a budget that is used up,
+            or an undo that needs approval.
+        agent: The agent that asks; of a nested task, its own.
+        tool: Tool name.
+        effect: What a call of the tool does to the world; empty when there is no call.
+        call_id: The model's id of the call.
+        arguments: The proposed arguments, JSON text.
+        digest: Digest of the proposed call: a decision is for these arguments only.
+        n: Ordinal of the step.
+        i: Position of the call among the step's open calls.
+        branch: Branch of the ledger on which it was asked.
+        asked: Time, seconds since the epoch.
+        expires: Time at which it expires to rejected; 0 for never.
+        text: What is known.
+        status: "checking" while edited arguments are validated.
+        by: Who decided.
+        at: When.
+        note: What they said.
+        message: What the model is told of a rejection, word for word; empty for the usual text.
+        effective: Edited arguments, JSON text; empty when they were not edited.
+    """
+
+    id: str
+    kind: ApprovalKind = "tool"
+    agent: str = ""
+    tool: str = ""
+    effect: str = ""
+    call_id: str = ""
+    arguments: str = ""
+    digest: str = ""
+    n: int = 0
+    i: int = -1
+    branch: int = 0
+    asked: float = 0.0
+    expires: float = 0.0
+    text: str = ""
+    status: Literal[
+        "open", "checking", "approved", "rejected", "responded", "expired", "closed"
+    ] = "open"
+    by: str = ""
+    at: float = 0.0
+    note: str = ""
+    message: str = ""
+    effective: str = ""
+
+
+class StandingRule(Value):
+    """A decision on a tool call that holds for later calls of the tool, too.
+
+    Attributes:
+        verb: What was decided.
+        by: Who decided.
+        message: What the model is told of a rejection, word for word; empty for the usual text.
+        note: What they said.
+        branch: Branch of the ledger on which it holds.
+    """
+
+    verb: Literal["approve", "reject"]
+    by: str
+    message: str = ""
+    note: str = ""
+    branch: int = 0
+
+
+class Before(Value):
+    """What a step found, and an undo brings back.
+
+    A step that ran beside others "found" what there was when it was done, as if no step had been
+    open: it and the others are first in the queue then.
+
+    Attributes:
+        queue: The queued steps, the step itself among them.
+        notes: Messages that waited for the next model call.
+        followups: Inputs that waited for the task's answer.
+        serial: Number of the newest step id.
+        turns: Answered model calls.
+        usage: Cost of the task.
+        answered: Whether the task had its answer.
+        concluded: Whether the step before was the last one; a follow-up may be queued since.
+        transcript: Length and digest of the transcript.
+        lasts: (number, id) of steps whose last outputs waited to be joined.
+        beside: How many other steps were open.
+        last_step: The step that gave the task's answer, as the task kept it for follow-ups.
+    """
+
+    queue: tuple[TaskStep, ...] = ()
+    notes: tuple[Message, ...] = ()
+    followups: tuple[str, ...] = ()
+    serial: int = 1
+    turns: int = 0
+    usage: Usage = Usage()
+    answered: bool = False
+    concluded: bool = False
+    transcript: ChainRef = ChainRef()
+    lasts: tuple[tuple[int, str], ...] = ()
+    beside: int = 0
+    last_step: TaskStep | None = None
+
+
+class Handed(Value):
+    """JSON data that an AgentWorker made: a step's output, or a memo.
+
+    Attributes:
+        output: JSON data.
+        stored: Where the archive keeps an output too large for history.
+    """
+
+    output: Json = None
+    stored: Blob | None = None
+
+
+class InputRef(NamedTuple):
+    """Names the output of a completed step.
+
+    Attributes:
+        n: Ordinal of the step.
+        digest: Digest of the output.
+    """
+
+    n: int
+    digest: str
+
+
+class OpenStep(Value):
+    """The part of a step's input that the AgentWorker reads.
+
+    Attributes:
+        step: The step.
+        state: The task's extra_state at the beginning of the step.
+        tool_choice: Tool choice asked for by this run_step, or empty.
+        stored: The step's input in the archive, when it is too large for history.
+        notes: Messages to be seen before the step's first model call: feedback, and what the task
+            has to say.
+        inputs: Step id to the output of each step that this one waited for.
+    """
+
+    step: TaskStep
+    state: dict[str, Json] = Field(default_factory=dict)
+    tool_choice: str = ""
+    stored: Blob | None = None
+    notes: tuple[Message, ...] = ()
+    inputs: dict[str, InputRef] = Field(default_factory=dict[str, InputRef])
+
+
+def usual_step(n: int) -> OpenStep:
+    """Return the step that needs no words: it only goes on."""
+    return OpenStep(step=TaskStep(step_id=f"s{n}"))
+
+
+class Failure(Value):
+    """Why a step or a task stopped.
+
+    Attributes:
+        type: Class name of the error.
+        message: Its text.
+        step: Id of the step, if it was one.
+        data: Facts for the client's error, JSON data: the result of a guardrail, for example.
+        parks: Whether the task waits with it whatever its type: code of the user's, not the run,
+            has failed.
+    """
+
+    type: str
+    message: str
+    step: str = ""
+    data: dict[str, Json] = Field(default_factory=dict[str, Json])
+    parks: bool = False
+
+
+class Decided(Value):
+    """What a person, or the clock, decided about a tool call.
+
+    Attributes:
+        approval: Id of the approval.
+        kind: What was asked.
+        status: What was decided: "approved", "rejected", "responded" or "expired".
+        by: Who decided; empty for the clock.
+        at: When, seconds since the epoch.
+        note: What they said.
+    """
+
+    approval: str
+    kind: ApprovalKind = "tool"
+    status: str = ""
+    by: str = ""
+    at: float = 0.0
+    note: str = ""
+
+
+class Outcome(Value):
+    """What became of one tool call.
+
+    Attributes:
+        content: What the model is told; text, or where the archive keeps it.
+        is_error: Whether that tells of a failure.
+        patch: Change of the task's extra_state, a merge patch.
+        status: "unknown" when the worker was lost inside the call.
+        attempts: How often the call was started.
+        edited: The arguments with which it ran, when a person changed them.
+        worker: Identity of the worker that ran it.
+        nodes: What the result rests on, or where the archive keeps that.
+        guards: What its guardrails found, in the order in which they ran.
+        failure: Why the step stops after it, although it is known: a tripped guardrail, a hook.
+        child: For a call of an agent as a tool: the task that it was.
+        usage: What that task cost.
+        effect: What a call of the tool does to the world, as the task knows the tool.
+        decided: What was decided about the call, oldest first.
+        ended: When it ended by the clock of its worker, seconds since the epoch; 0 for none.
+        took: Seconds that its last attempt took.
+        at: In the record of a step: position in its `adds` of the message that has the content.
+    """
+
+    content: Content = ""
+    is_error: bool = False
+    patch: dict[str, Json] = Field(default_factory=dict)
+    status: Literal["done", "failed", "unknown"] = "done"
+    attempts: int = 1
+    edited: str = ""
+    worker: str = ""
+    nodes: tuple[SourceNode, ...] | Blob = ()
+    guards: tuple[ToolGuarded, ...] = ()
+    failure: Failure | None = None
+    child: str = ""
+    usage: Usage = Usage()
+    effect: str = ""
+    decided: tuple[Decided, ...] = ()
+    ended: float = 0.0
+    took: float = 0.0
+    at: int | None = None
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether the call was not made, and nobody is told anything in its place."""
+        return self.failure is not None and self.attempts == 0
+
+    def message(self, call: ToolCall) -> Message:
+        """Return the message that tells the model."""
+        return Message(role="tool", call_id=call.id, content=self.content, is_error=self.is_error)
+
+
+class Begun(Value):
+    """What a call of an agent as a tool came to before the task that it is began.
+
+    Attributes:
+        guards: What its guardrails found, in the order in which they ran.
+        patch: What they and hooks made of the state that the call sees, a merge patch.
+    """
+
+    guards: tuple[ToolGuarded, ...] = ()
+    patch: dict[str, Json] = Field(default_factory=dict)
+
+
+class JournalEntry(Value):
+    """One answered call of the step in progress.
+
+    Attributes:
+        request: Digest of what was asked; a different one means that the code has changed.
+        answer: The model's answer, for a model call.
+        calls: The calls, for tool calls.
+        outcomes: Their results in the same order.
+        memo: What the AgentWorker made and had recorded, for a memo.
+        name: The memo's name.
+        last: Whether the budget made the model call the last one, without tools.
+        attempts: How often the model call was started, or may have been.
+        worker: Identity of the worker that got the answer.
+    """
+
+    request: str
+    answer: ModelAnswer | None = None
+    calls: tuple[ToolCall, ...] = ()
+    outcomes: tuple[Outcome, ...] = ()
+    memo: Handed | None = None
+    name: str = ""
+    last: bool = False
+    attempts: int = 1
+    worker: str = ""
+
+
+class StepResult(Value):
+    """What the AgentWorker's step gave. The defaults are the usual step of function calling.
+
+    Attributes:
+        output: JSON data.
+        echo: Whether the output is the text of the newest answer, which history holds already.
+        stored: Where the archive keeps an output too large for history.
+        adds: Messages that join the transcript. A string names one that history holds already:
+            "input" (the step's input), "n<note>" (a note of the open step), "j<entry>" (the answer
+            of a journal entry) or "j<entry>.<call>" (one of its tool results).
+        calls: Tool calls that end the step; "j<entry>" stands for all calls of that answer.
+        quiet: Whether the results of the calls are the output, and stay out of the transcript.
+        next: Following steps; task id left out.
+        last: Whether the task has its answer.
+        patch: Change of extra_state, a merge patch.
+    """
+
+    output: Json = None
+    echo: bool = True
+    stored: Blob | None = None
+    adds: tuple[Message | str, ...] = ("j0",)
+    calls: tuple[ToolCall, ...] | str = "j0"
+    quiet: bool = False
+    next: tuple[TaskStep, ...] = (TaskStep(),)
+    last: bool = False
+    patch: dict[str, Json] = Field(default_factory=dict)
+
+
+def call_digest(call: ToolCall) -> str:
+    """Digest by which a tool activity checks that it found the call that was scheduled."""
+    return digest(canonical(call.wire()))[:8]
+
+
+KIND = "kind"
+"""Fact of a verdict: the error handlers of the run that may answer in its place."""
+
+CLOSING = "closing"
+"""Fact of a failure: it stands in the way of the end of its task, and of no step."""
+
+AGAIN = "again"
+"""Fact of a verdict: another turn follows when no handler answers."""
+
+
+class Mark(NamedTuple):
+    """Something that happened in a step, with its place in the life of the task.
+
+    Attributes:
+        number: Counts what happened in the task, from 1, over all its steps.
+        kind: What it was.
+        batch: Which of the step's batches of calls a call is in, from 0.
+        i: Its position there.
+    """
+
+    number: int
+    kind: Literal["start", "call", "done", "end"]
+    batch: int = 0
+    i: int = 0
+
+
+class StepRecord(Value):
+    """One completed step in the ledger.
+
+    Attributes:
+        n: Ordinal in the task, from 1: steps are numbered as they are completed.
+        opened: Number under which it was opened, when that is another one because steps ran side by
+            side; calls and their idempotency keys are named by it.
+        step: The step as it was run.
+        output: JSON data that the AgentWorker gave.
+        stored: Where the archive keeps an output too large for history.
+        last: Whether it was the last step.
+        next: Steps that it queued.
+        adds: Messages that it added to the transcript.
+        calls: Its tool calls.
+        outcomes: Their outcomes, in the same order.
+        journal: Answered calls that are not in `adds`, for the auditor.
+        usage: Cost of its model calls.
+        patch: Change of extra_state.
+        inverse: What undoes that change.
+        conflicts: Paths that parallel tools changed to different values.
+        started: Time of the first attempt, seconds since the epoch.
+        ended: Time of completion.
+        digest: Digest of the transcript after the step.
+        branch: Branch of the ledger on which it was run.
+        before: What it found.
+        queue: The queue after it, when a person changed it while the step ran.
+        marks: When things happened in it, oldest first.
+        alone: Whether no other step was open while it ran.
+    """
+
+    n: int
+    opened: int = 0
+    step: TaskStep
+    output: Json = None
+    stored: Blob | None = None
+    last: bool = False
+    next: tuple[TaskStep, ...] = ()
+    adds: tuple[Message, ...] = ()
+    calls: tuple[ToolCall, ...] = ()
+    outcomes: tuple[Outcome, ...] = ()
+    journal: tuple[JournalEntry, ...] = ()
+    usage: Usage = Usage()
+    patch: dict[str, Json] = Field(default_factory=dict)
+    inverse: dict[str, Json] = Field(default_factory=dict)
+    conflicts: tuple[str, ...] = ()
+    started: float = 0.0
+    ended: float = 0.0
+    digest: str = ""
+    branch: int = 0
+    before: Before = Before()
+    queue: tuple[TaskStep, ...] | None = None
+    marks: tuple[Mark, ...] = ()
+    alone: bool = True
+
+    @property
+    def key(self) -> int:
+        """The number by which its calls are named."""
+        return self.opened or self.n
+
+
+class ForkOf(Value):
+    """Where a fork comes from.
+
+    Attributes:
+        task: The task that was forked.
+        n: Ordinal of the last step that both share.
+    """
+
+    task: str
+    n: int
+
+
+class EventRecord(Value):
+    """Something other than a completed step: a command, a failure, a limit.
+
+    Attributes:
+        kind: "command", "refused", "failed", "limit", "guardrail", "closed".
+        at: Time, seconds since the epoch.
+        by: Who did it, empty for the task itself.
+        text: Reason or error.
+        body: Facts.
+    """
+
+    kind: str
+    at: float
+    by: str = ""
+    text: str = ""
+    body: dict[str, Json] = Field(default_factory=dict)
+
+
+class Entry(Value):
+    """One entry of the ledger."""
+
+    step: StepRecord | None = None
+    event: EventRecord | None = None
+
+
+OVER_BUDGET = "over_budget"
+"""Member of the step_state of a join of steps that the budget ended."""
+
+
+class SegmentRef(Value):
+    """A part of the ledger that is in the archive; its bytes name the part before it.
+
+    So the newest one names them all, and a task carries only that, however often it rolls over.
+
+    Attributes:
+        sha256: Digest of the segment's bytes.
+        number: Which one it is, counted from the oldest.
+        start: Number of entries before it.
+        entries: Number of entries in it.
+    """
+
+    sha256: str
+    number: int = 1
+    start: int = 0
+    entries: int = 0
+
+
+def archived_entries(newest: SegmentRef | None) -> int:
+    """Return how many entries are archived, by the newest segment."""
+    return newest.start + newest.entries if newest is not None else 0
+
+
+class OpenState(Value):
+    """A step in progress, as data: enough to go on with it after any crash or rollover.
+
+    Attributes:
+        open: What the AgentWorker reads.
+        n: Number under which it was opened: one more than the steps completed or open then.
+        at: The transcript that it sees.
+        alone: Whether no other step was open at any time.
+        started: Time of its first attempt, seconds since the epoch.
+        journal: Answered calls, oldest first.
+        chain: Digest of the journal.
+        result: What the AgentWorker gave, once it is known.
+        calls: Tool calls that are open now.
+        asked: Digest of the request for them, when the AgentWorker waits for their results.
+        cleared: Positions of calls that turned out to need no approval.
+        before: What the step found.
+        state: The extra_state that those calls see.
+        outcomes: Position of an open call to its outcome.
+        begun: Position of an open call that a task of its own works for to how it began.
+        failure: Why the step stopped.
+        limit: "finish" makes the next model call the last, "allow" lets one pass the budget.
+        owner: Id of the request that the step is run for, if any.
+        marks: When things happened in it, oldest first.
+        stream: Whether somebody wants to see its answers while they are made, though the run's
+            rules do not say so.
+        tried: How often its newest activity may have been started by earlier requests.
+    """
+
+    open: OpenStep
+    n: int
+    started: float
+    at: ChainRef = ChainRef()
+    alone: bool = True
+    journal: tuple[JournalEntry, ...] = ()
+    chain: str = ""
+    result: StepResult | None = None
+    calls: tuple[ToolCall, ...] = ()
+    asked: str = ""
+    cleared: tuple[int, ...] = ()
+    before: Before = Before()
+    state: dict[str, Json] = Field(default_factory=dict)
+    outcomes: dict[int, Outcome] = Field(default_factory=dict[int, Outcome])
+    begun: dict[int, Begun] = Field(default_factory=dict[int, Begun])
+    failure: Failure | None = None
+    limit: Literal["", "allow", "finish"] = ""
+    owner: str = ""
+    marks: tuple[Mark, ...] = ()
+    stream: bool = False
+    tried: int = 0

@@ -1,0 +1,397 @@
+"""A task's whole state, and what it is started, asked and answered with."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from holdfast.task.data.children import ChildState, ParentRef, UndoAnswer
+from holdfast.task.data.guard_rules import Guarded, GuardRule
+from holdfast.task.data.head import TaskHead
+from holdfast.task.data.records import (
+    Approval,
+    Entry,
+    Failure,
+    ForkOf,
+    InputRef,
+    OpenState,
+    SegmentRef,
+    StandingRule,
+)
+from holdfast.task.data.tool_policy import ToolPolicy
+from holdfast.values.base import Json, Value
+from holdfast.values.hash_chain import ChainRef
+from holdfast.values.messages import Blob, ImagePart, Message, Usage
+from holdfast.values.settings import Budget
+from holdfast.values.steps import TaskStatus, TaskStep
+
+PARKED = "parked"
+"""Detail of an error by which an update says that the task waits with it."""
+
+
+def known_head(head: TaskHead, described: Described | None) -> TaskHead:
+    """Return the head with what `describe` found out."""
+    if described is None:
+        return head
+    session = head.session
+    if session is not None:
+        session = session.model_copy(update={"commits": described.commits})
+    return head.model_copy(update={"snapshot": described.snapshot, "session": session})
+
+
+class TaskInput(Value):
+    """Input of the task workflow.
+
+    Attributes:
+        head: What stays the same.
+        input: The user's request; empty when `stored` holds it.
+        stored: The request in the archive, when it is too large for history.
+        images: Images of the request.
+        extra_state: Shared state at the beginning.
+        budget: Limits, or None.
+        automatic: Run steps without being asked.
+        finalize: Finalize by itself once the last step is done.
+        heartbeat: Seconds without a sign of life after which a worker counts as lost.
+        roll_events: History length at which the task continues as new.
+        carried: State of the run before, after continue-as-new.
+        parent: The task that this one works for, as a call of an agent as a tool.
+        held: Who has paused that one and why, else empty.
+        secret: Known to this task and, if it has a parent, to that one: their signals carry it.
+    """
+
+    head: TaskHead
+    input: str = ""
+    stored: Blob | None = None
+    images: tuple[ImagePart, ...] = ()
+    extra_state: dict[str, Json] = Field(default_factory=dict)
+    budget: Budget | None = None
+    automatic: bool = False
+    finalize: bool = False
+    heartbeat: float = Field(default=20.0, gt=0, allow_inf_nan=False)
+    roll_events: int = Field(default=2000, ge=1)
+    carried: Carried | None = None
+    parent: ParentRef | None = None
+    held: str = ""
+    secret: str = ""
+
+
+class AgentRules(Value):
+    """What the task must know of an agent to run its steps.
+
+    Attributes:
+        policies: Tool name to policy.
+        timeout: Longest time of one model attempt in seconds.
+        attempts: Most attempts of one model call.
+        parallel: Most steps that run at the same time when the task runs by itself.
+        guards: Its guardrails.
+    """
+
+    policies: dict[str, ToolPolicy] = Field(default_factory=dict)
+    timeout: float = 600.0
+    attempts: int = 10
+    parallel: int = 1
+    guards: tuple[GuardRule, ...] = ()
+
+
+class Described(AgentRules):
+    """Result of `describe`: the rules of the agent that the task begins with, and more.
+
+    Attributes:
+        snapshot: Digest of the agent's snapshot, which is in the archive.
+        team: Name to rules of the other agents that the task may be handed to.
+        run_guards: Guardrails that the run brought along.
+        step: First step as the AgentWorker made it; defaults mean the usual first step.
+        commits: Number of the session's commits that the task sees.
+    """
+
+    snapshot: str
+    team: dict[str, AgentRules] = Field(default_factory=dict[str, AgentRules])
+    run_guards: tuple[GuardRule, ...] = ()
+    step: TaskStep = TaskStep()
+    commits: int = 0
+
+    def rules(self, agent: str) -> AgentRules:
+        """Return the rules of an agent; without a name, or for another one, those of the first."""
+        return self.team.get(agent, self)
+
+
+class Newest(Value):
+    """The newest step of a task, as somebody saw it who wants it undone.
+
+    Attributes:
+        branch: The task's branch.
+        opened: Number of the step that was begun last on it.
+        to: Ordinal of the last step before those that an undo would take back.
+        steps: Ids of these: the steps in progress, else the last completed one.
+    """
+
+    branch: int = 0
+    opened: int = 0
+    to: int = 0
+    steps: tuple[str, ...] = ()
+
+
+class UndoRequest(Value):
+    """Argument of the `undo` update.
+
+    Attributes:
+        to: Ordinal of the last step to keep; -1 for all but the last one.
+        step: Id of that step, for people.
+        branch: Branch on which that step was run; it and the ordinal name a step of a task. -1 for
+            whichever it is.
+        newest: What is to be undone, as it was seen; the undo is refused when there is more or
+            less to be undone by now.
+        residue: Whether effects that cannot be undone refuse the undo, or stay knowingly.
+        by: Who asks.
+        reason: Why.
+    """
+
+    to: int = -1
+    step: str = ""
+    branch: int = -1
+    newest: Newest | None = None
+    residue: Literal["refuse", "keep"] = "refuse"
+    by: str = ""
+    reason: str = ""
+
+
+class UndoState(Value):
+    """An undo in progress.
+
+    Attributes:
+        asked: The request, `to` made explicit.
+        done: Keys of the effects that are undone, `<branch>.<step>.<batch>.<position>`, in order.
+        undone: What was undone, in words.
+        remains: What stays in the world.
+        check: What somebody should look at.
+        steps: Ids of the steps that were left.
+        cut: (step, position) of the open calls that were running when the steps were stopped.
+        request: Id of the request.
+        number: For an undo that the task's parent wants: number of what it said.
+        mode: What such an undo comes to: "check" finds out what stands in its way and then is
+            "held" until the parent goes on; "release" ends it with nothing undone.
+    """
+
+    asked: UndoRequest
+    done: tuple[str, ...] = ()
+    undone: tuple[str, ...] = ()
+    remains: tuple[str, ...] = ()
+    check: tuple[str, ...] = ()
+    steps: tuple[str, ...] = ()
+    cut: tuple[tuple[int, int], ...] = ()
+    request: str = ""
+    number: int = 0
+    mode: Literal["", "check", "held", "release"] = ""
+
+
+class Closing(Value):
+    """The end of a task that was accepted, until it is closed.
+
+    Attributes:
+        status: The status that it is to have then.
+        why: Who ends it and why, where somebody does.
+        is_prepared: Whether approvals were closed and children told; what is left is the archive.
+        failures: How many attempts to close it have failed.
+        due: Time of the next attempt, seconds since the epoch; 0 while one is being made.
+    """
+
+    status: TaskStatus
+    why: str = ""
+    is_prepared: bool = False
+    failures: int = 0
+    due: float = 0.0
+
+
+class Receipt(Value):
+    """What became of a command.
+
+    Attributes:
+        id: The command's id.
+        verb: What was asked.
+        status: "applied", "refused", or "recorded" while no worker has seen it.
+        reason: Why it was refused.
+    """
+
+    id: str
+    verb: str
+    status: Literal["applied", "refused", "recorded"]
+    reason: str = ""
+
+
+class Carried(Value):
+    """The task's state: what continue-as-new hands on, and what the archive keeps of a task.
+
+    Attributes:
+        segment: Newest archived segment of the ledger; each names the one before it.
+        opens: Steps in progress, by number.
+        undelivered: Completed steps whose outputs nobody has asked for yet: they had waited.
+        done: Completed steps that others may wait for: those with an id that a worker gave, and
+            those that are waited for.
+        lasts: (number, id) of steps that ran beside others and ended the task; to be joined.
+        undo_notes: What the model is to be told of undos since the last step was begun, also after
+            an undo that goes further back.
+        last_step: The step that gave the task's answer, if another agent than the first ran it: a
+            follow-up is for that agent.
+        inputs: The run's input, as far as guardrails have passed it: once, whatever is undone.
+        outputs: The final output, likewise.
+        spent: Cost of all model calls and tasks of calls, also of those that an undo or
+            a new start has taken back, but for those in `children`; `usage` is what counts for the
+            budget.
+        path: (branch, ordinal of the first step of it) for the completed steps of the present
+            branch, oldest first: with the ordinal, a branch names a step for good.
+        rounds: Request of `run_steps_in_queue` to its steps and their ordinals, 0 until done.
+        standing: Tool name to the decision that holds for all its calls.
+        children: Id to what is known of each task that a call of an agent as a tool began, but
+            for those that are done and whose steps are archived: these steps name them.
+        settled: Number of those that are not in `children` for that reason.
+        said: Number of the newest thing said to any of them.
+        paused_after: Number of a mark: while the task is paused, a step that began after it goes no
+            further; 0 when steps in progress are to be finished.
+        held: Who paused the task that this one works for, and why, else empty.
+        heard: Number of the newest thing that this task's own parent said.
+        undo_answer: Newest answer to an undo that it wanted.
+        verdict: What the task is to end with.
+        closing: The end that was accepted, if any.
+        tries_again: Whether the parent has wanted what failed to be tried again; the next failure
+            ends that.
+        ledger: Length and digest of the chain of all entries of the ledger.
+        commands: The ids of the newest commands, packed: a repeated one is dropped.
+        entries: Events that came while the ledger was being archived.
+    """
+
+    created: float = 0.0
+    described: Described | None = None
+    queue: tuple[TaskStep, ...] = ()
+    extra_state: dict[str, Json] = Field(default_factory=dict)
+    transcript: ChainRef = ChainRef()
+    steps: int = 0
+    turns: int = 0
+    usage: Usage = Usage()
+    segment: SegmentRef | None = None
+    opens: tuple[OpenState, ...] = ()
+    automatic: bool = False
+    paused: str = ""
+    paused_after: int = 0
+    answered: bool = False
+    concluded: bool = False
+    failure: Failure | None = None
+    seen: dict[str, RunReply] = Field(default_factory=dict)
+    receipts: tuple[Receipt, ...] = ()
+    published: str = "running"
+    published_approvals: str = ""
+    serial: int = 0
+    undelivered: tuple[int, ...] = ()
+    branch: int = 0
+    approvals: tuple[Approval, ...] = ()
+    approval_serial: int = 0
+    notes: tuple[Message, ...] = ()
+    followups: tuple[str, ...] = ()
+    undo: UndoState | None = None
+    undone_effects: tuple[str, ...] = ()
+    residue: tuple[str, ...] = ()
+    fork: ForkOf | None = None
+    marks: int = 0
+    done: dict[str, InputRef] = Field(default_factory=dict[str, InputRef])
+    lasts: tuple[tuple[int, str], ...] = ()
+    undo_notes: tuple[Message, ...] = ()
+    last_step: TaskStep | None = None
+    inputs: Guarded = Guarded()
+    outputs: Guarded = Guarded()
+    spent: Usage = Usage()
+    path: tuple[tuple[int, int], ...] = ()
+    rounds: dict[str, dict[str, int]] = Field(default_factory=dict[str, dict[str, int]])
+    standing: dict[str, StandingRule] = Field(default_factory=dict[str, StandingRule])
+    children: dict[str, ChildState] = Field(default_factory=dict[str, ChildState])
+    settled: int = 0
+    said: int = 0
+    held: str = ""
+    heard: int = 0
+    undo_answer: UndoAnswer | None = None
+    verdict: Failure | None = None
+    closing: Closing | None = None
+    tries_again: bool = False
+    ledger: ChainRef = ChainRef()
+    commands: str = ""
+    entries: tuple[Entry, ...] = ()
+
+
+class RunReply(Value):
+    """Result of the `run` update: a reference, never the output itself.
+
+    Attributes:
+        n: Ordinal of the step that was run; 0 when none was.
+        round: For several steps: the ordinal of each in the order of the queue, 0 for one that
+            waits.
+        status: "done", "waiting" (for a person), "paused", "moved" (continued as new: ask again).
+    """
+
+    n: int = 0
+    status: Literal["done", "waiting", "paused", "moved"] = "done"
+    round: tuple[int, ...] = ()
+
+
+class TaskRecord(Value):
+    """A closed task in the archive, under its id.
+
+    Attributes:
+        task: The task.
+        head: Agent, session and rules.
+        segment: Newest segment of the ledger; each names the one before it.
+        failure: The verdict that ended it, if any.
+        output: Output of the last step.
+        stored: Where the archive keeps that output, when it is large.
+        transcript: Length and digest of the transcript.
+        opens: The steps that were open when the task ended, if it did not end well.
+        ledger: Length and digest of the chain of the ledger's entries.
+        signature: Signature of all the rest by the key of the worker process, if it has one.
+    """
+
+    task: Json
+    head: TaskHead
+    segment: SegmentRef | None = None
+    failure: Failure | None = None
+    output: Json = None
+    stored: Blob | None = None
+    transcript: ChainRef = ChainRef()
+    opens: tuple[OpenState, ...] = ()
+    ledger: ChainRef = ChainRef()
+    signature: str = ""
+
+
+class CommitRef(Value):
+    """One turn of a session.
+
+    Attributes:
+        task: Task that committed it.
+        sha256: Digest in the archive of the list of messages; empty for a reset.
+        count: Number of messages.
+    """
+
+    task: str
+    sha256: str = ""
+    count: int = 0
+
+
+class SessionState(Value):
+    """What a session's continue-as-new hands on.
+
+    Attributes:
+        commits: The newest turns, oldest first; a reset is one of them.
+        older: Digests in the archive of full lists of commits, before `commits`.
+        base: Number of commits in `older`.
+        recent: Ids of the tasks that committed last, so that a repeated commit is dropped.
+        roll_events: History length at which the session continues as new.
+        index_size: Number of commits in a full list.
+    """
+
+    commits: tuple[CommitRef, ...] = ()
+    older: tuple[str, ...] = ()
+    base: int = 0
+    recent: tuple[str, ...] = ()
+    roll_events: int = 2000
+    index_size: int = Field(default=500, ge=1)
+
+
+TaskInput.model_rebuild()
+Carried.model_rebuild()

@@ -1,0 +1,396 @@
+"""What crosses the boundaries: inputs and results of workflows, activities, updates and queries.
+
+Names are short because history keeps every byte of them, for every step of every task.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from holdfast.archive.seal import Seal
+from holdfast.models.base import ModelAnswer
+from holdfast.task.data.guard_rules import GuardRule
+from holdfast.task.data.head import TaskHead
+from holdfast.task.data.records import (
+    Before,
+    Failure,
+    Handed,
+    JournalEntry,
+    OpenStep,
+    Outcome,
+    SegmentRef,
+    StepResult,
+)
+from holdfast.values.base import Json, Value
+from holdfast.values.hash_chain import ChainRef
+from holdfast.values.messages import Blob, Content, ImagePart, Message, ToolCall, Usage
+from holdfast.values.steps import TaskStatus, TaskStep
+
+INLINE_BYTES = 16 * 1024
+"""Texts above this size go to the archive; history holds a reference.
+
+These are the texts of messages, the results of tools, and outputs. What a task must read to go on
+stays in history whatever its size: arguments of calls, `step_state`, inputs of next steps, patches
+of the state. Above 256 KB Temporal's external storage takes the whole value that holds them.
+"""
+
+MOST_CALLS = 4000
+"""Most tool calls of one answer, or of one `ctx.call_tools`: the task holds all of them at once."""
+
+
+class AdvanceInput(Value):
+    """Input of the step activity: constant size, whatever came before.
+
+    Attributes:
+        n: Ordinal of the step, from 1.
+        at: The transcript before the step; the digest is cut to 16 digits.
+        journal: The step's answered calls.
+        open: What the AgentWorker reads, when small; None with no digest is the usual step: the
+            one numbered like its ordinal, without input or state.
+        digest: Its digest, when it is too large to be sent: the activity asks the task for it.
+        limit: What to do when the worker wants one more model call: "" make it, "stop" report the
+            limit, "finish" make it without tools and take its answer as the last.
+        tokens: Output tokens that are left for the call; 0 for no limit.
+        branch: Branch of the ledger; part of the id of the step's span.
+        stream: Whether somebody wants to see the answer while it is made, though the run's rules do
+            not say so.
+        tried: How often the activity was started before, by earlier requests to run the step.
+    """
+
+    n: int
+    at: ChainRef = ChainRef()
+    journal: ChainRef = ChainRef()
+    open: OpenStep | None = None
+    digest: str = ""
+    limit: Literal["", "stop", "finish"] = ""
+    tokens: int = 0
+    branch: int = 0
+    stream: bool = False
+    tried: int = 0
+
+
+class GuardInput(Value):
+    """Input of the guard activity: constant size; what is checked is found by reference.
+
+    Attributes:
+        step: The step whose input or output is checked.
+        rule: The guardrail.
+        i: Its position among those of its agent, or of the run.
+    """
+
+    step: AdvanceInput
+    rule: GuardRule
+    i: int = 0
+
+
+class Probed(Value):
+    """What a tool's probe found out about a call that may have happened.
+
+    Attributes:
+        happened: Whether it did.
+        content: Its result, if so.
+    """
+
+    happened: bool = False
+    content: Content = ""
+
+
+class Advanced(Value):
+    """Result of the step activity.
+
+    Attributes:
+        request: Digest of the model call that was made; left out when the step is over.
+        answer: Its answer; None when no call was made.
+        memos: What the AgentWorker had recorded, in order.
+        early: How many of those came before the answer.
+        result: The step's result, when the step is over.
+        calls: Tool calls that the step waits for in its middle.
+        told: Position of a call that is not run, its tool not being on offer, to what the model is
+            told.
+        asked: Digest of that request for tools.
+        patch: Change of extra_state made before those calls.
+        limit: The step wants a model call that the limit forbids.
+        failure: Why the step stopped after its model call, whose answer is paid and kept.
+        attempts: How often the activity was started.
+        worker: Identity of the worker.
+    """
+
+    request: str = ""
+    answer: ModelAnswer | None = None
+    memos: tuple[JournalEntry, ...] = ()
+    early: int = 0
+    result: StepResult | None = None
+    calls: tuple[ToolCall, ...] = ()
+    told: dict[int, Outcome] = Field(default_factory=dict[int, Outcome])
+    asked: str = ""
+    patch: dict[str, Json] = Field(default_factory=dict)
+    limit: bool = False
+    failure: Failure | None = None
+    attempts: int = 1
+    worker: str = ""
+
+
+class ToolInput(Value):
+    """Input of the tool activity: the call itself is found by reference.
+
+    Attributes:
+        n: Ordinal of the step.
+        i: Position of the call among the step's open calls.
+        digest: Digest of the call.
+        state: The task's extra_state, when it is small and not empty.
+        big: Whether the state is too large to be sent: the activity asks the task for it.
+        call: The call, when a person changed it.
+        branch: Branch of the ledger; part of the idempotency key, like the next.
+        batch: Number of batches of calls that the step has made before this one.
+        step: Id of the step, when it is not "s" and its ordinal.
+        agent: Agent that runs the step, when it is not the task's first one.
+        child: For a call of an agent as a tool that is to be ended: the task that it was.
+        patch: What was made of the state before that task began, a merge patch.
+        tried: Attempts that were lost before this activity was scheduled.
+    """
+
+    n: int
+    i: int = 0
+    digest: str = ""
+    state: dict[str, Json] = Field(default_factory=dict)
+    big: bool = False
+    call: ToolCall | None = None
+    branch: int = 0
+    batch: int = 0
+    step: str = ""
+    agent: str = ""
+    child: str = ""
+    patch: dict[str, Json] = Field(default_factory=dict)
+    tried: int = 0
+
+
+class HandleInput(Value):
+    """Input of the activity that asks an error handler of the run.
+
+    Attributes:
+        step: The open step, as its own activity gets it.
+        kind: Which handler.
+        error: Class name of the error.
+        text: Its text.
+    """
+
+    step: AdvanceInput
+    kind: str
+    error: str
+    text: str
+
+
+class Handled(Value):
+    """What an error handler gave.
+
+    Attributes:
+        declined: Whether it gave nothing.
+        output: The final output, JSON data.
+        stored: Where the archive keeps one too large for history.
+        said: The message that joins the transcript, if one does.
+    """
+
+    declined: bool = False
+    output: Json = None
+    stored: Blob | None = None
+    said: Message | None = None
+
+
+class EffectRef(Value):
+    """One tool call of a step, as its undo needs it.
+
+    Attributes:
+        call: The call, as it ran.
+        content: Its result, or where the archive keeps it.
+        status: How it ended.
+        ran: Whether it was started at all.
+        batch: Which of the step's batches of calls it was in.
+        i: Its position there.
+        child: Id of the task that it was, if it was one.
+    """
+
+    call: ToolCall
+    content: Content = ""
+    status: Literal["done", "failed", "unknown"] = "done"
+    ran: bool = True
+    batch: int = 0
+    i: int = 0
+    child: str = ""
+
+
+class Undoable(Value):
+    """A step as its undo needs it.
+
+    Attributes:
+        n: Ordinal.
+        step: The step.
+        added: Number of messages that it added to the transcript.
+        inverse: What undoes its change of extra_state.
+        before: What it found.
+        effects: Its tool calls, in the order in which they were asked for.
+        branch: Branch on which it ran.
+        key: Number by which its calls are named.
+    """
+
+    n: int
+    key: int
+    step: TaskStep
+    added: int = 0
+    inverse: dict[str, Json] = Field(default_factory=dict)
+    before: Before = Before()
+    effects: tuple[EffectRef, ...] = ()
+    branch: int = 0
+
+
+class UndoInput(Value):
+    """Input of the undo activity: one effect.
+
+    Attributes:
+        n: Ordinal of the step.
+        i: Position of the effect in the step.
+        effect: The effect.
+        branch: Branch on which it ran.
+        step: Id of the step, when it is not "s" and its ordinal.
+        agent: Agent that ran the step, when it is not the task's first one.
+    """
+
+    n: int
+    i: int
+    effect: EffectRef
+    branch: int = 0
+    step: str = ""
+    agent: str = ""
+
+
+class RunRequest(Value):
+    """Argument of the `run` update.
+
+    Attributes:
+        all: Run until the task has its answer or needs somebody; else run one step.
+        input: New user input for the step.
+        step: Id of the queued step to run; empty for the first one.
+        tool_choice: Tool choice of the step.
+        restart: Throw the step's journal away and start it anew.
+        round: Run all steps that are ready, at once.
+        stored: The input in the archive, when it is too large for history.
+        images: Images of the new input; without one they join what the step has.
+        stream: Whether somebody wants to see the step's answers while they are made.
+    """
+
+    all: bool = False
+    input: str | None = None
+    stored: Blob | None = None
+    images: tuple[ImagePart, ...] = ()
+    step: str = ""
+    tool_choice: str = ""
+    restart: bool = False
+    round: bool = False
+    stream: bool = False
+
+    @property
+    def attaches(self) -> bool:
+        """Whether this asks only for the output of the step in progress."""
+        return self in (RunRequest(), RunRequest(stream=True))
+
+    @property
+    def changes(self) -> bool:
+        """Whether this wants the step to be another one than it was."""
+        return self.brings_input or bool(self.tool_choice or self.images)
+
+    @property
+    def brings_input(self) -> bool:
+        """Whether this replaces the step's input."""
+        return self.input is not None or self.stored is not None
+
+    def images_after(self, step: TaskStep) -> tuple[ImagePart, ...]:
+        """Return the images that the step then has; asking again gives it none twice."""
+        if self.brings_input:
+            return self.images
+        return (*step.images, *(image for image in self.images if image not in step.images))
+
+
+class ViewRequest(Value):
+    """What an activity lacks.
+
+    Attributes:
+        n: The open step.
+        have: Messages of the transcript that it holds.
+        upto: Messages that it needs.
+        head: Whether it needs the task's head.
+        open: Whether it needs the open step.
+        journal: Journal entries that it holds.
+        calls: Whether it needs the open calls.
+        output: Whether it needs the step's output.
+        state: Whether it needs the state that the open calls see, and not the calls.
+    """
+
+    n: int = 0
+    have: int = 0
+    upto: int = 0
+    head: bool = False
+    open: bool = False
+    journal: int = -1
+    calls: bool = False
+    output: bool = False
+    state: bool = False
+
+
+class View(Value):
+    """Answer to a ViewRequest; lists are pages, ask again for the rest.
+
+    Attributes:
+        head: The task's head.
+        messages: Messages of the transcript.
+        segment: Newest archived segment of the ledger, when messages are asked for that are
+            archived.
+        base: Number of messages of the present branch that are there.
+        open: The open step.
+        journal: Its answered calls.
+        calls: Its open calls.
+        state: The extra_state that those see, or that the step leaves.
+        output: The step's output.
+        usage: Cost of the task so far.
+    """
+
+    head: TaskHead | None = None
+    messages: tuple[Message, ...] = ()
+    segment: SegmentRef | None = None
+    base: int = 0
+    open: OpenStep | None = None
+    journal: tuple[JournalEntry, ...] = ()
+    calls: tuple[ToolCall, ...] = ()
+    state: dict[str, Json] = Field(default_factory=dict)
+    output: Handed | None = None
+    usage: Usage = Usage()
+
+
+class CloseInput(Value):
+    """Input of the closing activity.
+
+    Attributes:
+        status: Status that the task closes with.
+        at: The transcript.
+        commit: Whether the session gets this task's turn.
+        failure: Verdict or reason that ended the task, if it is not finished.
+        ledger: Length and digest of the ledger that is to be stored.
+    """
+
+    status: TaskStatus
+    at: ChainRef = ChainRef()
+    commit: bool = False
+    failure: Failure | None = None
+    ledger: ChainRef = ChainRef()
+
+
+class TaskResult(Value):
+    """Result of the task workflow.
+
+    Attributes:
+        status: How it closed.
+        seal: The digests of what was stored of it.
+    """
+
+    status: TaskStatus = "finished"
+    seal: Seal = Seal()

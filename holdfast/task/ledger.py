@@ -1,0 +1,563 @@
+"""The state of one task: a pure machine that the workflow drives and every replay drives again.
+
+It decides nothing by clock or chance and does no I/O: times come in as arguments. Everything it
+knows fits into a `Carried`, plus the entries since the last segment that went to the archive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from holdfast.task.data.records import (
+    OVER_BUDGET,
+    Before,
+    Begun,
+    Decided,
+    Entry,
+    Failure,
+    InputRef,
+    JournalEntry,
+    Mark,
+    OpenState,
+    OpenStep,
+    Outcome,
+    StepRecord,
+    call_digest,
+    usual_step,
+)
+from holdfast.task.data.state import Described
+from holdfast.task.data.wire import MOST_CALLS, Advanced, AdvanceInput, RunRequest, ToolInput
+from holdfast.task.ledger_state import LedgerState
+from holdfast.task.queue import problem, queued_with, serial_of
+from holdfast.task.references import (
+    batches_of,
+    joined,
+    new_entries,
+    output_digest,
+    output_of_calls,
+    queue_after,
+    resolve_adds,
+    resolve_calls,
+    resolve_output,
+    usage_of,
+    with_entry,
+    without_adds,
+)
+from holdfast.values import json_patch as merge_patch
+from holdfast.values.base import Json, canonical, digest
+from holdfast.values.hash_chain import ChainRef, extend
+from holdfast.values.messages import ToolCall
+from holdfast.values.steps import TaskStep
+
+INLINE_BYTES = 512
+"""Up to this size a step's input travels with the activity; beyond, the activity asks for it."""
+
+AT_DIGITS = 16
+"""Digits of the transcript digest that an activity gets; 64 bits tell transcripts apart and
+the ledger keeps all of them."""
+
+DONE_KEPT = 1000
+"""Most completed steps, of those with a name of their own, that later steps can be linked to."""
+
+
+class Ledger(LedgerState):
+    """One task's state. Methods are called in the order in which things happened."""
+
+    def described(self, result: Described) -> None:
+        """Take over what the worker process knows of the agent."""
+        self.change(described=result, failure=None)
+        if result.step != TaskStep() and self.s.steps == 0 and self.s.queue:
+            first = self.s.queue[0]
+            custom = result.step.model_copy(
+                update={"task_id": "", "step_id": result.step.step_id or first.step_id}
+            )
+            self.change(queue=(custom, *self.s.queue[1:]))
+
+    def begin(self, asked: RunRequest, *, now: float, owner: str = "") -> None:
+        """Open a queued step, the first that is ready or the one asked for.
+
+        Args:
+            asked: The request.
+            now: Time, seconds since the epoch.
+            owner: Id of the request.
+        """
+        ready = self.ready()
+        step = next((s for s in ready if s.step_id == asked.step), ready[0])
+        queue = tuple(queued for queued in self.s.queue if queued is not step)
+        own = self._is_original(step) and not asked.brings_input
+        step = step.model_copy(update={"images": asked.images_after(step)})
+        if asked.input is not None:
+            step = step.model_copy(update={"input": asked.input})
+        opened = OpenStep(
+            step=step,
+            state=self.s.extra_state,
+            tool_choice=asked.tool_choice,
+            stored=asked.stored or (self.given.stored if own else None),
+            notes=joined(self.s.notes),
+            inputs={id: self.s.done[id] for id in step.prev_steps if id in self.s.done},
+        )
+        siblings = [c.model_copy(update={"alone": False, "before": Before()}) for c in self.s.opens]
+        current = OpenState(
+            open=opened,
+            n=self.last_opened + 1,
+            at=self.s.transcript,
+            alone=not siblings and not self.s.lasts,
+            started=now,
+            owner=owner,
+            before=Before() if siblings else self.before(),
+            stream=asked.stream,
+        )
+        self.change(
+            queue=queue,
+            notes=(),
+            undo_notes=(),
+            answered=False,
+            failure=None,
+            opens=(*siblings, self._marked(current, "start", 0)),
+        )
+
+    def _is_original(self, step: TaskStep) -> bool:
+        """Whether a step has the task's own input, which the archive keeps when it is large."""
+        return step.step_id == "s1" and step.input == "" and self.s.steps == 0
+
+    def retry(self, n: int, asked: RunRequest, *, now: float, owner: str = "") -> None:
+        """Try a step that failed again, from its journal or, when asked to, from nothing."""
+        current = self.at(n)
+        opened = current.open
+        images = asked.images_after(opened.step)
+        step = opened.step.model_copy(update={"images": images})
+        opened = opened.model_copy(update={"step": step})
+        if asked.brings_input:
+            step = step.model_copy(update={"input": asked.input})
+            opened = opened.model_copy(update={"step": step, "stored": asked.stored})
+        if asked.tool_choice:
+            opened = opened.model_copy(update={"tool_choice": asked.tool_choice})
+        if asked.restart:
+            dropped = [f"{current.calls[i].name}: {o.status}" for i, o in current.outcomes.items()]
+            body: dict[str, Json] = {"answers": len(current.journal), "calls": dropped}
+            self.note("restarted", now=now, body=body)
+            mine = f"{self.s.branch}.{n}."
+            undone = tuple(k for k in self.s.undone_effects if not k.startswith(mine))
+            self.change(undone_effects=undone)  # they were of the calls dropped here
+            self._forget_approvals(n)
+            current = OpenState(
+                open=opened,
+                n=n,
+                at=current.at,
+                alone=current.alone,
+                started=current.started,
+                before=current.before,
+                marks=current.marks[:1],
+                stream=current.stream,
+                tried=current.tried,
+            )
+        described = self.s.described
+        attempts = described.rules(opened.step.agent).attempts if described is not None else 0
+        changes: dict[str, object] = {
+            "open": opened,
+            "failure": None,
+            "owner": owner,
+            "stream": current.stream or asked.stream,
+            "tried": current.tried + attempts,
+        }
+        self._put(current.model_copy(update=changes))
+        self.change(failure=None)
+
+    def advance_input(self, n: int, *, now: float) -> AdvanceInput:
+        """Say to the step activity what is next."""
+        current = self.at(n)
+        budget = self.given.budget
+        tokens = 0
+        if budget is not None and budget.max_tokens is not None:
+            left = budget.max_tokens - self.usage.total_tokens
+            tokens = max(1, left // (1 + len(self.asking - {n})))
+        usual = current.open == usual_step(current.n)
+        data = canonical(current.open.wire())
+        small = len(data) <= INLINE_BYTES
+        journal = ChainRef(length=len(current.journal), digest=current.chain)
+        return AdvanceInput(
+            n=current.n,
+            at=current.at._replace(digest=current.at.digest[:AT_DIGITS]),
+            journal=journal,
+            open=current.open if small and not usual else None,
+            digest="" if small else digest(data),
+            limit=self._limit(current, now=now),
+            tokens=tokens,
+            branch=self.s.branch,
+            stream=current.stream,
+            tried=current.tried if current.stream or self.given.head.run.streams else 0,
+        )
+
+    def advanced(self, n: int, got: Advanced) -> Failure | None:
+        """Record what the step activity gave: an answer, a result, a wish for tools.
+
+        Returns:
+            Why its calls or next steps cannot be taken; the step then has no result.
+        """
+        current = self.at(n)
+        refused = self._refused(current, got)
+        if got.answer is not None:
+            if current.limit == "allow":
+                current = current.model_copy(update={"limit": ""})
+            usage = got.answer.usage.model_copy(update={"requests": 1})
+            spent = self.s.spent + usage
+            self.change(turns=self.s.turns + 1, usage=self.s.usage + usage, spent=spent)
+        for entry in new_entries(got, last=current.limit == "finish"):
+            current = with_entry(current, entry)
+        if got.result is not None and refused is None:
+            calls = resolve_calls(got.result, current)
+            state = merge_patch.apply(current.open.state, got.result.patch)
+            current = current.model_copy(
+                update={"result": got.result, "calls": calls, "state": state, "outcomes": got.told}
+            )
+        elif got.calls and refused is None:
+            state = merge_patch.apply(current.open.state, got.patch)
+            current = current.model_copy(
+                update={
+                    "calls": got.calls,
+                    "asked": got.asked,
+                    "state": state,
+                    "outcomes": got.told,
+                }
+            )
+        if refused is None and (got.result is not None or got.calls):
+            current = self._marked(current, "call", *range(len(current.calls)))
+            current = self._marked(current, "done", *sorted(got.told))
+        self._put(current)
+        return refused
+
+    def _refused(self, current: OpenState, got: Advanced) -> Failure | None:
+        """Say why the step's calls or its next steps cannot be taken, or return None."""
+        if got.result is None:
+            return _too_many(len(got.calls))
+        if isinstance(got.result.calls, tuple) and len(got.result.calls) > MOST_CALLS:
+            return _too_many(len(got.result.calls))
+        text = problem(
+            got.result.next,
+            queue=self.s.queue,
+            opened=[*self._coming(current.n), *self._open_ids(current.n)],
+            known={*self.s.done, current.open.step.step_id},
+            serial=self.s.serial,
+        )
+        return Failure(type="InvalidArgumentError", message=text) if text else None
+
+    def _open_ids(self, but: int) -> list[str]:
+        """List the ids of the steps in progress, except one."""
+        return [c.open.step.step_id for c in self.s.opens if c.n != but]
+
+    def _coming(self, but: int) -> list[str]:
+        """List the ids that open steps, except one, have given to steps they are about to queue."""
+        results = [c.result for c in self.s.opens if c.n != but and c.result is not None]
+        return [step.step_id for result in results for step in result.next if step.step_id]
+
+    def missing_calls(self, n: int) -> list[int]:
+        """Positions of a step's open calls that have no outcome yet."""
+        current = self.at(n)
+        return [i for i in range(len(current.calls)) if i not in current.outcomes]
+
+    def is_missing(self, n: int, i: int) -> bool:
+        """Whether an open call of a step has no outcome yet."""
+        current = self.find(n)
+        return current is not None and i < len(current.calls) and i not in current.outcomes
+
+    def tool_input(self, n: int, i: int, edited: ToolCall | None = None) -> ToolInput:
+        """Say to the tool activity which call to run, as a person edited it if one did."""
+        current = self.at(n)
+        big = len(canonical(current.state)) > INLINE_BYTES
+        return ToolInput(
+            n=current.n,
+            i=i,
+            digest=call_digest(edited or current.calls[i]),
+            call=edited,
+            branch=self.s.branch,
+            batch=batches_of(current),
+            child=self.child(n, i),
+            patch=current.begun.get(i, Begun()).patch,
+            agent=current.open.step.agent,
+            step="" if current.open.step.step_id == f"s{current.n}" else current.open.step.step_id,
+            state={} if big else current.state,
+            big=big,
+        )
+
+    def clear(self, n: int, i: int) -> None:
+        """Record that an open call turned out to need no approval."""
+        current = self.at(n)
+        self._put(current.model_copy(update={"cleared": (*current.cleared, i)}))
+
+    def begin_child(self, n: int, i: int, begun: Begun) -> None:
+        """Record how an open call began that a task of its own works for."""
+        current = self.at(n)
+        self._put(current.model_copy(update={"begun": {**current.begun, i: begun}}))
+
+    def outcome(self, n: int, i: int, got: Outcome) -> None:
+        """Record what became of an open call."""
+        current = self.at(n)
+        child = self.child(n, i)
+        if child:
+            got = got.model_copy(update={"child": child, "usage": self.s.children[child].usage})
+            self.change(usage=self.s.usage + got.usage)
+        got = got.model_copy(update=self._facts(current, i))
+        begun = dict(current.begun)
+        if i in begun:
+            got = got.model_copy(update={"guards": (*begun.pop(i).guards, *got.guards)})
+        changes = {"outcomes": {**current.outcomes, i: got}, "begun": begun}
+        self._put(self._marked(current.model_copy(update=changes), "done", i))
+
+    def _facts(self, current: OpenState, i: int) -> dict[str, object]:
+        """Return what the audit must know of an open call: who decided, and what it does."""
+        name, described = current.calls[i].name, self.s.described
+        policies = described.rules(current.open.step.agent).policies if described else {}
+        decided = tuple(
+            Decided(approval=a.id, kind=a.kind, status=a.status, by=a.by, at=a.at, note=a.note)
+            for a in reversed(list(self.asked.at(self.s.branch, current.n, i)))
+            if a.status in ("approved", "rejected", "responded", "expired")
+        )
+        return {"decided": decided, "effect": policies[name].effect if name in policies else ""}
+
+    def answer_calls(self, n: int) -> None:
+        """Hand the outcomes of calls made in the middle of a step to its journal."""
+        current = self.at(n)
+        outcomes = tuple(current.outcomes[i] for i in range(len(current.calls)))
+        entry = JournalEntry(request=current.asked, calls=current.calls, outcomes=outcomes)
+        cleared: dict[str, object] = {
+            "calls": (),
+            "asked": "",
+            "outcomes": {},
+            "state": {},
+            "cleared": (),
+        }
+        self._put(with_entry(current, entry).model_copy(update=cleared))
+        self._forget_approvals(n)  # used: later calls at these places ask anew
+
+    def finish(self, n: int, *, now: float) -> StepRecord:
+        """Close a step: append its record, move the head, queue its next steps."""
+        current = self._marked(self.at(n), "end", 0)
+        result = current.result
+        if result is None:
+            msg = "a step is finished only after its result is known"
+            raise RuntimeError(msg)
+        outcomes = tuple(current.outcomes[i] for i in range(len(current.calls)))
+        state, conflicts = self._merged(current, outcomes)
+        patch = merge_patch.diff(self.s.extra_state, state)
+        adds = resolve_adds(result, current)
+        if result.quiet:
+            output, stored = output_of_calls(outcomes)
+        else:  # the messages have the contents of the outcomes
+            output, stored = resolve_output(result, current)
+            said = zip(current.calls, outcomes, strict=True)
+            first = len(adds)
+            adds = (*adds, *(outcome.message(call) for call, outcome in said))
+            outcomes = tuple(
+                outcome.model_copy(update={"content": "", "at": at})
+                for at, outcome in enumerate(outcomes, start=first)
+            )
+        transcript = ChainRef(
+            length=self.s.transcript.length + len(adds),
+            digest=extend(self.s.transcript.digest, adds),
+        )
+        before = current.before if current.alone else self.before()
+        following = (step.after(current.open.step) for step in result.next)
+        steps = self._number([step.placed(transcript.length) for step in following])
+        record = StepRecord(
+            n=self.s.steps + 1,
+            opened=0 if n == self.s.steps + 1 else n,
+            step=current.open.step,
+            output=output,
+            stored=stored,
+            last=result.last,
+            next=steps,
+            adds=adds,
+            calls=current.calls,
+            outcomes=outcomes,
+            journal=without_adds(result, current),
+            usage=usage_of(current.journal, outcomes),
+            patch=patch,
+            inverse=merge_patch.inverse(self.s.extra_state, patch),
+            conflicts=tuple(conflicts),
+            started=current.started,
+            ended=now,
+            digest=transcript.digest,
+            branch=self.s.branch,
+            before=before,
+            queue=self._unforeseen(current, steps),
+            marks=current.marks,
+            alone=current.alone,
+        )
+        self.messages.extend(adds)
+        self.append(Entry(step=record))
+        self._forget_approvals(n)
+        answered = result.last and current.alone
+        if not self.s.path or self.s.path[-1][0] != self.s.branch:
+            self.change(path=(*self.s.path, (self.s.branch, record.n)))
+        self.change(
+            opens=tuple(other for other in self.s.opens if other.n != n),
+            steps=record.n,
+            queue=queued_with(self.s.queue, steps),
+            extra_state=state,
+            transcript=transcript,
+            answered=answered,
+            concluded=answered,
+            last_step=record.step if answered and record.step.agent else None,
+        )
+        self._hand_on(record, current)
+        if answered and self.s.followups:
+            self.follow_up()
+        return record
+
+    def _merged(
+        self, current: OpenState, outcomes: Sequence[Outcome]
+    ) -> tuple[dict[str, Json], list[str]]:
+        """Put a step's changes of the state beside those of its calls and of its siblings."""
+        mine, conflicts = merge_patch.merge(current.state, [o.patch for o in outcomes])
+        found = current.open.state
+        if current.alone or merge_patch.same(found, self.s.extra_state):
+            return mine, conflicts
+        sides = [merge_patch.diff(found, self.s.extra_state), merge_patch.diff(found, mine)]
+        state, more = merge_patch.merge(found, sides)
+        return state, [*conflicts, *more]
+
+    def _hand_on(self, record: StepRecord, current: OpenState) -> None:
+        """Keep a step's output at hand for those that wait for it; join last outputs.
+
+        Steps that nobody waits for are kept as well, if a worker named them: steps to come may be
+        linked to them.
+        """
+        step_id = record.step.step_id
+        if record.last and not current.alone:
+            self.change(lasts=tuple(sorted((*self.s.lasts, (current.n, step_id)))))
+        lasts = tuple(id for _, id in self.s.lasts)
+        waited = {*lasts, *(id for step in self.s.queue for id in step.prev_steps)}
+        if step_id in waited or not serial_of(step_id):
+            done = {**self.s.done, step_id: InputRef(record.n, output_digest(record))}
+            extra = [id for id in done if id not in waited]
+            for id in extra[: max(len(extra) - DONE_KEPT, 0)]:
+                del done[id]
+            self.change(done=done)
+        if not self.s.opens:
+            self.join_lasts(forced=any(entry.last for entry in record.journal))
+
+    def join_lasts(self, *, forced: bool = False) -> None:
+        """Queue a step that makes one answer of several last outputs, if there are any.
+
+        Args:
+            forced: Whether the budget ended the last of them.
+        """
+        lasts = tuple(id for _, id in self.s.lasts)
+        if not lasts:
+            return
+        state: dict[str, Json] = {OVER_BUDGET: True} if forced else {}
+        [join] = self._number([TaskStep(prev_steps=lasts, is_join=True, step_state=state)])
+        self.change(queue=(join, *self.s.queue), lasts=())
+
+    def _unforeseen(
+        self, current: OpenState, steps: Sequence[TaskStep]
+    ) -> tuple[TaskStep, ...] | None:
+        """Return the queue after a step if it is not what the step found and added."""
+        if not current.alone:
+            return None
+        queue = queued_with(self.s.queue, steps)
+        return None if queue == queue_after(current.before, current.open.step, steps) else queue
+
+    def follow_up(self) -> None:
+        """Queue the first input that waited for the answer."""
+        serial = self.s.serial + 1
+        step = TaskStep(step_id=f"s{serial}", input=self.s.followups[0], enters=True)
+        if self.s.last_step is not None:
+            step = step.after(self.s.last_step)
+        self.change(
+            queue=(*self.s.queue, step),
+            followups=self.s.followups[1:],
+            serial=serial,
+            answered=False,
+        )
+
+    def fail(self, failure: Failure, *, now: float, n: int = 0) -> None:
+        """Leave a step first among the upcoming ones, with its error.
+
+        Args:
+            failure: Why.
+            now: Time, seconds since the epoch.
+            n: The step; 0 when none is to blame.
+        """
+        current = self.find(n)
+        if current is None:
+            self.change(failure=failure)
+        else:
+            self._put(current.model_copy(update={"failure": failure}))
+        self.note("failed", now=now, text=f"{failure.type}: {failure.message}")
+
+    def show(self) -> None:
+        """Note that somebody wants to see the answers of the open steps while they are made."""
+        shown = (c.model_copy(update={"stream": True}) for c in self.s.opens)
+        self.change(opens=tuple(shown))
+
+    def own(self, owner: str) -> None:
+        """Note that the open steps that are run for no request are run for this one."""
+        opens = (c if c.owner else c.model_copy(update={"owner": owner}) for c in self.s.opens)
+        self.change(opens=tuple(opens))
+
+    def disown(self) -> None:
+        """Forget whose requests the open steps are run for: they have been answered."""
+        self.change(opens=tuple(c.model_copy(update={"owner": ""}) for c in self.s.opens))
+
+    def finish_early(self, n: int) -> None:
+        """Make a step's next model call the last one, without tools."""
+        self._put(self.at(n).model_copy(update={"limit": "finish"}))
+
+    def allow_one_more(self, n: int) -> None:
+        """Let a step's next model call pass the budget."""
+        self._put(self.at(n).model_copy(update={"limit": "allow"}))
+
+    def _marked(
+        self, current: OpenState, kind: Literal["start", "call", "done", "end"], *places: int
+    ) -> OpenState:
+        """Note in an open step what happened, in the order in which followers are told.
+
+        Args:
+            current: The open step.
+            kind: What happened.
+            places: Positions of the calls that it happened to; one 0 for the step itself.
+        """
+        if not places:
+            return current
+        batch = batches_of(current) if kind in ("call", "done") else 0
+        marks = [Mark(self.next_number(), kind, batch, i) for i in places]
+        return current.model_copy(update={"marks": (*current.marks, *marks)})
+
+    def _put(self, current: OpenState) -> None:
+        """Replace an open step."""
+        self.change(opens=tuple(current if c.n == current.n else c for c in self.s.opens))
+
+    def _forget_approvals(self, n: int) -> None:
+        """Forget what was decided for an open step."""
+        if self.s.approvals:
+            self.change(approvals=tuple(a for a in self.s.approvals if a.n != n))
+
+    def _limit(self, current: OpenState, *, now: float) -> Literal["", "stop", "finish"]:
+        if current.limit == "finish":
+            return "finish"
+        return "stop" if self.exceeded(now=now, n=current.n) and current.limit != "allow" else ""
+
+    def _number(self, steps: Sequence[TaskStep]) -> tuple[TaskStep, ...]:
+        """Give ids to the steps that came without one."""
+        serial = self.s.serial
+        numbered: list[TaskStep] = []
+        for step in steps:
+            serial += 1
+            numbered.append(
+                step.model_copy(update={"step_id": step.step_id or f"s{serial}", "task_id": ""})
+            )
+        self.change(serial=serial)
+        return tuple(numbered)
+
+
+def _too_many(count: int) -> Failure | None:
+    """Say that a step wants too many calls at once, if it does."""
+    if count <= MOST_CALLS:
+        return None
+    text = (
+        f"The step asked for {count} tool calls at once; {MOST_CALLS} are the most. None was run."
+        " Make them in several batches."
+    )
+    return Failure(type="InvalidArgumentError", message=text)

@@ -1,0 +1,383 @@
+"""The state of one task as it is read: status, queue, steps in progress, budget."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Iterable
+
+from holdfast.task.approval_index import Asked
+from holdfast.task.data.children import ChildState, child_ids
+from holdfast.task.data.records import (
+    Approval,
+    Before,
+    Entry,
+    EventRecord,
+    Failure,
+    OpenState,
+    SegmentRef,
+)
+from holdfast.task.data.state import Carried, Newest, Receipt, RunReply, TaskInput
+from holdfast.task.known_ids import KnownIds
+from holdfast.task.queue import ready_steps
+from holdfast.task.references import batches_of, turns_of, usage_of
+from holdfast.values.base import Json
+from holdfast.values.hash_chain import ChainRef, extend
+from holdfast.values.messages import Message, Usage
+from holdfast.values.steps import Task, TaskStatus, TaskStep
+
+CREATED = "created"
+SEEN_KEPT = 5000
+"""Requests whose replies are kept: one that is sent again is not carried out again."""
+
+COMMANDS_KEPT = 20_000
+"""Commands whose ids are kept, for the same reason."""
+
+RECEIPTS_KEPT = 1000
+RECEIPTS_CARRIED = 200
+
+
+class LedgerState:
+    """One task's state, and what is recorded beside its steps.
+
+    Attributes:
+        entries: Records since the last archived segment, oldest first.
+        commands: Ids of the newest commands.
+        messages: Messages that those records added to the transcript.
+        asking: Steps in progress that may be making a model call right now.
+    """
+
+    def __init__(self, given: TaskInput, *, task_id: str, now: float) -> None:
+        """Begin a task, or go on with one that continued as new.
+
+        Args:
+            given: The workflow's input.
+            task_id: The task's id.
+            now: Time in seconds since the epoch.
+        """
+        self.given = given
+        self.task_id = task_id
+        carried = given.carried
+        first = None if given.head.history and not (given.input or given.stored) else given.input
+        self.s = carried or Carried(
+            created=now,
+            queue=(TaskStep(step_id="s1", input=first, images=given.images),),
+            extra_state=given.extra_state,
+            automatic=given.automatic,
+            serial=1,
+            held=given.held,
+        )
+        self.entries: list[Entry] = list(self.s.entries)
+        self.commands = KnownIds(self.s.commands, COMMANDS_KEPT)
+        self.messages: list[Message] = []
+        self.asking: set[int] = set()
+        self._asked = Asked(self.s.approvals)
+        self._noted = (self.s.notes, _length(self.s.notes))
+        self.base = self.s.transcript.length
+        if carried is None:
+            self.note(CREATED, now=now, body={"extra_state": given.extra_state})
+
+    def change(self, **fields: object) -> None:
+        """Replace fields of the carried state."""
+        self.s = self.s.model_copy(update=fields)
+
+    @property
+    def status(self) -> TaskStatus:
+        """The task's status while it is open."""
+        if any(approval.status in ("open", "checking") for approval in self.s.approvals):
+            return "waiting"
+        if any(child.approvals for child in self.s.children.values()):
+            return "waiting"
+        if self.failure is not None:
+            return "needs_attention"
+        if self.paused:
+            return "paused"
+        return "answered" if self.s.answered else "running"
+
+    @property
+    def failure(self) -> Failure | None:
+        """What stands in the way of the next step, or of the end."""
+        if self.s.closing is not None and self.s.failure is not None:
+            return self.s.failure
+        failed = self.failed
+        return failed[0].failure if failed else self.s.failure
+
+    @property
+    def failed(self) -> list[OpenState]:
+        """The steps in progress that have failed."""
+        return [current for current in self.s.opens if current.failure is not None]
+
+    @property
+    def last_opened(self) -> int:
+        """Number of the step that was opened last: each is completed, or open still."""
+        return self.s.steps + len(self.s.opens)
+
+    @property
+    def owners(self) -> frozenset[str]:
+        """Ids of the requests that steps in progress are run for."""
+        return frozenset(current.owner for current in self.s.opens if current.owner)
+
+    def branch_of(self, n: int) -> int:
+        """Return the branch on which a completed step of the present one was run."""
+        begun = [branch for branch, first in self.s.path if first <= n]
+        return begun[-1] if begun else 0
+
+    @property
+    def newest(self) -> Newest:
+        """The steps in progress, else the last completed one: what an undo of the newest undoes."""
+        s = self.s
+        last = next((e.step for e in reversed(self.entries) if e.step is not None), None)
+        open_ = tuple(current.open.step.step_id for current in s.opens)
+        done = (last.step.step_id,) if last is not None and last.n == s.steps else ()
+        to = s.steps if open_ else max(s.steps - 1, 0)
+        return Newest(branch=s.branch, opened=self.last_opened, to=to, steps=open_ or done)
+
+    def find(self, n: int) -> OpenState | None:
+        """Return the step in progress of this number, or None."""
+        for current in self.s.opens:
+            if current.n == n:
+                return current
+        return None
+
+    def at(self, n: int) -> OpenState:
+        """Return the step in progress of this number.
+
+        Raises:
+            RuntimeError: There is none.
+        """
+        current = self.find(n)
+        if current is None:
+            msg = f"step {n} is not open"
+            raise RuntimeError(msg)
+        return current
+
+    def child(self, n: int, i: int) -> str:
+        """Return the id of the task that an open call of an agent as a tool began, or empty."""
+        if not self.s.children:
+            return ""
+        place = (self.s.branch, n, batches_of(self.at(n)), i)
+        found = itertools.takewhile(self.s.children.__contains__, child_ids(self.task_id, place))
+        return next((id for id in found if not self.s.children[id].left), "")
+
+    @property
+    def spent(self) -> Usage:
+        """What the task has cost in all, whatever became of it.
+
+        That is every model call whose answer has arrived (of undone steps, of steps that were
+        started anew, of steps that failed, answers that a guardrail then blocked), and what the
+        tasks of its calls have spent likewise. Unknown, and not counted, are calls that were cut
+        off before their answer, and what tools and guardrails spend by clients of their own.
+        """
+        asked = (child.usage for child in self.s.children.values() if not child.counted)
+        return sum(asked, self.s.spent)
+
+    def forget_children(self, gone: Collection[str]) -> None:
+        """Forget tasks of calls that were undone; what they have spent stays spent."""
+        children = self.s.children
+        cost = (children[id].usage for id in gone if not children[id].counted)
+        kept = {id: child for id, child in children.items() if id not in gone}
+        self.change(spent=sum(cost, self.s.spent), children=kept)
+
+    @property
+    def usage(self) -> Usage:
+        """What counts for the budget: an undo restores it.
+
+        It is the cost of the steps that stand, with what the tasks of open calls are known to have
+        cost.
+        """
+        open_calls = (
+            child.usage
+            for child in self.s.children.values()
+            if not child.left and self._is_open(*child.place)
+        )
+        return sum(open_calls, self.s.usage)
+
+    def _is_open(self, branch: int, n: int, batch: int, i: int) -> bool:
+        """Whether a call stands and has no outcome yet."""
+        current = self.find(n)
+        if current is None or branch != self.s.branch:
+            return False
+        return batch == batches_of(current) and i not in current.outcomes
+
+    @property
+    def asked(self) -> Asked:
+        """Find approvals by id and by place."""
+        if self._asked.all is not self.s.approvals:
+            self._asked = Asked(self.s.approvals)
+        return self._asked
+
+    def put_approval(self, approval: Approval) -> None:
+        """Add an approval, or replace the one of its id."""
+        self.change(approvals=self.asked.put(approval))
+
+    @property
+    def paused(self) -> str:
+        """Who has paused the task, or one that it works for, and why; else empty."""
+        return self.s.paused or self.s.held
+
+    def is_held(self, current: OpenState) -> bool:
+        """Whether a pause keeps a step in progress from its tools: it began after the event named.
+
+        One that has no tool to run, or outcomes of its calls, is finished all the same.
+        """
+        after = self.s.paused_after if self.s.paused else 0
+        began = current.marks[0].number if current.marks else 0
+        is_ending = current.result is not None and not current.calls
+        return 0 < after < began and not is_ending and not current.outcomes
+
+    @property
+    def child_paused(self) -> str:
+        """Id of a task that works for this one and that somebody has paused, or empty."""
+        children = self.s.children.items()
+        return next((id for id, c in children if c.status == "paused" and not c.left), "")
+
+    def put_child(self, id: str, child: ChildState) -> None:
+        """Keep what is known of a child: in place, because there may be thousands."""
+        self.s.children[id] = child
+
+    def ready(self) -> tuple[TaskStep, ...]:
+        """List the queued steps that wait for no other."""
+        if any(c.open.step.is_join for c in self.s.opens):
+            return ()
+        ready = ready_steps(self.s.queue, [c.open.step.step_id for c in self.s.opens])
+        return tuple(step for step in ready if step.is_join) or ready
+
+    def task(self) -> Task:
+        """Describe the task."""
+        head, child = self.given.head, self.child_paused
+        return Task(
+            task_id=self.task_id,
+            input=self.given.input,
+            agent=head.agent,
+            session=head.session.name if head.session else "",
+            extra_state=self.s.extra_state,
+            status=self.status,
+            created=self.s.created,
+            steps=self.s.steps,
+            usage=self.spent,
+            stored=self.given.stored,
+            images=self.given.images,
+            parent=self.given.parent.task if self.given.parent else "",
+            budget=self.given.budget,
+            paused=self.paused or (child and f"somebody in task {child!r}"),
+            error=self._error(),
+        )
+
+    def _error(self) -> str:
+        """Say what stands in the way, for each step that has failed."""
+        failures = [c.failure for c in self.failed if c.failure is not None]
+        if len(failures) > 1 and self.s.closing is None:
+            return "; ".join(f"step {f.step!r}: {f.type}: {f.message}" for f in failures)
+        return f"{self.failure.type}: {self.failure.message}" if self.failure else ""
+
+    def upcoming(self) -> tuple[TaskStep, ...]:
+        """The steps in progress, then the queued ones."""
+        steps = (*(current.open.step for current in self.s.opens), *self.s.queue)
+        return tuple(step.model_copy(update={"task_id": self.task_id}) for step in steps)
+
+    def before(self) -> Before:
+        """Keep what there is, as if no step were open: an undo brings it back."""
+        s = self.s
+        costs = (usage_of(current.journal, current.outcomes.values()) for current in s.opens)
+        spent = sum(costs, Usage())
+        return Before(
+            queue=(*(current.open.step for current in s.opens), *s.queue),
+            notes=(*(note for current in s.opens for note in current.open.notes), *s.notes),
+            followups=s.followups,
+            serial=s.serial,
+            turns=s.turns - sum(turns_of(current.journal) for current in s.opens),
+            usage=s.usage - spent,
+            answered=s.answered,
+            concluded=s.concluded,
+            transcript=s.transcript,
+            lasts=s.lasts,
+            beside=max(len(s.opens) - 1, 0),
+            last_step=s.last_step,
+        )
+
+    def exceeded(self, *, now: float, n: int = 0) -> str:
+        """Say which part of the budget is used up, or empty.
+
+        Args:
+            now: Time, seconds since the epoch.
+            n: The step that asks; calls that other steps may be making count as made.
+        """
+        budget = self.given.budget
+        if budget is None:
+            return ""
+        turns = self.s.turns + len(self.asking - {n})
+        if budget.max_turns is not None and turns >= budget.max_turns:
+            return f"max_turns={budget.max_turns}"
+        if budget.max_tokens is not None and self.usage.total_tokens >= budget.max_tokens:
+            return f"max_tokens={budget.max_tokens}"
+        if budget.max_seconds is not None and now - self.s.created >= budget.max_seconds:
+            return f"max_seconds={budget.max_seconds:g}"
+        return ""
+
+    def note(
+        self,
+        kind: str,
+        *,
+        now: float,
+        by: str = "",
+        text: str = "",
+        body: dict[str, Json] | None = None,
+    ) -> None:
+        """Append an event."""
+        event = EventRecord(kind=kind, at=now, by=by, text=text, body=body or {})
+        self.append(Entry(event=event))
+
+    def append(self, entry: Entry) -> None:
+        """Append an entry to the ledger, and to the chain that stands for all of it."""
+        self.entries.append(entry)
+        length, digest = self.s.ledger
+        self.change(ledger=ChainRef(length + 1, extend(digest, (entry,))))
+
+    def next_number(self) -> int:
+        """Count one more thing that happened, and return its number."""
+        self.change(marks=self.s.marks + 1)
+        return self.s.marks
+
+    def receipt(self, receipt: Receipt) -> None:
+        """Keep what became of a command."""
+        self.change(receipts=(*self.s.receipts, receipt)[-RECEIPTS_KEPT:])
+
+    def remember(self, request_id: str, reply: RunReply) -> None:
+        """Keep the reply to a request, so that the same request gets it again."""
+        seen = self.s.seen  # in place, because there may be thousands
+        seen[request_id] = reply
+        if len(seen) > SEEN_KEPT:
+            del seen[next(iter(seen))]
+
+    @property
+    def noted(self) -> int:
+        """Length of the texts that wait for the next model call."""
+        if self._noted[0] is not self.s.notes:
+            self._noted = (self.s.notes, _length(self.s.notes))
+        return self._noted[1]
+
+    def add_note(self, note: Message) -> None:
+        """Let the next model call see a message."""
+        length = self.noted + len(note.text)
+        self.change(notes=(*self.s.notes, note))
+        self._noted = (self.s.notes, length)
+
+    def carried(self) -> Carried:
+        """Return the state with which the task continues as new."""
+        return self.s.model_copy(
+            update={
+                "commands": self.commands.packed(),
+                "entries": tuple(self.entries),
+                "receipts": self.s.receipts[-RECEIPTS_CARRIED:],
+            }
+        )
+
+    def archived(self, segment: SegmentRef) -> None:
+        """Forget entries that are now in the archive; no step was completed meanwhile."""
+        del self.entries[: segment.entries]
+        self.messages.clear()
+        self.base = self.s.transcript.length
+        self.change(segment=segment)
+
+
+def _length(messages: Iterable[Message]) -> int:
+    return sum(len(message.text) for message in messages)

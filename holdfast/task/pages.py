@@ -1,0 +1,162 @@
+"""What a task shows of itself: pages that stay far below the engine's limit for one answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+from holdfast.task.approvals import asked_everywhere
+from holdfast.task.data.records import Approval, Entry, OpenState, SegmentRef, StepRecord
+from holdfast.task.data.state import known_head
+from holdfast.task.data.wire import View, ViewRequest
+from holdfast.task.ledger import Ledger
+from holdfast.task.references import output_of
+from holdfast.values import json_patch as merge_patch
+from holdfast.values.base import Value, canonical
+from holdfast.values.hash_chain import ChainRef
+from holdfast.values.steps import TaskStep
+
+V = TypeVar("V", bound=Value)
+
+PAGE_BYTES = 256 * 1024
+"""Size at which a page ends; one value may pass it.
+
+Texts of messages, tool results and outputs are at most 16 KB inline, the rest is in the archive.
+Arguments of calls, step_state, inputs of next steps and patches of the state are whole at any size.
+"""
+
+
+class EntriesRequest(Value):
+    """Asks for ledger entries that are not in the archive yet.
+
+    Attributes:
+        skip: Entries to skip, counted from the end of the last segment.
+        opens: Whether to show the open steps, too.
+    """
+
+    skip: int = 0
+    opens: bool = False
+
+
+class EntriesPage(Value):
+    """A page of the ledger.
+
+    Attributes:
+        segment: Newest segment of the archived part, which comes before.
+        entries: Entries, oldest first.
+        more: Whether there are more.
+        opens: The open steps.
+        branch: The present branch.
+        ledger: Length and digest of the chain of the whole ledger.
+    """
+
+    segment: SegmentRef | None = None
+    entries: tuple[Entry, ...] = ()
+    more: bool = False
+    opens: tuple[OpenState, ...] = ()
+    branch: int = 0
+    ledger: ChainRef = ChainRef()
+
+
+def page(values: Sequence[V]) -> tuple[V, ...]:
+    """Take values from the front until the page is full, but at least one."""
+    taken: list[V] = []
+    size = 0
+    for value in values:
+        size += len(canonical(value.wire()))
+        if taken and size > PAGE_BYTES:
+            break
+        taken.append(value)
+    return tuple(taken)
+
+
+def entries_page(ledger: Ledger, asked: EntriesRequest) -> EntriesPage:
+    """Show a page of the entries that are not archived."""
+    rest = ledger.entries[asked.skip :]
+    taken = page(rest)
+    return EntriesPage(
+        segment=ledger.s.segment,
+        entries=taken,
+        more=len(taken) < len(rest),
+        opens=ledger.s.opens if asked.opens else (),
+        branch=ledger.s.branch,
+        ledger=ledger.s.ledger,
+    )
+
+
+def view(ledger: Ledger, asked: ViewRequest) -> View:
+    """Show an activity what it lacks.
+
+    Messages before the last archived segment are not here: the answer then names the newest.
+    """
+    current = ledger.find(asked.n)
+    head = known_head(ledger.given.head, ledger.s.described)
+    start = max(asked.have - ledger.base, 0)
+    messages = page(ledger.messages[start : max(asked.upto - ledger.base, 0)])
+    if asked.output and current is not None:
+        return output_view(ledger, current)
+    return View(
+        head=head if asked.head else None,
+        messages=messages,
+        segment=ledger.s.segment if asked.have < ledger.base else None,
+        base=ledger.base,
+        open=current.open if asked.open and current else None,
+        journal=page(current.journal[asked.journal :]) if asked.journal >= 0 and current else (),
+        calls=current.calls if asked.calls and current else (),
+        state=current.state if asked.state and current else {},
+    )
+
+
+def output_view(ledger: Ledger, current: OpenState) -> View:
+    """Show a guardrail what a step that is about to end gives, and the state that it leaves."""
+    output = output_of(current)
+    state, _ = merge_patch.merge(current.state, [o.patch for o in current.outcomes.values()])
+    return View(output=output, state=state, usage=ledger.spent)
+
+
+class StepView(Value):
+    """One step, as far as the task itself still holds it.
+
+    Attributes:
+        record: The completed step, when it is not in the archive.
+        segment: Newest archived segment of the ledger, when the step is archived.
+        waiting_for: What the step in progress waits for.
+        step: The step in progress, when it waits.
+        n: Its ordinal; 0 when none is in progress.
+    """
+
+    record: StepRecord | None = None
+    segment: SegmentRef | None = None
+    waiting_for: tuple[str, ...] = ()
+    step: TaskStep = TaskStep()
+    n: int = 0
+
+
+def step_view(ledger: Ledger, n: int) -> StepView:
+    """Show a completed step of the present branch by its ordinal; 0 shows what the task waits for.
+
+    Number 0 has the step in progress, else the next one, and no point when nothing waits any more.
+    """
+    if n == 0:
+        waiting = asked_everywhere(ledger)
+        asked = {approval.n for approval in waiting}
+        opens = sorted(ledger.s.opens, key=lambda current: current.n not in asked)
+        texts = [point(approval) for approval in waiting]
+        return StepView(
+            waiting_for=tuple(texts),
+            step=opens[0].open.step if opens else next(iter(ledger.upcoming()), TaskStep()),
+            n=opens[0].n if opens else 0,
+        )
+    if ledger.s.undo is None and n > ledger.s.steps:
+        return StepView()
+    for entry in reversed(ledger.entries):  # the newest of this number is not undone
+        if entry.step is not None and entry.step.n == n:
+            return StepView(record=entry.step)
+    return StepView(segment=ledger.s.segment)
+
+
+def point(approval: Approval) -> str:
+    """Say in a line what waits for a person."""
+    what = f"{approval.tool}({approval.arguments})" if approval.tool else approval.text
+    why = f": {approval.text}" if approval.tool and approval.text else ""
+    return f"{approval.id} {approval.kind} {what}{why}"

@@ -1,0 +1,343 @@
+"""Undo on the ledger: what a step did, what stands in the way, and how the head moves back.
+
+Pure. The undone branch stays in the ledger; only the head moves, and state is restored from what
+was recorded, never computed anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from holdfast.task.data.records import (
+    Before,
+    Entry,
+    Failure,
+    ForkOf,
+    OpenState,
+    Outcome,
+    SegmentRef,
+    StepRecord,
+)
+from holdfast.task.data.state import Carried, UndoRequest, UndoState
+from holdfast.task.data.tool_policy import ToolPolicy
+from holdfast.task.data.wire import EffectRef, Undoable
+from holdfast.task.ledger import Ledger
+from holdfast.task.references import queue_after, told
+from holdfast.values import json_patch as merge_patch
+from holdfast.values.base import Json
+from holdfast.values.hash_chain import ChainRef
+from holdfast.values.messages import ImagePart, Message, ToolCall, system, user
+from holdfast.values.steps import TaskStep
+
+UNDONE = "undone"
+
+RESIDUE_KEPT = 100
+"""Most effects left in the world that the model is told of; the ledger has all of them."""
+NO_LEDGER = ChainRef()
+
+
+def active_steps(entries: Iterable[Entry]) -> list[StepRecord]:
+    """Fold a ledger: the completed steps of the present branch, oldest first."""
+    steps: list[StepRecord] = []
+    for entry in entries:
+        if entry.step is not None:
+            steps.append(entry.step)
+        elif entry.event is not None and entry.event.kind == UNDONE:
+            left = int(entry.event.body.get("n", 0))
+            steps = [step for step in steps if step.n < left]
+    return steps
+
+
+def path_to(entries: Iterable[Entry], wanted: StepRecord) -> list[StepRecord]:
+    """Fold a ledger up to one step: the branch that ends in it, oldest first."""
+    seen: list[Entry] = []
+    for entry in entries:
+        seen.append(entry)
+        if entry.step is wanted:
+            break
+    return active_steps(seen)
+
+
+def departure(
+    record: StepRecord,
+    state: dict[str, Json],
+    segment: SegmentRef,
+    *,
+    ledger: ChainRef = NO_LEDGER,
+    fork: ForkOf,
+    text: str | None,
+    feedback: str | None,
+    images: tuple[ImagePart, ...] = (),
+) -> Carried:
+    """Return the state in which a fork begins: as it was right after a step.
+
+    Args:
+        record: The last step that both tasks share.
+        state: The extra_state after it.
+        segment: The archived ledger up to it.
+        ledger: Length and digest of its chain.
+        fork: Where it comes from.
+        text: New user input in place of the steps that were queued, or None.
+        feedback: Said to the model before its next call, or None.
+        images: Images of the new input.
+    """
+    before = record.before
+    queue = record.queue
+    if queue is None:
+        queue = queue_after(before, record.step, record.next)
+    serial = before.serial + len(record.next)
+    lasts = before.lasts
+    if record.last and not record.alone:
+        lasts = tuple(sorted((*lasts, (record.key, record.step.step_id))))
+    if lasts and not before.beside:
+        serial += 1
+        ids = tuple(id for _, id in lasts)
+        queue = (TaskStep(step_id=f"s{serial}", prev_steps=ids, is_join=True), *queue)
+        lasts = ()
+    if text is not None:
+        serial += 1
+        step = TaskStep(step_id=f"s{serial}", input=text, images=images, enters=True)
+        queue = (step.after(record.next[0] if record.next else record.step),)
+    return Carried(
+        created=record.ended,
+        queue=queue,
+        extra_state=state,
+        transcript=ChainRef(before.transcript.length + len(record.adds), record.digest),
+        steps=record.n,
+        segment=segment,
+        ledger=ledger,
+        answered=record.last and record.alone and text is None,
+        concluded=record.last and record.alone,
+        notes=(user(feedback),) if feedback else (),
+        serial=serial,
+        lasts=lasts,
+        last_step=record.step if record.last and record.alone and record.step.agent else None,
+        fork=fork,
+        marks=record.marks[-1].number if record.marks else 0,
+    )
+
+
+def undone_meanwhile(step_id: str, n: int, branch: int) -> str:
+    """Say that a step which somebody names is not there any more."""
+    return (
+        f"Step {step_id!r}, number {n} of branch {branch}, was undone meanwhile, and nothing was"
+        " changed now. get_completed_steps shows the steps that stand."
+    )
+
+
+def outdated(ledger: Ledger, asked: UndoRequest) -> Failure | None:
+    """Say why an undo is not for the steps that there are now, or return None."""
+    if asked.branch >= 0:
+        is_gone = asked.to > ledger.s.steps
+        if is_gone or (asked.to > 0 and ledger.branch_of(asked.to) != asked.branch):
+            text = undone_meanwhile(asked.step, asked.to, asked.branch)
+            return Failure(type="StepNotFoundError", message=text)
+    seen, newest = asked.newest, ledger.newest
+    if seen is None or (seen.branch, seen.opened) == (newest.branch, newest.opened):
+        return None
+    wanted = ", ".join(map(repr, seen.steps)) or f"number {seen.opened}"
+    there = ", ".join(map(repr, newest.steps)) or f"number {newest.opened}"
+    what = (
+        "another step has begun since"
+        if seen.branch == newest.branch
+        else "somebody has undone steps meanwhile"
+    )
+    text = (
+        f"Step {wanted} of branch {seen.branch} was to be undone, but {what}: the newest is"
+        f" {there} of branch {newest.branch}. Nothing was changed. Look at the steps that stand and"
+        " ask again."
+    )
+    return Failure(type="CommandRefusedError", message=text)
+
+
+def active_messages(entries: Iterable[Entry]) -> list[Message]:
+    """Fold a ledger: the transcript of the present branch, oldest first."""
+    return [message for step in active_steps(entries) for message in step.adds]
+
+
+def undoable(record: StepRecord) -> Undoable:
+    """Reduce a completed step to what its undo needs."""
+    return Undoable(
+        n=record.n,
+        key=record.key,
+        step=record.step,
+        added=len(record.adds),
+        inverse=record.inverse,
+        before=record.before,
+        effects=tuple(_effects_of_record(record)),
+        branch=record.branch,
+    )
+
+
+def _effects_of_record(record: StepRecord) -> list[EffectRef]:
+    batches = [(entry.calls, entry.outcomes) for entry in record.journal if entry.calls]
+    batches.append((record.calls, record.outcomes))
+    return [
+        _effect(record.adds, call, outcome, batch, i)
+        for batch, (calls, outcomes) in enumerate(batches)
+        for i, (call, outcome) in enumerate(zip(calls, outcomes, strict=True))
+    ]
+
+
+def effects_of_open(current: OpenState, running: Iterable[int]) -> tuple[EffectRef, ...]:
+    """List what the step in progress has done; calls that were running count as unknown."""
+    done = [entry for entry in current.journal if entry.calls]
+    effects = [
+        _effect((), call, outcome, batch, i)
+        for batch, entry in enumerate(done)
+        for i, (call, outcome) in enumerate(zip(entry.calls, entry.outcomes, strict=True))
+    ]
+    cut = set(running)
+    for i, call in enumerate(current.calls):
+        outcome = current.outcomes.get(i)
+        if outcome is not None:
+            effects.append(_effect((), call, outcome, len(done), i))
+        elif i in cut:
+            effects.append(EffectRef(call=call, status="unknown", batch=len(done), i=i))
+    return tuple(effects)
+
+
+def _effect(
+    adds: Sequence[Message], call: ToolCall, outcome: Outcome, batch: int, i: int
+) -> EffectRef:
+    return EffectRef(
+        call=call.model_copy(update={"arguments": outcome.edited}) if outcome.edited else call,
+        content=told(adds, call, outcome).content,
+        status=outcome.status,
+        ran=outcome.attempts > 0 or outcome.status == "unknown",
+        batch=batch,
+        i=i,
+        child=outcome.child,
+    )
+
+
+def obstacles(target: Undoable, policies: Mapping[str, ToolPolicy]) -> list[str]:
+    """Name the effects of a step that an undo cannot take back, in words."""
+    found: list[str] = []
+    for effect in target.effects:
+        policy = policies.get(effect.call.name)
+        if policy is None or policy.effect == "read" or not effect.ran:
+            continue
+        what = f"step {target.n}: {effect.call.name}({effect.call.arguments})"
+        if effect.status == "unknown":
+            found.append(f"{what} may have happened; nobody knows")
+        elif effect.status == "done" and not policy.has_undo:
+            found.append(f"{what} was done and has no undo=")
+    return found
+
+
+def to_undo(
+    target: Undoable, policies: Mapping[str, ToolPolicy], state: UndoState
+) -> list[tuple[int, EffectRef]]:
+    """List the effects of a step to be undone now, newest first, with their positions."""
+    found = [
+        (i, effect)
+        for i, effect in enumerate(target.effects)
+        if effect.status == "done"
+        and effect.ran
+        and (policy := policies.get(effect.call.name)) is not None
+        and policy.has_undo
+        and effect_key(target, i) not in state.done
+    ]
+    return found[::-1]
+
+
+def effect_key(target: Undoable, i: int) -> str:
+    """Name one effect of one step, the same while the step is open and when it is done."""
+    effect = target.effects[i]
+    return f"{target.branch}.{target.key}.{effect.batch}.{effect.i}"
+
+
+def in_words(effect: EffectRef) -> str:
+    """Name an effect for people."""
+    return f"{effect.call.name}({effect.call.arguments})"
+
+
+def leave_open_steps(ledger: Ledger) -> None:
+    """Drop the steps in progress: the queue has them first again."""
+    opens = ledger.s.opens
+    ledger.change(rounds={})
+    if not opens:
+        return
+    before = opens[0].before if len(opens) == 1 and opens[0].alone else ledger.before()
+    _restore(ledger, before)
+    ledger.change(opens=())
+
+
+def leave_step(ledger: Ledger, target: Undoable) -> None:
+    """Move the head to the parent of the last completed step."""
+    before = target.before
+    done = {id: ref for id, ref in ledger.s.done.items() if ref.n != target.n}
+    kept = max(len(ledger.messages) - target.added, 0)
+    del ledger.messages[kept:]
+    ledger.base = min(ledger.base, before.transcript.length)
+    _restore(ledger, before)
+    ledger.change(
+        steps=target.n - 1,
+        extra_state=merge_patch.apply(ledger.s.extra_state, target.inverse),
+        transcript=before.transcript,
+        path=tuple(each for each in ledger.s.path if each[1] < target.n),
+        undelivered=(),
+        done=done,
+    )
+
+
+def _restore(ledger: Ledger, before: Before) -> None:
+    """Bring back what a step found, and forget what was asked in it."""
+    ledger.change(
+        queue=before.queue,
+        notes=before.notes,
+        followups=before.followups,
+        serial=before.serial,
+        turns=before.turns,
+        usage=before.usage,
+        answered=before.answered,
+        concluded=before.concluded,
+        lasts=before.lasts,
+        last_step=before.last_step,
+        approvals=(),
+        failure=None,
+        verdict=None,
+    )
+
+
+def finish_undo(ledger: Ledger, left: Collection[str], *, now: float) -> None:
+    """Open a new branch, record the receipt, and leave a note for the model.
+
+    Args:
+        ledger: The task.
+        left: Keys of the effects of the steps that were left.
+        now: Time, seconds since the epoch.
+    """
+    state = ledger.s.undo
+    if state is None:
+        return
+    asked = state.asked
+    body = {
+        "n": asked.to + 1,
+        "steps": list(state.steps),
+        "undone": list(state.undone),
+        "remains": list(state.remains),
+        "check": list(state.check),
+        "branch": ledger.s.branch,
+        "request": state.request,
+        "number": ledger.next_number(),
+    }
+    ledger.note(UNDONE, now=now, by=asked.by, text=asked.reason, body=body)
+    lines = [f"Steps after number {asked.to} were undone{f' by {asked.by}' if asked.by else ''}."]
+    if asked.reason:
+        lines.append(f"Reason: {asked.reason}")
+    lines += [f"Undone: {text}" for text in state.undone]
+    residue = (*ledger.s.residue, *state.remains)[-RESIDUE_KEPT:]  # also what earlier undos left
+    lines += [f"Still in the world: {text}" for text in residue]
+    note = system("\n".join(lines))
+    stays = asked.reason or state.undone  # else a later undo says all that this one says
+    ledger.change(
+        undo=None,
+        undone_effects=tuple(key for key in state.done if key not in left),
+        residue=residue,
+        branch=ledger.s.branch + 1,
+        notes=(*ledger.s.notes, *ledger.s.undo_notes, note),
+        undo_notes=(*ledger.s.undo_notes, *((note,) if stays else ())),
+        automatic=False,
+    )

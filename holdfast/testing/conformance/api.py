@@ -1,0 +1,70 @@
+"""The fake model of the conformance suite: held, failed and counted requests."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+
+from holdfast.testing.conformance.asserts import check
+from holdfast.testing.fake_api.fake_openai import FakeOpenAI
+from holdfast.testing.fake_api.replies import hang
+from holdfast.testing.fake_api.requests import FakeRequest
+
+
+@asynccontextmanager
+async def fake_api() -> AsyncGenerator[FakeOpenAI]:
+    """Serve a fake model; a request that the real API would refuse fails the check."""
+    async with FakeOpenAI(strict=False) as api:
+        yield api
+        check(not api.problems, "The fake API is not content:\n  " + "\n  ".join(api.problems))
+
+
+def hold_each_once(api: FakeOpenAI) -> None:
+    """Hold every request until it is released, and then answer it."""
+    known: set[int] = set()
+
+    def is_new(request: FakeRequest) -> bool:
+        if request.number in known:
+            return False
+        known.add(request.number)
+        return True
+
+    api.when(is_new, hang())
+
+
+def hold_while(api: FakeOpenAI, condition: Callable[[FakeRequest], bool]) -> Callable[[], None]:
+    """Hold the requests for which a condition holds, until what is returned is called."""
+    over = asyncio.Event()
+    api.when(lambda request: not over.is_set() and condition(request), hang())
+    return over.set
+
+
+def bodies(api: FakeOpenAI) -> list[str]:
+    """Write what each request says, word for word, in the order of arrival."""
+    return [written(request) for request in api.requests]
+
+
+def first_time(known: Counter[str], *, most: int) -> Callable[[FakeRequest], bool]:
+    """Make a condition that holds for the first request of each wording, and not too often.
+
+    Args:
+        known: Where these requests are counted, written as `bodies` does.
+        most: Most of them.
+    """
+
+    def is_new(request: FakeRequest) -> bool:
+        wording = written(request)
+        if wording in known or len(known) >= most:
+            return False
+        known[wording] += 1
+        return True
+
+    return is_new
+
+
+def written(request: FakeRequest) -> str:
+    """Write what a request says, word for word."""
+    return json.dumps(request.body, sort_keys=True)

@@ -1,0 +1,1 @@
+"""A fake of OpenAI's HTTP API that tests control."""

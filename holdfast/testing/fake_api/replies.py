@@ -1,0 +1,296 @@
+"""What the fake API can be told to answer. Replies are data, so that a script may be a file.
+
+reply("Hello")                          text
+call("add", {"a": 1, "b": 2})           one tool call
+calls([("add", {...}), ("sub", {...})]) parallel tool calls
+refuse("I cannot")                      a refusal
+raw({...})                              a body given word by word
+fail(429, retry_after=2)                an error of the API
+slow(0.5, then=reply("late"))           answer after a while
+hang()                                  hold the request until release()
+paced(reply("..."), hold_after=3)       an answer that comes in pieces, as told
+cut()                                   the connection ends in the middle of the body
+malformed()                             status 200, and a body that is not JSON
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Literal
+
+from pydantic import Field, TypeAdapter
+
+from holdfast.values.base import Json, Strict
+from holdfast.values.messages import Usage
+
+
+class _Matched(Strict):
+    """A reply that may wait for its request.
+
+    Attributes:
+        match: A text that the last user message or the request's body must hold; empty for any.
+    """
+
+    match: str = ""
+
+
+class CallSpec(Strict):
+    """One tool call of a scripted answer.
+
+    Attributes:
+        name: Tool name.
+        arguments: The arguments, or a text to be sent as it is (malformed JSON, for example).
+        id: Call id; empty for the next of "call_1", "call_2", ...
+    """
+
+    name: str
+    arguments: dict[str, Json] | str = Field(default_factory=dict[str, Json])
+    id: str = ""
+
+    @property
+    def argument_text(self) -> str:
+        """The arguments as the model would write them."""
+        if isinstance(self.arguments, str):
+            return self.arguments
+        return json.dumps(self.arguments, ensure_ascii=False)
+
+
+class Answer(_Matched):
+    """Text, tool calls or both.
+
+    Attributes:
+        text: The text; empty for none.
+        calls: The tool calls, in order.
+        reasoning: Summary of a reasoning item before the rest (Responses API only).
+        finish: "length" for an answer cut off by the token limit.
+        usage: What the answer cost; None counts four bytes as a token.
+    """
+
+    kind: Literal["answer"] = "answer"
+    text: str = ""
+    calls: tuple[CallSpec, ...] = ()
+    reasoning: str = ""
+    finish: Literal["", "length", "content_filter"] = ""
+    usage: Usage | None = None
+
+
+class Refusal(_Matched):
+    """The model declines."""
+
+    kind: Literal["refusal"] = "refusal"
+    text: str
+
+
+class Raw(_Matched):
+    """A body given word by word."""
+
+    kind: Literal["raw"] = "raw"
+    body: dict[str, Json]
+
+
+class Fail(_Matched):
+    """An error of the API.
+
+    Attributes:
+        status: HTTP status.
+        message: The provider's message.
+        code: Error code, such as "insufficient_quota".
+        retry_after: Seconds for the Retry-After header.
+        headers: More response headers.
+    """
+
+    kind: Literal["fail"] = "fail"
+    status: int
+    message: str = "scripted failure"
+    code: str | None = None
+    retry_after: float | None = None
+    headers: dict[str, str] = Field(default_factory=dict[str, str])
+
+
+class Slow(_Matched):
+    """Wait before answering.
+
+    Attributes:
+        seconds: How long.
+        then: The answer; None takes the next of the script when the time is over.
+    """
+
+    kind: Literal["slow"] = "slow"
+    seconds: float
+    then: Reply | None = None
+
+
+class Hang(_Matched):
+    """Hold the request until it is released or its client goes away.
+
+    Attributes:
+        then: The answer after the release; None takes the next of the script then.
+    """
+
+    kind: Literal["hang"] = "hang"
+    then: Reply | None = None
+
+
+class Paced(_Matched):
+    """An answer whose stream comes as a test wants it; one that is not streamed comes whole.
+
+    Attributes:
+        then: The answer.
+        piece: Characters of a delta.
+        hold_after: Hold the stream after this many deltas, until it is released.
+        cut_after: End the connection after this many deltas.
+    """
+
+    kind: Literal["paced"] = "paced"
+    then: Answer | Refusal
+    piece: int = 8
+    hold_after: int | None = None
+    cut_after: int | None = None
+
+
+class Cut(_Matched):
+    """Send half of an answer, then end the connection."""
+
+    kind: Literal["cut"] = "cut"
+
+
+class Malformed(_Matched):
+    """Status 200 and a body that is not JSON."""
+
+    kind: Literal["malformed"] = "malformed"
+    body: str = "<html>this is not JSON</html>"
+
+
+Reply = Annotated[
+    Answer | Refusal | Raw | Fail | Slow | Hang | Paced | Cut | Malformed,
+    Field(discriminator="kind"),
+]
+Slow.model_rebuild()
+Hang.model_rebuild()
+
+_SCRIPT: TypeAdapter[list[str | Reply]] = TypeAdapter(list[str | Reply])
+
+
+def read_script(text: str | bytes) -> list[Reply]:
+    """Read a script: a JSON list of replies, or of texts.
+
+    Raises:
+        pydantic.ValidationError: It is not one.
+    """
+    return [as_reply(each) for each in _SCRIPT.validate_json(text)]
+
+
+def as_reply(given: Reply | str) -> Reply:
+    """Take a plain text for a text answer."""
+    return Answer(text=given) if isinstance(given, str) else given
+
+
+def reply(
+    text: str,
+    *,
+    reasoning: str = "",
+    finish: Literal["", "length", "content_filter"] = "",
+    usage: Usage | None = None,
+    match: str = "",
+) -> Answer:
+    """Answer with text."""
+    return Answer(text=text, reasoning=reasoning, finish=finish, usage=usage, match=match)
+
+
+def call(
+    tool: str,
+    arguments: Mapping[str, Json] | str | None = None,
+    *,
+    text: str = "",
+    reasoning: str = "",
+    id: str = "",
+    usage: Usage | None = None,
+    match: str = "",
+) -> Answer:
+    """Ask for one tool call."""
+    spec = CallSpec(name=tool, arguments=_arguments(arguments), id=id)
+    return Answer(calls=(spec,), text=text, reasoning=reasoning, usage=usage, match=match)
+
+
+def calls(
+    wanted: Iterable[tuple[str, Mapping[str, Json] | str]],
+    *,
+    text: str = "",
+    reasoning: str = "",
+    usage: Usage | None = None,
+    match: str = "",
+) -> Answer:
+    """Ask for several tool calls at once."""
+    specs = tuple(CallSpec(name=name, arguments=_arguments(given)) for name, given in wanted)
+    return Answer(calls=specs, text=text, reasoning=reasoning, usage=usage, match=match)
+
+
+def refuse(text: str, *, match: str = "") -> Refusal:
+    """Decline."""
+    return Refusal(text=text, match=match)
+
+
+def raw(body: Mapping[str, Json], *, match: str = "") -> Raw:
+    """Answer with a body given word by word."""
+    return Raw(body=dict(body), match=match)
+
+
+def fail(
+    status: int,
+    *,
+    message: str = "scripted failure",
+    retry_after: float | None = None,
+    code: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    match: str = "",
+) -> Fail:
+    """Answer with an error."""
+    return Fail(
+        status=status,
+        message=message,
+        retry_after=retry_after,
+        code=code,
+        headers=dict(headers or {}),
+        match=match,
+    )
+
+
+def slow(seconds: float, then: Reply | str | None = None, *, match: str = "") -> Slow:
+    """Answer after a while."""
+    return Slow(seconds=seconds, then=None if then is None else as_reply(then), match=match)
+
+
+def hang(then: Reply | str | None = None, *, match: str = "") -> Hang:
+    """Hold the request until it is released."""
+    return Hang(then=None if then is None else as_reply(then), match=match)
+
+
+def paced(
+    then: Reply | str,
+    *,
+    piece: int = 8,
+    hold_after: int | None = None,
+    cut_after: int | None = None,
+    match: str = "",
+) -> Paced:
+    """Answer in pieces; hold the stream, or cut it, after so many of them."""
+    answer = as_reply(then)
+    if not isinstance(answer, Answer | Refusal):
+        msg = f"Only an answer comes in pieces, not {answer.kind!r}."
+        raise TypeError(msg)
+    return Paced(then=answer, piece=piece, hold_after=hold_after, cut_after=cut_after, match=match)
+
+
+def cut(*, match: str = "") -> Cut:
+    """End the connection in the middle of the body."""
+    return Cut(match=match)
+
+
+def malformed(body: str = "<html>this is not JSON</html>", *, match: str = "") -> Malformed:
+    """Answer with a body that is not JSON."""
+    return Malformed(body=body, match=match)
+
+
+def _arguments(given: Mapping[str, Json] | str | None) -> dict[str, Json] | str:
+    return given if isinstance(given, str) else dict(given or {})

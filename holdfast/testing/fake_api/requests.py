@@ -1,0 +1,174 @@
+"""Requests that the fake API got, in one form for both of its endpoints."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal, get_args
+
+from holdfast.models.base import ToolSpec
+from holdfast.models.openai.items import from_response_items
+from holdfast.values.base import Json
+from holdfast.values.checks.json_shapes import as_object, as_text, is_array
+from holdfast.values.images import Image, part_at
+from holdfast.values.messages import Content, Detail, Message, Part, TextPart, ToolCall
+
+Endpoint = Literal["responses", "chat"]
+
+
+@dataclass(frozen=True)
+class FakeRequest:
+    """One request, as it came.
+
+    Attributes:
+        number: Place in the order of arrival, from 1.
+        endpoint: Which API.
+        path: Path of the request.
+        body: The parsed body.
+        headers: Headers in lower case, Authorization redacted.
+        at: Time of arrival, in seconds of a clock that only goes forward.
+        query: The address's query.
+    """
+
+    number: int
+    endpoint: Endpoint
+    path: str
+    body: dict[str, Json]
+    headers: dict[str, str] = field(default_factory=dict[str, str])
+    at: float = 0.0
+    query: dict[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def model(self) -> str:
+        """The model asked for."""
+        return as_text(self.body.get("model"))
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether a stream was asked for."""
+        return self.body.get("stream") is True
+
+    @property
+    def instructions(self) -> str:
+        """The system prompt; with Chat Completions the leading system message."""
+        if self.endpoint == "responses":
+            return as_text(self.body.get("instructions"))
+        first = as_object(next(iter(self._conversation), None))
+        return as_text(first.get("content")) if first.get("role") == "system" else ""
+
+    @cached_property
+    def messages(self) -> tuple[Message, ...]:
+        """The conversation without the system prompt, in our form.
+
+        Raises:
+            InvalidArgumentError: The request holds an item that cannot be read.
+        """
+        if self.endpoint == "responses":
+            return from_response_items(self._conversation)
+        start = 1 if self.instructions else 0
+        return tuple(_read_chat(as_object(each)) for each in self._conversation[start:])
+
+    @property
+    def last_user(self) -> str:
+        """Text of the last user message; empty when there is none."""
+        texts = [message.text for message in self.messages if message.role == "user"]
+        return texts[-1] if texts else ""
+
+    @property
+    def results(self) -> dict[str, str]:
+        """Text of each tool result by call id, in order."""
+        return {each.call_id: each.text for each in self.messages if each.role == "tool"}
+
+    @property
+    def images(self) -> tuple[Image, ...]:
+        """The images of the conversation, in order.
+
+        Raises:
+            InvalidArgumentError: One of them is none.
+        """
+        return tuple(
+            Image.from_url(part.url, detail=part.detail)
+            for message in self.messages
+            for part in message.images
+        )
+
+    @property
+    def tools(self) -> tuple[ToolSpec, ...]:
+        """The tools offered."""
+        offered: Json = self.body.get("tools")
+        return tuple(map(_read_tool, offered)) if is_array(offered) else ()
+
+    @property
+    def tool_names(self) -> tuple[str, ...]:
+        """Names of the tools offered, in order."""
+        return tuple(tool.name for tool in self.tools)
+
+    @property
+    def text(self) -> str:
+        """The body as JSON text, for searching."""
+        return json.dumps(self.body, ensure_ascii=False)
+
+    def holds(self, text: str) -> bool:
+        """Tell whether the last user message or the body holds `text`."""
+        quoted = json.dumps(text, ensure_ascii=False)[1:-1]
+        return quoted in self.text
+
+    @property
+    def _conversation(self) -> list[Json]:
+        key = "input" if self.endpoint == "responses" else "messages"
+        given: Json = self.body.get(key)
+        if isinstance(given, str):
+            return [{"role": "user", "content": given}]
+        return given if is_array(given) else []
+
+
+def _read_tool(tool: Json) -> ToolSpec:
+    given = as_object(tool)
+    given = as_object(given.get("function")) or given
+    return ToolSpec(
+        name=as_text(given.get("name")),
+        description=as_text(given.get("description")),
+        parameters=as_object(given.get("parameters")),
+        strict=given.get("strict") is True,
+    )
+
+
+def _read_chat(message: dict[str, Json]) -> Message:
+    content = _read_content(message.get("content"))
+    match message.get("role"):
+        case "tool":
+            call_id = as_text(message.get("tool_call_id"))
+            return Message(role="tool", content=content, call_id=call_id)
+        case "assistant":
+            calls = tuple(_read_calls(message.get("tool_calls")))
+            return Message(role="assistant", content=content, calls=calls)
+        case "user":
+            return Message(role="user", content=content)
+        case _:
+            return Message(role="system", content=content)
+
+
+def _read_calls(given: Json) -> Iterable[ToolCall]:
+    for each in given if is_array(given) else []:
+        function = as_object(as_object(each).get("function"))
+        yield ToolCall(
+            id=as_text(as_object(each).get("id")),
+            name=as_text(function.get("name")),
+            arguments=as_text(function.get("arguments")),
+        )
+
+
+def _read_content(content: Json) -> Content:
+    if not is_array(content):
+        return as_text(content)
+    return tuple(_read_part(as_object(part)) for part in content)
+
+
+def _read_part(part: dict[str, Json]) -> Part:
+    if part.get("type") == "image_url":
+        image = as_object(part.get("image_url"))
+        detail: Json = image.get("detail")
+        return part_at(as_text(image.get("url")), detail if detail in get_args(Detail) else "auto")
+    return TextPart(kind="text", text=as_text(part.get("text")))

@@ -1,0 +1,153 @@
+"""Serve the fake API: by a thread of this process, or by a process of its own."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import socket
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from holdfast.testing.fake_api.app import FakeApp
+from holdfast.testing.fake_api.replies import read_script
+from holdfast.testing.fake_api.script import Script
+from holdfast.values.code.extras import needing
+
+with needing("testing", "The fake OpenAI API"):
+    import uvicorn
+
+_START_SECONDS = 30.0
+_GRACE_SECONDS = 1
+"""A slow answer is not waited for: a test that ended has what it needs."""
+
+
+class ServerThread:
+    """The fake API in a thread with an event loop of its own.
+
+    A test may therefore block, and a client in any loop may call it.
+
+    Attributes:
+        port: The port it listens on.
+    """
+
+    def __init__(self, script: Script, port: int) -> None:
+        """Start, and return once requests are served."""
+        self._socket = _listen(port)
+        self.port: int = self._socket.getsockname()[1]
+        self._script = script
+        self._ready = threading.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._fake: FakeApp | None = None
+        self._server: _ThreadServer | None = None
+        self._thread = threading.Thread(target=self._run, name="fake-openai", daemon=True)
+        self._thread.start()
+        if not self._ready.wait(_START_SECONDS) or self._loop is None:
+            raise RuntimeError(f"The fake API did not start on port {self.port}.")
+
+    def release(self) -> None:
+        """Let go the requests held now."""
+        if self._loop is not None and self._fake is not None:
+            self._loop.call_soon_threadsafe(self._fake.release)
+
+    def stop(self) -> None:
+        """Turn held requests away, stop serving and wait for the thread."""
+        if self._loop is not None and self._fake is not None and self._server is not None:
+            self._loop.call_soon_threadsafe(self._fake.stop)
+            self._loop.call_soon_threadsafe(self._server.stopped.set)
+        self._thread.join(_START_SECONDS)
+        self._socket.close()
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        finally:
+            self._ready.set()
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._fake = FakeApp(self._script)
+        self._server = _ThreadServer(self._fake, self._ready)
+        await self._server.serve(sockets=[self._socket])
+
+
+class _Server(uvicorn.Server):
+    """A server that says when it is ready."""
+
+    def __init__(self, fake: FakeApp, ready: threading.Event) -> None:
+        config = uvicorn.Config(
+            fake.app,
+            log_level="critical",
+            lifespan="off",
+            ws="none",
+            http="h11",
+            loop="asyncio",
+            timeout_graceful_shutdown=_GRACE_SECONDS,
+        )
+        super().__init__(config)
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._ready.set()
+
+
+class _ThreadServer(_Server):
+    """A server that stops the moment it is told to.
+
+    Uvicorn's own looks each 0.1 s, twice: most of the time of many a test.
+
+    Attributes:
+        stopped: Set it to end.
+    """
+
+    def __init__(self, fake: FakeApp, ready: threading.Event) -> None:
+        super().__init__(fake, ready)
+        self.stopped = asyncio.Event()
+
+    async def main_loop(self) -> None:
+        await self.on_tick(0)
+        await self.stopped.wait()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for server in self.servers:
+            server.close()
+        for listener in sockets or []:
+            listener.close()
+        for connection in list(self.server_state.connections):
+            connection.shutdown()
+        if self.server_state.tasks:
+            await asyncio.wait(self.server_state.tasks, timeout=_GRACE_SECONDS)
+        for task in self.server_state.tasks:
+            task.cancel()
+
+
+def _listen(port: int) -> socket.socket:
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind(("127.0.0.1", port))
+    return listener
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Serve the fake API until the process is stopped."""
+    parser = argparse.ArgumentParser(description="Serve a fake of the OpenAI HTTP API.")
+    parser.add_argument("--port", type=int, default=0, help="port; 0 takes a free one")
+    parser.add_argument("--script", type=Path, help="JSON file: a list of replies, or of texts")
+    given = parser.parse_args(arguments)
+    script = Script()
+    if given.script is not None:
+        script.add(read_script(given.script.read_bytes()))
+    asyncio.run(_serve_process(script, given.port))
+
+
+async def _serve_process(script: Script, port: int) -> None:
+    listener = _listen(port)
+    listener.listen()
+    port = listener.getsockname()[1]
+    line = {"base_url": f"http://127.0.0.1:{port}/v1", "port": port, "pid": os.getpid()}
+    # Said before serving: a client that comes early waits in the listener's queue.
+    print(json.dumps(line), flush=True)  # noqa: T201  the contract with the process that started it
+    await _Server(FakeApp(script), threading.Event()).serve(sockets=[listener])

@@ -1,0 +1,155 @@
+"""Refuse what the real API refuses: a fake that takes anything hides defects.
+
+Pure. Each check gives the first thing wrong, in the API's words as far as they matter.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import assert_never
+
+from holdfast.testing.fake_api.chat_validation import check_chat_messages
+from holdfast.testing.fake_api.requests import FakeRequest
+from holdfast.testing.fake_api.responses_validation import check_response_items
+from holdfast.testing.fake_api.strict_schema import strict_problem
+from holdfast.values.base import Json
+from holdfast.values.checks.json_shapes import as_object, as_text, is_array, is_object
+
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_ONLY_RESPONSES = frozenset({"input", "instructions", "max_output_tokens", "text", "reasoning"})
+_ONLY_CHAT = frozenset(
+    {
+        "messages",
+        "frequency_penalty",
+        "presence_penalty",
+        "max_tokens",
+        "max_completion_tokens",
+        "response_format",
+        "reasoning_effort",
+    }
+)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Why a request is refused.
+
+    Attributes:
+        message: The API's words.
+        param: The part of the body that is wrong, or None.
+        code: The API's error code, or None.
+    """
+
+    message: str
+    param: str | None = None
+    code: str | None = None
+
+
+def find_problem(request: FakeRequest) -> Problem | None:
+    """Return the first reason why the real API would refuse `request`, or None."""
+    return next(_problems(request), None)
+
+
+def _problems(request: FakeRequest) -> Iterator[Problem]:
+    body = request.body
+    if not request.model:
+        yield Problem("Missing required parameter: 'model'.", "model", "missing_required_parameter")
+    foreign = _ONLY_CHAT if request.endpoint == "responses" else _ONLY_RESPONSES
+    for key in body:
+        if key in foreign:
+            yield Problem(f"Unknown parameter: {key!r}.", key, "unknown_parameter")
+    yield from _tool_problems(request)
+    yield from _format_problems(request)
+    match request.endpoint:
+        case "responses":
+            if "input" not in body:
+                message = "Missing required parameter: 'input'."
+                yield Problem(message, "input", "missing_required_parameter")
+            given: Json = body.get("input")
+            is_stored = body.get("store") is not False
+            if is_array(given):
+                is_continued = bool(body.get("previous_response_id") or body.get("conversation"))
+                found = check_response_items(given, is_stored=is_stored, is_continued=is_continued)
+            else:
+                found = iter(()) if isinstance(given, str) else iter([("input", "Invalid type.")])
+        case "chat":
+            found = check_chat_messages(body.get("messages"))
+        case _:
+            assert_never(request.endpoint)
+    for param, message in found:
+        yield Problem(message, param)
+
+
+def _tool_problems(request: FakeRequest) -> Iterator[Problem]:
+    tools: Json = request.body.get("tools")
+    names: list[str] = []
+    for index, tool in enumerate(tools if is_array(tools) else []):
+        where = f"tools[{index}]"
+        function = as_object(tool)
+        if function.get("type") == "function" and request.endpoint == "chat":
+            where, function = f"{where}.function", as_object(function.get("function"))
+        elif function.get("type") != "function":
+            if request.endpoint == "chat" or not function.get("type"):
+                message = f"Missing required parameter: '{where}.type'."
+                yield Problem(message, f"{where}.type", "missing_required_parameter")
+            continue
+        names.append(as_text(function.get("name")))
+        yield from _function_problems(function, where)
+    choice: Json = request.body.get("tool_choice")
+    for key in ("tool_choice", "parallel_tool_calls"):
+        if not names and not tools and key in request.body:
+            yield Problem(f"'{key}' is only allowed when 'tools' are specified.", key)
+    if is_object(choice) and choice.get("type") == "function":
+        wanted = as_text((as_object(choice.get("function")) or choice).get("name"))
+        if wanted not in names:
+            message = f"Tool choice {wanted!r} not found in 'tools' parameter."
+            yield Problem(message, "tool_choice")
+    elif isinstance(choice, str) and choice not in ("auto", "none", "required"):
+        yield Problem(f"Invalid value: {choice!r}.", "tool_choice", "invalid_value")
+
+
+def _function_problems(function: dict[str, Json], where: str) -> Iterator[Problem]:
+    name = as_text(function.get("name"))
+    if not _NAME.fullmatch(name):
+        yield Problem(
+            f"Invalid '{where}.name': string does not match pattern. Expected a string that matches"
+            " the pattern '^[a-zA-Z0-9_-]+$' of at most 64 characters.",
+            f"{where}.name",
+            "invalid_value",
+        )
+    parameters: Json = function.get("parameters")
+    if parameters is not None and as_object(parameters).get("type") != "object":
+        kind = as_object(parameters).get("type")
+        yield Problem(
+            f"Invalid schema for function {name!r}: schema must be a JSON Schema of"
+            f" 'type: \"object\"', got 'type: {kind!r}'.",
+            f"{where}.parameters",
+            "invalid_function_parameters",
+        )
+    if function.get("strict") is True:
+        problem = strict_problem(as_object(parameters))
+        if problem:
+            yield Problem(
+                f"Invalid schema for function {name!r}: {problem}",
+                f"{where}.parameters",
+                "invalid_function_parameters",
+            )
+
+
+def _format_problems(request: FakeRequest) -> Iterator[Problem]:
+    text = as_object(request.body.get("text"))
+    response_format = as_object(request.body.get("response_format"))
+    where = "text.format" if text else "response_format"
+    given = as_object(text.get("format")) or response_format
+    if given.get("type") != "json_schema":
+        return
+    given = as_object(given.get("json_schema")) or given
+    name = as_text(given.get("name"))
+    if not _NAME.fullmatch(name):
+        yield Problem(f"Invalid '{where}.name': {name!r}.", f"{where}.name", "invalid_value")
+    if given.get("strict") is True:
+        problem = strict_problem(as_object(given.get("schema")))
+        if problem:
+            yield Problem(f"Invalid schema for response_format {name!r}: {problem}", where)

@@ -1,0 +1,95 @@
+"""Checks of what people give: errors that name the argument, its value and what would fit."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Collection
+from typing import Annotated, Any, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+
+from holdfast.errors import InvalidArgumentError, UserError
+from holdfast.values.checks import gate
+from holdfast.values.text.shown import shown
+
+Count = Annotated[int, Field(ge=0)]
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+def check_arguments(function: Callable[..., Any], **given: object) -> None:
+    """Check arguments of a public function by its annotations; nothing is converted.
+
+    It is for those that nothing else checks before something is begun.
+
+    Args:
+        function: The function that they were given to.
+        given: The arguments, by name.
+
+    Raises:
+        InvalidArgumentError: One of them does not fit.
+    """
+    known: Any = function  # as below
+    try:
+        _model_of(known, tuple(given)).model_validate(given)
+    except ValidationError as error:
+        raise InvalidArgumentError(misfit(function.__name__, error)) from None
+
+
+def check_fields(kind: type[Any], given: object, names: Collection[str]) -> None:
+    """Check fields of a dataclass by its annotations; nothing is converted.
+
+    Args:
+        kind: The dataclass, as we have written it: a user's subclass may annotate what it likes.
+        given: An object of it.
+        names: The fields.
+
+    Raises:
+        UserError: One of them does not fit.
+    """
+    try:
+        known: Any = kind  # a type is hashable, which mypy does not see
+        _model_of(known, tuple(names)).model_validate(vars(given))
+    except ValidationError as error:
+        raise UserError(misfit(kind.__name__, error)) from None
+
+
+def check_data(owner: str, name: str, given: object) -> None:
+    """Refuse what cannot be stored as JSON.
+
+    Raises:
+        UserError: It cannot.
+    """
+    if wrong := gate.flaw(given, name):
+        msg = f"{owner} cannot use {name}={shown(given)}: it is stored as JSON, and {wrong}"
+        raise UserError(msg)
+
+
+@functools.cache
+def _model_of(kind: Any, names: tuple[str, ...]) -> type[BaseModel]:
+    hints = get_type_hints(kind, include_extras=True)
+    config = ConfigDict(strict=True, protected_namespaces=(), arbitrary_types_allowed=True)
+    fields: dict[str, Any] = {name: (hints[name], ...) for name in names}
+    return create_model(kind.__name__, __config__=config, **fields)
+
+
+def misfit(owner: str, error: ValidationError) -> str:
+    """Say which argument does not fit, and what would.
+
+    Args:
+        owner: The class that was given it.
+        error: What its check said; the first value that does not fit counts.
+    """
+    found = error.errors(include_url=False)
+    first = found[0]
+    # Of a union each member says why not, in a place of its own.
+    same = [each for each in found if each["input"] is first["input"]]
+    place = first["loc"] if len(same) == 1 else first["loc"][:1]
+    said = dict.fromkeys(_in_mid_sentence(each["msg"]) for each in same)
+    name = ".".join(map(str, place))
+    given = f"{name}={shown(first['input'])}" if name else shown(first["input"])
+    return f"{owner} cannot use {given}: {' or '.join(said)}."
+
+
+def _in_mid_sentence(text: str) -> str:
+    text = text.removeprefix("Value error, ").rstrip(".")
+    return f"{text[:1].lower()}{text[1:]}"

@@ -1,0 +1,224 @@
+"""The one gate for data that enters a task: what has passed it can be read everywhere behind it.
+
+Data enters from models (answers, with the provider's own items), from people and programs
+(commands, arguments of updates, inputs, contexts, session items) and from tools (results, changes
+of the state). JSON as Python has it can say more than the readers behind can take: pydantic writes
+255 levels and reads 200, JSON has no NaN, and UTF-8 has no lone surrogates. A value that was
+written and cannot be read stops the workflow for ever, so it is refused where it enters.
+
+Pure, iterative, and about as fast as copying the data.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any, NamedTuple, cast
+
+from holdfast.errors import InvalidArgumentError
+from holdfast.values.base import Json, Value
+from holdfast.values.text.shown import shown
+
+DEEPEST = 64
+"""Most levels of lists and objects in one value.
+
+A change of the state takes up to two levels for each of its own, and our own envelopes take up to
+fifteen; pydantic reads 200.
+"""
+
+ENVELOPE = 16
+"""Levels that our own envelopes may put around a value that has passed the gate."""
+
+LARGEST = 8 * 1024 * 1024
+"""Most bytes of JSON in one value, roughly. A workflow must decode it well within two seconds."""
+
+_LEAST = 8
+"""Bytes for which each value counts at least: small ones cost time rather than space."""
+
+_WIDEST = 4096
+"""Most bits of an integer; pydantic reads 4,300 digits, which is more."""
+
+_SHOWN = 40
+"""Characters of a key that are shown in the place of a flaw."""
+
+
+class _Node(NamedTuple):
+    """A list or object that is still to be looked at.
+
+    Attributes:
+        value: It.
+        depth: Levels down to it, itself included; 0 for the wrapping of the whole.
+        above: What it stands in.
+        place: Its key or index there.
+    """
+
+    value: Any
+    depth: int = 0
+    above: _Node | None = None
+    place: str | int = ""
+
+    def path(self, place: Any) -> str:
+        """Say where a member stands, as seen from the whole."""
+        if self.depth == 0:
+            return ""
+        above = self.above.path(self.place) if self.above is not None else ""
+        return above + (f"[{place}]" if isinstance(place, int) else f".{place[:_SHOWN]}")
+
+
+def flaw(
+    data: Json, where: str = "value", *, deepest: int = DEEPEST, largest: int = LARGEST
+) -> str:
+    """Say why `data` may not enter, or return an empty text.
+
+    Args:
+        data: What enters.
+        where: What it is called; the text names the place of the flaw, as seen from there.
+        deepest: Most levels of lists and objects.
+        largest: Most bytes of JSON, roughly.
+    """
+    left = largest
+    waiting = [_Node((data,))]
+    while waiting:
+        node = waiting.pop()
+        if node.depth > deepest:
+            path = node.above.path(node.place) if node.above is not None else ""
+            return (
+                f"{where} is nested more than {deepest} levels deep (at {where}{path:.200}). Make"
+                " it flatter, or write the deep part as a text."
+            )
+        is_object = isinstance(node.value, dict)
+        for place, value in node.value.items() if is_object else enumerate(node.value):
+            if is_object and (wrong := _wrong_key(place)):
+                above = node.above.path(node.place) if node.above is not None else ""
+                return f"{where}{above:.200} {wrong}"
+            cost, wrong = _alone(value)
+            if wrong:
+                return f"{where}{node.path(place):.200} {wrong}"
+            left -= cost + (len(place) if isinstance(place, str) else 0)
+            if left < 0:
+                return (
+                    f"{where} is too large: it may take about {largest} bytes as JSON, where each"
+                    f" value counts {_LEAST} bytes at least. Keep the rest elsewhere, in a file or"
+                    " a database for example, and pass a reference to it."
+                )
+            if isinstance(value, dict | list | tuple):
+                waiting.append(_Node(value, node.depth + 1, node, place))
+    return ""
+
+
+def check(data: Json, where: str = "value") -> None:
+    """Refuse data that may not enter.
+
+    Args:
+        data: What enters.
+        where: What it is called in the error's text.
+
+    Raises:
+        InvalidArgumentError: It is too deep or too large, or holds what JSON in UTF-8 cannot say;
+            the text names the place and says what to do.
+    """
+    wrong = flaw(data, where)
+    if wrong:
+        raise InvalidArgumentError(wrong)
+
+
+def check_value(value: Value, where: str) -> None:
+    """Refuse one of our own values when what it holds may not enter.
+
+    Raises:
+        InvalidArgumentError: As for `check`.
+    """
+    try:
+        data = value.wire()
+    except (ValueError, RecursionError):  # pydantic gives up at 255 levels
+        msg = f"{where} is nested more than {DEEPEST} levels deep. Make it flatter."
+        raise InvalidArgumentError(msg) from None
+    check(data, where)
+
+
+def read(text: str | bytes, where: str = "value", *, deepest: int = DEEPEST) -> Json:
+    """Read JSON that comes from elsewhere, and check it.
+
+    Args:
+        text: The JSON.
+        where: What it is called in the error's text.
+        deepest: Most levels of lists and objects.
+
+    Raises:
+        InvalidArgumentError: It is no JSON, or may not enter, as for `check`.
+    """
+    if len(text) > LARGEST:
+        raise InvalidArgumentError(f"{where} has {len(text)} bytes; at most {LARGEST} are read.")
+    try:
+        data: Json = json.loads(text)
+    except RecursionError:
+        raise InvalidArgumentError(
+            f"{where} is nested more than {deepest} levels deep. Make it flatter."
+        ) from None
+    except ValueError as cause:  # also bytes that are no UTF-8, and integers that are too long
+        raise InvalidArgumentError(f"{where} is not JSON: {_printable(str(cause))}") from None
+    wrong = flaw(data, where, deepest=deepest)
+    if wrong:
+        raise InvalidArgumentError(wrong)
+    return data
+
+
+def is_unicode(text: str) -> bool:
+    """Whether UTF-8 can say a text: one with a lone surrogate it cannot."""
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def mended(data: Json) -> Json:
+    """Return JSON data with the lone surrogates of texts and keys replaced."""
+    match data:
+        case str():
+            return data if is_unicode(data) else clean(data)
+        case list():
+            return [mended(each) for each in data]  # pyright: ignore[reportUnknownVariableType]
+        case dict():
+            items = cast("dict[str, Json]", data).items()
+            return {mended(key): mended(value) for key, value in items}
+        case _:
+            return data
+
+
+def clean(text: str) -> str:
+    """Replace lone surrogates, which no UTF-8 encoder and so no history accepts."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _alone(value: Any) -> tuple[int, str]:
+    """Return what a value costs without its members, and what is wrong with it, if anything."""
+    match value:
+        case str():
+            wrong = "" if is_unicode(value) else "holds a lone surrogate, which is no text."
+            return max(len(value), _LEAST), wrong
+        case None | bool() | dict() | list() | tuple():
+            return _LEAST, ""
+        case int():
+            bits = value.bit_length()
+            wrong = f"is an integer of {bits} bits; at most {_WIDEST} are kept."
+            return max(bits // 3, _LEAST), wrong if bits > _WIDEST else ""
+        case float():
+            wrong = f"is {value!r}; numbers must be finite. Write it as null or as a text."
+            return _LEAST, "" if math.isfinite(value) else wrong
+        case _:
+            return 0, f"is of type {type(value).__name__}, which JSON cannot say."
+
+
+def _wrong_key(key: Any) -> str:
+    if not isinstance(key, str):
+        return f"has the key {shown(key, 40)} of type {type(key).__name__}; keys are texts."
+    if not is_unicode(key):
+        return f"has a key with a lone surrogate, which is no text: {key!a:.60}."
+    return ""
+
+
+def _printable(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()[:200]

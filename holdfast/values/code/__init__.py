@@ -1,0 +1,1 @@
+"""Calling code of the user: threads, context variables, names in errors; optional packages."""

@@ -1,0 +1,264 @@
+"""What models and agents say to each other, in our own compact and provider-neutral form."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from holdfast.values.base import Json, Value
+
+Role = Literal["system", "user", "assistant", "tool"]
+
+
+class Blob(Value):
+    """A text too large for the history, kept in the archive under its digest.
+
+    Attributes:
+        sha256: Digest of the bytes, 64 hexadecimal digits.
+        size: Length in bytes.
+        is_json: Whether the bytes are JSON data rather than plain text.
+    """
+
+    sha256: str
+    size: int
+    is_json: bool = False
+
+
+class TextPart(Value):
+    """A piece of text in a message of several parts.
+
+    Attributes:
+        text: The text; empty when `stored` holds it.
+        stored: Where the archive keeps a text too large for history.
+    """
+
+    kind: Literal["text"]
+    text: str
+    stored: Blob | None = None
+
+
+Detail = Literal["auto", "low", "high", "original"]
+"""How closely a model looks at an image."""
+
+
+class ImageRef(Value):
+    """An image in the archive.
+
+    Attributes:
+        sha256: Digest of the bytes, 64 hexadecimal digits.
+        size: Length in bytes.
+        media_type: As in "image/png".
+    """
+
+    sha256: str
+    size: int
+    media_type: str
+
+
+class ImagePart(Value):
+    """An image in a message: by URL, by reference to the archive, or by its id at the provider.
+
+    Attributes:
+        url: Address (`https:`), or empty. A `data:` URL becomes a reference before history sees it.
+        stored: Where the archive keeps the image's bytes.
+        file_id: The provider's id of a file that was uploaded there, or empty.
+        detail: How closely the model looks at it.
+    """
+
+    kind: Literal["image"]
+    url: str = ""
+    file_id: str = ""
+    stored: ImageRef | None = None
+    detail: Detail = "auto"
+
+    def __str__(self) -> str:
+        """Describe it in a few words, as in "[image png 12 kB sha256 ab12cd34..]"."""
+        if self.stored is not None:
+            what = self.stored.media_type.removeprefix("image/")
+            size = -(-self.stored.size // 1000)
+            return f"[image {what} {size} kB sha256 {self.stored.sha256[:8]}..]"
+        if self.file_id:
+            return f"[image file {self.file_id[:100]}]"
+        return f"[image {self.url[:100]}]" if self.url[:5] != "data:" else "[image]"
+
+
+Part = TextPart | ImagePart
+Content = str | Blob | tuple[Part, ...]
+
+
+class ToolCall(Value):
+    """A model's wish to call a tool.
+
+    Attributes:
+        id: The provider's id of this call, given back with its result.
+        name: Tool name.
+        arguments: The arguments exactly as the model wrote them, normally a JSON object.
+    """
+
+    id: str
+    name: str
+    arguments: str = "{}"
+
+
+class Message(Value):
+    """One entry of a conversation.
+
+    Attributes:
+        role: Who speaks. `tool` messages answer one call of the assistant message before them.
+        content: Text, parts, or a reference to the archive. Agent workers always get text or
+            parts: references are resolved before they see a message.
+        calls: Tool calls, on assistant messages.
+        call_id: The call that a tool message answers.
+        is_error: Whether a tool message tells of a failure.
+        items: Provider items (reasoning, for example) to be sent back unchanged, before `content`.
+        kept: Where the archive keeps items too large for history. Agent workers always get items.
+    """
+
+    role: Role
+    content: Content = ""
+    calls: tuple[ToolCall, ...] = ()
+    call_id: str = ""
+    is_error: bool = False
+    items: tuple[dict[str, Json], ...] = ()
+    kept: Blob | None = None
+
+    @property
+    def text(self) -> str:
+        """The text of this message, parts joined, images left out."""
+        match self.content:
+            case str(text):
+                return text
+            case Blob():
+                return ""
+            case parts:
+                return "".join(part.text for part in parts if isinstance(part, TextPart))
+
+    @property
+    def images(self) -> tuple[ImagePart, ...]:
+        """The images of this message, in order."""
+        if isinstance(self.content, str | Blob):
+            return ()
+        return tuple(part for part in self.content if isinstance(part, ImagePart))
+
+
+def shown(content: Content) -> str:
+    """Return a content as people read it: a placeholder stands for what is not text."""
+    match content:
+        case str(text):
+            return text
+        case Blob():
+            return f"[{content.size} bytes in the archive as {content.sha256}]"
+        case parts:
+            return "\n".join(_shown_part(part) for part in parts)
+
+
+def _shown_part(part: Part) -> str:
+    if isinstance(part, ImagePart):
+        return str(part)
+    return part.text if part.stored is None else shown(part.stored)
+
+
+def last_text(message: Message) -> str:
+    """Return the text of an assistant message; of the last one, when it stands for several."""
+    said = [item for item in message.items if item.get("type", "message") == "message"]
+    if not said or "content" not in said[-1]:
+        return message.text
+    content: Json = said[-1]["content"]
+    if isinstance(content, str):
+        return content
+    return "".join(part.get("text") or part.get("refusal") or "" for part in content)
+
+
+def clean(text: str) -> str:
+    """Replace lone surrogates, which no UTF-8 encoder and so no history accepts."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def user(text: str, images: tuple[ImagePart, ...] = ()) -> Message:
+    """Make a user message of a text, and of images if there are any."""
+    if not images:
+        return Message(role="user", content=text)
+    said = (TextPart(kind="text", text=text),) if text else ()
+    return Message(role="user", content=(*said, *images))
+
+
+def assistant(text: str, *, calls: tuple[ToolCall, ...] = ()) -> Message:
+    """Make an assistant message."""
+    return Message(role="assistant", content=text, calls=calls)
+
+
+def system(text: str) -> Message:
+    """Make a system note inside the conversation."""
+    return Message(role="system", content=text)
+
+
+class InputTokensDetails(Value):
+    """What is known of input tokens, in the form of the Responses API.
+
+    Attributes:
+        cached_tokens: Those that the provider served from its cache.
+    """
+
+    cached_tokens: int = 0
+
+
+class OutputTokensDetails(Value):
+    """What is known of output tokens, in the form of the Responses API.
+
+    Attributes:
+        reasoning_tokens: Those spent on reasoning.
+    """
+
+    reasoning_tokens: int = 0
+
+
+class Usage(Value):
+    """What model calls cost.
+
+    Attributes:
+        requests: Number of answered model calls.
+        input_tokens: Tokens read, cached ones included.
+        output_tokens: Tokens written, reasoning included.
+        cached_tokens: Input tokens that the provider served from its cache.
+        reasoning_tokens: Output tokens spent on reasoning.
+    """
+
+    requests: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    reasoning_tokens: int = 0
+
+    @property
+    def total_tokens(self) -> int:
+        """Input and output together."""
+        return self.input_tokens + self.output_tokens
+
+    @property
+    def input_tokens_details(self) -> InputTokensDetails:
+        """The cached tokens, where the Agents SDK has them."""
+        return InputTokensDetails(cached_tokens=self.cached_tokens)
+
+    @property
+    def output_tokens_details(self) -> OutputTokensDetails:
+        """The reasoning tokens, where the Agents SDK has them."""
+        return OutputTokensDetails(reasoning_tokens=self.reasoning_tokens)
+
+    def __add__(self, other: Usage) -> Usage:
+        """Sum field by field."""
+        return Usage(
+            requests=self.requests + other.requests,
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            cached_tokens=self.cached_tokens + other.cached_tokens,
+            reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
+        )
+
+    def __sub__(self, other: Usage) -> Usage:
+        """Subtract field by field."""
+        return Usage(
+            requests=self.requests - other.requests,
+            input_tokens=self.input_tokens - other.input_tokens,
+            output_tokens=self.output_tokens - other.output_tokens,
+            cached_tokens=self.cached_tokens - other.cached_tokens,
+            reasoning_tokens=self.reasoning_tokens - other.reasoning_tokens,
+        )

@@ -1,0 +1,255 @@
+"""Settings that people write: for models and for budgets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
+
+from pydantic import (
+    BaseModel,
+    Field,
+    ModelWrapValidatorHandler,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+
+from holdfast.errors import UserError
+from holdfast.values.base import Json, Written
+from holdfast.values.checks.arguments import check_data, misfit
+from holdfast.values.text.shown import shown
+
+if TYPE_CHECKING:
+    from openai.types.shared import Reasoning
+
+    Data = dict[str, Json]
+    ReasoningOptions = Data | Reasoning
+else:  # the provider's package takes most of a second to load
+    Data = ReasoningOptions = dict[str, Json]
+
+SECONDS_PER_ATTEMPT = 600.0
+ATTEMPTS = 10
+
+
+class Settings(Written):
+    """Settings whose errors say which field is wrong and what would fit.
+
+    Attributes:
+        not_here: Fields that the Agents SDK has, to what serves in their place.
+    """
+
+    not_here: ClassVar[Mapping[str, str]] = {}
+
+    if not TYPE_CHECKING:  # as for Written
+
+        def __new__(cls, *given: Any, **fields: Any) -> Any:
+            """Refuse fields that are not served; those that ask for nothing do no harm.
+
+            Raises:
+                UserError: There is such a field.
+            """
+            for name, instead in cls.not_here.items():
+                if fields.pop(name, None):
+                    msg = f"{cls.__name__} does not serve {name}: {instead}"
+                    raise UserError(msg)
+            return super().__new__(cls, *given, **fields)
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _in_words(cls, given: Any, handler: ModelWrapValidatorHandler[Any]) -> Any:
+        try:
+            return handler(given)
+        except ValidationError as error:
+            raise UserError(misfit(cls.__name__, error)) from None
+
+
+class ModelSettings(Settings):
+    """How a model is called. None leaves the choice to the provider.
+
+    What has to do with one of the two APIs only is not sent to the other one. All of it is stored
+    with the task: no secrets here.
+
+    Attributes:
+        temperature: Sampling temperature.
+        top_p: Nucleus sampling mass.
+        frequency_penalty: Penalty on repeated tokens (Chat Completions only).
+        presence_penalty: Penalty on tokens already present (Chat Completions only).
+        max_tokens: Most output tokens of one call.
+        tool_choice: "auto", "none", "required" or a tool's name.
+        parallel_tool_calls: Whether one answer may hold several tool calls.
+        truncation: What happens to an input that is too long (Responses only).
+        reasoning: How the model reasons: {"effort": ..., "summary": ...}, or the `Reasoning` of the
+            openai package. Of it Chat Completions knows the effort.
+        reasoning_effort: Short for `reasoning={"effort": ...}`.
+        verbosity: How much the model says.
+        metadata: Metadata stored by the provider.
+        store: Whether the provider may store the answer.
+        prompt_cache_retention: How long the provider caches what a prompt begins with.
+        prompt_cache_options: More about that cache.
+        include_usage: Whether a stream tells its usage, which budgets count; None is yes (Chat
+            Completions only).
+        response_include: More to be told in answers, as "reasoning.encrypted_content" (Responses
+            only). It becomes part of the record.
+        top_logprobs: How many likely tokens are told for each one. They become part of the record.
+        context_management: What the provider does to a long conversation (Responses only).
+        extra_query: More of the address's query.
+        extra_body: More fields of the request body. An object joins the one in its place.
+        extra_headers: More request headers.
+        extra_args: More fields of the request body, none of which may be set otherwise. Those of a
+            run are added to the agent's.
+        timeout_seconds: Longest time of one attempt; None is 600.
+        timeout: The same, by its name in the Agents SDK.
+        max_attempts: Attempts before the task asks a person; None is 10. The waits between them
+            double from 1 s to at most 60 s; a Retry-After of the provider is obeyed instead.
+
+    Raises:
+        UserError: A field is given what it cannot hold, or is not served.
+        InvalidArgumentError: There is no such field.
+    """
+
+    not_here: ClassVar[Mapping[str, str]] = {
+        "retry": "Temporal repeats what time can heal. Set max_attempts, and timeout_seconds for"
+        " one attempt.",
+        "preserve_raw_usage": "a record keeps what counts, as result.usage. Read the provider's own"
+        " numbers in a Model of yours.",
+    }
+
+    temperature: float | None = None
+    top_p: float | None = None
+    frequency_penalty: float | None = None
+    presence_penalty: float | None = None
+    max_tokens: int | None = None
+    tool_choice: str | None = None
+    parallel_tool_calls: bool | None = None
+    truncation: Literal["auto", "disabled"] | None = None
+    reasoning: ReasoningOptions | None = None
+    reasoning_effort: str | None = None
+    verbosity: Literal["low", "medium", "high"] | None = None
+    metadata: dict[str, str] | None = None
+    store: bool | None = None
+    prompt_cache_retention: Literal["in_memory", "24h"] | None = None
+    prompt_cache_options: Data | None = None
+    include_usage: bool | None = None
+    response_include: tuple[str, ...] | None = None
+    top_logprobs: int | None = Field(default=None, ge=0)
+    context_management: tuple[Data, ...] | None = None
+    extra_query: Data | None = None
+    extra_body: Data | None = None
+    extra_headers: dict[str, str] | None = None
+    extra_args: Data | None = None
+    timeout_seconds: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    timeout: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    max_attempts: int | None = Field(default=None, ge=1)
+
+    @field_validator(
+        "reasoning",
+        "prompt_cache_options",
+        "context_management",
+        "extra_query",
+        "extra_body",
+        "extra_args",
+        mode="before",
+    )
+    @classmethod
+    def _as_data(cls, given: Any, info: ValidationInfo) -> Json:
+        if isinstance(given, BaseModel):
+            given = given.model_dump(mode="json", exclude_unset=True)
+        check_data("ModelSettings", str(info.field_name), given)
+        return given
+
+    @field_validator("extra_args")
+    @classmethod
+    def _only_of_the_body(cls, given: Data | None) -> Data | None:
+        for name in given or {}:
+            if name in _OF_THE_CLIENT:
+                msg = f"{name!r} is no field of the body; {_OF_THE_CLIENT[name]}"
+                raise ValueError(msg)
+        return given
+
+    @model_validator(mode="after")
+    def _say_it_once(self) -> ModelSettings:
+        for one, other in _SAME:
+            if getattr(self, one) is not None and getattr(self, other) is not None:
+                msg = f"ModelSettings was given {one} and {other}, which mean the same: give one."
+                raise UserError(msg)
+        return self
+
+    @property
+    def reasoning_options(self) -> Data | None:
+        """How the model reasons, whichever field says so."""
+        if self.reasoning_effort is not None:
+            return {"effort": self.reasoning_effort}
+        return None if self.reasoning is None else dict(self.reasoning)
+
+    @property
+    def seconds_per_attempt(self) -> float:
+        """Longest time of one attempt."""
+        return self.timeout_seconds or self.timeout or SECONDS_PER_ATTEMPT
+
+    @property
+    def attempts(self) -> int:
+        """Attempts before the task asks a person."""
+        return self.max_attempts or ATTEMPTS
+
+    def resolve(self, override: ModelSettings | Mapping[str, Any] | None) -> ModelSettings:
+        """Return these settings with the fields that `override` sets put over them."""
+        if override is None:
+            return self
+        over = as_model_settings(override, "The override of settings")
+        given = {name: getattr(over, name) for name in ModelSettings.model_fields}
+        changes = {name: value for name, value in given.items() if value is not None}
+        for pair in _SAME:
+            if not changes.keys().isdisjoint(pair):
+                changes = {**dict.fromkeys(pair), **changes}
+        if over.extra_args is not None:
+            changes["extra_args"] = {**(self.extra_args or {}), **over.extra_args}
+        return self.model_copy(update=changes)
+
+
+_SAME = (("reasoning", "reasoning_effort"), ("timeout", "timeout_seconds"))
+"""Two names of one thing: to set one is to unset the other."""
+
+_OF_THE_CLIENT = {
+    "extra_body": "set the field extra_body",
+    "extra_headers": "set the field extra_headers",
+    "extra_query": "set the field extra_query",
+    "stream": "use run_streamed",
+    "timeout": "set the field timeout_seconds",
+}
+
+
+def as_model_settings(given: object, where: str) -> ModelSettings:
+    """Return settings as they are, and a mapping of their fields as settings.
+
+    Raises:
+        UserError: It is neither, or a field cannot hold what it is given.
+        InvalidArgumentError: There is no such field.
+    """
+    if isinstance(given, ModelSettings):
+        return given
+    if isinstance(given, Mapping):
+        return ModelSettings(**cast("Mapping[str, Any]", given))
+    kind = type(given)
+    msg = (
+        f"{where} must be a holdfast.ModelSettings or a dict of its fields; it was {shown(given)}"
+        f" ({kind.__module__}.{kind.__qualname__})."
+    )
+    raise UserError(msg)
+
+
+class Budget(Settings):
+    """Limits of one task. None is no limit.
+
+    Attributes:
+        max_turns: Model calls, over the whole task.
+        max_tokens: Input and output tokens, over the whole task.
+        max_seconds: Wall time since the task was created.
+        on_exceeded: "ask" parks the task for a person, "finish" ends it with a tool-free answer,
+            "fail" ends it with MaxTurnsExceeded.
+    """
+
+    max_turns: int | None = Field(default=None, ge=0)
+    max_tokens: int | None = Field(default=None, ge=0)
+    max_seconds: float | None = Field(default=None, ge=0)
+    on_exceeded: Literal["ask", "finish", "fail"] = "ask"

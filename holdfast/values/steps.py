@@ -1,0 +1,294 @@
+"""The step API's values: Task, TaskStep, TaskStepOutput, and what a task answers in the end."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from holdfast.errors import InvalidArgumentError
+from holdfast.values.base import Json, Value, Written, as_text
+from holdfast.values.messages import Blob, ImagePart, Message, ToolCall, Usage, user
+from holdfast.values.settings import Budget
+from holdfast.values.sources import SourceNode
+
+TaskStatus = Literal[
+    "running", "waiting", "paused", "needs_attention", "answered", "finished", "failed", "abandoned"
+]
+"""Life of a task.
+
+`running`: a step is in progress or queued. `waiting`: for a person's decision. `paused`: by a
+person. `needs_attention`: a step failed and can be run again. `answered`: the last step is done,
+finalize is to come. `finished`, `failed`, `abandoned`: closed.
+"""
+
+CLOSED: frozenset[str] = frozenset({"finished", "failed", "abandoned"})
+
+
+AFTER = -1
+"""Says of a HistoryRef that it stands for the whole transcript after the step that hands it on."""
+
+
+class HistoryRef(Value):
+    """Other messages in the place of the first ones of the transcript, for those who see them so.
+
+    Attributes:
+        sha256: Digest in the archive of the list of messages.
+        skip: Messages of the transcript that they stand for; those after it follow them. `AFTER`
+            until the step is done that hands it on.
+    """
+
+    sha256: str
+    skip: int = 0
+
+
+class Task(Value):
+    """One run of an agent on one input.
+
+    Attributes:
+        task_id: The Temporal workflow id.
+        input: What was asked, as it was created; inputs of later steps do not change it.
+        agent: Name of the agent.
+        session: Name of the session that finalize commits to, empty for none.
+        extra_state: The task's shared state, JSON data.
+        status: One of `TaskStatus`.
+        created: Time of creation, seconds since the epoch.
+        steps: Number of completed steps.
+        usage: What the task has cost so far: all model calls whose answer has arrived, also of
+            steps that were undone, started anew or blocked, and what the tasks of its calls cost.
+        error: Why the task needs attention or has failed, else empty.
+        paused: Who paused it and why, else empty.
+        stored: Where the archive keeps an input too large for history; AgentRunner resolves it.
+        images: Images that came with the input.
+        parent: Id of the task that it works for, as a call of an agent as a tool; else empty.
+        budget: Its limits, or None.
+    """
+
+    task_id: str
+    input: str = ""
+    agent: str = ""
+    session: str = ""
+    extra_state: dict[str, Json] = Field(default_factory=dict)
+    status: TaskStatus = "running"
+    created: float = 0.0
+    steps: int = 0
+    usage: Usage = Usage()
+    error: str = ""
+    paused: str = ""
+    stored: Blob | None = None
+    images: tuple[ImagePart, ...] = ()
+    parent: str = ""
+    budget: Budget | None = None
+
+
+class TaskStep(Written):
+    """A unit of work that can be run, audited and undone.
+
+    Attributes:
+        task_id: The task it belongs to.
+        step_id: Unique within the task; an empty id is given by the task.
+        input: New user input for this step, or None when it only goes on.
+        step_state: State handed from step to step, JSON data.
+        prev_steps: Ids of steps that must be done before this one can run. Their outputs are then
+            in `ctx.inputs`.
+        is_ready: False keeps a step without `prev_steps` in the queue until a step hands out one of
+            the same id that is ready.
+        is_join: Whether the task made it, to join several last outputs into one.
+        images: Images that came with the input, or without one.
+        agent: Name of the agent that runs it; empty for the one that ran the step before it.
+        history: What its agent sees of what came before it, when that is not all; None for what the
+            agent of the step before it saw.
+        enters: Whether its agent begins with it: the task was handed over, or a new input came.
+    """
+
+    task_id: str = ""
+    step_id: str = ""
+    input: str | None = None
+    step_state: dict[str, Json] = Field(default_factory=dict)
+    prev_steps: tuple[str, ...] = ()
+    is_ready: bool = True
+    is_join: bool = False
+    images: tuple[ImagePart, ...] = ()
+    agent: str = ""
+    history: HistoryRef | None = None
+    enters: bool = False
+
+    def after(self, step: TaskStep) -> TaskStep:
+        """Return this step as one that follows another: by the same agent, unless it names one."""
+        agent, history = self.agent or step.agent, self.history or step.history
+        enters = self.enters or bool(self.agent and self.agent != step.agent)
+        if (agent, history, enters) == (self.agent, self.history, self.enters):
+            return self
+        return self.model_copy(update={"agent": agent, "history": history, "enters": enters})
+
+    def placed(self, length: int) -> TaskStep:
+        """Return this step so that what its agent sees stands for `length` messages."""
+        if self.history is None or self.history.skip != AFTER:
+            return self
+        history = self.history.model_copy(update={"skip": length})
+        return self.model_copy(update={"history": history})
+
+    def message(self) -> Message | None:
+        """Return the step's input as a user message of text and images; None without an input."""
+        if self.input is None and not self.images:
+            return None
+        return user(self.input or "", self.images)
+
+    def get_next_step(
+        self,
+        step_id: str = "",
+        input: str | None = None,
+        step_state: dict[str, Json] | None = None,
+        images: tuple[ImagePart, ...] = (),
+    ) -> TaskStep:
+        """Make a step that follows this one.
+
+        Args:
+            step_id: Id of the new step; empty lets the task give one.
+            input: New user input, or None.
+            step_state: State of the new step; None hands this step's state on, an empty dict
+                starts from nothing.
+            images: Images of the new input.
+        """
+        return TaskStep(
+            task_id=self.task_id,
+            step_id=step_id,
+            input=input,
+            step_state=self.step_state if step_state is None else step_state,
+            images=images,
+        )
+
+    def link_step(self, next_step: TaskStep) -> TaskStep:
+        """Return `next_step` so that it waits for this one as well.
+
+        It becomes ready by itself once all steps it waits for are done.
+
+        Raises:
+            InvalidArgumentError: One of the two has no id, or they would wait for each other.
+        """
+        if not self.step_id or not next_step.step_id:
+            msg = "Linked steps need ids of their own: make them with step_id=..."
+            raise InvalidArgumentError(msg)
+        if self.step_id == next_step.step_id or next_step.step_id in self.prev_steps:
+            msg = (
+                f"Steps {self.step_id!r} and {next_step.step_id!r} would wait for each other:"
+                " neither could ever run."
+            )
+            raise InvalidArgumentError(msg)
+        if self.step_id in next_step.prev_steps:
+            return next_step
+        waits = (*next_step.prev_steps, self.step_id)
+        return next_step.model_copy(update={"prev_steps": waits})
+
+
+class ToolOutput(Value):
+    """What one tool call gave.
+
+    Attributes:
+        tool_name: The tool.
+        call_id: The model's id of the call.
+        raw_input: The arguments as the model wrote them.
+        content: The result as the model saw it; a placeholder stands for each image.
+        is_error: Whether it is a failure's text.
+        status: "done", "failed", or "unknown" when a worker was lost inside the call and the tool
+            may or may not have taken effect.
+        attempts: How often the call was started.
+        nodes: What the result rests on, when the tool said so.
+        child_task: For a call of an agent as a tool: the task that it was.
+    """
+
+    tool_name: str
+    call_id: str = ""
+    raw_input: str = "{}"
+    content: str = ""
+    is_error: bool = False
+    status: Literal["done", "failed", "unknown"] = "done"
+    attempts: int = 1
+    nodes: tuple[SourceNode, ...] = ()
+    child_task: str = ""
+
+    def __str__(self) -> str:
+        """Return the content."""
+        return self.content
+
+
+class TaskStepOutput(Written):
+    """What a step gave, or where it stands.
+
+    An AgentWorker returns one with `output`, `task_step`, `next_steps`, `is_last` and perhaps
+    `calls`; the task fills in the rest.
+
+    Attributes:
+        output: Any JSON data; text for most workers.
+        task_step: The step that was run.
+        next_steps: Steps that it queues, in order.
+        is_last: Whether the task has its answer.
+        calls: Tool calls that end the step: the task runs them, then the step is over.
+        quiet: Whether the results of `calls` are the step's output rather than messages of the
+            transcript: text, {"content", "is_error": True} for a failure, a list for several calls.
+        status: "done", "waiting" while a person must decide, or "undone".
+        branch: Branch of the ledger on which it ran; each undo begins a new one.
+        sources: The step's tool results, in call order.
+        usage: What the step's model calls cost.
+        waiting_for: While waiting: what for, one text per open point.
+    """
+
+    output: Any = None
+    task_step: TaskStep = TaskStep()
+    next_steps: tuple[TaskStep, ...] = ()
+    is_last: bool = False
+    calls: tuple[ToolCall, ...] = ()
+    quiet: bool = False
+    status: Literal["done", "waiting", "undone"] = "done"
+    branch: int = 0
+    sources: tuple[ToolOutput, ...] = ()
+    usage: Usage = Usage()
+    waiting_for: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """Return the output as text."""
+        return as_text(self.output)
+
+
+class UndoReceipt(Value):
+    """What an undo did.
+
+    Attributes:
+        status: "waiting" while a person must decide on the undo of an effect.
+        steps: Ids of the steps that were left, oldest first.
+        undone: Effects that were undone, newest first, in words.
+        remains: What stays in the world.
+        check: What somebody should look at, because nobody knows if it happened.
+    """
+
+    status: Literal["done", "waiting"] = "done"
+    steps: tuple[str, ...] = ()
+    undone: tuple[str, ...] = ()
+    remains: tuple[str, ...] = ()
+    check: tuple[str, ...] = ()
+
+
+class AgentResponse(Value):
+    """The answer of a finalized task.
+
+    Attributes:
+        response: The answer's text.
+        output: The last step's output as JSON data.
+        sources: Results of all tool calls, over all steps, in call order.
+        source_nodes: What those results rest on, in the same order, each id once.
+        usage: What all model calls of the task cost, see Task.
+        task_id: The task that gave it.
+        status: "done", or "waiting" while a person must decide and there is no answer yet.
+    """
+
+    response: str
+    output: Any = None
+    sources: tuple[ToolOutput, ...] = ()
+    source_nodes: tuple[SourceNode, ...] = ()
+    usage: Usage = Usage()
+    task_id: str = ""
+    status: Literal["done", "waiting"] = "done"
+
+    def __str__(self) -> str:
+        """Return the answer's text."""
+        return self.response

@@ -1,0 +1,1 @@
+"""Texts that leave the process: logs, terminals, error messages, and what is redacted in them."""

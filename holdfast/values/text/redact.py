@@ -1,0 +1,150 @@
+"""Keep secrets out of errors, records and logs."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import cast
+from urllib.parse import unquote, urlsplit
+
+from holdfast.values.base import Json
+
+SHORTEST_SECRET = 8
+REDACTED = "[redacted]"
+
+_SECRET_NAME = re.compile(
+    r"(KEYS?|TOKENS?|SECRETS?|PASSWORDS?|PASSWD|PASSPHRASE|CREDENTIALS?|(^|_)PATS?|_PWD|_AUTH|_JWT)"
+    r"(_\d+)?$"
+)
+"""Names of environment variables, and of storage options, whose values are secrets."""
+
+_WORDS = (
+    r"(?:tokens?|secrets?|passwords?|passwd|pwd|passphrase|signature|sig|credentials?|jwt"
+    r"|api[_-]?keys?|access[_-]?keys?|secret[_-]?keys?|account[_-]?keys?|shared[_-]?keys?"
+    r"|private[_-]?keys?|encryption[_-]?keys?|signing[_-]?keys?|auth)"
+)
+
+_SHAPES = re.compile(
+    # A digit or a capital is asked for where the shape alone could be an ordinary word.
+    r"\b(?:sk|pk|rk)-(?=[A-Za-z_-]*[0-9A-Z]|[a-z]{16})[A-Za-z0-9_-]{12,}"
+    r"|\b(?:sk|pk|rk)_(?:live|test)_[A-Za-z0-9]{8,}"
+    r"|\bwhsec_[A-Za-z0-9+/=]{16,}"
+    r"|\bBearer\s+(?=[A-Za-z._~+/=-]*\d|\S{24})[A-Za-z0-9._~+/=-]{12,}"
+    r"|\bBasic\s+(?=[A-Za-z+/]*[0-9=])[A-Za-z0-9+/]{12,}={0,2}"
+    r"|\bgh[a-z]_[A-Za-z0-9]{16,}"
+    r"|\bgithub_pat_[A-Za-z0-9_]{16,}"
+    r"|\bglpat-[A-Za-z0-9_-]{16,}"
+    r"|\bxox[a-z](?:\.[a-z]+)?-[A-Za-z0-9-]{8,}"
+    r"|\bxapp-\d-[A-Za-z0-9-]{8,}"
+    r"|\bhooks\.slack\.com/(?:services|workflows)/[A-Za-z0-9/_-]+"
+    r"|\b(?:AKIA|ASIA|ABIA|ACCA|AROA)[A-Z0-9]{16}\b"
+    r"|\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?"
+    r"|\bAIza[A-Za-z0-9_-]{30,}"
+    r"|\bya29\.[A-Za-z0-9_-]{20,}"
+    r"|\b(?:npm|hf|dop_v1|shpat)_[A-Za-z0-9]{24,}"
+    r"|\bpypi-[A-Za-z0-9_-]{32,}"
+    r"|\bSG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}"
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----(?s:.*?)(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"
+)
+"""What is a credential by its looks, as its issuers document it."""
+
+_IN_URL = re.compile(r"(\b[A-Za-z][A-Za-z0-9+.-]*://[^\s/?#:@\"'<>]*):([^\s/?#@\"'<>]+)@")
+"""User and password of a URL."""
+
+_IN_QUERY = re.compile(
+    rf"([?&#;](?:[\w.%-]*[_.-])?(?:{_WORDS}|key)=)(?!\[redacted\])[^&#\s\"'<>]+",
+    re.IGNORECASE,
+)
+
+_ASSIGNED = re.compile(
+    rf"((?<![A-Za-z0-9])(?:[\w-]*[_-])?{_WORDS}\\?[\"']?\s*[=:]\s*\\?[\"']?)"
+    r"(?!\w+:/)(?=[^\s\"'&,;\\]*\d)(?=[^\s\"'&,;\\]*[A-Za-z])[^\s\"'&,;\\\[\]]{8,}",
+    re.IGNORECASE,
+)
+"""`password=...`, `"api_key": "..."`: a value with letters and digits behind such a name."""
+
+_concealed: set[str] = set()
+"""Secrets of this process that are in no environment variable."""
+
+_USER_INFO = re.compile(r"(://)[^\s/?#]*@")
+_QUERY_VALUE = re.compile(r"([?&;][^=&;#\s]*=)[^&;#\s]*")
+
+
+def redact(text: str) -> str:
+    """Replace secrets in a text.
+
+    A secret is the value of an environment variable whose name says so (it ends in KEY, TOKEN,
+    SECRET, PASSWORD, PAT, CREDENTIALS and the like, or in their plurals) and that has at least
+    eight characters; the password in a variable that is a URL; a text of the shape of a credential
+    (keys and tokens of well-known services, JWTs, private keys); and what stands as a password or
+    a token in a URL or behind such a name; and what `conceal` was told of.
+    """
+    for secret in sorted({*_of_environment(), *_concealed}, key=len, reverse=True):
+        text = text.replace(secret, REDACTED)
+    text = _SHAPES.sub(REDACTED, text)
+    text = _IN_URL.sub(rf"\1:{REDACTED}@", text)
+    text = _IN_QUERY.sub(rf"\1{REDACTED}", text)
+    return _ASSIGNED.sub(rf"\1{REDACTED}", text)
+
+
+def conceal(secrets: Iterable[str]) -> None:
+    """Have `redact` replace these texts from now on; those that are too short are left out."""
+    _concealed.update(each for each in secrets if len(each) >= SHORTEST_SECRET)
+
+
+def without_credentials(url: str) -> str:
+    """Return a URL without user, password and the values of its query; a path as it is."""
+    if "://" not in url:
+        return url
+    return _QUERY_VALUE.sub(rf"\1{REDACTED}", _USER_INFO.sub(rf"\1{REDACTED}@", url))
+
+
+def credentials_of(url: str, options: Mapping[str, Json]) -> tuple[str, ...]:
+    """List the secrets in a URL and in the options that belong to it, longest first."""
+    found = {*_in_url(url), *_in_options(options)}
+    return tuple(sorted((each for each in found if each), key=len, reverse=True))
+
+
+def _of_environment() -> Iterator[str]:
+    for name, value in os.environ.items():
+        if len(value) < SHORTEST_SECRET:
+            continue
+        if _SECRET_NAME.search(name.upper()):
+            yield value
+            if name.upper().endswith("S"):
+                yield from (
+                    part for part in re.split(r"[\s,;]+", value) if len(part) >= SHORTEST_SECRET
+                )
+        elif "://" in value:
+            yield from (each for each in _passwords(value) if len(each) >= SHORTEST_SECRET)
+
+
+def _passwords(url: str) -> Iterator[str]:
+    """Yield the password of a URL, as it stands there and as it is sent."""
+    for found in _IN_URL.finditer(url):
+        yield found[2]
+        yield unquote(found[2])
+
+
+def _in_url(url: str) -> Iterator[str]:
+    if "://" not in url:
+        return
+    for place in re.split(r"::", url):
+        user_info, _, _ = urlsplit(place).netloc.rpartition("@")
+        secret = user_info.partition(":")[2] or user_info
+        yield from (user_info, secret, unquote(secret))
+    for found in _QUERY_VALUE.finditer(url):
+        raw = found[0].partition("=")[2]
+        if len(raw) >= SHORTEST_SECRET:
+            yield from (raw, unquote(raw))
+
+
+def _in_options(options: Mapping[str, Json]) -> Iterator[str]:
+    for name, value in options.items():
+        if isinstance(value, dict):
+            yield from _in_options(cast("dict[str, Json]", value))
+        elif isinstance(value, str) and _SECRET_NAME.search(name.upper()):
+            yield value
+        elif isinstance(value, str):
+            yield from _in_url(value)

@@ -1,0 +1,122 @@
+"""What a tool returned, as text for the model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast, get_args
+
+from pydantic import BaseModel
+from pydantic_core import PydanticSerializationError, to_json
+
+from holdfast.errors import HoldfastError, InvalidArgumentError
+from holdfast.values.images import Image
+from holdfast.values.messages import Detail
+from holdfast.values.sources import content_of
+
+
+class ToolResultError(HoldfastError):
+    """A tool returned something that cannot be shown to a model. Counts as a failed call.
+
+    Attributes:
+        tool: Tool name, empty when not known.
+        type_name: Class of the value.
+    """
+
+    def __init__(self, tool: str, value: object, reason: str) -> None:
+        """Name the tool, the type and the remedy."""
+        self.tool = tool
+        self.type_name = type(value).__qualname__
+        super().__init__(
+            f"{f'Tool {tool!r}' if tool else 'A tool'} returned a value of type"
+            f" {self.type_name!r}, which cannot be written as JSON: {reason}. Return a str, or"
+            " numbers, lists, dicts, dataclasses or pydantic models of such."
+        )
+
+
+def read_result(value: Any, *, tool: str = "") -> str | list[str | Image]:
+    """Return what the model is told: a text, or texts and images in their order.
+
+    Args:
+        value: What the tool returned: anything for `render_result`, an Image, or a list or tuple
+            that holds Images beside such things. The Agents SDK's ToolOutputText and
+            ToolOutputImage, as objects or as dicts, are a text and an Image.
+        tool: Tool name, for the error text.
+
+    Raises:
+        ToolResultError: As for `render_result`.
+    """
+    read = _shown(value, tool)
+    if read is not None:
+        return [read] if isinstance(read, Image) else read
+    if isinstance(value, list | tuple):
+        several = cast("Sequence[Any]", value)
+        parts = [_shown(each, tool) for each in several]
+        if any(isinstance(part, Image) for part in parts) or (parts and None not in parts):
+            return [
+                render_result(each, tool=tool) if part is None else part
+                for each, part in zip(several, parts, strict=True)
+            ]
+    return render_result(value, tool=tool)
+
+
+def _shown(value: Any, tool: str) -> str | Image | None:
+    """Read an Image, or what the Agents SDK calls ToolOutputText and ToolOutputImage.
+
+    None for anything else; so for files.
+
+    Raises:
+        ToolResultError: It is an image whose URL cannot be read.
+    """
+    if isinstance(value, Image):
+        return value
+    match _output_fields(value):
+        case {"type": "text", "text": str(text), **rest} if not rest:
+            return text
+        case {"type": "image", "file_id": str(file_id), **rest} if file_id and _is_look(rest):
+            return Image(file_id=file_id, detail=rest.get("detail") or "auto")
+        case {"type": "image", "image_url": str(url), **rest} if rest.keys() <= {"detail"}:
+            detail = rest.get("detail")
+            try:
+                return Image.from_url(url, detail="auto" if detail is None else detail)
+            except InvalidArgumentError as error:
+                raise ToolResultError(tool, value, str(error).removesuffix(".")) from error
+        case _:
+            return None
+
+
+def _is_look(rest: dict[str, Any]) -> bool:
+    """Whether the other fields of an image say at most how closely to look at it."""
+    known = rest.get("image_url") is None and rest.keys() <= {"detail", "image_url"}
+    return known and rest.get("detail") in (None, *get_args(Detail))
+
+
+def _output_fields(value: Any) -> dict[str, Any]:
+    """Return the fields of a dict or model that says its type; empty for anything else."""
+    if isinstance(value, BaseModel) and "type" in type(value).model_fields:
+        fields = value.model_dump(exclude_none=True)
+    elif isinstance(value, dict):
+        fields = cast("dict[str, Any]", value)
+    else:
+        return {}
+    return fields if fields.get("type") in ("text", "image") else {}
+
+
+def render_result(value: Any, *, tool: str = "") -> str:
+    """Return the text that the model reads: strings as they are, None as "None", the rest as JSON.
+
+    Args:
+        value: What the tool returned; of a result that carries source nodes only its content.
+        tool: Tool name, for the error text.
+
+    Raises:
+        ToolResultError: JSON cannot express the value.
+    """
+    value = content_of(value)
+    if value is None:
+        return "None"
+    if isinstance(value, str):
+        return str.__str__(value)
+    try:
+        return to_json(value).decode()
+    except (PydanticSerializationError, ValueError, RecursionError) as error:
+        raise ToolResultError(tool, value, str(error).removesuffix(".")) from error

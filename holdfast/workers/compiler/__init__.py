@@ -1,0 +1,1 @@
+"""LLMCompiler: a plan of calls that run as soon as their inputs are there."""

@@ -1,0 +1,343 @@
+"""Read the argument list of a call as a model writes it: Python or JSON literals, and plain words.
+
+Pure. Strings may be quoted either way, also three times; `true`, `True`, `null` and `None` are
+known; lists, tuples and objects nest; what is none of these is plain text up to the next comma or
+closing bracket, so `weather(Rome, today)` has two texts. Plain text does not begin with a quote.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+from holdfast.values.base import Json
+from holdfast.values.checks.json_shapes import is_array
+from holdfast.values.messages import clean
+from holdfast.workers.compiler.quotes import escaped, is_code, refusal
+
+DEEPEST = 40
+"""Brackets may nest this deep: far beyond what a plan needs, and well within Python's stack."""
+
+_NONE = object()
+"""No value: None is one."""
+
+_PAIRS = {"(": ")", "[": "]", "{": "}"}
+_NAMED = re.compile(r"([^\W\d][\w-]*)\s*(=(?!=)|:)")
+_NUMBER = re.compile(r"[+-]?(?:0|[1-9][0-9]{0,300})(?:\.[0-9]{0,300})?(?:[eE][+-]?[0-9]{1,3})?")
+_WORDS: dict[str, Json] = {
+    "true": True,
+    "True": True,
+    "false": False,
+    "False": False,
+    "null": None,
+    "None": None,
+}
+_ESCAPES = {
+    "n": "\n",
+    "t": "\t",
+    "r": "\r",
+    "b": "\b",
+    "f": "\f",
+    "0": "\0",
+    "\n": "",
+    "\\": "\\",
+    "'": "'",
+    '"': '"',
+    "/": "/",
+}
+_HEX = {"x": 2, "u": 4, "U": 8}
+
+
+class ArgumentsError(ValueError):
+    """An argument list that cannot be read.
+
+    Attributes:
+        is_open: Whether more text could still complete it.
+        closer: The three quotes that it waits for; empty for anything else.
+    """
+
+    def __init__(self, reason: str, *, is_open: bool = False, closer: str = "") -> None:
+        """Say why."""
+        self.is_open = is_open
+        self.closer = closer
+        super().__init__(reason)
+
+
+class Plain(str):
+    """Text that was written without quotes."""
+
+    __slots__ = ()
+
+
+class Arguments(NamedTuple):
+    """One argument list.
+
+    Attributes:
+        positional: Values in order; texts without quotes are `Plain`.
+        named: Values by name.
+        raw: The text between the brackets.
+        end: Position behind the closing bracket.
+    """
+
+    positional: Sequence[Json]
+    named: dict[str, Json]
+    raw: str
+    end: int
+
+
+def read_arguments(text: str, at: int, names: Collection[str] = ()) -> Arguments:
+    """Read an argument list.
+
+    Args:
+        text: The text that holds it.
+        at: Position of its opening parenthesis.
+        names: Parameter names: `name: value` is read as `name=value` for these.
+
+    Raises:
+        ArgumentsError: It is not closed, a name is given twice, or a value is missing.
+    """
+    return _Reader(text, names).arguments(at)
+
+
+class _Reader:
+    """Reads one text from left to right."""
+
+    def __init__(self, text: str, names: Collection[str]) -> None:
+        self.text = text
+        self.names = names
+        self.at = 0
+
+    def arguments(self, at: int) -> Arguments:
+        self.at = at + 1
+        positional: list[Json] = []
+        named: dict[str, Json] = {}
+        while not self._closes(")"):
+            name = self._name()
+            value = self._value(")", 1)
+            if not name and named:
+                raise ArgumentsError("an argument without a name follows one with a name")
+            if name in named:
+                raise ArgumentsError(f"the argument {name!r} is given twice")
+            if name:
+                named[name] = value
+            else:
+                positional.append(value)
+            self._comma(")")
+        return Arguments(positional, named, self.text[at + 1 : self.at - 1], self.at)
+
+    def _name(self) -> str:
+        """Read `name=` if it is next."""
+        found = _NAMED.match(self.text, self.at)
+        if found is None or (found[2] == ":" and found[1] not in self.names):
+            return ""
+        self.at = found.end()
+        return found[1]
+
+    def _space(self) -> None:
+        while self.at < len(self.text) and self.text[self.at].isspace():
+            self.at += 1
+
+    def _closes(self, close: str) -> bool:
+        """Skip white space, and the closing bracket if it is next."""
+        self._space()
+        if self.text[self.at : self.at + 1] != close:
+            return False
+        self.at += 1
+        return True
+
+    def _stops(self, close: str) -> bool:
+        """Whether a value may end here."""
+        self._space()
+        return self.text[self.at : self.at + 1] in (",", close)
+
+    def _comma(self, close: str) -> bool:
+        """Skip the comma behind a value; the closing bracket stays for the next look."""
+        self._space()
+        if self.at >= len(self.text):
+            raise ArgumentsError(f"{close!r} is missing", is_open=True)
+        if self.text[self.at] != ",":
+            return False
+        self.at += 1
+        return True
+
+    def _value(self, close: str, depth: int) -> Json:
+        """Read a value up to a comma or the closing bracket, which stays."""
+        if depth > DEEPEST:
+            raise ArgumentsError(f"brackets nest deeper than {DEEPEST}")
+        self._space()
+        start = self.at
+        value = self._literal(depth)
+        if value is not _NONE and self._stops(close):
+            return value
+        self.at = start
+        plain = self._plain(close)
+        return _requoted(plain) if isinstance(plain, Plain) and is_code(plain) else plain
+
+    def _literal(self, depth: int) -> Json:
+        """Read a quoted string, a list, a tuple or an object; _NONE when there is none."""
+        match self.text[self.at : self.at + 1]:
+            case "'" | '"' as quote:
+                return self._closed_string(quote)
+            case "[":
+                return self._items("]", depth)[0]
+            case "(":
+                items, commas = self._items(")", depth)
+                if commas or not items:
+                    return items
+                return _NONE if isinstance(items[0], Plain) else items[0]
+            case "{":
+                made = self._object(depth)
+                return _NONE if made is None else made
+            case _:
+                return _NONE
+
+    def _items(self, close: str, depth: int) -> tuple[list[Json], bool]:
+        """Read a list or tuple; say whether it has commas."""
+        self.at += 1
+        items: list[Json] = []
+        commas = False
+        while not self._closes(close):
+            items.append(self._value(close, depth + 1))
+            commas = self._comma(close) or commas
+        if len(items) == 1 and not commas:
+            return items, False  # may be no list at all, but a value in parentheses
+        return [unmarked(item) for item in items], commas
+
+    def _object(self, depth: int) -> dict[str, Json] | None:
+        """Read an object; None when it is something else in braces, such as a template."""
+        self.at += 1
+        made: dict[str, Json] = {}
+        while not self._closes("}"):
+            key = self._key()
+            if key is None:
+                return None
+            made[key] = unmarked(self._value("}", depth + 1))
+            self._comma("}")
+        return made
+
+    def _key(self) -> str | None:
+        """Read an object's key and its colon."""
+        first = self.text[self.at : self.at + 1]
+        if first in {"'", '"'}:
+            key = self.string(first)
+        else:
+            found = re.compile(r"[^\s:,{}\[\]()'\"]+").match(self.text, self.at)
+            key = found[0] if found else None
+            self.at = found.end() if found else self.at
+        self._space()
+        if self.at >= len(self.text):
+            raise ArgumentsError("'}' is missing", is_open=True)
+        if key is None or self.text[self.at] != ":":
+            return None
+        self.at += 1
+        return key
+
+    def _closed_string(self, quote: str) -> str:
+        """Read a quoted string that is a value.
+
+        Raises:
+            ArgumentsError: Its quotes never close.
+        """
+        text = self.string(quote)
+        if text is None:
+            triple = quote * 3 if self.text.startswith(quote * 3, self.at) else ""
+            msg = (
+                f"the closing {triple or quote} of a text is missing; a text that begins with a"
+                " quote ends with one"
+            )
+            raise ArgumentsError(msg, is_open=True, closer=triple)
+        return text
+
+    def string(self, quote: str) -> str | None:
+        """Read a quoted string; None when its quotes never close."""
+        if self.text.startswith(quote * 3, self.at):
+            quote *= 3
+        at = self.at + len(quote)
+        parts: list[str] = []
+        while at < len(self.text):
+            if self.text.startswith(quote, at):
+                self.at = at + len(quote)
+                return clean("".join(parts))
+            if self.text[at] == "\\" and at + 1 < len(self.text):
+                part, at = self._escape(at + 1)
+            else:
+                part, at = self.text[at], at + 1
+            parts.append(part)
+        return None
+
+    def _escape(self, at: int) -> tuple[str, int]:
+        """Read what follows a backslash; an unknown escape keeps it."""
+        letter = self.text[at]
+        if letter in _HEX:
+            digits = self.text[at + 1 : at + 1 + _HEX[letter]]
+            if re.fullmatch(r"[0-9a-fA-F]+", digits) and len(digits) == _HEX[letter]:
+                code = int(digits, 16)
+                return chr(code) if code <= sys.maxunicode else "\ufffd", at + 1 + len(digits)
+        return _ESCAPES.get(letter, "\\" + letter), at + 1
+
+    def _plain(self, close: str) -> Json:
+        """Read unquoted text, brackets and quotes in it taken in pairs."""
+        start, waits = self.at, 0
+        while self.at < len(self.text):
+            letter = self.text[self.at]
+            if not waits and letter in (",", close):
+                return _word(self.text[start : self.at].strip())
+            if letter in _PAIRS:
+                waits += 1
+            elif waits and letter in ")]}":
+                waits -= 1
+            self.at = self._quoted(self.at) if letter in "'\"" else self.at + 1
+        raise ArgumentsError(f"{close!r} or a quote is missing", is_open=True)
+
+    def _quoted(self, at: int) -> int:
+        """Return the position behind a quoted run, or behind a quote that is only a letter."""
+        quote = self.text[at]
+        if at and self.text[at - 1].isalnum():  # what's, 5" pipe
+            return at + 1
+        end = self.text.find(quote, at + 1)
+        if end < 0 or "\n" in self.text[at:end]:
+            return at + 1
+        return end + 1
+
+
+def _word(text: str) -> Json:
+    if not text:
+        raise ArgumentsError("a value is missing between two commas or before a bracket")
+    if text in _WORDS:
+        return _WORDS[text]
+    if _NUMBER.fullmatch(text):
+        number = float(text) if re.search(r"[.eE]", text) else int(text)
+        if abs(number) != float("inf"):
+            return number
+    return Plain(text)
+
+
+def _requoted(text: str) -> str:
+    """Read a text that was quoted without care.
+
+    Raises:
+        ArgumentsError: It is not sure what was meant.
+    """
+    whole = escaped(text)
+    reader = _Reader(whole or "", ())
+    inside = None if whole is None else reader.string(whole[0])
+    if inside is None or reader.at != len(reader.text):
+        raise ArgumentsError(refusal(text))
+    return inside
+
+
+def unmarked(value: Json) -> Json:
+    """Return a value with nothing left to tell whether its texts were quoted."""
+    if isinstance(value, Plain):
+        return str(value)
+    if is_array(value):
+        return [unmarked(item) for item in value]
+    return value
+
+
+def written(value: Json) -> str:
+    """Write a value so that it is read back as the same."""
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,132 @@
+"""The joiner's decision: from the text that a model writes to "this is the answer" or "plan again".
+
+Pure. The usual form is `Thought: ...` and `Action: finish(answer)` or `Action: replan(reason)`;
+small and capital letters, missing brackets, answers of several lines and with brackets of their own
+are understood.
+
+Source: LLMCompiler, arXiv:2312.04511.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from holdfast.values.base import Value
+from holdfast.workers.compiler.arguments import ArgumentsError, Plain, read_arguments
+
+_VERB = re.compile(
+    r"(?:\baction[\s*`]*[:=][\s*`]*(?P<asked>finish|replan)"
+    r"|^[ \t>*`#-]*(?P<bare>finish|replan)(?=[ \t]*\())\b[*`]*[ \t]*(?P<open>\()?",
+    re.IGNORECASE | re.MULTILINE,
+)
+_ACTION = re.compile(r"^[ \t>*`#-]*action[\s*`]*[:=].*", re.IGNORECASE | re.MULTILINE | re.DOTALL)
+_THOUGHT = re.compile(r"^[\s>*`#-]*thought[\s*`]*:[\s*]*", re.IGNORECASE)
+_END = re.compile(r"(?:<[A-Z_ ]{0,20}END[A-Z_ ]{0,20}>\s*)+\Z", re.IGNORECASE)
+_NOTHING = re.compile(r"(?:[\s*`]|<[A-Z_ ]{0,20}END[A-Z_ ]{0,20}>)*", re.IGNORECASE)
+_BOLD = re.compile(r"(?<!\w)\*\*|\*\*(?!\w)")  # and not 2**3
+_NAMED = re.compile(r"\s*(?:answer|response|result|reason)\s*=\s*(?=[\"'])", re.IGNORECASE)
+_AGAIN = re.compile(
+    r"\s*[\"'`]?replan\b[\s\"'`]*(?:[-:(,.](?P<reason>.*))?", re.IGNORECASE | re.DOTALL
+)
+
+
+class Decision(Value):
+    """What the joiner decided.
+
+    Attributes:
+        kind: "finish" with the answer, or "replan".
+        text: The answer, or why another plan is needed; the latter may be empty.
+        thought: What it said before.
+    """
+
+    kind: Literal["finish", "replan"]
+    text: str = ""
+    thought: str = ""
+
+
+def parse_decision(text: str) -> Decision | None:
+    """Read what the joiner decided; None when it cannot be told.
+
+    Args:
+        text: What the model wrote.
+    """
+    found = _VERB.search(text)
+    if found is None:
+        return None
+    verb = (found["asked"] or found["bare"]).lower()
+    thought = _THOUGHT.sub("", text[: found.start()]).strip()
+    rest = text[found.end() :]
+    said = _inside(rest) if found["open"] else _trimmed(rest.strip().removeprefix(":"))
+    said = _unquoted(said)
+    again = _AGAIN.fullmatch(said) if verb == "finish" else None
+    if again is not None:
+        return Decision(kind="replan", text=(again["reason"] or "").strip(" )\"'"), thought=thought)
+    if verb == "replan":
+        return Decision(kind="replan", text=said, thought=thought)
+    return Decision(kind="finish", text=said, thought=thought) if said else None
+
+
+def without_grammar(text: str) -> str:
+    """Return the answer in a text of which no decision is wanted any more.
+
+    Args:
+        text: What the model wrote, with or without the words of the grammar.
+    """
+    decision = parse_decision(text)
+    if decision is not None and decision.kind == "finish":
+        return decision.text
+    said = _THOUGHT.sub("", _ACTION.sub("", text)).strip() if decision is not None else text
+    return said or text
+
+
+def _inside(rest: str) -> str:
+    """Return what stands between an opening bracket, which is left out, and its closing one.
+
+    Brackets in an answer need not come in pairs. The one that closes the whole is the one that
+    matches, unless what follows shows that it was not meant; then it is the last one.
+    """
+    level = 1
+    for at, letter in enumerate(rest):
+        level += (letter == "(") - (letter == ")")
+        if level == 0:
+            after = rest[at + 1 :]
+            if after.count(")") <= after.count("("):
+                return rest[:at]
+            break
+    end = rest.rfind(")")
+    is_closed = end >= 0 and _NOTHING.fullmatch(rest, end + 1) is not None
+    return rest[:end] if is_closed else _trimmed(rest)
+
+
+def _trimmed(text: str) -> str:
+    """Take off what may stand behind a decision that has no brackets without meaning anything.
+
+    Marks that have their other half in the text belong to it.
+    """
+    text, longer = text.strip(), ""
+    while text != longer:
+        longer = text
+        if text.endswith("```") and text.count("```") % 2:
+            text = text.removesuffix("```")
+        elif text.endswith("**") and len(_BOLD.findall(text)) % 2:
+            text = text.removesuffix("**")
+        text = _END.sub("", text).rstrip()
+    return text
+
+
+def _unquoted(said: str) -> str:
+    """Take off the quotes of an answer that is one quoted text, and its name."""
+    said = said.strip()
+    named = _NAMED.match(said)
+    quoted = said[named.end() :] if named else said
+    if quoted[:1] not in ("'", '"') or not quoted:
+        return said
+    try:
+        given = read_arguments(f"({quoted})", 0)
+    except ArgumentsError:
+        return said
+    only = given.positional[0] if len(given.positional) == 1 else None
+    if isinstance(only, str) and not isinstance(only, Plain) and given.end == len(quoted) + 2:
+        return only.strip()
+    return said

@@ -1,0 +1,282 @@
+"""Plans of the LLMCompiler: from the text that a model writes to a graph of calls that can be run.
+
+Pure. A plan has one call per line, `3. search(query="$1")`, and ends with `join()`. It is read as a
+whole before anything runs: every line must be understood, ids are unique, and the calls that a call
+refers to exist and do not wait for it in turn. They may stand above or below it.
+
+Source: LLMCompiler, arXiv:2312.04511.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
+from typing import NamedTuple, cast
+
+from pydantic import Field
+
+from holdfast.errors import HoldfastError
+from holdfast.models.base import ToolSpec
+from holdfast.values.base import Json, Value
+from holdfast.workers.compiler.arguments import (
+    Arguments,
+    ArgumentsError,
+    read_arguments,
+    written,
+)
+from holdfast.workers.compiler.binding import bind, parameter_names
+from holdfast.workers.compiler.references import LONGEST_ID, references
+
+MOST_CALLS = 100
+"""Calls of one plan; a model that writes more has lost its way."""
+
+JOIN = "join"
+_DOLLAR = "a dollar sign in a text is written $$"
+_LONGEST_QUOTE = 200
+_LONGEST_CALL = 200
+"""Lines that one call may go on for."""
+
+_CALL = re.compile(
+    rf"\s*(?:[-*+]\s+)?[*`]*([0-9]{{1,{LONGEST_ID}}})\s*[.):][\s*`]*([^\W\d][\w.-]*)[*`]*\s*(\()"
+)
+_JOIN = re.compile(
+    rf"\s*(?:[-*+]\s+)?[*`]*(?:[0-9]+\s*[.):][\s*`]*)?{JOIN}[*`]*\s*"
+    r"(?:\((?P<given>.*)|[\s.;,`*]*(?:#.*|//.*|<[A-Z_ ]{0,20}END[A-Z_ ]{0,20}>\s*)?)",
+    re.IGNORECASE,
+)
+_END = re.compile(r"\s*</?[A-Z_ ]{0,20}END[A-Z_ ]{0,20}>\s*", re.IGNORECASE)
+_NO_CALL = re.compile(r"(?:```.*|#.*|thought\s*:.*|\W*(?:the )?plan\W*|)", re.IGNORECASE)
+_AFTER_CALL = re.compile(
+    r"[\s.,;`*]*(?:(?:#|//).*|<[A-Z_ ]{0,20}END[A-Z_ ]{0,20}>\s*)?", re.IGNORECASE
+)
+
+
+class PlanError(HoldfastError):
+    """A text that is no plan. The task goes on: the model is told, and may write another.
+
+    Attributes:
+        problems: What is wrong, one line each, quoting what was written.
+    """
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        """Join the problems to a text."""
+        self.problems = tuple(problems)
+        super().__init__("\n".join(self.problems))
+
+
+class Call(Value):
+    """One call of a plan.
+
+    Attributes:
+        id: Its number, from 0.
+        tool: Tool name, as the model wrote it; the tool may not exist.
+        arguments: Arguments by name; texts in them hold references.
+        needs: Ids of the calls whose results it refers to, ascending.
+    """
+
+    id: int
+    tool: str
+    arguments: dict[str, Json] = Field(default_factory=dict)
+    needs: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        """Write the call as a line of a plan."""
+        given = ", ".join(f"{name}={written(value)}" for name, value in self.arguments.items())
+        return f"{self.id}. {self.tool}({given})"
+
+
+class Plan(Value):
+    """A plan that can be run.
+
+    Attributes:
+        calls: The calls, each after those that it needs, else as they were written.
+        is_joined: Whether `join()` was written; when not, the text may have been cut off.
+    """
+
+    calls: tuple[Call, ...] = ()
+    is_joined: bool = True
+
+    def __str__(self) -> str:
+        """Write the plan as a model would."""
+        return "\n".join((*map(str, self.calls), f"{JOIN}()"))
+
+
+class _Found(NamedTuple):
+    """A call as it was written, before its tool and its references are looked at."""
+
+    id: int
+    tool: str
+    given: Arguments
+    line: str
+
+
+def parse_plan(text: str, tools: Sequence[ToolSpec]) -> Plan:
+    """Read a plan.
+
+    `Thought:` lines, comments that begin with `#`, code fences and what follows `join()` say
+    nothing. A plan without any call is one, if it says `join()`.
+
+    Args:
+        text: What the model wrote.
+        tools: The tools on offer; arguments without names take theirs from the order of
+            `properties` in a tool's schema. A tool that is not among them is left for the task to
+            answer, as with any other call.
+
+    Raises:
+        PlanError: Something is wrong with it.
+    """
+    specs = {tool.name: tool for tool in tools}
+    problems: list[str] = []
+    found, is_joined = _read(text, specs, problems)
+    calls: list[Call] = []
+    for each in found:
+        try:
+            calls.append(_call(each, specs))
+        except ArgumentsError as error:
+            problems.append(f"{_quote(each.line)}: {error}")
+    if not (calls or is_joined or problems):
+        problems.append(f"there is no call in it; if no tool is needed, write only {JOIN}()")
+    if not problems:
+        problems += _problems(calls)
+    if problems:
+        raise PlanError(problems)
+    return Plan(calls=_ordered(calls), is_joined=is_joined)
+
+
+def _read(
+    text: str, specs: Mapping[str, ToolSpec], problems: list[str]
+) -> tuple[list[_Found], bool]:
+    """Read line by line up to `join()`; say whether that came."""
+    lines = text.replace("\r\n", "\n").split("\n")
+    found: list[_Found] = []
+    k = 0
+    while k < len(lines):
+        line = lines[k]
+        k += 1
+        if _is_join(line, specs):
+            return found, True
+        if _END.fullmatch(line):
+            break
+        if _NO_CALL.fullmatch(line.strip()):
+            continue
+        if len(found) >= MOST_CALLS:
+            problems.append(f"it has more than {MOST_CALLS} calls")
+            break
+        try:
+            each, used = _read_call(lines, k - 1, specs)
+        except ArgumentsError as error:
+            problems.append(f"{_quote(line)}: {error}")
+            while error.is_open and k < len(lines) and not _begins(lines[k]):
+                k += 1  # the rest of the call is not wrong for a reason of its own
+        else:
+            found.append(each)
+            k += used - 1
+    return found, False
+
+
+def _is_join(line: str, specs: Mapping[str, ToolSpec]) -> bool:
+    """Whether a line ends the plan; a tool of that name is called when arguments are given."""
+    found = _JOIN.fullmatch(line)
+    if found is None:
+        return False
+    given = (found["given"] or "").strip()
+    return JOIN not in specs or not given or given.startswith(")")
+
+
+def _read_call(lines: Sequence[str], k: int, specs: Mapping[str, ToolSpec]) -> tuple[_Found, int]:
+    """Read the call that begins in a line; say how many lines it takes.
+
+    Raises:
+        ArgumentsError: It is no call, or is not complete when the next one begins.
+    """
+    head = _CALL.match(lines[k])
+    if head is None:
+        raise ArgumentsError('this is no call; write it like 1. tool(name="value")')
+    names = parameter_names(specs.get(head[2]))
+    text = lines[k]
+    for used in range(1, _LONGEST_CALL):
+        try:
+            given = read_arguments(text, head.start(3), names)
+        except ArgumentsError as error:
+            if not _goes_on(error, lines[k + used :]):
+                raise
+            text += "\n" + lines[k + used]
+            continue
+        if not _AFTER_CALL.fullmatch(text[given.end :]):
+            raise ArgumentsError(f"there is more behind the call: {_quote(text[given.end :])}")
+        return _Found(int(head[1]), head[2], given, lines[k]), used
+    raise ArgumentsError(f"it goes on for more than {_LONGEST_CALL} lines", is_open=True)
+
+
+def _goes_on(error: ArgumentsError, following: Sequence[str]) -> bool:
+    """Whether the lines behind a call that is not complete may belong to it.
+
+    A text in three quotes may hold lines that look like others of the plan, such as a list.
+    """
+    if not error.is_open or not following:
+        return False
+    if error.closer:
+        return any(error.closer in line for line in following)
+    return not _begins(following[0])
+
+
+def _begins(line: str) -> bool:
+    """Whether a line begins something new, so that an open call above it cannot go on."""
+    if _CALL.match(line) or _JOIN.fullmatch(line) or _END.fullmatch(line):
+        return True
+    return bool(line.strip()) and _NO_CALL.fullmatch(line.strip()) is not None
+
+
+def _call(found: _Found, specs: Mapping[str, ToolSpec]) -> Call:
+    """Name a call's arguments, and find what they refer to.
+
+    Raises:
+        ArgumentsError: The tool cannot be called so.
+    """
+    arguments = bind(found.given, specs.get(found.tool), specs)
+    needs: set[int] = set()
+    for each in references(arguments):
+        if len(each) > LONGEST_ID:
+            raise ArgumentsError(_unknown(each))
+        needs.add(int(each))
+    return Call(id=found.id, tool=found.tool, arguments=arguments, needs=tuple(sorted(needs)))
+
+
+def _problems(calls: Sequence[Call]) -> Iterator[str]:
+    """Find what is wrong with the graph."""
+    ids = [call.id for call in calls]
+    for id in sorted({id for id in ids if ids.count(id) > 1}):
+        yield f"the id {id} is used {ids.count(id)} times; every call needs its own"
+    for call in calls:
+        for need in call.needs:
+            if need not in ids:
+                yield f"{_quote(str(call))}: {_unknown(need)}"
+        if call.id in call.needs:
+            yield f"{_quote(str(call))}: it needs its own result, ${call.id}; {_DOLLAR}"
+    others = {call.id: set(call.needs) - {call.id} for call in calls}
+    try:
+        TopologicalSorter(others).prepare()
+    except CycleError as error:
+        circle = " needs ".join(f"${id}" for id in reversed(cast("list[int]", error.args[1])))
+        yield f"the calls wait for each other: {circle}; {_DOLLAR}"
+
+
+def _ordered(calls: Iterable[Call]) -> tuple[Call, ...]:
+    """Put each call behind those that it needs, and change the written order only for that."""
+    waiting, done = list(calls), list[Call]()
+    while waiting:
+        have = {call.id for call in done}
+        ready = next(call for call in waiting if have.issuperset(call.needs))
+        waiting.remove(ready)
+        done.append(ready)
+    return tuple(done)
+
+
+def _unknown(id: int | str) -> str:
+    return f"there is no call ${id} in this plan; {_DOLLAR}"
+
+
+def _quote(text: str) -> str:
+    text = text.strip()
+    return repr(text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]}…")

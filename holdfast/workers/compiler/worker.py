@@ -1,0 +1,308 @@
+"""LLMCompiler: plan all tool calls at once, run each as soon as it can, join the results.
+
+Source: Kim et al., An LLM Compiler for Parallel Function Calling, arXiv:2312.04511.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+from holdfast.errors import InvalidArgumentError
+from holdfast.values.base import Json
+from holdfast.values.checks.json_shapes import as_object, as_text, is_array
+from holdfast.values.messages import Message, ToolCall, assistant, user
+from holdfast.values.steps import Task, TaskStep, TaskStepOutput
+from holdfast.workers.base import AgentWorker
+from holdfast.workers.compiler import prompts
+from holdfast.workers.compiler.join import Decision, parse_decision, without_grammar
+from holdfast.workers.compiler.plan import Plan, PlanError, parse_plan
+from holdfast.workers.compiler.references import fill
+from holdfast.workers.compiler.rounds import CallResult, Round, results_text
+from holdfast.workers.limits import at_least
+
+if TYPE_CHECKING:
+    from holdfast.models.base import ToolSpec
+    from holdfast.workers.context.context import StepContext
+
+PLANS = "plans"
+"""Where the task's extra_state keeps all plans: `[{"version": 1, "nodes": ["1. look(...)"]}]`."""
+
+JOIN_ATTEMPTS = 2
+"""How often the joiner is asked, when its words cannot be read."""
+
+_NOTHING = "(nothing)"  # providers refuse an empty assistant message
+
+
+class LLMCompilerAgentWorker(AgentWorker):
+    """Plans tool calls as a graph, and runs each the moment its inputs are there.
+
+    A round is a plan step, one step per call (`p1.3` is call 3 of plan 1) and a join step
+    (`p1.join`), which answers or asks for another round. A call that fails is an observation for
+    the join; calls that need its result are not run. When no plan can be read, there is a round
+    without calls: its problems stand in the step's output and in the state, and the join answers.
+    A tool that the agent's `tool_retriever` did not choose may not be planned. A refusal of the
+    model is the answer. New input from a person, or feedback, in the middle of a
+    round begins another one when the calls of the present one are done.
+
+    The transcript gets what the user says and the answers, nothing else. All plans are kept in the
+    task's extra_state under "plans". Tool choice is not used: the planner chooses.
+
+    Args:
+        max_replans: Most further plans that the joiner may ask for, per request.
+        max_plan_attempts: How often the planner is asked for one plan; it is told what was wrong.
+
+    Raises:
+        InvalidArgumentError: One of them is too small, or no whole number.
+    """
+
+    max_parallel: ClassVar[int] = 16
+
+    def __init__(self, *, max_replans: int = 3, max_plan_attempts: int = 2) -> None:
+        """Keep the two limits."""
+        self.max_replans = at_least(0, "max_replans", max_replans)
+        self.max_plan_attempts = at_least(1, "max_plan_attempts", max_plan_attempts)
+
+    async def run_step(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        """Plan, run one call of a plan, or join."""
+        told = step.message()
+        if told is not None:
+            ctx.add(told)
+        match step.step_state.get("kind"):
+            case "call":
+                return _call(step, ctx)
+            case "join":
+                return await self._join(step, ctx)
+            case _:
+                return await self._plan(step, ctx)
+
+    def finalize_task(self, task: Task, transcript: Sequence[Message]) -> Sequence[Message]:
+        """Keep what the user said and the answers."""
+        del task
+        return [message for message in transcript if message.role in ("user", "assistant")]
+
+    # ---- planning
+
+    async def _plan(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        """Make a plan and queue its calls and their join."""
+        tools = await ctx.offered_tools()
+        if not tools:
+            return _finished(step, ctx, (await ctx.call_model()).text)
+        rounds = _rounds(ctx, step.step_state.get("after"))
+        problems: tuple[str, ...] = ()
+        asked = _with_results(ctx, rounds, prompts.PLAN_ON)
+        rules = prompts.planner_instructions(ctx.agent.instructions, tools)
+        for _ in range(self.max_plan_attempts):
+            if ctx.limit_reached:
+                return await _answer(step, ctx, rounds)
+            answer = await ctx.call_model(asked, tools=(), instructions=rules)
+            if answer.refusal:
+                return _finished(step, ctx, answer.text)
+            try:
+                plan = parse_plan(answer.text, tools)
+                if answer.finish == "length" and not plan.is_joined:
+                    raise PlanError([prompts.CUT_OFF])
+                _refuse_hidden(plan, tools, ctx)
+            except PlanError as error:
+                problems = error.problems
+                told = prompts.UNREADABLE_PLAN.format(problems=_listed(problems))
+                asked = [*(asked or ctx.messages), assistant(answer.text or _NOTHING), user(told)]
+            else:
+                return _planned(step, ctx, rounds, plan, ())
+        return _planned(step, ctx, rounds, Plan(), problems)
+
+    # ---- joining
+
+    async def _join(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        """Answer, or queue another plan."""
+        rounds = [*_rounds(ctx, step.step_state["plan"]), _round(step, ctx)]
+        if _turns(ctx) > step.step_state["turns"]:
+            return _replanned(step, rounds, prompts.USER_SAID_MORE, replans=0)
+        replans: int = step.step_state["replans"]
+        is_last = replans >= self.max_replans
+        asked: Sequence[Message] = _with_results(ctx, rounds) or ()
+        rules = prompts.joiner_instructions(ctx.agent.instructions, is_last=is_last)
+        decision: Decision | None = None
+        said = ""
+        for _ in range(JOIN_ATTEMPTS):
+            if ctx.limit_reached:
+                return await _answer(step, ctx, rounds)
+            answer = await ctx.call_model(asked, tools=(), instructions=rules)
+            said = answer.text
+            if answer.refusal:
+                return _finished(step, ctx, said)
+            decision = parse_decision(said)
+            if decision is not None and (decision.kind == "finish" or not is_last):
+                break
+            told = prompts.MUST_FINISH if is_last else prompts.UNREADABLE_DECISION
+            asked = [*asked, assistant(said or _NOTHING), user(told)]
+        if decision is not None and decision.kind == "replan" and not is_last:
+            reason = decision.text or decision.thought
+            return _replanned(step, rounds, reason, replans=replans + 1)
+        return _finished(step, ctx, without_grammar(said))
+
+
+def _refuse_hidden(plan: Plan, tools: Sequence[ToolSpec], ctx: StepContext) -> None:
+    """Make sure that a plan calls none of the agent's tools that are not on offer.
+
+    Each call is a step of its own, which knows nothing of what the planner was offered.
+
+    Raises:
+        PlanError: It does.
+    """
+    offered = [spec.name for spec in tools]
+    hidden = {spec.name for spec in ctx.agent.tools}.difference(offered)
+    wrong = [call for call in plan.calls if call.tool in hidden]
+    if wrong:
+        names = ", ".join(offered)
+        raise PlanError([prompts.NOT_OFFERED.format(call=call, names=names) for call in wrong])
+
+
+def _call(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+    """Run one call, unless a result that it needs is missing."""
+    texts = {id.rpartition(".")[2]: _observation(ctx, id) for id in step.prev_steps}
+    failed = [f"${id}" for id, (_, is_error) in texts.items() if is_error]
+    if failed:
+        return _failed(step, prompts.NOT_RUN.format(ids=", ".join(failed)))
+    tool: str = step.step_state["tool"]
+    specs = {spec.name: spec.parameters for spec in ctx.agent.tools}
+    schema = specs.get(tool, {})
+    results = {id: text for id, (text, _) in texts.items()}
+    arguments = fill(step.step_state["arguments"], results, schema, schema)
+    written = json.dumps(arguments, ensure_ascii=False)
+    call = ToolCall(id=f"call_{step.step_id}", name=tool, arguments=written)
+    return TaskStepOutput(task_step=step, calls=(call,), quiet=True)
+
+
+def _failed(step: TaskStep, text: str) -> TaskStepOutput:
+    return TaskStepOutput(output={"content": text, "is_error": True}, task_step=step)
+
+
+def _observation(ctx: StepContext, step_id: str) -> tuple[str, bool]:
+    """Return what a call's step gave, and whether that tells of a failure."""
+    output: Json = ctx.inputs.get(step_id)
+    if isinstance(output, str):
+        return output, False
+    return as_text(as_object(output).get("content")) or prompts.DROPPED, True
+
+
+def _planned(
+    step: TaskStep, ctx: StepContext, rounds: Sequence[Round], plan: Plan, problems: Sequence[str]
+) -> TaskStepOutput:
+    """Record a plan, and queue its calls and the step that joins them."""
+    version = _record(ctx, plan, problems)
+    names = {call.id: f"p{version}.{call.id}" for call in plan.calls}
+    steps = [
+        TaskStep(
+            task_id=step.task_id,
+            step_id=names[call.id],
+            step_state={"kind": "call", "tool": call.tool, "arguments": call.arguments},
+            prev_steps=tuple(names[id] for id in call.needs),
+        )
+        for call in plan.calls
+    ]
+    state: dict[str, Json] = {
+        "kind": "join",
+        "plan": step.step_id,
+        "turns": _turns(ctx),
+        "replans": step.step_state.get("replans", 0),
+    }
+    join = TaskStep(
+        task_id=step.task_id,
+        step_id=f"p{version}.join",
+        step_state=state,
+        prev_steps=(step.step_id, *names.values()),
+    )
+    output: dict[str, Json] = {"version": version, "nodes": [str(call) for call in plan.calls]}
+    if problems:
+        output["problems"] = list(problems)
+    if rounds:
+        output["rounds"] = [each.wire() for each in rounds]
+    return TaskStepOutput(output=output, task_step=step, next_steps=(*steps, join))
+
+
+def _record(ctx: StepContext, plan: Plan, problems: Sequence[str]) -> int:
+    """Put a plan into the task's state; return its version.
+
+    Raises:
+        InvalidArgumentError: Something else is kept there.
+    """
+    kept: Json = ctx.state.setdefault(PLANS, [])
+    if not is_array(kept):
+        msg = (
+            f"extra_state[{PLANS!r}] holds {type(kept).__name__}, but LLMCompilerAgentWorker keeps"
+            " its plans there. Use another name for your own state."
+        )
+        raise InvalidArgumentError(msg)
+    version = len(kept) + 1
+    record: dict[str, Json] = {"version": version, "nodes": [str(call) for call in plan.calls]}
+    if problems:
+        record["problems"] = list(problems)
+    kept.append(record)
+    return version
+
+
+def _rounds(ctx: StepContext, step_id: str | None) -> list[Round]:
+    """Read the rounds before this one from the output of the step that handed them on."""
+    handed = as_object(ctx.inputs.get(step_id or ""))
+    return [Round.model_validate(each) for each in handed.get("rounds", ())]
+
+
+def _round(step: TaskStep, ctx: StepContext) -> Round:
+    """Collect what the plan that a step joins has given."""
+    planned: dict[str, Json] = ctx.inputs[step.step_state["plan"]]
+    results: list[CallResult] = []
+    for line, step_id in zip(planned["nodes"], step.prev_steps[1:], strict=True):
+        content, is_error = _observation(ctx, step_id)
+        results.append(CallResult(call=line, content=content, is_error=is_error))
+    problems = tuple(planned.get("problems", ()))
+    return Round(version=planned["version"], results=tuple(results), problems=problems)
+
+
+def _replanned(
+    step: TaskStep, rounds: Sequence[Round], reason: str, *, replans: int
+) -> TaskStepOutput:
+    """Queue the next plan; it reads the rounds from this step's output."""
+    newest = rounds[-1].model_copy(update={"reason": reason})
+    following = TaskStep(
+        task_id=step.task_id,
+        step_id=f"p{newest.version + 1}",
+        step_state={"kind": "plan", "after": step.step_id, "replans": replans},
+        prev_steps=(step.step_id,),
+    )
+    output: dict[str, Json] = {
+        "action": "replan",
+        "reason": reason,
+        "rounds": [each.wire() for each in (*rounds[:-1], newest)],
+    }
+    return TaskStepOutput(output=output, task_step=step, next_steps=(following,))
+
+
+async def _answer(step: TaskStep, ctx: StepContext, rounds: Sequence[Round]) -> TaskStepOutput:
+    """Take the budget's last answer as it is."""
+    answer = await ctx.call_model(_with_results(ctx, rounds), tools=())
+    return _finished(step, ctx, without_grammar(answer.text))
+
+
+def _finished(step: TaskStep, ctx: StepContext, text: str) -> TaskStepOutput:
+    ctx.add(assistant(text))
+    return TaskStepOutput(output=text, task_step=step, is_last=True)
+
+
+def _with_results(
+    ctx: StepContext, rounds: Sequence[Round], *more: str
+) -> Sequence[Message] | None:
+    """Return the conversation with what the rounds gave at its end; None for just as it is."""
+    if not rounds:
+        return None
+    return [*ctx.messages, user("\n\n".join((results_text(rounds), *more)))]
+
+
+def _turns(ctx: StepContext) -> int:
+    """Count what people have said: more of it than at the plan asks for another plan."""
+    return sum(message.role == "user" for message in ctx.messages)
+
+
+def _listed(problems: Sequence[str]) -> str:
+    return "\n".join(f"- {problem}" for problem in problems)

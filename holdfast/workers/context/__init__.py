@@ -1,0 +1,1 @@
+"""StepContext: what a step may use, journaled so that a repeated step goes on."""

@@ -1,0 +1,579 @@
+"""StepContext: everything an AgentWorker may touch, answered from the step's journal first."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import inspect
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Never
+
+from holdfast.errors import InvalidArgumentError, StepCodeChangedError
+from holdfast.models.base import ModelAnswer, ModelRequest, OutputSpec, ToolSpec
+from holdfast.task.data.agent_snapshot import AgentSnapshot
+from holdfast.task.data.head import Dialect, RunRules, TaskHead
+from holdfast.task.data.records import Handed, JournalEntry, OpenStep, Outcome
+from holdfast.values import json_patch as merge_patch
+from holdfast.values.base import Json, Value, canonical, digest
+from holdfast.values.hash_chain import ChainRef, extend
+from holdfast.values.messages import Message, ToolCall, shown, system
+from holdfast.values.settings import ModelSettings
+from holdfast.values.steps import Task, ToolOutput
+from holdfast.workers.context.agent_code import AgentCode
+from holdfast.workers.context.answers import read, verdict
+from holdfast.workers.context.checks import check_calls, check_message, check_messages
+from holdfast.workers.context.offer import Offer, Retrieve
+
+if TYPE_CHECKING:
+    from holdfast.workers.function_calling.handing_over import Handing
+
+LAST_CALL = system(
+    "The budget of this task is used up. Answer now, without tools: say what is known, what is"
+    " missing, and that the budget ended the work."
+)
+
+TURN = "turn"
+"""Memo of the instructions and tools that the agent's code gave for a step."""
+
+Respond = Callable[[ModelRequest], Awaitable[ModelAnswer]]
+
+
+class Interrupt(Value):
+    """Why the step cannot go on in this activity.
+
+    Attributes:
+        kind: "tools": the task must run tools. "more": a second model call, or costly memo, belongs
+            to the next activity. "limit": the task's limit forbids the call. "over": the last call
+            that the budget allowed has been made, so its answer ends the step.
+        request: Digest of the request.
+        calls: The calls, for "tools".
+    """
+
+    kind: Literal["tools", "more", "limit", "over"]
+    request: str = ""
+    calls: tuple[ToolCall, ...] = ()
+
+
+class ToolResult(ToolOutput):
+    """A tool's result in the middle of a step, with the message that tells the model of it."""
+
+    message: Message
+
+
+class StepContext:
+    """What a step works with.
+
+    Attributes:
+        agent: The agent's snapshot: name, instructions, tools, settings.
+        task_id: The task.
+        n: Ordinal of the step in its task, from 1.
+        state: The task's extra_state; changes to it are recorded when the step is done.
+        tool_choice: Tool choice asked for by whoever runs this step, else "auto".
+        inputs: Step id to output, for the steps that this one waited for.
+        notes: Messages for this step that are in `messages` too: feedback, and what was undone. A
+            worker that gives call_model other messages puts them in.
+        offer: Which tools may be called.
+        code: What the agent's own code says.
+        handing: How the task is handed over; None if the AgentWorker does not do so.
+    """
+
+    handing: Handing | None = None
+
+    def __init__(
+        self,
+        *,
+        agent: AgentSnapshot,
+        head: TaskHead,
+        opened: OpenStep,
+        transcript: Sequence[Message],
+        respond: Respond,
+        ask_task: Callable[[], Awaitable[Task]] | None = None,
+        inputs: Mapping[str, Json] | None = None,
+        retrieve: Retrieve | None = None,
+        at: ChainRef | None = None,
+        task_id: str = "",
+        n: int = 1,
+        history: Sequence[Message] = (),
+        journal: Sequence[JournalEntry] = (),
+        limit: Literal["", "stop", "finish"] = "",
+        tokens: int = 0,
+        unrecorded: JournalEntry | None = None,
+        keep: Callable[[JournalEntry], None] | None = None,
+        ensure_ours: Callable[[], Awaitable[None]] | None = None,
+        code: AgentCode | None = None,
+        used_tools: bool = False,
+    ) -> None:
+        """Set up one run of a step.
+
+        Args:
+            agent: The agent's snapshot.
+            head: The task's head.
+            opened: The step with its state.
+            transcript: The task's messages before this step, oldest first.
+            respond: Makes one model call.
+            ask_task: Reads the task.
+            inputs: Outputs of the steps that this one waited for.
+            retrieve: Chooses the tools on offer; None offers all.
+            at: Length and digest of the transcript; counted when left out.
+            task_id: The task.
+            n: Ordinal of the step.
+            history: Messages before the task: the session's or those given with the input.
+            journal: Calls answered by earlier runs of this step.
+            limit: See AdvanceInput.
+            tokens: Output tokens that are left; 0 for no limit.
+            unrecorded: An answer that was paid for, but never reached the task: the same request
+                gets it without a call.
+            keep: Told of each answer at once, before anything that may fail.
+            ensure_ours: Asked before each costly memo is made: raises when another worker process
+                has taken the step over.
+            code: What the agent's own code says; None for an agent without any.
+            used_tools: Whether the agent has used a tool in this task.
+        """
+        self.agent = agent
+        self.code = code or AgentCode(agent)
+        self.task_id = task_id
+        self.n = n
+        self.state: dict[str, Json] = copy.deepcopy(opened.state)
+        given = opened.tool_choice or (head.tool_choice if n == 1 else "")
+        self.tool_choice = given or _own_choice(agent, head, used_tools=used_tools) or "auto"
+        self.inputs: Mapping[str, Json] = inputs or {}
+        self.offer = Offer(agent, head, retrieve, self.code)
+        self.interrupted: asyncio.Future[Interrupt] = asyncio.get_running_loop().create_future()
+        self.fresh: list[JournalEntry] = []
+        self.notes = opened.notes
+        self.adds: list[Message] = list(opened.notes)
+        self._head = head
+        self._before = (*history, *transcript)
+        self._respond = respond
+        self._retrieve = retrieve
+        self._ask_task = ask_task
+        self._view = opened.step.history
+        self._at = at or ChainRef(length=len(transcript), digest=extend("", transcript))
+        self._journal = journal
+        self._limit = limit
+        self._tokens = tokens
+        self._unrecorded = unrecorded
+        self._keep = keep
+        self._ensure_ours = ensure_ours
+        self._position = 0
+        self._spent = False  # something costly was made here and is not recorded yet
+        self._idle = asyncio.Event()  # no model call is in flight
+        self._idle.set()
+        self._closed = asyncio.Event()
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """What the model would see now: history, transcript, and what this step added."""
+        return (*self._before, *self.adds)
+
+    @property
+    def dialect(self) -> Dialect:
+        """Which API's rules apply."""
+        return self._head.dialect
+
+    @property
+    def rules(self) -> RunRules:
+        """What the run brought along."""
+        return self._head.run
+
+    @property
+    def has_view(self) -> bool:
+        """Whether a handoff made what is seen of the conversation before."""
+        return self._view is not None
+
+    async def prepare(self) -> None:
+        """Have the agent's code say what its instructions and tools are, once for the step.
+
+        Raises:
+            Exception: Whatever that code raised.
+        """
+        if self.code.is_asked:
+            said = await self.memo(TURN, lambda: self.code.turn(self.state), costly=False)
+            self.agent = await self.code.taken(said)
+            self.offer = Offer(self.agent, self._head, self._retrieve, self.code)
+
+    @property
+    def limit_reached(self) -> bool:
+        """Whether the next model call is the last one, made without tools."""
+        return self._finishes()
+
+    @property
+    def journal(self) -> tuple[JournalEntry, ...]:
+        """All answered calls of this step, those made here included."""
+        return (*self._journal, *self.fresh)
+
+    @property
+    def answered(self) -> JournalEntry | None:
+        """The model call that was made here, if one was."""
+        return next((entry for entry in self.fresh if entry.answer is not None), None)
+
+    @property
+    def has_spent(self) -> bool:
+        """Whether a model call or a costly memo was made here: the task must get to know of it."""
+        return self._spent
+
+    @property
+    def finished(self) -> bool:
+        """Whether the last model call that the budget allows has its answer."""
+        return any(entry.last for entry in self.journal)
+
+    async def task(self) -> Task:
+        """Describe the task as it is now: its input stays, the rest may have changed next time."""
+        if self._ask_task is None:
+            return Task(task_id=self.task_id, agent=self.agent.name)
+        return await self._ask_task()
+
+    async def offered_tools(self) -> tuple[ToolSpec, ...]:
+        """Return the tools on offer in this step, for a prompt that lists them.
+
+        All of the agent's; with a tool retriever, those that it chooses for the task's input, the
+        best first, and the one that `tool_choice` names. It is asked once per step and recorded.
+        Calls of other tools are then not run, and the model is told so.
+
+        Raises:
+            InvalidArgumentError: The retriever named a tool that its catalogue lacks.
+            Exception: Whatever the retriever raised.
+        """
+        return await self.offer.tools(self, self.tool_choice)
+
+    def add(self, message: Message) -> None:
+        """Append a message to the transcript; it is recorded when the step is done.
+
+        Raises:
+            InvalidArgumentError: It is no Message.
+        """
+        check_message(message, "ctx.add")
+        self.adds.append(message)
+
+    async def call_model(
+        self,
+        messages: Sequence[Message] | None = None,
+        tools: Sequence[ToolSpec] | None = None,
+        tool_choice: str | None = None,
+        output_type: OutputSpec | None = None,
+        instructions: str | None = None,
+    ) -> ModelAnswer:
+        """Ask the agent's model.
+
+        Limit its time by `ModelSettings.timeout_seconds`: a timeout around this call gives up an
+        answer that may have been paid for, and is not recorded, so another run of the step may get
+        the answer in time.
+
+        Args:
+            messages: The conversation; None for `ctx.messages`.
+            tools: Tools on offer; None for `offered_tools()`.
+            tool_choice: "auto", "none", "required" or a tool's name; None for "auto".
+            output_type: Structure of the answer. None for the agent's own; for text where the
+                AgentWorker chooses `messages` or `tools` itself.
+            instructions: System prompt; None for the agent's own.
+
+        Returns:
+            The answer, recorded: a later run of this step gets the same one without a call.
+
+        Raises:
+            InvalidArgumentError: `messages` is no list of Messages.
+            StepCodeChangedError: The journal holds the answer to a different request here.
+            ModelBehaviorError: There is no going on with the answer: it is incomplete, or holds
+                something that nobody can answer; a StalledTaskError in the step API.
+            asyncio.CancelledError: The step is interrupted already.
+        """
+        self._go_on()
+        if messages is not None:
+            messages = check_messages(messages, "ctx.call_model")
+        elif tools is None:
+            output_type = output_type or self.agent.output
+        offered = await self._offered(tools, tool_choice)
+        finishing = self._finishes()
+        if finishing and LAST_CALL not in self.adds:
+            self.add(LAST_CALL)
+        asked = tuple(self.messages if messages is None else messages)
+        if finishing and LAST_CALL not in asked:
+            asked = (*asked, LAST_CALL)
+        request = ModelRequest(
+            model=self._head.model or self.agent.model,
+            instructions=self.agent.instructions if instructions is None else instructions,
+            messages=asked,
+            tools=offered,
+            tool_choice="none" if finishing else (tool_choice or "auto"),
+            settings=self._settings(),
+            output=output_type,
+        )
+        key = self._digest(request, whole=messages is not None)
+        recorded = self._recorded(key, "a model call")
+        if recorded is not None and recorded.answer is not None:
+            return self._judged(recorded.answer)
+        await self.settled()
+        self._go_on()
+        if self.finished:
+            await self._interrupt(Interrupt(kind="over"))
+        if self._limit == "stop":
+            await self._interrupt(Interrupt(kind="limit"))
+        if self._spent:
+            await self._interrupt(Interrupt(kind="more"))
+        return self._judged(await self._ask(request, key, last=finishing))
+
+    def _judged(self, answer: ModelAnswer) -> ModelAnswer:
+        """Return an answer with which the task can go on; its last one may be any.
+
+        Raises:
+            ModelBehaviorError: It cannot, by the rules of the Agents SDK.
+            StalledTaskError: It cannot, in the step API.
+        """
+        error = None if self.finished else verdict(answer, self.dialect)
+        if error is not None:
+            raise error
+        return answer
+
+    async def _offered(
+        self, tools: Sequence[ToolSpec] | None, choice: str | None
+    ) -> tuple[ToolSpec, ...]:
+        if tools is None:
+            tools = await self.offer.tools(self, choice or "")
+            return (*tools, *self.agent.handoffs)
+        self.offer.widen(tools)
+        return tuple(tools)
+
+    async def memo(
+        self, name: str, make: Callable[[], Awaitable[Any] | Any], *, costly: bool = True
+    ) -> Json:
+        """Make something once and have it recorded: a later run of this step gets the record.
+
+        For what costs time or money and would come out differently a second time: an answer of
+        another framework's agent, a search, a random choice. It is recorded when the activity ends;
+        a worker lost before that makes it again. What must not happen twice belongs in a tool.
+
+        Args:
+            name: What is made, with what decides the result, as in `f"search {query}"`: the record
+                is for this name only.
+            make: Makes it; async or not. JSON data, or what pydantic can write as JSON.
+            costly: Whether it must be recorded before anything else costly is made. False spares an
+                activity where making it again would do no harm.
+
+        Returns:
+            The JSON data, the same in the first run as in later ones.
+
+        Raises:
+            InvalidArgumentError: It cannot be stored as JSON.
+            StepCodeChangedError: The journal holds the answer to a different request here.
+            Exception: Whatever `make` raised; that is not recorded.
+        """
+        self._go_on()
+        key = digest(canonical(["memo", name]))[:16]
+        recorded = self._recorded(key, f"memo {name!r}")
+        if recorded is not None and recorded.memo is not None:
+            return copy.deepcopy(recorded.memo.output)
+        await self.settled()
+        self._go_on()
+        if costly and self._spent:
+            await self._interrupt(Interrupt(kind="more"))
+        known = self._unrecorded
+        if costly and known is not None and known.memo is not None and known.request == key:
+            value = known.memo.output
+        else:
+            if costly:
+                await self._ensure_task_is_ours()
+            value = await self._make(name, make)
+        entry = JournalEntry(request=key, memo=Handed(output=value), name=name)
+        self.fresh.append(entry)
+        self._spent = self._spent or costly
+        if costly and self._keep is not None:
+            self._keep(entry)
+        return copy.deepcopy(value)
+
+    async def _ensure_task_is_ours(self) -> None:
+        """Stop here when another worker process has taken the step over."""
+        if self._ensure_ours is None:
+            return
+        try:
+            await self._ensure_ours()
+        except Exception as error:  # noqa: BLE001  handed to the driver, which raises it
+            await self._fail(error)
+
+    async def _make(self, name: str, make: Callable[[], Awaitable[Any] | Any]) -> Json:
+        self._idle.clear()
+        try:
+            made = make()
+            if inspect.isawaitable(made):
+                made = await made
+        finally:
+            self._idle.set()
+        try:
+            return merge_patch.written(made, "memo")
+        except InvalidArgumentError as cause:
+            reason = str(cause).rstrip(".")
+            msg = f"Memo {name!r} cannot be stored as JSON: {reason}. Return plain data."
+            raise InvalidArgumentError(msg) from cause
+
+    async def call_tools(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
+        """Have the task run tools in the middle of the step.
+
+        Returns:
+            The results in the order of `calls`. They join the transcript only by `ctx.add`.
+
+        Raises:
+            InvalidArgumentError: `calls` is no list of ToolCalls.
+            StepCodeChangedError: The journal holds the answer to a different request here.
+            asyncio.CancelledError: The step is interrupted already.
+        """
+        self._go_on()
+        calls = check_calls(calls, "ctx.call_tools")
+        if not calls:
+            return []
+        key = digest(canonical([call.wire() for call in calls]))[:16]
+        recorded = self._recorded(key, "tool calls")
+        if recorded is None:
+            await self.settled()
+            if self.finished:
+                await self._interrupt(Interrupt(kind="over"))
+            await self._interrupt(Interrupt(kind="tools", request=key, calls=tuple(calls)))
+        patches = [outcome.patch for outcome in recorded.outcomes]
+        merged, _ = merge_patch.merge(self.state, patches)
+        self.state.clear()
+        self.state.update(merged)
+        return [tool_result(c, o) for c, o in zip(calls, recorded.outcomes, strict=True)]
+
+    async def settled(self) -> None:
+        """Wait for the model call in flight, if there is one: its answer is paid for."""
+        while not self._idle.is_set():
+            await self._idle.wait()
+
+    def close(self) -> None:
+        """End the use of this context: calls that wait, and calls to come, are cancelled."""
+        if not self.interrupted.done():
+            self.interrupted.cancel()
+        self._closed.set()
+
+    def _go_on(self) -> None:
+        """Refuse a call after the step was interrupted, as from a `finally` on its way out.
+
+        Nothing could answer it in this activity, and a run that waited for it would never end.
+
+        Raises:
+            asyncio.CancelledError: The step is interrupted.
+        """
+        if self.interrupted.done():
+            raise asyncio.CancelledError
+
+    async def _ask(self, request: ModelRequest, key: str, *, last: bool) -> ModelAnswer:
+        """Make the one model call of this activity.
+
+        A call that the AgentWorker cancels, as by its own timeout, has no answer and counts as not
+        made: the next one may be made in its place.
+        """
+        self._idle.clear()
+        try:
+            answer = read(await self._answer(request, key), self.dialect)
+            entry = JournalEntry(request=key, answer=answer, last=last)
+            self.fresh.append(entry)
+            self._spent = True
+            if self._keep is not None:
+                self._keep(entry)
+            return answer
+        except Exception as error:  # noqa: BLE001  handed to the driver, which raises it
+            self._idle.set()
+            await self._fail(error)
+        finally:
+            self._idle.set()
+
+    async def _answer(self, request: ModelRequest, key: str) -> ModelAnswer:
+        known = self._unrecorded
+        if known is not None and known.answer is not None and known.request == key:
+            return known.answer
+        return await self._respond(request)
+
+    def _finishes(self) -> bool:
+        """Whether the next call is the last that the budget allows; recorded calls stay as made."""
+        for entry in self._journal[self._position :]:
+            if entry.memo is None:
+                return entry.last
+        return self._limit == "finish"
+
+    def _settings(self) -> ModelSettings:
+        """Return the agent's settings, with no more output tokens than the budget has left."""
+        settings = self.agent.settings.resolve(self._head.settings)
+        if not self._tokens:
+            return settings
+        most = min(self._tokens, settings.max_tokens or self._tokens)
+        return settings.model_copy(update={"max_tokens": most})
+
+    def _digest(self, request: ModelRequest, *, whole: bool) -> str:
+        """Digest of what decides the answer.
+
+        The transcript enters by the digest of its chain, so that the cost of a call does not grow
+        with the conversation; messages that the worker made itself enter whole.
+        """
+        asked: dict[str, Json] = {
+            "agent": self._head.snapshot,
+            "model": request.model,
+            "choice": request.tool_choice,
+            "messages": [m.wire() for m in (request.messages if whole else self.adds)],
+        }
+        if not whole:
+            asked["at"] = self._at.digest
+        if not whole and self._view is not None:
+            asked["history"] = self._view.wire()
+        if request.instructions != self.agent.instructions:
+            asked["instructions"] = request.instructions
+        if request.tools != self.agent.tools:
+            asked["tools"] = [tool.wire() for tool in request.tools]
+        if request.output is not None:
+            asked["output"] = request.output.wire()
+        return digest(canonical(asked))[:16]
+
+    def _recorded(self, key: str, what: str) -> JournalEntry | None:
+        position, self._position = self._position, self._position + 1
+        if position >= len(self._journal):
+            return None
+        entry = self._journal[position]
+        if entry.request == key:
+            return entry
+        msg = (
+            f"Step {self.n} now makes {what} where its journal holds the answer to another request"
+            f" (call {position + 1} of the step): the code or the prompt changed in mid-step."
+            ' Nothing is lost. run_step(task, restart="step") starts the step anew, or put the'
+            " earlier code back and run the step again."
+        )
+        raise StepCodeChangedError(msg, task_id=self.task_id, step_id="")
+
+    async def _fail(self, error: Exception) -> Never:
+        """Stop here with the error of a model call, which the AgentWorker never gets to see.
+
+        An answer that it gave in the place of a failed call would stand in the journal where the
+        repeated call's answer belongs.
+        """
+        if not self.interrupted.done():
+            self.interrupted.set_exception(error)
+        await self._halt()
+
+    async def _interrupt(self, why: Interrupt) -> Never:
+        """Stop here: the activity ends, and a later one runs the step from its top."""
+        self._go_on()
+        self.interrupted.set_result(why)
+        await self._halt()
+
+    async def _halt(self) -> Never:
+        """Wait for the driver, which cancels the step."""
+        await self._closed.wait()
+        raise asyncio.CancelledError
+
+
+def _own_choice(agent: AgentSnapshot, head: TaskHead, *, used_tools: bool) -> str | None:
+    """Return the tool choice of an agent's settings, for as long as it stands."""
+    if used_tools and not agent.keeps_tool_choice:
+        return None
+    return agent.settings.resolve(head.settings).tool_choice
+
+
+def tool_result(call: ToolCall, outcome: Outcome) -> ToolResult:
+    """Join a call and its outcome."""
+    return ToolResult(
+        tool_name=call.name,
+        call_id=call.id,
+        raw_input=call.arguments,
+        content=shown(outcome.content),
+        is_error=outcome.is_error,
+        status=outcome.status,
+        attempts=outcome.attempts,
+        nodes=outcome.nodes if isinstance(outcome.nodes, tuple) else (),
+        message=outcome.message(call),
+    )

@@ -1,0 +1,302 @@
+"""Run an AgentWorker's step against its journal, up to the first call that the task must make."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, cast
+
+from holdfast.agents.tools.hooks import invoke
+from holdfast.errors import AgentsException, InvalidArgumentError, StalledTaskError, UserError
+from holdfast.models.base import ModelAnswer
+from holdfast.task.data.records import OVER_BUDGET, Failure, JournalEntry, OpenStep, StepResult
+from holdfast.task.data.wire import Advanced
+from holdfast.values import json_patch as merge_patch
+from holdfast.values.base import Json, as_text, canonical
+from holdfast.values.code.calling import calling, text_with_place
+from holdfast.values.messages import Message, ToolCall, assistant, clean, user
+from holdfast.values.steps import TaskStep, TaskStepOutput
+from holdfast.values.text.logs import log
+from holdfast.values.text.redact import redact
+from holdfast.workers.base import AgentWorker
+from holdfast.workers.context.context import StepContext
+from holdfast.workers.function_calling.handing_over import told_of
+
+LONGEST_TEXT = 2000
+STOP_SECONDS = 5.0
+"""How long a cancelled step may take for its `finally` blocks."""
+
+
+async def advance(worker: AgentWorker, ctx: StepContext, opened: OpenStep) -> Advanced:
+    """Run the step from its top until it is over or needs the task.
+
+    At most one model call is made. The AgentWorker is not told that it is interrupted: its
+    coroutine waits at the call and is then cancelled, so `finally` blocks run and `except
+    Exception` does not.
+
+    The budget's last model call ends the task, whatever the AgentWorker makes of its answer: calls
+    and next steps that it returns then are dropped.
+
+    Args:
+        worker: The step logic.
+        ctx: The step's context, fresh.
+        opened: The step and the state that it began with.
+
+    Raises:
+        InvalidArgumentError: The worker returned something that cannot be recorded.
+        StepCodeChangedError: The journal does not fit the code.
+    """
+    step = opened.step.model_copy(update={"task_id": ctx.task_id})
+    doing = _join(worker, step, ctx) if step.is_join else _run(worker, step, ctx)
+    run = asyncio.create_task(doing)
+    try:
+        await asyncio.wait(
+            (run, cast("asyncio.Future[Any]", ctx.interrupted)),
+            return_when=asyncio.FIRST_COMPLETED,
+        )
+        await ctx.settled()  # a sibling may have ended the step while a paid call is in flight
+        return await _came_to(run, worker, ctx, opened)
+    finally:
+        ctx.close()
+        await _stop(run, ctx)
+
+
+async def _run(worker: AgentWorker, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+    """Run the step with the agent as it is in this turn."""
+    await ctx.prepare()
+    with calling(f"run_step of agent {ctx.agent.name!r}"):
+        return await worker.run_step(step, ctx)
+
+
+async def _join(worker: AgentWorker, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+    """Make the task's answer of several last outputs."""
+    has_rule = type(worker).join is not AgentWorker.join
+    over = step.step_state.get(OVER_BUDGET) and not has_rule
+    joined = dict(ctx.inputs) if over else await invoke(worker.join, ctx.inputs)
+    ctx.add(assistant(as_text(joined)))
+    return TaskStepOutput(output=joined, task_step=step, is_last=True)
+
+
+async def _stop(run: asyncio.Task[TaskStepOutput], ctx: StepContext) -> None:
+    """Cancel what is left of the step; a `finally` that takes too long is left to itself."""
+    run.add_done_callback(_heard)
+    if run.done():
+        return
+    run.cancel()
+    await asyncio.wait((run,), timeout=STOP_SECONDS)
+    if not run.done():
+        log.warning(
+            "Step %s of task %s did not stop within %g seconds of its interruption. It is left"
+            " behind: look for a finally block or an except CancelledError that waits.",
+            ctx.n,
+            ctx.task_id,
+            STOP_SECONDS,
+        )
+
+
+def _heard(run: asyncio.Task[TaskStepOutput]) -> None:
+    """Look at how a cancelled run ended, which asyncio would complain of otherwise."""
+    if not run.cancelled():
+        run.exception()
+
+
+async def _came_to(
+    run: asyncio.Task[TaskStepOutput], worker: AgentWorker, ctx: StepContext, opened: OpenStep
+) -> Advanced:
+    """Read what the step came to. An error after a paid answer does not lose that answer.
+
+    An interruption counts before the run's own end: a sibling that was cancelled by it may have
+    ended the run as well, and the calls that the step asked for would be lost.
+    """
+    fresh = tuple(ctx.fresh)
+    try:
+        if ctx.interrupted.done():
+            advanced = await _interrupted(ctx, opened)
+        else:
+            advanced = await _ended(worker, ctx, opened, _returned(run, worker))
+    except Exception as error:
+        if not ctx.has_spent and not facts_of(error):
+            raise
+        log.warning("A step of task %s failed after its model call", ctx.task_id, exc_info=True)
+        advanced = Advanced(failure=failure_after(error))
+    return with_fresh(advanced, fresh)
+
+
+def with_fresh(advanced: Advanced, fresh: Sequence[JournalEntry]) -> Advanced:
+    """Add what was answered in this activity: at most one model call, any number of memos."""
+    answered = next((k for k, entry in enumerate(fresh) if entry.answer is not None), None)
+    memos = tuple(entry for entry in fresh if entry.answer is None)
+    if answered is None:
+        return advanced.model_copy(update={"memos": memos})
+    entry = fresh[answered]
+    request = "" if advanced.result is not None else entry.request
+    changes = {"memos": memos, "early": answered, "answer": entry.answer, "request": request}
+    return advanced.model_copy(update=changes)
+
+
+def failure_after(error: Exception) -> Failure:
+    """Say why a step stopped after its model call, whose answer is kept."""
+    text = clean(redact(text_with_place(error)))[:LONGEST_TEXT]
+    parks = isinstance(error, UserError)  # code is to be mended, and the task can go on then
+    return Failure(type=type(error).__name__, message=text, data=facts_of(error), parks=parks)
+
+
+def facts_of(error: Exception) -> dict[str, Json]:
+    """Return what a verdict tells the task beside its text."""
+    return (error.facts or {}) if isinstance(error, AgentsException) else {}
+
+
+async def _interrupted(ctx: StepContext, opened: OpenStep) -> Advanced:
+    """Say what the step needs of the task.
+
+    Raises:
+        Exception: The model call failed.
+        InvalidArgumentError: The state cannot be recorded.
+        ModelBehaviorError: The model called a tool that was not on offer, and that is a verdict.
+    """
+    why = ctx.interrupted.result()
+    if why.kind == "over":
+        return Advanced(result=_forced(ctx, opened))
+    patch = merge_patch.change(opened.state, ctx.state)
+    return Advanced(
+        calls=why.calls,
+        told=await told_of(why.calls, ctx),
+        asked=why.request,
+        patch=patch,
+        limit=why.kind == "limit",
+    )
+
+
+def _returned(run: asyncio.Task[TaskStepOutput], worker: AgentWorker) -> object:
+    """Return what the AgentWorker returned.
+
+    Raises:
+        StalledTaskError: Its own code cancelled it.
+        Exception: Whatever it raised.
+    """
+    if run.cancelled():  # not by us, and Temporal would take it for a cancelled activity
+        msg = f"{type(worker).__name__}.run_step was cancelled by its own code. Run the step again."
+        raise StalledTaskError(msg)
+    return run.result()
+
+
+async def _ended(
+    worker: AgentWorker, ctx: StepContext, opened: OpenStep, output: object
+) -> Advanced:
+    if not isinstance(output, TaskStepOutput):
+        msg = (
+            f"{type(worker).__name__}.run_step returned {type(output).__name__}; it must return a"
+            " TaskStepOutput."
+        )
+        raise InvalidArgumentError(msg)
+    told = {} if ctx.finished else await told_of(output.calls, ctx)
+    return Advanced(result=_result(worker, ctx, opened, output), told=told)
+
+
+def _result(
+    worker: AgentWorker, ctx: StepContext, opened: OpenStep, output: TaskStepOutput
+) -> StepResult:
+    newest = _newest(ctx)
+    said = newest.message.text if newest is not None else None
+    echo = isinstance(output.output, str) and output.output == said
+    over = ctx.finished
+    return StepResult(
+        output=None if echo else _json(worker, output.output, "output"),
+        echo=echo,
+        adds=_adds(ctx, opened),
+        calls=() if over else _call_reference(output.calls, ctx),
+        quiet=output.quiet and bool(output.calls) and not over,
+        next=() if over else _following(worker, output.next_steps),
+        last=over or output.is_last,
+        patch=merge_patch.change(opened.state, ctx.state),
+    )
+
+
+def _forced(ctx: StepContext, opened: OpenStep) -> StepResult:
+    """End a step that wanted more after the last call of its budget: that call's answer is it."""
+    newest = _newest(ctx)
+    if newest is not None and newest.message not in ctx.adds:
+        ctx.add(newest.message)
+    return StepResult(
+        echo=True,
+        adds=_adds(ctx, opened),
+        calls=(),
+        next=(),
+        last=True,
+        patch=merge_patch.change(opened.state, ctx.state),
+    )
+
+
+def _newest(ctx: StepContext) -> ModelAnswer | None:
+    return next((e.answer for e in reversed(ctx.journal) if e.answer is not None), None)
+
+
+def _adds(ctx: StepContext, opened: OpenStep) -> tuple[Message | str, ...]:
+    """Name what joins the transcript; a last answer's calls are not run, so they stay out of it."""
+    newest = _newest(ctx) if ctx.finished else None
+    adds: list[Message | str] = []
+    known = _references(ctx, opened)
+    for message in ctx.adds:
+        if newest is not None and message.calls and message == newest.message:
+            adds.append(message.model_copy(update={"calls": ()}))
+        else:
+            adds.append(known.get(_key(message), message))
+    return tuple(adds)
+
+
+def _references(ctx: StepContext, opened: OpenStep) -> dict[bytes, str]:
+    """Name the messages that history holds already, so that they are not stored twice.
+
+    Of equal messages the first is named.
+    """
+    named = [(opened.step.message() or user(""), "input")]
+    named += [(note, f"n{k}") for k, note in enumerate(opened.notes)]
+    for k, entry in enumerate(ctx.journal):
+        if entry.answer is not None:
+            named.append((entry.answer.message, f"j{k}"))
+        said = (outcome.message(entry.calls[i]) for i, outcome in enumerate(entry.outcomes))
+        named += [(message, f"j{k}.{i}") for i, message in enumerate(said)]
+    return {_key(message): name for message, name in reversed(named)}
+
+
+def _key(message: Message) -> bytes:
+    return canonical(message.wire())
+
+
+def _call_reference(calls: tuple[ToolCall, ...], ctx: StepContext) -> tuple[ToolCall, ...] | str:
+    for k, entry in enumerate(ctx.journal):
+        if calls and entry.answer is not None and entry.answer.message.calls == calls:
+            return f"j{k}"
+    return calls
+
+
+def _following(worker: AgentWorker, steps: Sequence[TaskStep]) -> tuple[TaskStep, ...]:
+    return tuple(
+        step.model_copy(
+            update={
+                "task_id": "",
+                "is_join": False,
+                "step_state": _json(worker, step.step_state, f"next_steps[{k}].step_state"),
+            }
+        )
+        for k, step in enumerate(steps)
+    )
+
+
+def _json(worker: AgentWorker, data: Any, what: str) -> Json:
+    """Return what an AgentWorker gave as JSON data.
+
+    Raises:
+        InvalidArgumentError: JSON cannot say it exactly (an object, NaN): found here, where the
+            answer that was paid for can still be kept.
+    """
+    try:
+        return merge_patch.written(data, what)
+    except InvalidArgumentError as cause:
+        reason = str(cause).rstrip(".")
+        msg = (
+            f"{type(worker).__name__}.run_step gave {what} of type {type(data).__name__} that"
+            f" cannot be stored as JSON: {reason}. Return text, finite numbers, lists, dicts or"
+            " pydantic models."
+        )
+        raise InvalidArgumentError(msg) from cause

@@ -1,0 +1,1 @@
+"""Function calling: the loop of the OpenAI Agents SDK, handoffs included."""

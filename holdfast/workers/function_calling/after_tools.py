@@ -1,0 +1,83 @@
+"""What follows tool calls: another model call, or the end of the run."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypedDict, cast
+
+from pydantic import Field, SkipValidation
+
+from holdfast.errors import UserError
+from holdfast.values.run_context import RunContextWrapper
+from holdfast.values.steps import ToolOutput
+from holdfast.values.text.shown import shown
+
+
+class StopAtTools(TypedDict):
+    """Ends the run when one of these tools was called; its result is the final output."""
+
+    stop_at_tool_names: Sequence[str]
+
+
+@dataclass(frozen=True)
+class ToolsToFinalOutputResult:
+    """What a function says of a turn's tool results.
+
+    Attributes:
+        is_final_output: Whether the run ends.
+        final_output: Its final output then.
+    """
+
+    is_final_output: bool
+    final_output: Any = None
+
+
+class FunctionToolResult(ToolOutput):
+    """A tool's result, as a function that decides on the end of the run gets it.
+
+    Attributes:
+        tool: The tool.
+    """
+
+    tool: SkipValidation[Any] = Field(default=None, repr=False)
+
+    @property
+    def output(self) -> str:
+        """The result as the model saw it."""
+        return self.content
+
+
+ToolsToFinalOutputFunction = Callable[
+    [RunContextWrapper[Any], list[FunctionToolResult]],
+    ToolsToFinalOutputResult | Awaitable[ToolsToFinalOutputResult],
+]
+
+ToolUseBehavior = (
+    Literal["run_llm_again", "stop_on_first_tool"] | StopAtTools | ToolsToFinalOutputFunction
+)
+
+
+def behavior_code(behavior: Any) -> str:
+    """Write a behaviour as `AgentSnapshot.behavior` keeps it.
+
+    Raises:
+        UserError: It is none.
+    """
+    if behavior == "run_llm_again":
+        return ""
+    if behavior == "stop_on_first_tool":
+        return "first"
+    if callable(behavior):
+        return "ask"
+    names: Any = None
+    if isinstance(behavior, Mapping):
+        names = cast("Mapping[str, Any]", behavior).get("stop_at_tool_names")
+    if isinstance(names, Iterable) and not isinstance(names, str):
+        return "".join(f"{name}," for name in cast("Iterable[str]", names))
+    msg = (
+        f"tool_use_behavior={shown(behavior)} says nothing of what follows tool calls. Pass"  # pyright: ignore[reportUnknownArgumentType]  anything is shown
+        ' "run_llm_again", "stop_on_first_tool", {"stop_at_tool_names": ["name"]}, or a function'
+        " (context, results) that returns a ToolsToFinalOutputResult."
+    )
+    raise UserError(msg)

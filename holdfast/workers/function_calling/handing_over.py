@@ -1,0 +1,269 @@
+"""What becomes of a model's call of a handoff, for AgentWorkers whose agents hand tasks over."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+from holdfast.agents.handoff_filters import (
+    HandoffInputData,
+    conversation,
+    nest_handoff_history,
+    nested,
+    next_input,
+)
+from holdfast.agents.handoffs import (
+    IGNORED,
+    Handoff,
+    called_handoff,
+    check_callable,
+    transfer_message,
+)
+from holdfast.agents.tools.hooks import invoke
+from holdfast.errors import InvalidArgumentError, NotFoundError, UserError
+from holdfast.models.openai.items import from_response_items, to_response_items
+from holdfast.task.data.head import RunRules
+from holdfast.task.data.records import Outcome
+from holdfast.values.base import Json
+from holdfast.values.messages import Message, ToolCall
+from holdfast.values.run_context import RunContextWrapper
+from holdfast.values.steps import AFTER, HistoryRef, TaskStep, TaskStepOutput
+
+if TYPE_CHECKING:
+    from holdfast.agents.agent import Agent
+    from holdfast.models.base import ModelAnswer
+    from holdfast.workers.context.context import StepContext
+
+CUT_OFF = (
+    "Not run: the answer was cut off, and may lack the end of this call. Call again what is still"
+    " needed, with less at once."
+)
+
+
+async def hand_over(
+    step: TaskStep,
+    ctx: StepContext,
+    answer: ModelAnswer,
+    run: Sequence[ToolCall],
+    refused: Sequence[tuple[str, str]] = (),
+) -> TaskStepOutput | None:
+    """End a step by handing the task over, if the model's answer wants that.
+
+    The other calls are run first, then the handoff; of several handoffs, the first counts. If
+    somebody has given the handoff up, the agent goes on itself.
+
+    Args:
+        step: The step.
+        ctx: Its context; the answer is in the transcript already.
+        answer: The answer.
+        run: Those of its calls that may be run.
+        refused: (id, reason) of those that may not.
+
+    Returns:
+        The step's output, or None when no call hands the task over.
+    """
+    handing, policies = ctx.handing, ctx.agent.policies
+    if handing is None:
+        return None
+    offered = {spec.name for spec in ctx.agent.handoffs}
+    wanted = [c for c in run if called_handoff(c, policies) and c.name in offered]
+    if not wanted:
+        return None
+    chosen, *ignored = wanted
+    reasons = dict(refused)
+    others = [call for call in run if call not in wanted]
+    rest = [call for call in answer.message.calls if call.id in reasons]
+    for call in rest:
+        handing.tell(call, _not_run(reasons[call.id]))
+    for call in ignored:
+        handing.tell(call, Outcome(content=IGNORED, status="failed", attempts=0))
+    rest += [*ignored, chosen]
+    policy = policies[chosen.name]
+    is_told = policy.effect == "read"  # there is no on_handoff
+    changes_view = handing.changes_view(chosen.name)
+    if is_told:
+        handing.tell(chosen, Outcome(content=transfer_message(policy.handoff)))
+    if others and is_told and not changes_view:
+        others, rest = [], [*others, *rest]  # nothing here needs their results
+    for result in await ctx.call_tools(others):
+        ctx.add(result.message)
+    if not is_told:
+        results = await ctx.call_tools(rest)
+        ctx.adds.extend(result.message for result in results)
+        rest = []
+        if results[-1].is_error:
+            return _stays(step, answer)
+    history = None
+    with handing.recorded(policy.handoff) if is_told else nullcontext():  # else its call was
+        if changes_view:
+            history = await handing.view(ctx, chosen, answer.message, handing.messages(rest))
+    following = TaskStep(agent=policy.handoff, history=history)
+    return TaskStepOutput(
+        output=answer.text, task_step=step, next_steps=(following,), calls=tuple(rest)
+    )
+
+
+async def told_of(calls: Sequence[ToolCall], ctx: StepContext) -> dict[int, Outcome]:
+    """Return what becomes of those of a step's calls that are not run, by position.
+
+    Raises:
+        ModelBehaviorError: The model called something that was not on offer, and that is a verdict.
+    """
+    told = {} if ctx.handing is None else ctx.handing.told(calls)
+    return {**await ctx.offer.refused(calls, ctx.state), **_cut_off(calls, ctx), **told}
+
+
+def _cut_off(calls: Sequence[ToolCall], ctx: StepContext) -> dict[int, Outcome]:
+    """Refuse calls of answers that were cut off: nobody knows what their arguments lack."""
+    cut = [entry.answer for entry in ctx.journal if entry.answer and entry.answer.is_cut_off]
+    return {
+        i: _not_run(CUT_OFF)
+        for i, call in enumerate(calls)
+        if any(call in answer.message.calls for answer in cut)
+    }
+
+
+def _not_run(reason: str) -> Outcome:
+    return Outcome(content=reason, is_error=True, status="failed", attempts=0)
+
+
+def _stays(step: TaskStep, answer: ModelAnswer) -> TaskStepOutput:
+    state = {key: value for key, value in step.step_state.items() if key != "refused_calls"}
+    following = step.get_next_step(step_state=state)
+    return TaskStepOutput(output=answer.text, task_step=step, next_steps=(following,))
+
+
+class Handing:
+    """What a worker process knows of an agent's handoffs, for one step of a task.
+
+    Args:
+        agent: The agent, as it is now.
+        first: The agent that the task began with, likewise.
+        rules: What the run brought along.
+        code: Finds code that the run brought along by reference.
+        context: Makes the run's context of the task's state.
+        store: Keeps messages in the archive and returns their digest.
+        recorded: Records what a block does as a handoff to the agent of a name.
+        given: Number of messages that came before the task's own.
+    """
+
+    def __init__(
+        self,
+        *,
+        agent: Agent,
+        first: Agent,
+        rules: RunRules,
+        code: Callable[[str], Any],
+        context: Callable[[dict[str, Json]], Awaitable[RunContextWrapper[Any]]],
+        store: Callable[[Sequence[Message]], Awaitable[str]],
+        recorded: Callable[[str], AbstractContextManager[object]],
+        given: int = 0,
+    ) -> None:
+        """Keep what is known."""
+        self.recorded = recorded
+        self._agent = agent
+        self._first = first
+        self._rules = rules
+        self._code = code
+        self._context = context
+        self._store = store
+        self._given = given
+        self._told: dict[ToolCall, Outcome] = {}
+        self._handoffs = {each.tool_name: each for each in agent.made_handoffs}
+
+    def tell(self, call: ToolCall, outcome: Outcome) -> None:
+        """Settle what becomes of a call that is not run."""
+        self._told[call] = outcome
+
+    def messages(self, calls: Sequence[ToolCall]) -> list[Message]:
+        """Return what the model is told of calls that are not run."""
+        return [self._told[call].message(call) for call in calls]
+
+    def told(self, calls: Sequence[ToolCall]) -> dict[int, Outcome]:
+        """Return what becomes of those calls that are not run, by position."""
+        return {i: self._told[call] for i, call in enumerate(calls) if call in self._told}
+
+    def changes_view(self, name: str) -> bool:
+        """Whether the next agent sees something else than the whole conversation."""
+        return bool(self._filter_of(name)) or self._nests(name)
+
+    async def view(
+        self, ctx: StepContext, chosen: ToolCall, answer: Message, told: Sequence[Message]
+    ) -> HistoryRef:
+        """Make what the next agent sees, and keep it in the archive.
+
+        Args:
+            ctx: The step's context.
+            chosen: The call of the handoff.
+            answer: The model's answer, from which on the messages are this turn's.
+            told: Results of calls that join the transcript after this step.
+
+        Raises:
+            UserError: The filter or mapper is none, or gave something that cannot be used.
+            Exception: Whatever it raised.
+        """
+        data = await self._data(ctx, answer, told)
+        given = self._filter_of(chosen.name)
+        if given:
+            use = self._code(given) if isinstance(given, str) else given
+            check_callable(use, f"The input filter of handoff {chosen.name!r}")
+            items = next_input(await invoke(use, data))
+        else:
+            items = next_input(await self._nest(data))
+        try:
+            messages = from_response_items(items)
+        except InvalidArgumentError as cause:
+            msg = f"What handoff {chosen.name!r} leaves for the next agent is no input: {cause}"
+            raise UserError(msg) from cause
+        return HistoryRef(sha256=await self._store(messages), skip=AFTER)
+
+    async def _nest(self, data: HandoffInputData) -> HandoffInputData:
+        if not self._rules.history_mapper:
+            return nest_handoff_history(data)
+        mapper = self._code(self._rules.history_mapper)
+        check_callable(mapper, "handoff_history_mapper")
+        return nested(data, await invoke(mapper, conversation(data)))
+
+    async def _data(
+        self, ctx: StepContext, answer: Message, told: Sequence[Message]
+    ) -> HandoffInputData:
+        """Split the conversation into what was given, what came since, and this turn."""
+        from holdfast.agents.runs.items import conversation_items, message_items, team_of
+
+        messages = ctx.messages
+        turn = len(messages) - len(ctx.adds) + ctx.adds.index(answer)
+        given = self._given
+        if given < turn and not ctx.has_view and messages[given].role == "user":
+            given += 1
+        before = messages[:given]
+        is_text = len(before) == 1 and before[0].role == "user" and not before[0].items
+        is_text = is_text and isinstance(before[0].content, str)
+        now = [*messages[turn:], *told]
+        team = team_of(self._first)
+        return HandoffInputData(
+            input_history=before[0].text if is_text else tuple(to_response_items(before)),
+            pre_handoff_items=tuple(conversation_items(messages[given:turn], self._first)),
+            new_items=tuple(message_items(now, team.of(ctx.agent.name), team)),
+            run_context=await self._context(ctx.state),
+        )
+
+    def _filter_of(self, name: str) -> Any:
+        """Return the filter of a handoff, or the reference to the run's."""
+        return self._known(name).input_filter or self._rules.handoff_filter
+
+    def _nests(self, name: str) -> bool:
+        own = self._known(name).nest_handoff_history
+        return self._rules.nests_history if own is None else own
+
+    def _known(self, name: str) -> Handoff:
+        found = self._handoffs.get(name)
+        if found is None:
+            msg = (
+                f"The model calls handoff {name!r}, which agent {self._agent.name!r} of this worker"
+                f" process has no more; it has: {', '.join(self._handoffs) or 'none'}. The task"
+                " waits, nothing is lost. Give it back, restart the worker process, and run the"
+                " step again."
+            )
+            raise NotFoundError(msg)
+        return found

@@ -1,0 +1,140 @@
+"""What follows a model's answer: an end, another turn, or tool calls. Pure decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from holdfast.agents.handoffs import handed_to
+from holdfast.errors import ModelBehaviorError, ModelRefusalError
+from holdfast.models.base import ModelAnswer
+from holdfast.models.openai.item_checks import kind_of
+from holdfast.task.data.agent_snapshot import AgentSnapshot
+from holdfast.task.data.records import AGAIN, KIND
+from holdfast.values.base import Json
+from holdfast.values.messages import Message, ToolCall
+from holdfast.values.steps import ToolOutput
+
+Follows = Literal["tools", "answer", "refusal", "nothing", "work"]
+"""What an answer is: tool calls, a final output, a refusal that ends the run, no output at all
+where the agent's type wants one, or work of the provider's own tools without a word. After the last
+two, the model is asked once more."""
+
+HOSTED = frozenset(
+    {
+        "code_interpreter_call",
+        "file_search_call",
+        "image_generation_call",
+        "mcp_call",
+        "tool_search_call",
+        "web_search_call",
+    }
+)
+"""Items of tools that the provider runs itself."""
+
+BUDGET_REACHED = (
+    "Not run: the budget of tool calls for this task is used up. Answer with what is known."
+)
+ONE_AT_A_TIME = "Not run: call one tool at a time. Call it again if it is still needed."
+NO_OUTPUT = "Model returned no final output for the structured output type."
+
+
+def follows(answer: ModelAnswer, agent: AgentSnapshot, *, may_refuse: bool) -> Follows:
+    """Say what an answer is.
+
+    Args:
+        answer: The answer.
+        agent: The agent that gave it.
+        may_refuse: Whether the words of a refusal are an answer like any other.
+    """
+    if answer.message.calls:
+        return "tools"
+    kinds = {kind_of(item) for item in answer.message.items}
+    if kinds & HOSTED and "message" not in kinds and not answer.text:
+        return "work"
+    if answer.refusal:
+        return "answer" if may_refuse else "refusal"
+    return "nothing" if agent.output is not None and not answer.text else "answer"
+
+
+def refusal(answer: ModelAnswer) -> ModelRefusalError:
+    """Make the verdict on a refusal."""
+    verdict = ModelRefusalError(answer.refusal)
+    verdict.facts = {KIND: "model_refusal"}
+    return verdict
+
+
+def invalid_output(text: str, *, again: bool = False) -> ModelBehaviorError:
+    """Make the verdict on an answer that is not what the agent's output type wants."""
+    verdict = ModelBehaviorError(text)
+    facts: dict[str, Json] = {KIND: "invalid_final_output"}
+    verdict.facts = {**facts, AGAIN: True} if again else facts
+    return verdict
+
+
+def allot(
+    calls: tuple[ToolCall, ...], *, left: int | None, parallel: bool
+) -> tuple[tuple[ToolCall, ...], list[tuple[str, str]]]:
+    """Split calls into those to run and those to refuse.
+
+    Args:
+        calls: What the model wants.
+        left: Most calls that may still be run; None for no limit.
+        parallel: Whether one answer may call several tools.
+
+    Returns:
+        The calls to run; the id and the reason of each of the others.
+    """
+    room, reason = len(calls), BUDGET_REACHED
+    if not parallel and room > 1:
+        room, reason = 1, ONE_AT_A_TIME
+    if left is not None and left < room:
+        room, reason = max(0, left), BUDGET_REACHED
+    return calls[:room], [(call.id, reason) for call in calls[room:]]
+
+
+def sole_direct_call(
+    run: Sequence[ToolCall], refused: Sequence[object], agent: AgentSnapshot
+) -> ToolCall | None:
+    """Return the one call whose result is the answer of the task, if its tool says so."""
+    if len(run) != 1 or refused:
+        return None
+    policy = agent.policies.get(run[0].name)
+    return run[0] if policy is not None and policy.return_direct else None
+
+
+def may_end(run: Sequence[ToolCall], behavior: str) -> bool:
+    """Whether the results of these calls may be the end: the step then waits for them."""
+    if not run or not behavior:
+        return False
+    return behavior in ("first", "ask") or any(call.name in _names(behavior) for call in run)
+
+
+def final_result(results: Sequence[ToolOutput], behavior: str) -> ToolOutput | None:
+    """Return the result that is the final output, for all behaviours but a function's."""
+    if behavior == "first":
+        return results[0]
+    return next((result for result in results if result.tool_name in _names(behavior)), None)
+
+
+def who_used_tools(first: AgentSnapshot, transcript: Sequence[Message]) -> set[str]:
+    """Name the agents that have used tools in a task.
+
+    Args:
+        first: The agent that it began with, and its team.
+        transcript: Its messages, oldest first. They do not say whose they are, but handoffs do.
+    """
+    used: set[str] = set()
+    now = first
+    calls: dict[str, ToolCall] = {}
+    for message in transcript:
+        if message.calls:
+            used.add(now.name)
+            calls = {call.id: call for call in message.calls}
+        elif message.role == "tool" and message.call_id in calls:
+            now = first.of(handed_to(calls[message.call_id], message, now.policies) or now.name)
+    return used
+
+
+def _names(behavior: str) -> frozenset[str]:
+    return frozenset(behavior.split(",")) - {""} if "," in behavior else frozenset()

@@ -1,0 +1,1 @@
+"""Query pipelines: a graph of components as a step."""

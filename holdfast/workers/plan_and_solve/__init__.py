@@ -1,0 +1,1 @@
+"""Plan-and-solve: a plan first, then its steps."""

@@ -1,0 +1,285 @@
+"""Plans of sub-tasks, as data: reading, checking, merging and ordering them. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from pydantic import ValidationError, field_validator
+
+from holdfast.errors import InvalidArgumentError
+from holdfast.models.base import OutputSpec
+from holdfast.task.queue import circle
+from holdfast.values.base import Json, Value
+from holdfast.values.checks.json_shapes import is_array, is_object
+from holdfast.values.messages import clean
+from holdfast.workers.lenient_json import NotReadableError, read_value
+
+DEFAULT_NAME = "default"
+"""Name of the one sub-task that stands in for a plan that could not be read."""
+
+LONGEST_SLUG = 40
+
+MOST_BRACKETS = 1000
+"""Opening brackets in an answer that may turn out to be no JSON."""
+
+_THOUGHTS = re.compile(r"\A\s*<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL)
+_NOTHING_LEFT = re.compile(r"(?:\A|\n)[ \t]*(?:```\w*\s*)?\[\s*\]\s*(?:```\s*)?\Z")
+
+_TEXT: dict[str, Json] = {"type": "string"}
+PLAN_OUTPUT = OutputSpec(
+    name="plan",
+    json_schema={
+        "type": "object",
+        "properties": {
+            "sub_tasks": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "properties": {
+                        "name": _TEXT,
+                        "input": _TEXT,
+                        "expected_output": _TEXT,
+                        "dependencies": {"type": "array", "items": _TEXT},
+                    },
+                    "required": ["name", "input", "expected_output", "dependencies"],
+                    "additionalProperties": False,
+                },
+            }
+        },
+        "required": ["sub_tasks"],
+        "additionalProperties": False,
+    },
+)
+
+
+class SubTask(Value):
+    """One part of a plan.
+
+    Attributes:
+        name: Unique in its plan.
+        input: What is to be done, in words.
+        expected_output: What its result should look like, in words.
+        dependencies: Names of the sub-tasks whose results it needs.
+    """
+
+    name: str
+    input: str
+    expected_output: str = ""
+    dependencies: tuple[str, ...] = ()
+
+    @field_validator("name", "input", "expected_output")
+    @classmethod
+    def _tidy(cls, text: str) -> str:
+        return clean(text).strip()
+
+    @field_validator("name", "input")
+    @classmethod
+    def _says_something(cls, text: str) -> str:
+        if not text:
+            raise ValueError("must not be empty")
+        return text
+
+    @field_validator("dependencies")
+    @classmethod
+    def _each_once(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(clean(name).strip() for name in names))
+
+
+class Plan(Value):
+    """Sub-tasks, in the order in which the model wrote them."""
+
+    sub_tasks: tuple[SubTask, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of all sub-tasks."""
+        return tuple(each.name for each in self.sub_tasks)
+
+
+def default_plan(request: str) -> Plan:
+    """Make a plan of one sub-task: the whole request."""
+    return Plan(sub_tasks=(SubTask(name=DEFAULT_NAME, input=request or "Go on."),))
+
+
+def read_plan(text: str) -> Plan:
+    """Read a plan out of a model's answer: JSON alone, fenced, or somewhere in the text.
+
+    JSON with small faults is read too, see `lenient_json`. Of several plans in a text the last one
+    counts: drafts come first, and thoughts in `<think>` do not count. Dependencies are not looked
+    at: that is for `check`, which knows what they may name.
+
+    Args:
+        text: The answer; `{"sub_tasks": [...]}` or the list alone. An empty list alone must be the
+            last line.
+
+    Raises:
+        InvalidArgumentError: It holds no plan; the text is written for the model to read.
+    """
+    text = _THOUGHTS.sub("", text, count=1)
+    found = [each for value in _json_values(text) if (each := _listed(value)) is not None]
+    if _NOTHING_LEFT.search(text):
+        return Plan()
+    if not found:
+        msg = 'The answer holds no JSON object with a list "sub_tasks".'
+        raise InvalidArgumentError(msg)
+    try:
+        return Plan.model_validate({"sub_tasks": _tidied(found[-1])})
+    except ValidationError as error:
+        raise InvalidArgumentError(_in_words(error)) from error
+
+
+def _json_values(text: str) -> Iterator[Json]:
+    """Give each JSON object or list in a text, outermost ones only."""
+    decoder, at, left = json.JSONDecoder(), 0, MOST_BRACKETS
+    while left and (opening := re.compile(r"[{\[]").search(text, at)):
+        try:
+            value, at = _json_value(decoder, text, opening.start())
+        except NotReadableError:
+            at, left = opening.end(), left - 1
+        except RecursionError:  # brackets without end: no plan, and the rest is no better
+            return
+        else:
+            yield value
+
+
+def _json_value(decoder: json.JSONDecoder, text: str, at: int) -> tuple[Json, int]:
+    """Read a value as the JSON that it is, or as what was meant to be.
+
+    Raises:
+        NotReadableError: It is neither.
+        RecursionError: It nests too deep.
+    """
+    try:
+        return decoder.raw_decode(text, at)
+    except ValueError:
+        return read_value(text, at)
+
+
+def _listed(value: Json) -> list[Json] | None:
+    """Return the sub-tasks of a value that looks like a plan, in `{"plan": ...}` or not."""
+    if is_object(value):
+        listed = value.get("sub_tasks", value.get("plan"))
+        return listed if is_array(listed) else _listed(listed)
+    if not is_array(value) or not value:
+        return None
+    return value if all(is_object(item) and "name" in item for item in value) else None
+
+
+def _tidied(sub_tasks: list[Json]) -> list[Json]:
+    """Give sub-tasks the types that were asked for, where it is plain what was meant."""
+    names = [str(each.get("name")).strip() for each in sub_tasks if is_object(each)]
+    return [_tidy(each, names) if is_object(each) else each for each in sub_tasks]
+
+
+def _tidy(sub_task: dict[str, Json], names: Collection[str]) -> dict[str, Json]:
+    tidied = {key: value for key, value in sub_task.items() if value is not None}
+    if "name" in tidied:
+        tidied["name"] = _as_text(tidied["name"])
+    needs = _as_text(tidied.get("dependencies", []))
+    if isinstance(needs, str):
+        one = needs.strip()
+        needs = [one] if one in names else [each for each in one.split(",") if each.strip()]
+    tidied["dependencies"] = [_as_text(each) for each in needs] if is_array(needs) else needs
+    return tidied
+
+
+def _as_text(value: Json) -> Json:
+    """Return a number as text; models number their sub-tasks."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return str(value) if is_number else value
+
+
+def _in_words(error: ValidationError) -> str:
+    places = (".".join(map(str, each["loc"])) + ": " + each["msg"] for each in error.errors())
+    return "The plan is not of the form asked for: " + "; ".join(places) + "."
+
+
+def check(plan: Plan) -> None:
+    """Make sure that every sub-task of a plan can get its turn.
+
+    Raises:
+        InvalidArgumentError: No sub-tasks, a name used twice, a dependency that no sub-task has as
+            its name, or a cycle; the text names all of them, for the model to read.
+    """
+    names = plan.names
+    twice = sorted({name for name in names if names.count(name) > 1})
+    problems = [f"The name {name!r} is used more than once." for name in twice]
+    problems += [
+        f"Sub-task {each.name!r} depends on {missing!r}, but no sub-task has that name."
+        for each in plan.sub_tasks
+        for missing in each.dependencies
+        if missing not in names
+    ]
+    if not problems and (ring := circle({e.name: e.dependencies for e in plan.sub_tasks})):
+        problems.append(f"Sub-tasks wait for each other: {' -> '.join(map(repr, ring))}.")
+    if not names:
+        problems.append("The plan has no sub-tasks.")
+    if problems:
+        raise InvalidArgumentError(" ".join(problems))
+
+
+def ready(plan: Plan, done: Collection[str]) -> tuple[SubTask, ...]:
+    """Return the sub-tasks that can run now: not done, with all dependencies done."""
+    return tuple(
+        each
+        for each in plan.sub_tasks
+        if each.name not in done and all(name in done for name in each.dependencies)
+    )
+
+
+def waves(plan: Plan, done: Collection[str] = ()) -> tuple[tuple[str, ...], ...]:
+    """Return the names of a plan in rounds, each of which needs only the rounds before it.
+
+    Sub-tasks that can never run, because of a cycle or an unknown dependency, are in none.
+    """
+    finished, rounds = set(done), list[tuple[str, ...]]()
+    while now := tuple(each.name for each in ready(plan, finished)):
+        rounds.append(now)
+        finished.update(now)
+    return tuple(rounds)
+
+
+def terminal(plan: Plan) -> tuple[str, ...]:
+    """Return the names of the sub-tasks that no other one depends on, in the plan's order."""
+    needed = {name for each in plan.sub_tasks for name in each.dependencies}
+    return tuple(name for name in plan.names if name not in needed)
+
+
+def merge(plan: Plan, done: Collection[str], refined: Plan) -> Plan:
+    """Replace what is left of a plan; what is done stays as it was done.
+
+    Args:
+        plan: The plan so far.
+        done: Names of its sub-tasks that are done.
+        refined: The rest, as it shall be now; a name that is done already is passed over. An empty
+            one means that nothing is left to do.
+
+    Raises:
+        InvalidArgumentError: The whole would be no plan that can be carried out: see `check`.
+    """
+    kept = tuple(each for each in plan.sub_tasks if each.name in done)
+    rest = tuple(each for each in refined.sub_tasks if each.name not in done)
+    merged = Plan(sub_tasks=(*kept, *rest))
+    check(merged)
+    return merged
+
+
+def step_ids(prefix: str, names: Sequence[str], taken: Mapping[str, str]) -> dict[str, str]:
+    """Make a step id of each name, none of them twice.
+
+    Args:
+        prefix: What ids of this plan begin with.
+        names: Names of sub-tasks that get their steps now.
+        taken: Names that have a step already, with its id.
+    """
+    ids = dict(taken)
+    for name in names:
+        slug = re.sub(r"\W+", "-", name.lower())[:LONGEST_SLUG].strip("-") or "sub-task"
+        used, number, step_id = set(ids.values()), 1, f"{prefix}:{slug}"
+        while step_id in used:
+            number += 1
+            step_id = f"{prefix}:{slug}-{number}"
+        ids[name] = step_id
+    return ids

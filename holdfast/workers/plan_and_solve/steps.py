@@ -1,0 +1,149 @@
+"""The steps of a plan: what each knows, which follow, what `ctx.state` keeps of it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from pydantic import Field
+
+from holdfast.errors import InvalidArgumentError
+from holdfast.values.base import Json, Value
+from holdfast.values.checks.json_shapes import is_array, is_object
+from holdfast.values.steps import TaskStep
+from holdfast.values.text.shown import shown
+from holdfast.workers.plan_and_solve.plan import Plan, SubTask, ready, step_ids, terminal
+
+PLANS_KEY = "plans"
+"""Where `ctx.state` keeps every version of every plan of the task, oldest first.
+
+Each is `{"plan", "version", "sub_tasks", "reason"}`: the beginning of its steps' ids ("p1"), a
+number from 1, the whole plan as it stands (what is done included), and why it is so: "made",
+"refined", "kept: ..." where a refinement could not be used, or "fallback: ..." where no plan could
+be read and one sub-task stands for the whole request.
+"""
+
+
+Kind = Literal["sub_task", "refine", "answer"]
+
+
+class Progress(Value):
+    """What a step of a plan knows of it: `step_state` of every step but the planning one.
+
+    Attributes:
+        kind: What the step is for.
+        plan: What ids of the plan's steps begin with.
+        request: Place in the conversation of the message that the plan was made for.
+        done: Name to step id: of what is done, for a refinement; of what it needs, for others.
+        rounds: Refinements handed out so far.
+        sub_task: The sub-task, for its step.
+        answers: Whether the sub-task's result is the task's answer.
+        tool_choice: For the first model call of a sub-task that the plan begins with.
+    """
+
+    kind: Kind
+    plan: str
+    request: int
+    done: dict[str, str] = Field(default_factory=dict[str, str])
+    rounds: int = 0
+    sub_task: SubTask | None = None
+    answers: bool = False
+    tool_choice: str = "auto"
+
+
+def following(
+    plan: Plan, progress: Progress, *, refine: bool, synthesize: bool
+) -> tuple[TaskStep, ...]:
+    """Make the next steps of a plan; none when its one result is there already.
+
+    Args:
+        plan: The whole plan.
+        progress: Where it stands; `done` names all that is done.
+        refine: Hand out the sub-tasks that can run now and a refinement after them; else all.
+        synthesize: Let a last step write the answer even where one result would do.
+    """
+    left = [each for each in plan.sub_tasks if each.name not in progress.done]
+    now = ready(plan, progress.done) if refine else left
+    ids = step_ids(progress.plan, [each.name for each in now], progress.done)
+    ends = terminal(plan)
+    is_over = len(now) == len(left)
+    answers = is_over and len(ends) == 1 and not synthesize
+    last = ends[0] if answers else ""
+    steps = [_step_of(each, ids, progress, last=last) for each in now]
+    if answers:
+        return tuple(steps)
+    if is_over:
+        waits = {name: ids[name] for name in ends}
+        progress = progress.model_copy(update={"tool_choice": "auto"})
+        return (*steps, _step(progress, "answer", waits, f"{progress.plan}-answer"))
+    rounds = progress.rounds + 1
+    going_on = progress.model_copy(update={"rounds": rounds, "tool_choice": "auto"})
+    return (*steps, _step(going_on, "refine", ids, f"{progress.plan}-refine-{rounds}"))
+
+
+def _step_of(
+    sub_task: SubTask, ids: Mapping[str, str], progress: Progress, *, last: str
+) -> TaskStep:
+    needs = {name: ids[name] for name in sub_task.dependencies}
+    mine: dict[str, object] = {"sub_task": sub_task, "answers": sub_task.name == last, "rounds": 0}
+    if needs:
+        mine["tool_choice"] = "auto"
+    return _step(progress.model_copy(update=mine), "sub_task", needs, ids[sub_task.name])
+
+
+def _step(progress: Progress, kind: Kind, waits: Mapping[str, str], step_id: str) -> TaskStep:
+    """Make a step that waits for these, name to step id."""
+    state = progress.model_copy(update={"kind": kind, "done": dict(waits)})
+    return TaskStep(step_id=step_id, step_state=state.wire(), prev_steps=tuple(waits.values()))
+
+
+def results(progress: Progress, inputs: Mapping[str, Json]) -> dict[str, Json]:
+    """Return name to output of what a step waited for.
+
+    Raises:
+        InvalidArgumentError: One is missing; work on a part of them would look like the whole.
+    """
+    missing = [name for name, step in progress.done.items() if step not in inputs]
+    if missing:
+        msg = (
+            f"There is no result of {', '.join(map(repr, missing))}, which this step builds on."
+            " Undo back to the plan to have it made again, or drop this step."
+        )
+        raise InvalidArgumentError(msg)
+    return {name: inputs[step] for name, step in progress.done.items()}
+
+
+def current(state: Mapping[str, Json], plan: str) -> Plan:
+    """Return the newest version of a plan.
+
+    Raises:
+        InvalidArgumentError: Something else has been written in its place.
+    """
+    for entry in reversed(_versions(state)):
+        if entry.get("plan") == plan:
+            return Plan(sub_tasks=tuple(map(SubTask.model_validate, entry["sub_tasks"])))
+    msg = f"ctx.state[{PLANS_KEY!r}] no longer has plan {plan!r}: no tool may change it."
+    raise InvalidArgumentError(msg)
+
+
+def _versions(state: Mapping[str, Json]) -> list[dict[str, Json]]:
+    versions: Json = state.get(PLANS_KEY, [])
+    if not is_array(versions) or not all(map(is_object, versions)):
+        msg = f"ctx.state[{PLANS_KEY!r}] must be left to the plans; it holds {shown(versions)}."
+        raise InvalidArgumentError(msg)
+    return versions
+
+
+def record(state: dict[str, Json], plan: str, now: Plan, reason: str) -> dict[str, Json]:
+    """Keep a version of a plan; return what the step's output says of it.
+
+    A refinement that changes nothing is told by the output only: the state grows with changes.
+    """
+    before = _versions(state)
+    number = sum(entry.get("plan") == plan for entry in before)
+    if reason != "unchanged":
+        number += 1
+        entry = {"plan": plan, "version": number, "reason": reason}
+        whole = [each.model_dump(mode="json") for each in now.sub_tasks]
+        state[PLANS_KEY] = [*before, {**entry, "sub_tasks": whole}]
+    return {"plan": plan, "version": number, "reason": reason, "sub_tasks": list(now.names)}

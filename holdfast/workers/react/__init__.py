@@ -1,0 +1,1 @@
+"""ReAct: reasoning, actions and observations in text."""

@@ -1,0 +1,251 @@
+"""ReAct: the model reasons and acts in text, in rounds of thought, action and observation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, assert_never
+
+from holdfast.errors import InvalidArgumentError
+from holdfast.values.messages import ImagePart, Message, ToolCall, assistant, shown, system, user
+from holdfast.values.steps import Task, TaskStep, TaskStepOutput
+from holdfast.workers.base import AgentWorker
+from holdfast.workers.react import prompt as react_prompt
+from holdfast.workers.react.parser import Action, Answer, Parsed, ParseFailure, parse
+
+if TYPE_CHECKING:
+    from holdfast.models.base import ModelAnswer
+    from holdfast.workers.context.context import StepContext
+
+ParseFailureHandler = Callable[[str, ParseFailure], str]
+"""Makes the observation after a reply that cannot be read, of the reply's text and the failure."""
+
+CALLS = "react_calls"
+"""Key of `step_state`: model calls made for this user turn. A step without it begins a turn."""
+
+# No provider reads `call_id` of user and assistant messages; finalize_task tells by it what is an
+# observation, what an input and what an answer word for word, whatever their texts look like.
+TURN = "turn"
+STEERED = "input"
+RETRIED = "format"
+VERBATIM = "answer"
+
+
+def observation(text: str, of: str, images: tuple[ImagePart, ...] = ()) -> Message:
+    """Make an observation: a user message, for tool messages need native calls.
+
+    Args:
+        text: What was observed.
+        of: Id of the call that gave it, or what else it comes from.
+        images: Images that belong to it.
+    """
+    return user(f"Observation: {text}", images).model_copy(update={"call_id": of})
+
+
+class ReActAgentWorker(AgentWorker):
+    """ReAct (Yao et al. 2022, arXiv:2210.03629): one model call and at most one tool call a step.
+
+    The model needs no native function calling: it is offered no tools, but told of them in the
+    system prompt, and its text is read by `parse`. Thoughts and actions go back to it as assistant
+    messages, results as user messages that begin with "Observation: ".
+
+    The input of a turn's first step is a user message; an input given to a later step is an
+    observation. The session keeps of each turn the user's message and the answer.
+
+    A reply that cannot be read is answered by an observation and the loop goes on, so give
+    `max_turns`, or the task a budget, where a model may never learn the format.
+
+    Args:
+        max_turns: Most model calls for one user turn, or None for no limit. The last one is told
+            that it must answer; if it acts all the same, its action is not run and what it thought
+            becomes an answer that says so. So there are at most `max_turns - 1` tool calls.
+        on_parse_failure: Makes the observation after a reply that cannot be read; None for one that
+            says what is wrong and repeats the format. If it raises, the step fails.
+        prompt: Makes the system prompt.
+
+    Raises:
+        InvalidArgumentError: `max_turns` is no whole number or less than 1, or one of the others
+            cannot be called.
+    """
+
+    def __init__(
+        self,
+        *,
+        max_turns: int | None = None,
+        on_parse_failure: ParseFailureHandler | None = None,
+        prompt: react_prompt.Prompt = react_prompt.react_instructions,
+    ) -> None:
+        """Keep the options."""
+        _check_max_turns(max_turns)
+        if on_parse_failure is not None:
+            _check_callable("on_parse_failure", on_parse_failure)
+        _check_callable("prompt", prompt)
+        self.max_turns = max_turns
+        self.on_parse_failure = on_parse_failure or react_prompt.not_readable
+        self.prompt = prompt
+
+    async def run_step(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        """Ask the model once; end the task with its answer, or the step with its action."""
+        told = step.message()
+        if told is not None:
+            ctx.add(_heard(told, step, ctx))
+        limit = self._limit(step, ctx)
+        note = _note(limit, ctx)
+        if note is not None:
+            ctx.add(note)
+        instructions = self.prompt(ctx.agent.instructions, await ctx.offered_tools())
+        answer = await ctx.call_model(tools=(), instructions=instructions)
+        if answer.refusal:
+            return _ends(answer.text or answer.refusal, step, ctx)
+        parsed = parse(answer.text)
+        ctx.adds.extend(_said(answer, parsed))
+        match parsed:
+            case Answer(text=text):
+                return TaskStepOutput(output=text, task_step=step, is_last=True)
+            case Action() if limit:
+                return _ends(react_prompt.unfinished(parsed, limit), step, ctx)
+            case Action():
+                return await _act(parsed, step, ctx, answer.text)
+            case ParseFailure() if limit:
+                return _ends(react_prompt.unread(parsed, limit), step, ctx)
+            case ParseFailure():
+                ctx.add(observation(self.on_parse_failure(answer.text, parsed), RETRIED))
+                return _goes_on(answer.text, step)
+            case _:
+                assert_never(parsed)
+
+    def finalize_task(self, task: Task, transcript: Sequence[Message]) -> Sequence[Message]:
+        """Keep the user's message and the answer of each turn."""
+        del task
+        return turns(transcript)
+
+    def _limit(self, step: TaskStep, ctx: StepContext) -> str:
+        """Say which limit makes the next model call the last one; empty if none does."""
+        if ctx.limit_reached:
+            return "the budget of the task"
+        if self.max_turns is None or _used(step) + 1 < self.max_turns:
+            return ""
+        return f"the limit of {self.max_turns} model call{'s' if self.max_turns > 1 else ''}"
+
+
+def turns(transcript: Sequence[Message]) -> list[Message]:
+    """Find the user's messages and the answers in a task's transcript.
+
+    A turn's first step adds what waited for the next model call (feedback), then the input; so of
+    the user messages before the first reply, the last one is the input. A turn that was left
+    without an answer, as by a fork with an input of its own, keeps its user's message.
+
+    Args:
+        transcript: The messages, oldest first.
+    """
+    kept: list[Message] = []
+    asked: list[Message] = []
+    waits = True  # for the first reply to the input
+    for k, message in enumerate(transcript):
+        following = transcript[k + 1] if k + 1 < len(transcript) else None
+        if message.role == "user" and message.call_id == TURN:
+            asked = [*(() if waits else asked), message.model_copy(update={"call_id": ""})]
+        elif message.role == "user" and not message.call_id:
+            asked = [message] if waits else asked
+        elif message.role in ("user", "assistant"):
+            waits = False
+            goes_on = following is not None and following.call_id not in ("", TURN)
+            if message.role == "assistant" and not goes_on:
+                kept += [*asked, assistant(_answer_text(message))]
+                asked, waits = [], True
+    return kept
+
+
+def _check_max_turns(given: object) -> None:
+    if given is None or (type(given) is int and given >= 1):
+        return
+    msg = (
+        f"max_turns counts model calls, so it must be a whole number of at least 1; it was"
+        f" {given!r}. Pass None for no limit."
+    )
+    raise InvalidArgumentError(msg)
+
+
+def _check_callable(name: str, given: object) -> None:
+    if not callable(given):
+        msg = f"{name} must be a function that makes a text; it was {given!r}. Omit it for ours."
+        raise InvalidArgumentError(msg)
+
+
+def _heard(told: Message, step: TaskStep, ctx: StepContext) -> Message:
+    """Make the message of an input: steering in the middle of a turn, else the turn's beginning.
+
+    The task's own input stays unmarked, so that history holds it once.
+    """
+    if CALLS in step.step_state:
+        return observation(told.text or shown(told.content), STEERED, told.images)
+    return told if ctx.n == 1 else told.model_copy(update={"call_id": TURN})
+
+
+def _answer_text(message: Message) -> str:
+    parsed = parse(message.text)
+    if message.call_id == VERBATIM or not isinstance(parsed, Answer):
+        return message.text
+    return parsed.text
+
+
+def _used(step: TaskStep) -> int:
+    """Count the model calls made for this user turn."""
+    used: int = step.step_state.get(CALLS, 0)
+    return used
+
+
+def _note(limit: str, ctx: StepContext) -> Message | None:
+    """Return what the model must know of its next reply; of a budget's end the context tells."""
+    if ctx.limit_reached:
+        return None
+    if limit:
+        return react_prompt.ANSWER_NOW
+    match ctx.tool_choice:
+        case "auto":
+            return None
+        case "none":
+            return react_prompt.WITHOUT_TOOL
+        case choice:
+            return system(react_prompt.use_tool(choice))
+
+
+def _said(answer: ModelAnswer, parsed: Parsed) -> list[Message]:
+    """Return the reply as the conversation keeps it: without what the model made up.
+
+    An empty reply leaves no message, because providers refuse empty ones.
+    """
+    if not parsed.said:
+        return []
+    if answer.text.strip() == parsed.said and not answer.message.calls:
+        return [answer.message]
+    return [assistant(parsed.said)]
+
+
+async def _act(action: Action, step: TaskStep, ctx: StepContext, reply: str) -> TaskStepOutput:
+    """Run the tool, whose result is an observation, or the answer if it returns directly."""
+    call = ToolCall(id=f"call_{step.step_id}", name=action.tool, arguments=action.arguments)
+    policy = ctx.agent.policies.get(action.tool)
+    if policy is None:
+        known = [tool.name for tool in await ctx.offered_tools()]
+        ctx.add(observation(react_prompt.unknown_tool(action.tool, known), call.id))
+        return _goes_on(reply, step)
+    if ctx.tool_choice == "none":
+        ctx.add(observation(react_prompt.refused(action), call.id))
+        return _goes_on(reply, step)
+    [result] = await ctx.call_tools([call])
+    ctx.add(observation(result.content, call.id, result.message.images))
+    if policy.return_direct and not result.is_error:
+        return _ends(result.content, step, ctx)
+    return _goes_on(reply, step)
+
+
+def _goes_on(reply: str, step: TaskStep) -> TaskStepOutput:
+    state = {**step.step_state, CALLS: _used(step) + 1}
+    following = step.get_next_step(step_state=state)
+    return TaskStepOutput(output=reply, task_step=step, next_steps=(following,))
+
+
+def _ends(text: str, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+    """End the turn with a text that is not the model's own `Answer:`."""
+    ctx.add(assistant(text).model_copy(update={"call_id": VERBATIM}))
+    return TaskStepOutput(output=text, task_step=step, is_last=True)

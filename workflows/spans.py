@@ -1,0 +1,96 @@
+"""Spans of steps, told by the task when they are over.
+
+Telling is no part of the task: it gives no command, nothing depends on it, and a replay is silent.
+The times are the task's own, so that a span that is told twice is the same.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+
+from temporalio import workflow
+
+from holdfast.task.data.head import RunRules
+from holdfast.task.data.records import OpenState, Outcome, StepRecord
+from holdfast.task.ledger import Ledger
+from holdfast.tracing import switch
+from holdfast.tracing.finished import Finished, call_span, open_step_span, step_span
+from holdfast.tracing.rules import TraceRules, below_call
+from holdfast.tracing.sending import send_later
+from holdfast.values.messages import ToolCall
+
+LOSS_SECONDS = 60.0
+"""How much of its newest spans a worker process may lose when it is killed: exporters wait a few
+seconds for more. The worker that takes over replays the task, and tells that much once more."""
+
+
+class StepSpans:
+    """Tells of the steps of one task."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        """Tell of this task."""
+        info = workflow.info()
+        self._rules = TraceRules.of(info.namespace, info.workflow_id, ledger.given.head)
+        self._due: list[tuple[float, Callable[[TraceRules], Finished]]] = []
+
+    def over(self, record: StepRecord) -> None:
+        """Tell of a step that is completed."""
+        self._add(record.ended, functools.partial(step_span, record=record))
+
+    def left(self, opens: Iterable[OpenState], branch: int, at: float) -> None:
+        """Tell of open steps that an undo has left."""
+        for current in opens:
+            made = functools.partial(
+                open_step_span, current=current, branch=branch, status="undone", at=at
+            )
+            self._add(at, made)
+
+    def called(
+        self,
+        call: ToolCall,
+        outcome: Outcome | None,
+        *,
+        child: str,
+        agent: str,
+        step: tuple[int, int],
+        start: float,
+        end: float,
+        status: str = "",
+    ) -> None:
+        """Tell of a tool call that was a task of its own; see `call_span`."""
+        made = functools.partial(
+            call_span,
+            call=call,
+            outcome=outcome,
+            child=child,
+            agent=agent,
+            step=step,
+            start=start,
+            end=end,
+            status=status,
+        )
+        self._add(end, made)
+
+    def child(self, run: RunRules, name: str) -> RunRules:
+        """Hang a child task of this name below the tool call that it is."""
+        span = self._rules.trace.call(name) if self._rules is not None else ""
+        return below_call(run, self._rules, span)
+
+    def _add(self, at: float, made: Callable[[TraceRules], Finished]) -> None:
+        """Remember a span until it is told; in a replay, as long as it may have been lost."""
+        if self._rules is not None and switch.spans() is not None:
+            self._due = [due for due in self._due if due[0] >= at - LOSS_SECONDS]
+            self._due.append((at, made))
+
+    async def tell(self) -> None:
+        """Tell what is over, whenever there is something and the task is not replayed."""
+        while True:
+            await workflow.wait_condition(self._has_news)
+            due, self._due = self._due, []
+            for _, made in due:
+                if self._rules is not None:
+                    send_later(self._rules, made)
+
+    def _has_news(self) -> bool:
+        return bool(self._due) and not workflow.unsafe.is_replaying()
