@@ -11,8 +11,6 @@ from holdfast.activities.data.source import Source, task_id
 from holdfast.activities.failures import typed_failures
 from holdfast.activities.heartbeat import heartbeats
 from holdfast.activities.spans import tell_of_closed
-from holdfast.agents.tools.hooks import invoke
-from holdfast.archive.seal import Seal
 from holdfast.archive.segments import (
     read_archived,
     read_messages,
@@ -32,6 +30,7 @@ from holdfast.task.data.records import (
     StepRecord,
     archived_entries,
 )
+from holdfast.task.data.seal import Seal
 from holdfast.task.data.state import CommitRef, TaskRecord
 from holdfast.task.data.wire import CloseInput
 from holdfast.task.guardrails_due import OUTPUT_TRIPPED
@@ -40,6 +39,7 @@ from holdfast.task.undo import UNDONE, active_steps
 from holdfast.values.base import canonical
 from holdfast.values.code import context_variables as variables
 from holdfast.values.code.calling import naming
+from holdfast.values.code.invoke import invoke
 from holdfast.values.messages import Message
 from holdfast.values.steps import Task, TaskStep
 

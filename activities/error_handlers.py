@@ -19,14 +19,14 @@ from holdfast.agents.runs.error_handlers import (
     RunErrorHandlerInput,
     as_handler_result,
 )
-from holdfast.agents.runs.items import conversation_items
-from holdfast.agents.tools.hooks import invoke
+from holdfast.agents.runs.item_reading import conversation_items
 from holdfast.errors import AgentsException, InvalidArgumentError, UserError
 from holdfast.models.openai.items import to_response_items
 from holdfast.task.data.wire import Handled, HandleInput
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json
 from holdfast.values.code.calling import naming
+from holdfast.values.code.invoke import invoke
 from holdfast.values.messages import assistant, clean
 
 

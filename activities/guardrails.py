@@ -70,10 +70,10 @@ class GuardingActivities:
                 found = (await guardrail.run(agent, given_input, context)).output
             else:
                 view = await self._source.output_of(given.step.n)
-                shown = await self._output(view)
+                output = typed_output(agent.made_output, await self._output(view))
                 context = _context(registry, head, view.state)
                 context.usage = view.usage
-                found = (await guardrail.run(context, agent, typed_output(agent, shown))).output
+                found = (await guardrail.run(context, agent, output)).output
             checked(span, agent.name, tripped=bool(found.tripwire_triggered))
         info, stored = await info_of(self._source, found.output_info)
         return GuardFound(

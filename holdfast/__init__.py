@@ -95,6 +95,7 @@ from holdfast.values.run_context import AgentHookContext, RunContextWrapper
 from holdfast.values.settings import Budget, ModelSettings
 from holdfast.values.sources import Retrieved, SourceNode
 from holdfast.values.steps import AgentResponse, Task, TaskStep, TaskStepOutput, ToolOutput
+from holdfast.version import __version__
 from holdfast.workers.function_calling.after_tools import StopAtTools, ToolsToFinalOutputResult
 
 if TYPE_CHECKING:
@@ -117,8 +118,6 @@ if TYPE_CHECKING:
     from holdfast.client.runner.runner import Runner, RunResult, RunResultStreaming, configure
     from holdfast.serving.plugin import HoldfastPlugin
     from holdfast.tracing.sending import flush_traces
-
-__version__ = "0.1.0"
 
 _LATE = {
     "AgentRunner": "holdfast.client.agent_runner.runner",
@@ -245,6 +244,7 @@ __all__ = [
     "ToolsToFinalOutputResult",
     "Usage",
     "UserError",
+    "__version__",
     "configure",
     "event_text",
     "flush_traces",

@@ -211,9 +211,16 @@ class NoWorkerError(EngineError):
     """
 
     def __init__(
-        self, queue: str, *, task_id: str = "", request_id: str = "", is_sent: bool = False
+        self,
+        queue: str,
+        *,
+        serves: str = "",
+        command: str = "holdfast worker my_module:agents",
+        task_id: str = "",
+        request_id: str = "",
+        is_sent: bool = False,
     ) -> None:
-        """Name the queue and the command that serves it."""
+        """Name the queue, the agents that it serves in words, and the command of a worker."""
         self.queue = queue
         self.task_id = task_id
         self.request_id = request_id
@@ -225,15 +232,10 @@ class NoWorkerError(EngineError):
             if is_sent
             else ""
         )
-        from holdfast.values.checks.ids import (  # which raises errors of this module
-            app_option,
-            serves,
-        )
-
-        self.command = f"holdfast worker my_module:agents{app_option(queue)}"
+        self.command = command
         super().__init__(
-            f"No worker process serves {serves(queue)}. The task{which} waits and nothing is lost."
-            f" Start one with `{self.command}`, then ask again." + then
+            f"No worker process serves {serves or f'queue {queue!r}'}. The task{which} waits and"
+            f" nothing is lost. Start one with `{self.command}`, then ask again." + then
         )
 
 

@@ -19,9 +19,9 @@ from temporalio.exceptions import (
 )
 from temporalio.workflow import ActivityCancellationType
 
-from holdfast.archive.seal import Seal
 from holdfast.task.data.guard_rules import GuardFound
 from holdfast.task.data.records import Failure, ForkOf, SegmentRef
+from holdfast.task.data.seal import Seal
 from holdfast.task.data.state import Described
 from holdfast.task.data.wire import Advanced, CloseInput, GuardInput
 from holdfast.task.guardrails_due import Due

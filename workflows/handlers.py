@@ -10,7 +10,6 @@ from typing import Literal
 from temporalio import workflow
 from temporalio.common import RawValue
 
-from holdfast.archive.seal import Seal
 from holdfast.task import approvals
 from holdfast.task.command_effects import obey
 from holdfast.task.data.children import (
@@ -24,6 +23,7 @@ from holdfast.task.data.children import (
 )
 from holdfast.task.data.commands import LONGEST_REASON, Command, Refusal, decode
 from holdfast.task.data.records import Approval, Failure, OpenState
+from holdfast.task.data.seal import Seal
 from holdfast.task.data.state import Newest, Receipt, RunReply, TaskInput, UndoRequest, UndoState
 from holdfast.task.data.wire import RunRequest, View, ViewRequest
 from holdfast.task.ledger import Ledger

@@ -7,8 +7,8 @@ from typing import Any
 from temporalio import workflow
 from temporalio.common import SearchAttributeKey, SearchAttributeUpdate
 
-from holdfast.archive.seal import MEMO, Seal
 from holdfast.task import approvals
+from holdfast.task.data.seal import MEMO, Seal
 from holdfast.task.ledger import Ledger
 from holdfast.values.steps import TaskStatus
 

@@ -11,7 +11,6 @@ from holdfast.agents.agent import Agent, reachable
 from holdfast.agents.code_refs import LOCAL, known, look_up, refer
 from holdfast.agents.tools.agent_tool import AgentTool
 from holdfast.agents.tools.decorator import Tool
-from holdfast.agents.tools.hooks import invoke
 from holdfast.archive.archive import Archive
 from holdfast.errors import AgentNotFoundError, NotFoundError, UserError
 from holdfast.models import resolve_model
@@ -20,6 +19,7 @@ from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.head import TaskHead
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json
+from holdfast.values.code.invoke import invoke
 
 MOST_LENT = 1000
 """Agents of runs that are kept by their names, teams included."""

@@ -11,13 +11,14 @@ from holdfast.activities.data.source import Source, task_id
 from holdfast.agents.agent import Agent
 from holdfast.agents.model_input import filtered, without_reasoning_ids
 from holdfast.agents.tools.error_texts import ToolErrorFormatterArgs, worded
-from holdfast.agents.tools.hooks import EnabledPredicate, invoke, invoke_hook, is_offered
+from holdfast.agents.tools.hooks import EnabledPredicate, invoke_hook, is_offered
 from holdfast.errors import InvalidArgumentError, ModelBehaviorError, UserError
 from holdfast.models.base import Model, ModelRequest, ToolSpec
 from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.head import TaskHead
 from holdfast.values.base import Json
 from holdfast.values.code.calling import naming
+from holdfast.values.code.invoke import invoke
 from holdfast.values.messages import Blob, ToolCall, Usage, clean
 from holdfast.values.run_context import RunContextWrapper
 from holdfast.values.steps import ToolOutput

@@ -13,13 +13,13 @@ from holdfast.activities.data.source import Source, task_id
 from holdfast.activities.failures import users_code
 from holdfast.agents.agent import Agent
 from holdfast.agents.output_type import typed_output
-from holdfast.agents.tools.hooks import invoke
 from holdfast.models.base import ModelRequest
 from holdfast.models.openai.items import to_response_items
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import OpenStep, StepResult
 from holdfast.task.data.wire import AdvanceInput
 from holdfast.values.base import Json
+from holdfast.values.code.invoke import invoke
 from holdfast.values.messages import Message
 from holdfast.values.run_context import AgentHookContext
 from holdfast.workers.context.context import StepContext
@@ -100,7 +100,7 @@ class StepHooks:
         if result is not None and result.last and not result.calls:
             context = await self._made()
             with self._calling("on_end", hooks.on_end):
-                output = typed_output(self._agent, _output(ctx, result))
+                output = typed_output(self._agent.made_output, _output(ctx, result))
                 await invoke(hooks.on_end, context, self._agent, output)
 
     def _calling(self, name: str, hook: Callable[..., Any]) -> AbstractContextManager[None]:

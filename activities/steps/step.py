@@ -17,10 +17,10 @@ from holdfast.activities.lease import ensure_ours
 from holdfast.activities.spans import handoff
 from holdfast.activities.steps.agent_code import RegisteredCode
 from holdfast.activities.steps.earlier_messages import count_commits, seen_before
+from holdfast.activities.steps.handoffs import AgentHandoffs
 from holdfast.activities.steps.hooks import StepHooks
 from holdfast.activities.steps.model_call import Asking
 from holdfast.agents.agent import Agent, guard_rule
-from holdfast.agents.tools.hooks import invoke
 from holdfast.agents.tools.retriever import ask_retriever
 from holdfast.archive.contents import read_json
 from holdfast.archive.segments import write_messages
@@ -34,6 +34,7 @@ from holdfast.task.data.wire import Advanced, AdvanceInput
 from holdfast.task.references import new_entries, resolve_adds, resolve_calls
 from holdfast.values.base import Json
 from holdfast.values.code.calling import naming
+from holdfast.values.code.invoke import invoke
 from holdfast.values.hash_chain import ChainRef
 from holdfast.values.messages import Message
 from holdfast.values.steps import TaskStep
@@ -42,7 +43,6 @@ from holdfast.workers.base import AgentWorker
 from holdfast.workers.context.context import StepContext
 from holdfast.workers.context.driver import advance
 from holdfast.workers.context.offer import Retrieve
-from holdfast.workers.function_calling.handing_over import Handing
 from holdfast.workers.function_calling.turn import who_used_tools
 
 
@@ -227,15 +227,15 @@ class StepActivities:
             used_tools=await self._has_used_tools(head, first, snapshot, given.at),
         )
         if snapshot.handoffs:
-            ctx.handing = self._handing(agent, code, head, given, len(history))
+            ctx.handoffs = self._handoffs(agent, code, head, given, len(history))
         return Ready(agent, ctx, hooks, opened, recorded, journal)
 
-    def _handing(
+    def _handoffs(
         self, agent: Agent, code: RegisteredCode, head: TaskHead, given: AdvanceInput, before: int
-    ) -> Handing:
+    ) -> AgentHandoffs:
         """Say what is known of an agent's handoffs; `before` messages came before the task's."""
         step, registry = (given.branch, given.n), code.registry
-        return Handing(
+        return AgentHandoffs(
             agent=agent,
             first=registry.agent(head.agent),
             rules=head.run,

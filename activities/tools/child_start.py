@@ -15,7 +15,7 @@ from holdfast.activities.spans import came_to, tool_call
 from holdfast.activities.tools.lookup import Ready, find
 from holdfast.activities.tools.tool import failed, recorded
 from holdfast.agents.context_data import KEY
-from holdfast.agents.runs.config import run_rules
+from holdfast.agents.runs.rules import run_rules
 from holdfast.agents.tools.agent_tool import AgentTool
 from holdfast.archive.segments import read_archived, write_messages
 from holdfast.archive.session_commits import RPC_TIMEOUT

@@ -18,7 +18,6 @@ from holdfast.agents.tools.guardrails import (
     ToolInputGuardrailData,
     ToolOutputGuardrailData,
 )
-from holdfast.agents.tools.hooks import invoke
 from holdfast.task.data.guard_rules import ToolGuarded
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import Failure, Outcome
@@ -26,6 +25,7 @@ from holdfast.task.data.tool_failures import INTERRUPTED
 from holdfast.task.data.wire import ToolInput
 from holdfast.task.guardrails_due import TOOL_INPUT_TRIPPED, TOOL_OUTPUT_TRIPPED
 from holdfast.values.base import Json
+from holdfast.values.code.invoke import invoke
 from holdfast.values.messages import clean, shown
 
 NOTHING: Any = object()

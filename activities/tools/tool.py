@@ -32,7 +32,6 @@ from holdfast.agents.tools.agent_tool import AgentTool
 from holdfast.agents.tools.context import ToolContext
 from holdfast.agents.tools.decorator import Tool, ToolArgumentsError, ToolResultError
 from holdfast.agents.tools.error_texts import ToolErrorFormatterArgs, worded
-from holdfast.agents.tools.hooks import invoke
 from holdfast.errors import (
     AgentsException,
     InvalidArgumentError,
@@ -45,6 +44,7 @@ from holdfast.task.data.wire import ToolInput
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json, canonical
 from holdfast.values.code.calling import calling, place_of
+from holdfast.values.code.invoke import invoke
 from holdfast.values.images import Image
 from holdfast.values.messages import Blob, clean
 from holdfast.values.run_context import RunContextWrapper

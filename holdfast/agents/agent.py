@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Generic, Literal
+from typing import Any, Literal
 
+from holdfast.agents.agent_base import AgentBase
 from holdfast.agents.guardrails import InputGuardrail, OutputGuardrail, check_guardrails
-from holdfast.agents.handoffs import Handoff, made_handoffs
+from holdfast.agents.handoffs import Handoff, handoff
 from holdfast.agents.hooks import AgentHooks, check_agent_hooks
 from holdfast.agents.output_type import AgentOutputSchema, output_schema
+from holdfast.agents.runs.config import RunConfig
 from holdfast.agents.tools.agent_tool import (
     DEFAULT_MAX_TURNS,
     AgentTool,
     Extractor,
     InputBuilder,
+    ResultT,
     as_tool,
 )
 from holdfast.agents.tools.decorator import Tool, to_tool
@@ -33,12 +36,9 @@ from holdfast.workers.base import AgentWorker, RunsSteps, as_worker
 from holdfast.workers.function_calling.after_tools import ToolUseBehavior, behavior_code
 from holdfast.workers.function_calling.worker import FunctionCallingAgentWorker
 
-if TYPE_CHECKING:
-    from holdfast.agents.runs.config import RunConfig
-
 
 @dataclass(frozen=True, kw_only=True)
-class Agent(Generic[ContextT]):
+class Agent(AgentBase[ContextT]):
     """Who does the work. `Agent[Context]` tells type checkers of the run's context object.
 
     Args:
@@ -71,17 +71,15 @@ class Agent(Generic[ContextT]):
             are given, or something is of a kind that cannot be used in its place.
     """
 
-    name: str
     instructions: str | Callable[..., Any] = ""
     model: str | Model | None = None
     tools: Sequence[Tool | Callable[..., Any]] = field(default=(), hash=False)
     model_settings: ModelSettings = field(default_factory=ModelSettings)
     worker: AgentWorker | RunsSteps = field(default_factory=FunctionCallingAgentWorker)
     tool_retriever: ToolRetriever | None = None
-    handoffs: Sequence[Agent[Any] | Handoff[Any]] = field(
+    handoffs: Sequence[Agent[Any] | Handoff[Any, Any]] = field(
         default_factory=list[Any], repr=False, compare=False
     )
-    handoff_description: str | None = None
     input_guardrails: Sequence[InputGuardrail[Any]] = ()
     output_guardrails: Sequence[OutputGuardrail[Any]] = ()
     output_type: Any = None
@@ -130,7 +128,7 @@ class Agent(Generic[ContextT]):
         object.__setattr__(self, "_tools", given)
         if retriever is None:
             object.__setattr__(self, "tools", given)
-        made_handoffs(self)  # those that are known by now, beside the tools
+        _made_handoffs(self)  # those that are known by now, beside the tools
 
     def clone(self, **changes: Any) -> Agent[ContextT]:
         """Return a copy with some fields changed."""
@@ -156,13 +154,13 @@ class Agent(Generic[ContextT]):
         return tuple(made)
 
     @property
-    def made_handoffs(self) -> tuple[Handoff, ...]:
+    def made_handoffs(self) -> tuple[Handoff[Any, Agent], ...]:
         """The handoffs, agents made into handoffs.
 
         Raises:
             UserError: Something else is among them, or a name is taken.
         """
-        return made_handoffs(self)
+        return _made_handoffs(self)
 
     @property
     def guard_rules(self) -> tuple[GuardRule, ...]:
@@ -181,7 +179,7 @@ class Agent(Generic[ContextT]):
         self,
         tool_name: str | None = None,
         tool_description: str | None = None,
-        custom_output_extractor: Extractor | None = None,
+        custom_output_extractor: Extractor[ResultT] | None = None,
         is_enabled: bool | EnabledPredicate = True,  # noqa: FBT001, FBT002  the Agents SDK's signature
         *,
         needs_approval: bool | ApprovalPredicate = False,
@@ -234,7 +232,8 @@ class Agent(Generic[ContextT]):
 
     def nested(self) -> tuple[Agent, ...]:
         """List the agents that this one calls as tools."""
-        return tuple(tool.agent for tool in self.made_tools if isinstance(tool, AgentTool))
+        called = (tool.agent for tool in self.made_tools if isinstance(tool, AgentTool))
+        return tuple(agent for agent in called if isinstance(agent, Agent))
 
     def tool(self, name: str) -> Tool | None:
         """Return the tool or the handoff of this name as a tool, or None."""
@@ -271,6 +270,26 @@ class Agent(Generic[ContextT]):
             keeps_tool_choice=not self.reset_tool_choice,
             guards=self.guard_rules,
         )
+
+
+def _made_handoffs(agent: Agent) -> tuple[Handoff[Any, Agent], ...]:
+    """Return an agent's handoffs, agents made into handoffs.
+
+    Raises:
+        UserError: Something else is among them, or a name is taken.
+    """
+    made = tuple(h if isinstance(h, Handoff) else handoff(h) for h in agent.handoffs)
+    taken = {tool.name: "a tool" for tool in agent.made_tools}
+    for each in made:
+        if each.tool_name in taken:
+            msg = (
+                f"Agent {agent.name!r} has a handoff named {each.tool_name!r}, and"
+                f" {taken[each.tool_name]} of that name. The model could not tell them apart: give"
+                " the handoff another name with handoff(agent, tool_name_override=...)."
+            )
+            raise UserError(msg)
+        taken[each.tool_name] = "another handoff"
+    return made
 
 
 def reachable(agents: Iterable[Agent]) -> tuple[Agent, ...]:

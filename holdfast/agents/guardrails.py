@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Generic, overload
 
-from holdfast.agents.tools.hooks import invoke
 from holdfast.errors import UserError
+from holdfast.values.code.invoke import invoke
 from holdfast.values.run_context import ContextT, RunContextWrapper
 from holdfast.values.text.shown import shown
 

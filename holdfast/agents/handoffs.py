@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import inspect
-import json
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, cast
@@ -14,21 +13,21 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
 from typing_extensions import TypeVar
 
+from holdfast.agents.agent_base import AgentBase
 from holdfast.agents.tools.arguments import ToolArgumentsError
 from holdfast.agents.tools.context import ToolContext
-from holdfast.agents.tools.hooks import invoke
 from holdfast.agents.tools.strict_schema import object_schema, strict_schema, without_titles
 from holdfast.agents.tools.tool import Tool
 from holdfast.errors import InvalidArgumentError, UserError
 from holdfast.models.base import ToolSpec
 from holdfast.task.data.tool_policy import ToolEffect, ToolPolicy
+from holdfast.task.handoff_calls import transfer_message
 from holdfast.values.base import Json
-from holdfast.values.messages import Message, ToolCall
+from holdfast.values.code.invoke import invoke
 from holdfast.values.run_context import ContextT
 from holdfast.values.text.shown import shown
 
 if TYPE_CHECKING:
-    from holdfast.agents.agent import Agent
     from holdfast.agents.handoff_filters import HandoffInputData
 
     HandoffInputFilter = Callable[
@@ -37,10 +36,7 @@ if TYPE_CHECKING:
 else:
     HandoffInputFilter = Callable[[Any], Any]
 
-AgentT = TypeVar("AgentT", default=Any)
-
-IGNORED = "Multiple handoffs detected, ignoring this one."
-"""Result of every handoff of a response but the first, as the Agents SDK words it."""
+AgentT = TypeVar("AgentT", bound=AgentBase[Any], default=Any)
 
 LONGEST_NAME = 64
 
@@ -71,7 +67,7 @@ class Handoff(Generic[ContextT, AgentT]):
         UserError: The parts do not go together; the text says what to write instead.
     """
 
-    agent: Agent
+    agent: AgentT
     tool_name: str
     tool_description: str
     on_handoff: Callable[..., Any] | None = None
@@ -163,12 +159,12 @@ class Handoff(Generic[ContextT, AgentT]):
         return self._adapter.validate_json(arguments, strict=True)
 
     @classmethod
-    def default_tool_name(cls, agent: Agent) -> str:
+    def default_tool_name(cls, agent: AgentBase) -> str:
         """Return the name under which a model hands over to an agent."""
         return default_tool_name(agent.name)
 
     @classmethod
-    def default_tool_description(cls, agent: Agent) -> str:
+    def default_tool_description(cls, agent: AgentBase) -> str:
         """Return what a model is told of a handoff to an agent."""
         about = agent.handoff_description or ""
         return f"Handoff to the {agent.name} agent to handle the request. {about}"
@@ -232,7 +228,7 @@ class HandoffTool(Tool):
 
 
 def handoff(  # noqa: PLR0917  the Agents SDK's signature
-    agent: Agent,
+    agent: AgentT,
     tool_name_override: str | None = None,
     tool_description_override: str | None = None,
     on_handoff: Callable[..., Any] | None = None,
@@ -240,7 +236,7 @@ def handoff(  # noqa: PLR0917  the Agents SDK's signature
     input_filter: HandoffInputFilter | None = None,
     nest_handoff_history: bool | None = None,  # noqa: FBT001
     is_enabled: bool | Callable[..., Any] = True,  # noqa: FBT001, FBT002
-) -> Handoff:
+) -> Handoff[Any, AgentT]:
     """Make a handoff to an agent. An agent itself in `Agent(handoffs=[...])` is one by defaults.
 
     Args:
@@ -279,54 +275,6 @@ def default_tool_name(name: str) -> str:
     return "transfer_to_" + re.sub(r"[^a-zA-Z0-9_]", "_", name).lower()
 
 
-def transfer_message(agent: str) -> str:
-    """Return the result of the call by which the agent of this name gets the task."""
-    return json.dumps({"assistant": agent})
-
-
-def called_handoff(call: ToolCall, policies: Mapping[str, ToolPolicy]) -> str:
-    """Return the agent that a call wants to hand the task to; empty for a call of a tool.
-
-    Args:
-        call: The call.
-        policies: The policies of the agent that made it: those of the snapshot of the step's agent.
-    """
-    policy = policies.get(call.name)
-    return policy.handoff if policy is not None else ""
-
-
-def handed_to(call: ToolCall, result: Message, policies: Mapping[str, ToolPolicy]) -> str:
-    """Return the agent that a call has handed the task to; empty if it has not.
-
-    Args:
-        call: The call.
-        result: The message that answers it.
-        policies: The policies of the agent that made it.
-    """
-    given_up = result.is_error or result.text == IGNORED
-    return "" if given_up else called_handoff(call, policies)
-
-
-def made_handoffs(agent: Agent) -> tuple[Handoff, ...]:
-    """Return an agent's handoffs, agents made into handoffs.
-
-    Raises:
-        UserError: Something else is among them, or a name is taken.
-    """
-    made = tuple(h if isinstance(h, Handoff) else handoff(h) for h in agent.handoffs)
-    taken = {tool.name: "a tool" for tool in agent.made_tools}
-    for each in made:
-        if each.tool_name in taken:
-            msg = (
-                f"Agent {agent.name!r} has a handoff named {each.tool_name!r}, and"
-                f" {taken[each.tool_name]} of that name. The model could not tell them apart: give"
-                " the handoff another name with handoff(agent, tool_name_override=...)."
-            )
-            raise UserError(msg)
-        taken[each.tool_name] = "another handoff"
-    return made
-
-
 def check_callable(given: object, what: str) -> None:
     """Refuse what cannot be called.
 
@@ -349,9 +297,7 @@ def _problems(error: ValidationError) -> tuple[str, ...]:
 
 
 def _check_target(agent: Any) -> None:
-    from holdfast.agents.agent import Agent
-
-    if not isinstance(agent, Agent):
+    if not isinstance(agent, AgentBase):
         msg = (
             f"A handoff goes to an Agent; it was given {shown(agent)}. Pass the agent itself, or"
             " handoff(agent, ...)."

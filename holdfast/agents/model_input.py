@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from holdfast.agents.tools.hooks import invoke
 from holdfast.errors import UserError
 from holdfast.models.base import ModelRequest
 from holdfast.models.openai.items import from_response_items, to_response_items
 from holdfast.values.base import Json
+from holdfast.values.code.invoke import invoke
 from holdfast.values.messages import Message
 
 if TYPE_CHECKING:

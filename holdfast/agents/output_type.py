@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast, get_origin
+from typing import Any, cast, get_origin
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
@@ -14,9 +14,6 @@ from holdfast.models.base import OutputSpec
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json, canonical
 from holdfast.values.text.shown import shown
-
-if TYPE_CHECKING:
-    from holdfast.agents.agent import Agent
 
 NAME = "final_output"
 """Name under which a provider is told of the structure."""
@@ -149,19 +146,19 @@ def output_schema(output_type: Any) -> AgentOutputSchema | None:
     return None if schema.is_plain_text() else schema
 
 
-def typed_output(agent: Agent, data: Json) -> Any:
+def typed_output(schema: AgentOutputSchema | None, data: Json) -> Any:
     """Make a recorded final output what the `output_type` of its agent says.
 
     A tool's result that ended the run is never validated, so data that do not fit stay as they are.
 
     Args:
-        agent: The agent that gave it.
+        schema: The structure that its agent's output_type asks for; None for text.
         data: The final output as JSON data.
     """
-    if agent.made_output is None:
+    if schema is None:
         return data
     try:
-        return agent.made_output.load(data)
+        return schema.load(data)
     except ValidationError:
         return data
 

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Sequence
 from typing import NamedTuple
 
 from holdfast.archive.archive import Archive, record_name
-from holdfast.archive.seal import Seal, record_digest, signed
 from holdfast.task.data.records import Entry, SegmentRef, archived_entries
+from holdfast.task.data.seal import Seal, record_digest, signed
 from holdfast.task.data.state import CommitRef, SessionState, TaskRecord
 from holdfast.values.base import Json, canonical
 from holdfast.values.messages import Message

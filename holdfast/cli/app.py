@@ -40,7 +40,7 @@ class Status(StrEnum):
 
 def _version(given: bool) -> None:
     if given:
-        from holdfast import __version__
+        from holdfast.version import __version__
 
         print(f"holdfast {__version__}")
         raise typer.Exit

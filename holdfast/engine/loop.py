@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 import temporalio
 
-import holdfast
+from holdfast import errors
 from holdfast.errors import HoldfastError
 
 T = TypeVar("T")
@@ -282,7 +282,7 @@ def _shortened(error: HoldfastError) -> HoldfastError:
 _PLUMBING = tuple(
     f"{Path(file).parent}{os.sep}"
     for file in (
-        holdfast.__file__,
+        errors.__file__,  # of this package
         asyncio.__file__,
         concurrent.futures.__file__,
         temporalio.__file__,

@@ -6,9 +6,9 @@ from typing import Any
 
 from holdfast.errors import ModelUnavailableError
 from holdfast.models.base import ModelAnswer
-from holdfast.task.data.wire import MOST_CALLS
 from holdfast.values.base import Json
 from holdfast.values.checks import gate
+from holdfast.values.checks.gate import MOST_CALLS
 from holdfast.values.messages import Content, TextPart, ToolCall, clean
 from holdfast.values.text.shown import shown
 

@@ -9,8 +9,9 @@ from temporalio.client import Client
 from temporalio.service import RPCStatusCode
 
 from holdfast.engine.cluster import has_workers
-from holdfast.errors import ConnectError, NoWorkerError
+from holdfast.errors import ConnectError
 from holdfast.reading.server_errors import server_errors
+from holdfast.values.checks.ids import no_worker
 
 PATIENCE_SECONDS = 5.0
 """How long to wait for a worker process: one that has just been started is seen after a moment."""
@@ -85,7 +86,7 @@ class Presence:
         """
         queue = await self.queue_of(workflow_id)
         if not await self._may_be_served(queue):
-            raise NoWorkerError(
+            raise no_worker(
                 queue, task_id=workflow_id, request_id=request_id, is_sent=bool(request_id)
             )
 
@@ -122,6 +123,6 @@ class Presence:
         pause = _FIRST_PAUSE
         while not await self.is_served(queue):
             if time.monotonic() + pause > deadline:
-                raise NoWorkerError(queue, task_id=task_id, request_id=request_id)
+                raise no_worker(queue, task_id=task_id, request_id=request_id)
             await asyncio.sleep(pause)
             pause = min(2 * pause, 1.0)

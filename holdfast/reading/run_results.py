@@ -9,16 +9,8 @@ from holdfast.agents.agent import Agent
 from holdfast.agents.output_type import typed_output
 from holdfast.agents.runs.config import RunConfig
 from holdfast.agents.runs.guardrail_results import Known, guardrail_results
-from holdfast.agents.runs.items import (
-    RawItem,
-    RunItem,
-    Team,
-    ToolApprovalItem,
-    step_answers,
-    step_items,
-    step_messages,
-    team_of,
-)
+from holdfast.agents.runs.item_reading import Team, step_answers, step_items, step_messages, team_of
+from holdfast.agents.runs.items import RawItem, RunItem, ToolApprovalItem
 from holdfast.agents.runs.results import ModelResponse, RunData, RunInput, RunResult
 from holdfast.models.base import ModelAnswer
 from holdfast.models.openai.items import to_response_items
@@ -63,7 +55,7 @@ def run_data(
         recorded.opens,
         first=task.agent,
         known=known_guardrails(agent, config),
-        output=typed_output(last_agent, recorded.output),
+        output=typed_output(last_agent.made_output, recorded.output),
     )
     items: list[RunItem] = [item for of in said for item in step_items(of, team)]
     return RunData(
@@ -110,7 +102,7 @@ def run_result(
     output = recorded.output if task.status in ANSWERED else None
     return RunResult(
         **vars(data),
-        final_output=typed_output(data.last_agent, output),
+        final_output=typed_output(data.last_agent.made_output, output),
         waiting_for=() if task.status in ANSWERED else tuple(waiting),
     )
 

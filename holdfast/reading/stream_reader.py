@@ -7,18 +7,16 @@ from collections.abc import AsyncGenerator, Collection, Iterator, Sequence
 from typing import Any, Literal
 
 from holdfast.agents.agent import Agent
-from holdfast.agents.runs.items import HandoffCallItem, Team, message_items
+from holdfast.agents.runs.item_reading import Team, message_items
+from holdfast.agents.runs.items import HandoffCallItem
 from holdfast.errors import TaskNotFoundError
 from holdfast.models.base import Delta
 from holdfast.models.draft import Frame, deltas_of, goes_on, units_of
 from holdfast.reading.following import Follower
 from holdfast.reading.reader import Reader
 from holdfast.reading.streams.events import (
-    LAST_ATTEMPT,
-    MOST_PLACES,
     AgentUpdatedStreamEvent,
     ItemEventName,
-    Offset,
     RawResponsesStreamEvent,
     RunItemStreamEvent,
     StepUndoneStreamEvent,
@@ -41,6 +39,7 @@ from holdfast.reading.streams.timeline import (
 from holdfast.reading.watching import Watch
 from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.records import OpenState, StepRecord
+from holdfast.task.data.stream_offset import LAST_ATTEMPT, MOST_PLACES, Offset
 from holdfast.values.steps import CLOSED, TaskStatus
 
 FIRST_PAUSE_SECONDS = 0.02

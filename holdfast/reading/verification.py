@@ -6,9 +6,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, cast
 
-from holdfast.archive import seal
 from holdfast.archive.archive import Archive, record_name
-from holdfast.archive.seal import Seal
 from holdfast.archive.segments import read_segment
 from holdfast.errors import (
     BlobMissingError,
@@ -18,7 +16,9 @@ from holdfast.errors import (
 )
 from holdfast.reading.audit import Finding, verify
 from holdfast.reading.reader import Reader
+from holdfast.task.data import seal
 from holdfast.task.data.records import Entry, OpenState, SegmentRef
+from holdfast.task.data.seal import Seal
 from holdfast.task.data.state import TaskRecord
 from holdfast.values.base import Json
 from holdfast.values.hash_chain import ChainRef, extend, extend_json

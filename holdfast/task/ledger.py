@@ -27,7 +27,7 @@ from holdfast.task.data.records import (
     usual_step,
 )
 from holdfast.task.data.state import Described
-from holdfast.task.data.wire import MOST_CALLS, Advanced, AdvanceInput, RunRequest, ToolInput
+from holdfast.task.data.wire import Advanced, AdvanceInput, RunRequest, ToolInput
 from holdfast.task.ledger_state import LedgerState
 from holdfast.task.queue import problem, queued_with, serial_of
 from holdfast.task.references import (
@@ -46,6 +46,7 @@ from holdfast.task.references import (
 )
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json, canonical, digest
+from holdfast.values.checks.gate import MOST_CALLS
 from holdfast.values.hash_chain import ChainRef, extend
 from holdfast.values.messages import ToolCall
 from holdfast.values.steps import TaskStep

@@ -8,10 +8,10 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast import __version__
 from holdfast.values.code.extras import needing
 from holdfast.values.messages import clean
 from holdfast.values.text.logs import log
+from holdfast.version import __version__
 
 with needing("otel", "Making spans"):
     from opentelemetry import trace as api

@@ -6,8 +6,8 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from holdfast.agents.tools.hooks import invoke, is_async
 from holdfast.errors import InvalidArgumentError
+from holdfast.values.code.invoke import invoke, is_async
 from holdfast.values.messages import Message
 from holdfast.values.steps import Task, TaskStep, TaskStepOutput
 from holdfast.values.text.shown import shown

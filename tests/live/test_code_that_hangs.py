@@ -14,9 +14,9 @@ from temporalio import activity
 
 from holdfast import Agent, Task, TaskStep, ToolContext, tool
 from holdfast.activities import heartbeat, user_loop
-from holdfast.agents.tools.hooks import tool_threads
 from holdfast.errors import StepFailedError
 from holdfast.testing import FakeOpenAI
+from holdfast.values.code.invoke import tool_threads
 from holdfast.workers import FunctionCallingAgentWorker
 from tests.support.rig import Rig, until_status
 

@@ -23,9 +23,10 @@ from holdfast import (
     tool,
 )
 from holdfast.agents.handoff_filters import HandoffInputData, remove_all_tools
-from holdfast.agents.handoffs import IGNORED, Handoff, handoff
+from holdfast.agents.handoffs import Handoff, handoff
 from holdfast.errors import UndoRefusedError
 from holdfast.reading.streams.events import RunItemStreamEvent
+from holdfast.task.handoff_calls import IGNORED
 from holdfast.testing import FakeOpenAI
 from holdfast.values.messages import Message
 from holdfast.workers import FunctionCallingAgentWorker, ReActAgentWorker

@@ -7,9 +7,9 @@ from temporalio.api.enums.v1 import EventType
 
 from holdfast import AgentRunner, Task, TaskStep, TaskStepOutput, ToolCall, tool
 from holdfast.errors import StepFailedError
-from holdfast.task.data.wire import MOST_CALLS
 from holdfast.testing import FakeOpenAI
 from holdfast.testing.fake_api.replies import Answer, CallSpec
+from holdfast.values.checks.gate import MOST_CALLS
 from holdfast.workers import StepContext
 from holdfast.workflows.tool_calls import MOST_AT_ONCE
 from holdfast.workflows.visible import MOST_CARDS

@@ -9,7 +9,7 @@ import pytest
 
 from holdfast import Agent, tool
 from holdfast.agents.hooks import RunHooks
-from holdfast.agents.runs.items import team_of
+from holdfast.agents.runs.item_reading import team_of
 from holdfast.client.runner.caller_loop import CallerLoop
 from holdfast.client.runner.hooks import happenings
 from holdfast.engine.loop import shared_loop

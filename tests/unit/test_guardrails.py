@@ -17,8 +17,9 @@ from holdfast.agents.guardrails import (
     output_guardrail,
 )
 from holdfast.agents.hooks import AgentHooks, RunHooks, check_run_hooks
-from holdfast.agents.runs.config import RunConfig, run_rules
+from holdfast.agents.runs.config import RunConfig
 from holdfast.agents.runs.guardrail_results import Known, guardrail_results
+from holdfast.agents.runs.rules import run_rules
 from holdfast.agents.tools.guardrails import (
     ToolGuardrailFunctionOutput,
     ToolInputGuardrail,

@@ -22,15 +22,7 @@ from holdfast.agents.handoff_filters import (
     remove_all_tools,
     unfolded,
 )
-from holdfast.agents.handoffs import (
-    IGNORED,
-    Handoff,
-    called_handoff,
-    default_tool_name,
-    handed_to,
-    handoff,
-    transfer_message,
-)
+from holdfast.agents.handoffs import Handoff, default_tool_name, handoff
 from holdfast.agents.runs.items import (
     HandoffCallItem,
     HandoffOutputItem,
@@ -42,6 +34,7 @@ from holdfast.agents.runs.items import (
     ToolCallOutputItem,
 )
 from holdfast.archive.archive import Archive
+from holdfast.task.handoff_calls import IGNORED, called_handoff, handed_to, transfer_message
 from holdfast.values.messages import Message, ToolCall
 
 BOB = Agent(name="bob", model="offline")
@@ -131,7 +124,7 @@ def test_input_is_validated_strictly() -> None:
         (lambda: handoff(BOB, on_handoff=takes_two, input_type=int), "must be an object"),
         (lambda: handoff(BOB, "a name"), "letters, digits"),
         (lambda: handoff(Agent(name="x" * 60)), "tool_name_override"),
-        (lambda: handoff("bob"), "goes to an Agent"),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        (lambda: handoff("bob"), "goes to an Agent"),  # type: ignore[type-var]  # pyright: ignore[reportArgumentType]
         (lambda: Agent(name="ann", handoffs=["bob"]), "goes to an Agent"),  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
         (lambda: Agent(name="ann", handoffs=[BOB, BOB]), "another handoff"),
         (

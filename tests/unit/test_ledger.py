@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.models.base import ModelAnswer
-from holdfast.reading.streams.events import Offset
 from holdfast.task import approvals
 from holdfast.task.command_effects import obey
 from holdfast.task.data.commands import Command
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import Entry, Failure, Outcome, SegmentRef, StepResult
 from holdfast.task.data.state import Carried, Described, TaskInput
+from holdfast.task.data.stream_offset import Offset
 from holdfast.task.data.wire import Advanced, RunRequest, ViewRequest
 from holdfast.task.known_ids import KnownIds
 from holdfast.task.ledger import Ledger

@@ -13,12 +13,13 @@ from temporalio.testing import ActivityEnvironment
 from holdfast.activities.heartbeat import heartbeats
 from holdfast.models.base import Delta, ModelAnswer
 from holdfast.models.draft import Draft, deltas_of
-from holdfast.reading.streams.events import Offset, StepUndoneStreamEvent
+from holdfast.reading.streams.events import StepUndoneStreamEvent
 from holdfast.reading.streams.hub import LocalHub, StreamKey
 from holdfast.reading.streams.progress import read_progress, write_progress
 from holdfast.reading.streams.raw import AnswerEvents, Raw, to_openai
 from holdfast.reading.streams.timeline import undone
 from holdfast.task.data.records import Entry, EventRecord, Mark, StepRecord
+from holdfast.task.data.stream_offset import Offset
 from holdfast.values.messages import Message, ToolCall
 from holdfast.values.steps import TaskStep
 

@@ -25,7 +25,6 @@ from holdfast.activities.data.registry import Registry
 from holdfast.activities.data.source import Source, task_id
 from holdfast.activities.tools.lookup import idempotency_key
 from holdfast.activities.tools.tool import ToolActivities
-from holdfast.agents.tools.hooks import invoke
 from holdfast.archive.archive import Archive
 from holdfast.errors import ArchiveError, BlobMissingError, NotFoundError
 from holdfast.models import resolve_model
@@ -34,6 +33,7 @@ from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import JournalEntry, call_digest
 from holdfast.task.data.wire import AdvanceInput, ToolInput, View, ViewRequest
 from holdfast.testing import ScriptedModel
+from holdfast.values.code.invoke import invoke
 from holdfast.values.hash_chain import ChainRef, extend
 from holdfast.values.messages import Blob, ImagePart, Message, ToolCall, assistant, user
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast import Agent, KeywordToolRetriever, Message, TaskStep, ToolRetriever, UserError, tool
-from holdfast.agents.tools.retriever import ask_retriever, select, words_in
+from holdfast.agents.tools.retriever import ask_retriever, words_in
 from holdfast.errors import InvalidArgumentError, ModelBehaviorError
 from holdfast.models.base import ModelAnswer, ModelRequest
 from holdfast.task.data.agent_snapshot import AgentSnapshot
@@ -23,6 +23,7 @@ from holdfast.values.messages import ToolCall, assistant, user
 from holdfast.values.steps import Task, TaskStepOutput
 from holdfast.workers import StepContext
 from holdfast.workers.context.driver import advance
+from holdfast.workers.context.offer import select
 from tests.support.workers import Body, Doing, ends
 
 

@@ -262,9 +262,9 @@ def test_a_type_that_contains_itself_is_told_as_an_object() -> None:
 def test_a_final_output_is_typed_by_the_agent_that_gave_it() -> None:
     first = Agent(name="first", output_type=City)
     second = Agent(name="second", output_type=int)
-    assert typed_output(first, {"name": "R", "people": 0}) == City(name="R")
-    assert typed_output(second, 5) == 5
-    assert typed_output(first, "a tool's words") == "a tool's words"
+    assert typed_output(first.made_output, {"name": "R", "people": 0}) == City(name="R")
+    assert typed_output(second.made_output, 5) == 5
+    assert typed_output(first.made_output, "a tool's words") == "a tool's words"
 
 
 def test_constraints_of_a_type_hold() -> None:

@@ -8,14 +8,10 @@ from typing import Annotated, Any, Literal, cast
 
 from pydantic import Field
 
-from holdfast.agents.code_refs import refer
-from holdfast.agents.context_data import type_ref
 from holdfast.agents.guardrails import InputGuardrail, OutputGuardrail, check_guardrails
 from holdfast.agents.handoffs import HandoffInputFilter
-from holdfast.agents.runs.error_handlers import ErrorHandler, ErrorKind
 from holdfast.errors import UserError
 from holdfast.models.base import Model, check_model
-from holdfast.task.data.head import RunRules
 from holdfast.tracing.blocks import DEFAULT_WORKFLOW_NAME
 from holdfast.values.base import Json
 from holdfast.values.checks.arguments import check_data, check_fields
@@ -178,49 +174,3 @@ def as_run_config(given: object) -> RunConfig:
         return RunConfig(**cast("Mapping[str, Any]", given))
     msg = f"run_config must be a RunConfig or a dict of its fields; it was {shown(given)}."
     raise UserError(msg)
-
-
-def run_rules(
-    config: RunConfig,
-    *,
-    context: Any,
-    error_handlers: Mapping[ErrorKind, ErrorHandler],
-    refer: Callable[[Any], str] = refer,
-) -> RunRules:
-    """Say as data how a run differs from its agents.
-
-    Args:
-        config: The run's settings.
-        context: Its context object.
-        error_handlers: What answers in the place of an error.
-        refer: Names code.
-    """
-
-    def ref(thing: Any) -> str:
-        return "" if thing is None else refer(thing)
-
-    workflow = config.workflow_name
-    return RunRules(
-        context=type_ref(context),
-        model="" if config.model is None or isinstance(config.model, str) else refer(config.model),
-        model_provider=ref(config.model_provider),
-        model_input_filter=ref(config.call_model_input_filter),
-        tool_error_formatter=ref(config.tool_error_formatter),
-        tool_not_found=config.tool_not_found_behavior,
-        tool_concurrency=config.tool_execution.max_function_tool_concurrency or 0,
-        handoff_filter=ref(config.handoff_input_filter),
-        nests_history=config.nest_handoff_history,
-        history_mapper=ref(config.handoff_history_mapper),
-        input_guardrails=tuple(map(refer, config.input_guardrails)),
-        output_guardrails=tuple(map(refer, config.output_guardrails)),
-        guards_before_approval=config.tool_execution.pre_approval_tool_input_guardrails,
-        error_handlers={kind: refer(handler) for kind, handler in error_handlers.items()},
-        reasoning_ids=config.reasoning_item_id_policy or "preserve",
-        blocked_message=config.output_guardrail_blocked_message or "",
-        workflow_name="" if workflow == DEFAULT_WORKFLOW_NAME else workflow,
-        trace_id=config.trace_id or "",
-        group_id=config.group_id or "",
-        trace_metadata=dict(config.trace_metadata or {}),
-        traced=not config.tracing_disabled,
-        sensitive=config.trace_include_sensitive_data,
-    )

@@ -7,33 +7,29 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from typing_extensions import TypeVar
 
+from holdfast.agents.agent_base import AgentBase
+from holdfast.agents.runs.config import RunConfig, as_run_config
 from holdfast.agents.tools.arguments import ToolArgumentsError, explain
-from holdfast.agents.tools.context import ToolContext
-from holdfast.agents.tools.hooks import (
-    ApprovalPredicate,
-    EnabledPredicate,
-    FailureFormatter,
-    invoke,
-)
+from holdfast.agents.tools.context import NestedResult, ToolContext
+from holdfast.agents.tools.hooks import ApprovalPredicate, EnabledPredicate, FailureFormatter
 from holdfast.agents.tools.strict_schema import object_schema, strict_schema, without_titles
 from holdfast.agents.tools.tool import Tool
 from holdfast.errors import InvalidArgumentError, UserError
 from holdfast.task.data.tool_policy import ToolPolicy
 from holdfast.values.base import Json
+from holdfast.values.code.invoke import invoke
 from holdfast.values.text.shown import shown
-
-if TYPE_CHECKING:
-    from holdfast.agents.agent import Agent
-    from holdfast.agents.runs.config import RunConfig
-    from holdfast.agents.runs.results import RunResult
 
 DEFAULT_MAX_TURNS = 10
 
-Extractor = Callable[["RunResult"], Any]
+ResultT = TypeVar("ResultT", bound=NestedResult, default=Any)
+
+Extractor = Callable[[ResultT], Any]
 """Makes the tool's result of the nested run, sync or async."""
 
 InputBuilder = Callable[[dict[str, Any]], Any]
@@ -81,7 +77,7 @@ class AgentTool(Tool[..., Any]):
     """
 
     _: KW_ONLY
-    agent: Agent
+    agent: AgentBase
     takes: type[Any] = ToolInputText
     is_structured: bool = False
     extractor: Extractor | None = None
@@ -166,7 +162,7 @@ class AgentTool(Tool[..., Any]):
 
 
 def as_tool(
-    agent: Agent,
+    agent: AgentBase,
     *,
     name: str | None,
     description: str | None,
@@ -181,8 +177,6 @@ def as_tool(
     shows_schema: bool,
 ) -> AgentTool:
     """Make a tool of an agent; see `Agent.as_tool`."""
-    from holdfast.agents.runs.config import as_run_config
-
     if max_turns is not None and max_turns < 0:
         msg = f"max_turns must be at least 0, or None for no limit; it was {max_turns}."
         raise UserError(msg)
@@ -214,7 +208,7 @@ def _no_function(*_given: Any) -> Any:
     raise UserError(msg)
 
 
-def _checked(parameters: Any, agent: Agent) -> type[Any]:
+def _checked(parameters: Any, agent: AgentBase) -> type[Any]:
     is_type = isinstance(parameters, type)
     if is_type and (dataclasses.is_dataclass(parameters) or issubclass(parameters, BaseModel)):
         return cast("type[Any]", parameters)
@@ -266,7 +260,7 @@ def summary_of(schema: dict[str, Json]) -> str:
     return "\n".join(([str(about)] if about else []) + lines)
 
 
-def said(result: RunResult) -> Any:
+def said(result: NestedResult) -> Any:
     """Return a run's final output; in place of an empty one, the last thing that was said in it."""
     if result.final_output not in ("", None):
         return result.final_output

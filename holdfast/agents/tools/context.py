@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, Generic, Literal, cast
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Generic, Literal, Protocol, cast
 
 from pydantic import Field
 from typing_extensions import TypeVar
 
 from holdfast.agents.context_data import KEY as CONTEXT_KEY
 from holdfast.agents.context_data import dump
+from holdfast.agents.runs.items import RunItem
 from holdfast.values.base import Json, Value
 from holdfast.values.messages import Usage
 from holdfast.values.run_context import RunContextWrapper
-
-if TYPE_CHECKING:
-    from holdfast.agents.runs.results import RunResult
 
 StateT = TypeVar("StateT", bound=Mapping[str, Any], default=dict[str, Any])
 
@@ -25,6 +23,20 @@ EffectStatus = Literal["proposed", "approved", "started", "done", "failed", "unk
 
 def _ignore(*_details: Any) -> None:
     """Take a heartbeat that nobody listens to."""
+
+
+class NestedResult(Protocol):
+    """The result of a call of an agent as a tool; it is a RunResult."""
+
+    @property
+    def final_output(self) -> Any:
+        """The final output of the nested run."""
+        ...
+
+    @property
+    def new_items(self) -> Sequence[RunItem]:
+        """The items that the nested run made, oldest first."""
+        ...
 
 
 class ToolContext(RunContextWrapper[Any], Generic[StateT]):
@@ -50,7 +62,7 @@ class ToolContext(RunContextWrapper[Any], Generic[StateT]):
             what differs at the end goes back to the task as a merge patch.
         context: The run's context object, made of `state["context"]`: see `Runner.run`. Change it
             in place or assign it; it goes back with the state.
-        nested: For a call of an agent as a tool that has ended: gives what came of it.
+        nested: Reads the result of a call of an agent as a tool, once that has ended.
     """
 
     def __init__(
@@ -69,7 +81,7 @@ class ToolContext(RunContextWrapper[Any], Generic[StateT]):
         state: StateT | None = None,
         heartbeat: Callable[..., None] = _ignore,
         load_context: Callable[[Json], Any] | None = None,
-        nested: Callable[[], Awaitable[RunResult]] | None = None,
+        nested: Callable[[], Awaitable[NestedResult]] | None = None,
     ) -> None:
         """Make a context.
 

@@ -12,7 +12,6 @@ from typing import Any, Protocol, cast
 
 from holdfast.agents.tools.decorator import Tool, to_tool
 from holdfast.errors import InvalidArgumentError
-from holdfast.models.base import ToolSpec
 from holdfast.values.base import Json
 from holdfast.values.text.shown import shown
 
@@ -174,17 +173,3 @@ async def ask_retriever(
         )
         raise InvalidArgumentError(msg)
     return wanted
-
-
-def select(specs: Sequence[ToolSpec], names: Sequence[str], always: str = "") -> list[ToolSpec]:
-    """Return the tools of these names in their order, and the one that must be among them.
-
-    Args:
-        specs: The tools that the task knows. A name that is not among them is of a tool that came
-            to the catalogue after the task had begun, and is passed over.
-        names: The names.
-        always: A name to be added, if there is such a tool: a tool choice may name it.
-    """
-    known = {spec.name: spec for spec in specs}
-    wanted = dict.fromkeys((*names, always))
-    return [known[name] for name in wanted if name in known]

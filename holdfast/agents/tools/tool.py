@@ -20,7 +20,6 @@ from holdfast.agents.tools.hooks import (
     EffectHook,
     EnabledPredicate,
     FailureFormatter,
-    invoke,
     invoke_hook,
     invoke_predicate,
     is_offered,
@@ -36,6 +35,7 @@ from holdfast.task.data.tool_policy import (
     ToolPolicy,
 )
 from holdfast.values.base import Json
+from holdfast.values.code.invoke import invoke
 
 P = ext.ParamSpec("P", default=...)
 R = ext.TypeVar("R", default=Any)

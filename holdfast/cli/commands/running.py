@@ -15,9 +15,16 @@ from holdfast.cli.following.live import LiveView
 from holdfast.cli.options import Common
 from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.engine.cluster import has_workers
-from holdfast.errors import AgentNotFoundError, HoldfastError, NoWorkerError
+from holdfast.errors import AgentNotFoundError, HoldfastError
 from holdfast.serving.worker_process import App
-from holdfast.values.checks.ids import DEFAULT_APP, check_app, check_name, queue_of, serves
+from holdfast.values.checks.ids import (
+    DEFAULT_APP,
+    check_app,
+    check_name,
+    no_worker,
+    queue_of,
+    serves,
+)
 from holdfast.values.settings import Budget
 from holdfast.values.steps import AgentResponse, Task, TaskStepOutput
 
@@ -88,7 +95,7 @@ async def require_worker(engine: Engine, app: str, agent: str) -> None:
     queue = queue_of(app, check_name("The name of an agent", agent))
     if await has_workers(engine.client, queue):
         return
-    error = NoWorkerError(queue)
+    error = no_worker(queue)
     text = (
         f"No worker process serves {serves(queue)}, so no task was created. Start one with"
         f" `{error.command}`, serve the agents here with --agents my_module:agents, name the app"

@@ -9,15 +9,14 @@ from typing import Any, NamedTuple, TypeVar
 
 from holdfast.agents.hooks import RunHooks
 from holdfast.agents.output_type import typed_output
-from holdfast.agents.runs.items import (
-    HandoffOutputItem,
+from holdfast.agents.runs.item_reading import (
     Team,
-    ToolCallOutputItem,
     handoff_names,
     result_item,
     step_answers,
     step_items,
 )
+from holdfast.agents.runs.items import HandoffOutputItem, ToolCallOutputItem
 from holdfast.agents.runs.results import ItemHelpers, RunInput
 from holdfast.archive.contents import read_json
 from holdfast.client.runner.input import Call
@@ -239,7 +238,9 @@ def happenings(
     last = of.outcomes if isinstance(of, OpenState) else dict(enumerate(of.outcomes))
     yield from _batch(of, batch, of.calls, last, results)
     if isinstance(of, StepRecord) and of.last:
-        yield Told(("agent", "end"), "on_agent_end", (agent, typed_output(agent, output)))
+        yield Told(
+            ("agent", "end"), "on_agent_end", (agent, typed_output(agent.made_output, output))
+        )
 
 
 class _Results:

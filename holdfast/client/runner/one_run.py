@@ -17,7 +17,7 @@ from holdfast.agents.code_refs import beginning, forget, refer
 from holdfast.agents.hooks import RunHooks, check_run_hooks
 from holdfast.agents.runs.config import RunConfig
 from holdfast.agents.runs.guardrail_results import with_known
-from holdfast.agents.runs.items import team_of
+from holdfast.agents.runs.item_reading import team_of
 from holdfast.agents.runs.results import RunData, RunInput, RunResult
 from holdfast.agents.runs.state import RunState
 from holdfast.client.agent_runner.base import new_id

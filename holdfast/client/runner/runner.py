@@ -9,15 +9,16 @@ from typing import Any, TypedDict
 
 from typing_extensions import Unpack
 
-from holdfast import sync
 from holdfast.agents.agent import Agent, reachable
 from holdfast.agents.code_refs import beginning
 from holdfast.agents.hooks import RunHooks
-from holdfast.agents.runs.config import RunConfig, as_run_config, run_rules
+from holdfast.agents.runs.config import RunConfig, as_run_config
 from holdfast.agents.runs.error_handlers import ErrorHandler, ErrorKind, check_handlers
 from holdfast.agents.runs.items import RunItem, ToolApprovalItem
 from holdfast.agents.runs.results import ItemHelpers, ModelResponse, RunData, RunInput, RunResult
+from holdfast.agents.runs.rules import run_rules
 from holdfast.agents.runs.state import RunState
+from holdfast.client import blocking
 from holdfast.client.agent_runner.base import new_id
 from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.client.agent_runner.sessions import Session
@@ -58,8 +59,8 @@ class RunArguments(TypedDict, total=False):
     hooks: RunHooks | None
     run_config: RunConfig | Mapping[str, Any] | None
     error_handlers: Mapping[ErrorKind, ErrorHandler] | None
-    session: str | Session | sync.Session | None
-    runner: AgentRunner | sync.AgentRunner | None
+    session: str | Session | blocking.Session | None
+    runner: AgentRunner | blocking.AgentRunner | None
     task_id: str | None
     by: str
     previous_response_id: str | None
@@ -84,7 +85,7 @@ def made_options(agent: Agent, given: RunArguments, *, streams: bool = False) ->
     session = given.get("session")
     options = RunOptions(
         max_turns=given.get("max_turns", DEFAULT_MAX_TURNS),
-        session=session.twin if isinstance(session, sync.Session) else session,
+        session=session.twin if isinstance(session, blocking.Session) else session,
         config=config,
         rules=RunRules(),
         context=context,
@@ -114,8 +115,8 @@ class Runner:
         hooks: RunHooks | None = None,
         run_config: RunConfig | Mapping[str, Any] | None = None,
         error_handlers: Mapping[ErrorKind, ErrorHandler] | None = None,
-        session: str | Session | sync.Session | None = None,
-        runner: AgentRunner | sync.AgentRunner | None = None,
+        session: str | Session | blocking.Session | None = None,
+        runner: AgentRunner | blocking.AgentRunner | None = None,
         task_id: str | None = None,
         by: str = RUNNER,
         previous_response_id: str | None = None,
@@ -253,7 +254,7 @@ def _engine_given(runner: object) -> tuple[AgentRunner | None, Wrap]:
     """
     if isinstance(runner, AgentRunner):
         return runner, direct
-    if isinstance(runner, sync.AgentRunner):
+    if isinstance(runner, blocking.AgentRunner):
         return runner.twin, shared_loop().wrap
     if runner is None:
         return None, shared_loop().wrap

@@ -14,7 +14,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from holdfast.models.base import ModelAnswer
-from holdfast.reading.streams.events import LAST_ATTEMPT, Offset
 from holdfast.task.data.records import (
     Entry,
     EventRecord,
@@ -24,6 +23,7 @@ from holdfast.task.data.records import (
     Outcome,
     StepRecord,
 )
+from holdfast.task.data.stream_offset import LAST_ATTEMPT, Offset
 from holdfast.task.references import SAID_IN_ADDS, resolve_adds, told
 from holdfast.task.undo import UNDONE, active_steps
 from holdfast.values.messages import Message, ToolCall

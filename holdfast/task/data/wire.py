@@ -9,7 +9,6 @@ from typing import Literal
 
 from pydantic import Field
 
-from holdfast.archive.seal import Seal
 from holdfast.models.base import ModelAnswer
 from holdfast.task.data.guard_rules import GuardRule
 from holdfast.task.data.head import TaskHead
@@ -23,6 +22,7 @@ from holdfast.task.data.records import (
     SegmentRef,
     StepResult,
 )
+from holdfast.task.data.seal import Seal
 from holdfast.values.base import Json, Value
 from holdfast.values.hash_chain import ChainRef
 from holdfast.values.messages import Blob, Content, ImagePart, Message, ToolCall, Usage
@@ -35,9 +35,6 @@ These are the texts of messages, the results of tools, and outputs. What a task 
 stays in history whatever its size: arguments of calls, `step_state`, inputs of next steps, patches
 of the state. Above 256 KB Temporal's external storage takes the whole value that holds them.
 """
-
-MOST_CALLS = 4000
-"""Most tool calls of one answer, or of one `ctx.call_tools`: the task holds all of them at once."""
 
 
 class AdvanceInput(Value):

@@ -32,6 +32,9 @@ ENVELOPE = 16
 LARGEST = 8 * 1024 * 1024
 """Most bytes of JSON in one value, roughly. A workflow must decode it well within two seconds."""
 
+MOST_CALLS = 4000
+"""Most tool calls of one answer, or of one `ctx.call_tools`: the task holds all of them at once."""
+
 _LEAST = 8
 """Bytes for which each value counts at least: small ones cost time rather than space."""
 

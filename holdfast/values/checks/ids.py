@@ -12,7 +12,7 @@ import hashlib
 import unicodedata
 from typing import cast
 
-from holdfast.errors import InvalidArgumentError
+from holdfast.errors import InvalidArgumentError, NoWorkerError
 from holdfast.values.text.shown import shown
 
 MADE = "~"
@@ -150,6 +150,28 @@ def serves(queue: str) -> str:
 def app_option(queue: str) -> str:
     """Return what names the app of a queue on a command line; nothing for the default app."""
     return "" if app_of(queue) == DEFAULT_APP else f" --app {app_of(queue)}"
+
+
+def no_worker(
+    queue: str, *, task_id: str = "", request_id: str = "", is_sent: bool = False
+) -> NoWorkerError:
+    """Make the error that says which worker process a queue waits for.
+
+    Args:
+        queue: The Temporal task queue.
+        task_id: The task, when it is known.
+        request_id: Id of the request, when one was made.
+        is_sent: Whether the request reached the server.
+    """
+    command = f"holdfast worker my_module:agents{app_option(queue)}"
+    return NoWorkerError(
+        queue,
+        serves=serves(queue),
+        command=command,
+        task_id=task_id,
+        request_id=request_id,
+        is_sent=is_sent,
+    )
 
 
 def session_id(app: str, name: str) -> str:

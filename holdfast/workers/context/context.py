@@ -6,7 +6,7 @@ import asyncio
 import copy
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Never
+from typing import Any, Literal, Never
 
 from holdfast.errors import InvalidArgumentError, StepCodeChangedError
 from holdfast.models.base import ModelAnswer, ModelRequest, OutputSpec, ToolSpec
@@ -22,10 +22,8 @@ from holdfast.values.steps import Task, ToolOutput
 from holdfast.workers.context.agent_code import AgentCode
 from holdfast.workers.context.answers import read, verdict
 from holdfast.workers.context.checks import check_calls, check_message, check_messages
+from holdfast.workers.context.handoffs import StepHandoffs
 from holdfast.workers.context.offer import Offer, Retrieve
-
-if TYPE_CHECKING:
-    from holdfast.workers.function_calling.handing_over import Handing
 
 LAST_CALL = system(
     "The budget of this task is used up. Answer now, without tools: say what is known, what is"
@@ -74,10 +72,10 @@ class StepContext:
             worker that gives call_model other messages puts them in.
         offer: Which tools may be called.
         code: What the agent's own code says.
-        handing: How the task is handed over; None if the AgentWorker does not do so.
+        handoffs: How the task is handed over; None if the AgentWorker does not do so.
     """
 
-    handing: Handing | None = None
+    handoffs: StepHandoffs | None = None
 
     def __init__(
         self,

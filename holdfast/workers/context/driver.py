@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, cast
 
-from holdfast.agents.tools.hooks import invoke
 from holdfast.errors import AgentsException, InvalidArgumentError, StalledTaskError, UserError
 from holdfast.models.base import ModelAnswer
 from holdfast.task.data.records import OVER_BUDGET, Failure, JournalEntry, OpenStep, StepResult
@@ -14,13 +13,14 @@ from holdfast.task.data.wire import Advanced
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json, as_text, canonical
 from holdfast.values.code.calling import calling, text_with_place
+from holdfast.values.code.invoke import invoke
 from holdfast.values.messages import Message, ToolCall, assistant, clean, user
 from holdfast.values.steps import TaskStep, TaskStepOutput
 from holdfast.values.text.logs import log
 from holdfast.values.text.redact import redact
 from holdfast.workers.base import AgentWorker
 from holdfast.workers.context.context import StepContext
-from holdfast.workers.function_calling.handing_over import told_of
+from holdfast.workers.function_calling.handoffs import told_of
 
 LONGEST_TEXT = 2000
 STOP_SECONDS = 5.0

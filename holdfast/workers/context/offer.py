@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from holdfast.agents.tools.retriever import select
 from holdfast.errors import ModelBehaviorError
 from holdfast.models.base import ToolSpec
 from holdfast.task.data.agent_snapshot import AgentSnapshot
@@ -14,10 +13,10 @@ from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import Outcome
 from holdfast.values.base import Json
 from holdfast.values.messages import ToolCall
+from holdfast.workers.context.step_view import StepView
 
 if TYPE_CHECKING:
     from holdfast.workers.context.agent_code import AgentCode
-    from holdfast.workers.context.context import StepContext
 
 MEMO = "offered tools"
 
@@ -44,7 +43,7 @@ class Offer:
         self._allowed: set[str] = set()
         self._asking = asyncio.Lock()
 
-    async def tools(self, ctx: StepContext, choice: str) -> tuple[ToolSpec, ...]:
+    async def tools(self, ctx: StepView, choice: str) -> tuple[ToolSpec, ...]:
         """Return the tools on offer, and the one that a tool choice names."""
         if self._retrieve is None:
             return self._agent.tools
@@ -55,7 +54,7 @@ class Offer:
         self.widen(tools)
         return tuple(tools)
 
-    async def _ask(self, ctx: StepContext, retrieve: Retrieve) -> list[str]:
+    async def _ask(self, ctx: StepView, retrieve: Retrieve) -> list[str]:
         async def choose() -> Sequence[str]:
             task = await ctx.task()
             # A task that was given a conversation has its request at the end of that.
@@ -112,3 +111,17 @@ class Offer:
         names = ", ".join(sorted(self._known())) or "none"
         text = f"Not run: tool {call.name!r} is not on offer in this step. On offer: {names}."
         return Outcome(content=text, is_error=True, status="failed", attempts=0)
+
+
+def select(specs: Sequence[ToolSpec], names: Sequence[str], always: str = "") -> list[ToolSpec]:
+    """Return the tools of these names in their order, and the one that must be among them.
+
+    Args:
+        specs: The tools that the task knows. A name that is not among them is of a tool that came
+            to the catalogue after the task had begun, and is passed over.
+        names: The names.
+        always: A name to be added, if there is such a tool: a tool choice may name it.
+    """
+    known = {spec.name: spec for spec in specs}
+    wanted = dict.fromkeys((*names, always))
+    return [known[name] for name in wanted if name in known]

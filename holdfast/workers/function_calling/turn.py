@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from holdfast.agents.handoffs import handed_to
 from holdfast.errors import ModelBehaviorError, ModelRefusalError
 from holdfast.models.base import ModelAnswer
 from holdfast.models.openai.item_checks import kind_of
 from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.records import AGAIN, KIND
+from holdfast.task.handoff_calls import handed_to
 from holdfast.values.base import Json
 from holdfast.values.messages import Message, ToolCall
 from holdfast.values.steps import ToolOutput

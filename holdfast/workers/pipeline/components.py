@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from holdfast.agents.tools.hooks import is_async
 from holdfast.errors import InvalidArgumentError
 from holdfast.values.base import Json
+from holdfast.values.code.invoke import is_async
 from holdfast.values.text.shown import shown
 from holdfast.values.tool_result import render_result
 from holdfast.workers.pipeline.graph import Slots

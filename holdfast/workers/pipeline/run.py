@@ -6,10 +6,10 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, assert_never, cast
 
-from holdfast.agents.tools.hooks import invoke
 from holdfast.errors import ComponentError, HoldfastError, InvalidArgumentError
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json, canonical, digest
+from holdfast.values.code.invoke import invoke
 from holdfast.values.messages import ToolCall, clean, user
 from holdfast.values.text.shown import shown
 from holdfast.values.tool_result import render_result

@@ -1,9 +1,9 @@
-"""What becomes of a model's call of a handoff, for AgentWorkers whose agents hand tasks over."""
+"""An agent's handoffs as its worker process knows them, for one step of a task."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from holdfast.agents.handoff_filters import (
@@ -13,129 +13,26 @@ from holdfast.agents.handoff_filters import (
     nested,
     next_input,
 )
-from holdfast.agents.handoffs import (
-    IGNORED,
-    Handoff,
-    called_handoff,
-    check_callable,
-    transfer_message,
-)
-from holdfast.agents.tools.hooks import invoke
+from holdfast.agents.handoffs import Handoff, check_callable
+from holdfast.agents.runs.item_reading import conversation_items, message_items, team_of
 from holdfast.errors import InvalidArgumentError, NotFoundError, UserError
 from holdfast.models.openai.items import from_response_items, to_response_items
 from holdfast.task.data.head import RunRules
 from holdfast.task.data.records import Outcome
 from holdfast.values.base import Json
+from holdfast.values.code.invoke import invoke
 from holdfast.values.messages import Message, ToolCall
 from holdfast.values.run_context import RunContextWrapper
-from holdfast.values.steps import AFTER, HistoryRef, TaskStep, TaskStepOutput
+from holdfast.values.steps import AFTER, HistoryRef
+from holdfast.workers.context.handoffs import StepHandoffs
+from holdfast.workers.context.step_view import StepView
 
 if TYPE_CHECKING:
     from holdfast.agents.agent import Agent
-    from holdfast.models.base import ModelAnswer
-    from holdfast.workers.context.context import StepContext
-
-CUT_OFF = (
-    "Not run: the answer was cut off, and may lack the end of this call. Call again what is still"
-    " needed, with less at once."
-)
 
 
-async def hand_over(
-    step: TaskStep,
-    ctx: StepContext,
-    answer: ModelAnswer,
-    run: Sequence[ToolCall],
-    refused: Sequence[tuple[str, str]] = (),
-) -> TaskStepOutput | None:
-    """End a step by handing the task over, if the model's answer wants that.
-
-    The other calls are run first, then the handoff; of several handoffs, the first counts. If
-    somebody has given the handoff up, the agent goes on itself.
-
-    Args:
-        step: The step.
-        ctx: Its context; the answer is in the transcript already.
-        answer: The answer.
-        run: Those of its calls that may be run.
-        refused: (id, reason) of those that may not.
-
-    Returns:
-        The step's output, or None when no call hands the task over.
-    """
-    handing, policies = ctx.handing, ctx.agent.policies
-    if handing is None:
-        return None
-    offered = {spec.name for spec in ctx.agent.handoffs}
-    wanted = [c for c in run if called_handoff(c, policies) and c.name in offered]
-    if not wanted:
-        return None
-    chosen, *ignored = wanted
-    reasons = dict(refused)
-    others = [call for call in run if call not in wanted]
-    rest = [call for call in answer.message.calls if call.id in reasons]
-    for call in rest:
-        handing.tell(call, _not_run(reasons[call.id]))
-    for call in ignored:
-        handing.tell(call, Outcome(content=IGNORED, status="failed", attempts=0))
-    rest += [*ignored, chosen]
-    policy = policies[chosen.name]
-    is_told = policy.effect == "read"  # there is no on_handoff
-    changes_view = handing.changes_view(chosen.name)
-    if is_told:
-        handing.tell(chosen, Outcome(content=transfer_message(policy.handoff)))
-    if others and is_told and not changes_view:
-        others, rest = [], [*others, *rest]  # nothing here needs their results
-    for result in await ctx.call_tools(others):
-        ctx.add(result.message)
-    if not is_told:
-        results = await ctx.call_tools(rest)
-        ctx.adds.extend(result.message for result in results)
-        rest = []
-        if results[-1].is_error:
-            return _stays(step, answer)
-    history = None
-    with handing.recorded(policy.handoff) if is_told else nullcontext():  # else its call was
-        if changes_view:
-            history = await handing.view(ctx, chosen, answer.message, handing.messages(rest))
-    following = TaskStep(agent=policy.handoff, history=history)
-    return TaskStepOutput(
-        output=answer.text, task_step=step, next_steps=(following,), calls=tuple(rest)
-    )
-
-
-async def told_of(calls: Sequence[ToolCall], ctx: StepContext) -> dict[int, Outcome]:
-    """Return what becomes of those of a step's calls that are not run, by position.
-
-    Raises:
-        ModelBehaviorError: The model called something that was not on offer, and that is a verdict.
-    """
-    told = {} if ctx.handing is None else ctx.handing.told(calls)
-    return {**await ctx.offer.refused(calls, ctx.state), **_cut_off(calls, ctx), **told}
-
-
-def _cut_off(calls: Sequence[ToolCall], ctx: StepContext) -> dict[int, Outcome]:
-    """Refuse calls of answers that were cut off: nobody knows what their arguments lack."""
-    cut = [entry.answer for entry in ctx.journal if entry.answer and entry.answer.is_cut_off]
-    return {
-        i: _not_run(CUT_OFF)
-        for i, call in enumerate(calls)
-        if any(call in answer.message.calls for answer in cut)
-    }
-
-
-def _not_run(reason: str) -> Outcome:
-    return Outcome(content=reason, is_error=True, status="failed", attempts=0)
-
-
-def _stays(step: TaskStep, answer: ModelAnswer) -> TaskStepOutput:
-    state = {key: value for key, value in step.step_state.items() if key != "refused_calls"}
-    following = step.get_next_step(step_state=state)
-    return TaskStepOutput(output=answer.text, task_step=step, next_steps=(following,))
-
-
-class Handing:
-    """What a worker process knows of an agent's handoffs, for one step of a task.
+class AgentHandoffs(StepHandoffs):
+    """The handoffs of the agent whose turn a step is, and of the run.
 
     Args:
         agent: The agent, as it is now.
@@ -161,7 +58,7 @@ class Handing:
         given: int = 0,
     ) -> None:
         """Keep what is known."""
-        self.recorded = recorded
+        self._recorded = recorded
         self._agent = agent
         self._first = first
         self._rules = rules
@@ -171,6 +68,10 @@ class Handing:
         self._given = given
         self._told: dict[ToolCall, Outcome] = {}
         self._handoffs = {each.tool_name: each for each in agent.made_handoffs}
+
+    def recorded(self, target: str) -> AbstractContextManager[object]:
+        """Record the block as a handoff to an agent, in the trace."""
+        return self._recorded(target)
 
     def tell(self, call: ToolCall, outcome: Outcome) -> None:
         """Settle what becomes of a call that is not run."""
@@ -189,7 +90,7 @@ class Handing:
         return bool(self._filter_of(name)) or self._nests(name)
 
     async def view(
-        self, ctx: StepContext, chosen: ToolCall, answer: Message, told: Sequence[Message]
+        self, ctx: StepView, chosen: ToolCall, answer: Message, told: Sequence[Message]
     ) -> HistoryRef:
         """Make what the next agent sees, and keep it in the archive.
 
@@ -226,11 +127,9 @@ class Handing:
         return nested(data, await invoke(mapper, conversation(data)))
 
     async def _data(
-        self, ctx: StepContext, answer: Message, told: Sequence[Message]
+        self, ctx: StepView, answer: Message, told: Sequence[Message]
     ) -> HandoffInputData:
         """Split the conversation into what was given, what came since, and this turn."""
-        from holdfast.agents.runs.items import conversation_items, message_items, team_of
-
         messages = ctx.messages
         turn = len(messages) - len(ctx.adds) + ctx.adds.index(answer)
         given = self._given

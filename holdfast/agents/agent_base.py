@@ -1,0 +1,21 @@
+"""The part of an agent that handoffs, tools and items of a run know of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic
+
+from holdfast.values.run_context import ContextT
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentBase(Generic[ContextT]):
+    """An agent's identity. Every agent is an `Agent`.
+
+    Attributes:
+        name: Identity of the agent within a worker process.
+        handoff_description: Description of this agent for the models of other agents.
+    """
+
+    name: str
+    handoff_description: str | None = None

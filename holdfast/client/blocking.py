@@ -1,0 +1,250 @@
+"""The step API without `await`: one-line twins of the async methods, on the process's shared loop.
+
+from holdfast.sync import AgentRunner
+
+with AgentRunner.local(agent) as runner:
+    response = runner.chat("Find me a hotel")
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
+
+from temporalio.client import Client
+
+from holdfast.agents.agent import Agent
+from holdfast.client.agent_runner import runner as _async
+from holdfast.client.agent_runner import sessions as _sessions
+from holdfast.client.streamed import Streamed
+from holdfast.engine.loop import close_at_exit, keep_at_exit, shared_loop
+from holdfast.errors import InvalidArgumentError
+from holdfast.values.text.shown import shown
+
+__all__ = ["AgentRunner", "Session"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+A = TypeVar("A")
+
+
+class _Twin:
+    """Holds the async object that does the work."""
+
+    def __init__(self, twin: Any) -> None:
+        self._twin = twin
+
+
+def _sync(
+    method: Callable[Concatenate[A, P], Coroutine[Any, Any, R]],
+) -> Callable[Concatenate[Any, P], R]:
+    """Make the blocking twin of an async method; signature and docstring are the same.
+
+    Raises:
+        RuntimeError: It is called on the shared loop itself.
+    """
+
+    @functools.wraps(method)
+    def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return shared_loop().run(method(self._twin, *args, **kwargs))
+
+    return cast("Callable[Concatenate[Any, P], R]", call)
+
+
+def _sync_iterator(
+    method: Callable[Concatenate[A, P], AsyncIterator[R]],
+) -> Callable[Concatenate[Any, P], Iterator[R]]:
+    """Make the blocking twin of an async iterator; each item is waited for as it is asked for."""
+
+    @functools.wraps(method)
+    def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[R]:
+        items = method(self._twin, *args, **kwargs)
+
+        async def following() -> list[R]:
+            try:
+                return [await anext(items)]
+            except StopAsyncIteration:
+                return []
+
+        while item := shared_loop().run(following()):
+            yield item[0]
+
+    return cast("Callable[Concatenate[Any, P], Iterator[R]]", call)
+
+
+def _is_runner(given: object) -> bool:
+    return isinstance(given, _async.AgentRunner)
+
+
+class Session(_Twin):
+    """The twin of `holdfast.Session`."""
+
+    chat_history = _sync(_sessions.Session.chat_history)
+    append = _sync(_sessions.Session.append)
+    replace = _sync(_sessions.Session.replace)
+    reset = _sync(_sessions.Session.reset)
+    get_items = _sync(_sessions.Session.get_items)
+    add_items = _sync(_sessions.Session.add_items)
+    clear_session = _sync(_sessions.Session.clear_session)
+
+    @property
+    def twin(self) -> _sessions.Session:
+        """The async session behind this one; use it on the shared loop only."""
+        twin: _sessions.Session = self._twin
+        return twin
+
+    @property
+    def name(self) -> str:
+        """The name that people use."""
+        return str(self._twin.name)
+
+
+class Stream:
+    """A blocking twin of what `stream_step` and `stream_chat` give."""
+
+    def __init__(self, twin: Streamed[Any]) -> None:
+        """Wrap the async one."""
+        self._twin = twin
+
+    def __iter__(self) -> Iterator[Any]:
+        """Read all events."""
+        events = aiter(self._twin)
+
+        async def following() -> Any:
+            return await anext(events, None)
+
+        while (event := shared_loop().run(following())) is not None:
+            yield event
+
+    def result(self) -> Any:
+        """Wait for the work and return what it gave."""
+        return shared_loop().run(self._twin.result())
+
+
+def _sync_stream(method: Callable[..., Any]) -> Any:
+    """Make the blocking twin of a method that starts work on the shared loop."""
+
+    @functools.wraps(method)
+    def call(self: Any, *args: Any, **options: Any) -> Stream:
+        async def start() -> Streamed[Any]:
+            found: Streamed[Any] = method(self._twin, *args, **options)
+            return found
+
+        return Stream(shared_loop().run(start()))
+
+    return call
+
+
+class AgentRunner(_Twin):
+    """The twin of `holdfast.AgentRunner`: made by `local` or `connect`.
+
+    What `local` has started is stopped by `close`, and at the latest when the process ends.
+    """
+
+    def __init__(self, twin: _async.AgentRunner) -> None:
+        """Wrap the async runner.
+
+        Raises:
+            InvalidArgumentError: It is something else.
+        """
+        if not _is_runner(twin):
+            msg = (
+                f"AgentRunner was given {shown(twin)}. Make one with AgentRunner.local(agent), or"
+                " with AgentRunner.connect(agent='name') for a cluster. An AgentWorker is given to"
+                " its agent: AgentRunner.local(Agent(name='name', worker=worker))."
+            )
+            raise InvalidArgumentError(msg)
+        super().__init__(twin)
+
+    @classmethod
+    def local(
+        cls, *agents: Agent, data_dir: str | Path | None = ".holdfast", **options: Any
+    ) -> AgentRunner:
+        """Run everything on this machine; see `holdfast.AgentRunner.local`."""
+        return cls(_async.AgentRunner.local(*agents, data_dir=data_dir, **options))
+
+    @classmethod
+    def connect(cls, address: str | None = None, *, agent: str, **options: Any) -> AgentRunner:
+        """Use a cluster; see `holdfast.AgentRunner.connect`."""
+        return cls(shared_loop().run(_async.AgentRunner.connect(address, agent=agent, **options)))
+
+    def start(self) -> Self:
+        """Start the embedded engine, if there is one."""
+        shared_loop().run(self._twin.start())
+        close_at_exit(self._twin.close)
+        return self
+
+    def __enter__(self) -> Self:
+        """Start."""
+        return self.start()
+
+    def close(self) -> None:
+        """Stop the embedded engine; tasks stay and go on when it is started again."""
+        shared_loop().run(self._twin.close())
+        keep_at_exit(self._twin.close)
+
+    def __exit__(self, *_: object) -> None:
+        """Close."""
+        self.close()
+
+    @property
+    def twin(self) -> _async.AgentRunner:
+        """The async handle behind this one; use it on the shared loop only."""
+        twin: _async.AgentRunner = self._twin
+        return twin
+
+    @property
+    def client(self) -> Client:
+        """The Temporal client; use it on the shared loop only."""
+        client: Client = self._twin.client
+        return client
+
+    def session(self, name: str) -> Session:
+        """Name a session of this app."""
+        return Session(self._twin.session(name))
+
+    create_task = _sync(_async.AgentRunner.create_task)
+    get_task = _sync(_async.AgentRunner.get_task)
+    list_tasks = _sync(_async.AgentRunner.list_tasks)
+    get_upcoming_steps = _sync(_async.AgentRunner.get_upcoming_steps)
+    get_completed_steps = _sync(_async.AgentRunner.get_completed_steps)
+    get_completed_step = _sync(_async.AgentRunner.get_completed_step)
+    get_task_output = _sync(_async.AgentRunner.get_task_output)
+    get_completed_tasks = _sync(_async.AgentRunner.get_completed_tasks)
+    delete_task = _sync(_async.AgentRunner.delete_task)
+    run_step = _sync(_async.AgentRunner.run_step)
+    run_steps_in_queue = _sync(_async.AgentRunner.run_steps_in_queue)
+    run_task = _sync(_async.AgentRunner.run_task)
+    run_to_end = _sync(_async.AgentRunner.run_to_end)
+    run_on = _sync(_async.AgentRunner.run_on)
+    finalize_response = _sync(_async.AgentRunner.finalize_response)
+    step_events = _sync_iterator(_async.AgentRunner.step_events)
+    step_request = _sync(_async.AgentRunner.step_request)
+    run_request = _sync(_async.AgentRunner.run_request)
+    stream_events = _sync_iterator(_async.AgentRunner.stream_events)
+    stream_step = _sync_stream(_async.AgentRunner.stream_step)
+    stream_chat = _sync_stream(_async.AgentRunner.stream_chat)
+    response = _sync(_async.AgentRunner.response)
+    transcript = _sync(_async.AgentRunner.transcript)
+    all_messages = _sync(_async.AgentRunner.all_messages)
+    image = _sync(_async.AgentRunner.image)
+    chat = _sync(_async.AgentRunner.chat)
+    pause = _sync(_async.AgentRunner.pause)
+    resume = _sync(_async.AgentRunner.resume)
+    abandon = _sync(_async.AgentRunner.abandon)
+    give_feedback = _sync(_async.AgentRunner.give_feedback)
+    edit_step = _sync(_async.AgentRunner.edit_step)
+    drop_step = _sync(_async.AgentRunner.drop_step)
+    pending_approvals = _sync(_async.AgentRunner.pending_approvals)
+    approve = _sync(_async.AgentRunner.approve)
+    reject = _sync(_async.AgentRunner.reject)
+    respond = _sync(_async.AgentRunner.respond)
+    undo_step = _sync(_async.AgentRunner.undo_step)
+    rewind = _sync(_async.AgentRunner.rewind)
+    fork = _sync(_async.AgentRunner.fork)
+    ledger = _sync(_async.AgentRunner.ledger)
+    audit = _sync(_async.AgentRunner.audit)
+    verify = _sync(_async.AgentRunner.verify)
+    ensure_agent = _sync(_async.AgentRunner.ensure_agent)
