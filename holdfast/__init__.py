@@ -96,11 +96,10 @@ from holdfast.values.settings import Budget, ModelSettings
 from holdfast.values.sources import Retrieved, SourceNode
 from holdfast.values.steps import AgentResponse, Task, TaskStep, TaskStepOutput, ToolOutput
 from holdfast.version import __version__
-from holdfast.workers.function_calling.after_tools import StopAtTools, ToolsToFinalOutputResult
+from holdfast.workers.tool_use import StopAtTools, ToolsToFinalOutputResult
 
 if TYPE_CHECKING:
-    from holdfast.agents.runs.config import RunConfig, SessionSettings, ToolExecutionConfig
-    from holdfast.agents.runs.items import (
+    from holdfast.agents.items import (
         HandoffCallItem,
         HandoffOutputItem,
         InputItem,
@@ -111,6 +110,7 @@ if TYPE_CHECKING:
         ToolCallItem,
         ToolCallOutputItem,
     )
+    from holdfast.agents.run_config import RunConfig, SessionSettings, ToolExecutionConfig
     from holdfast.agents.runs.results import ItemHelpers, ModelResponse, RunData
     from holdfast.agents.runs.state import RunState
     from holdfast.client.agent_runner.runner import AgentRunner
@@ -121,27 +121,27 @@ if TYPE_CHECKING:
 
 _LATE = {
     "AgentRunner": "holdfast.client.agent_runner.runner",
-    "HandoffCallItem": "holdfast.agents.runs.items",
-    "HandoffOutputItem": "holdfast.agents.runs.items",
+    "HandoffCallItem": "holdfast.agents.items",
+    "HandoffOutputItem": "holdfast.agents.items",
     "HoldfastPlugin": "holdfast.serving.plugin",
-    "InputItem": "holdfast.agents.runs.items",
+    "InputItem": "holdfast.agents.items",
     "ItemHelpers": "holdfast.agents.runs.results",
-    "MessageOutputItem": "holdfast.agents.runs.items",
+    "MessageOutputItem": "holdfast.agents.items",
     "ModelResponse": "holdfast.agents.runs.results",
-    "ReasoningItem": "holdfast.agents.runs.items",
-    "RunConfig": "holdfast.agents.runs.config",
+    "ReasoningItem": "holdfast.agents.items",
+    "RunConfig": "holdfast.agents.run_config",
     "RunData": "holdfast.agents.runs.results",
-    "RunItem": "holdfast.agents.runs.items",
+    "RunItem": "holdfast.agents.items",
     "RunResult": "holdfast.client.runner.runner",
     "RunResultStreaming": "holdfast.client.runner.runner",
     "RunState": "holdfast.agents.runs.state",
     "Runner": "holdfast.client.runner.runner",
     "Session": "holdfast.client.agent_runner.sessions",
-    "SessionSettings": "holdfast.agents.runs.config",
-    "ToolApprovalItem": "holdfast.agents.runs.items",
-    "ToolCallItem": "holdfast.agents.runs.items",
-    "ToolCallOutputItem": "holdfast.agents.runs.items",
-    "ToolExecutionConfig": "holdfast.agents.runs.config",
+    "SessionSettings": "holdfast.agents.run_config",
+    "ToolApprovalItem": "holdfast.agents.items",
+    "ToolCallItem": "holdfast.agents.items",
+    "ToolCallOutputItem": "holdfast.agents.items",
+    "ToolExecutionConfig": "holdfast.agents.run_config",
     "configure": "holdfast.client.runner.runner",
     "flush_traces": "holdfast.tracing.sending",
 }

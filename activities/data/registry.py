@@ -6,10 +6,8 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from holdfast.agents import context_data as context_object
 from holdfast.agents.agent import Agent, reachable
-from holdfast.agents.code_refs import LOCAL, known, look_up, refer
-from holdfast.agents.tools.agent_tool import AgentTool
+from holdfast.agents.agent_tool import AgentTool
 from holdfast.agents.tools.decorator import Tool
 from holdfast.archive.archive import Archive
 from holdfast.errors import AgentNotFoundError, NotFoundError, UserError
@@ -19,6 +17,8 @@ from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.head import TaskHead
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json
+from holdfast.values.code import context_data as context_object
+from holdfast.values.code.code_refs import LOCAL, known, look_up, refer
 from holdfast.values.code.invoke import invoke
 
 MOST_LENT = 1000

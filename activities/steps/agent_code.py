@@ -23,7 +23,7 @@ from holdfast.values.messages import Blob, ToolCall, Usage, clean
 from holdfast.values.run_context import RunContextWrapper
 from holdfast.values.steps import ToolOutput
 from holdfast.workers.context.agent_code import AgentCode
-from holdfast.workers.function_calling.after_tools import (
+from holdfast.workers.tool_use import (
     FunctionToolResult,
     ToolsToFinalOutputResult,
 )

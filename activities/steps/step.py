@@ -41,8 +41,8 @@ from holdfast.values.steps import TaskStep
 from holdfast.values.text.logs import log
 from holdfast.workers.base import AgentWorker
 from holdfast.workers.context.context import StepContext
-from holdfast.workers.context.driver import advance
 from holdfast.workers.context.offer import Retrieve
+from holdfast.workers.driver import advance
 from holdfast.workers.function_calling.turn import who_used_tools
 
 

@@ -12,7 +12,6 @@ from temporalio.service import RPCError
 from holdfast.activities.data.registry import Registry
 from holdfast.activities.data.source import Source
 from holdfast.activities.failures import text_of
-from holdfast.agents.context_data import KEY
 from holdfast.archive.segments import read_record
 from holdfast.errors import EngineError
 from holdfast.reading.reader import Reader
@@ -22,6 +21,7 @@ from holdfast.task.data.records import Failure
 from holdfast.task.data.wire import ToolInput
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json
+from holdfast.values.code.context_data import KEY
 from holdfast.values.steps import Task
 
 if TYPE_CHECKING:

@@ -14,9 +14,8 @@ from holdfast.activities.heartbeat import heartbeats
 from holdfast.activities.spans import came_to, tool_call
 from holdfast.activities.tools.lookup import Ready, find
 from holdfast.activities.tools.tool import failed, recorded
-from holdfast.agents.context_data import KEY
+from holdfast.agents.agent_tool import AgentTool
 from holdfast.agents.runs.rules import run_rules
-from holdfast.agents.tools.agent_tool import AgentTool
 from holdfast.archive.segments import read_archived, write_messages
 from holdfast.archive.session_commits import RPC_TIMEOUT
 from holdfast.errors import NotFoundError
@@ -28,6 +27,7 @@ from holdfast.task.data.wire import ToolInput
 from holdfast.task.undo import undoable
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json
+from holdfast.values.code.context_data import KEY
 from holdfast.values.messages import clean
 from holdfast.values.settings import Budget
 

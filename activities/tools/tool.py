@@ -27,8 +27,8 @@ from holdfast.activities.lease import NotOursError, ensure_ours
 from holdfast.activities.spans import Recording, came_to, tool_call
 from holdfast.activities.tools.child_result import ChildUnreadError
 from holdfast.activities.tools.lookup import Ready, find
+from holdfast.agents.agent_tool import AgentTool
 from holdfast.agents.handoffs import HandoffFailedError
-from holdfast.agents.tools.agent_tool import AgentTool
 from holdfast.agents.tools.context import ToolContext
 from holdfast.agents.tools.decorator import Tool, ToolArgumentsError, ToolResultError
 from holdfast.agents.tools.error_texts import ToolErrorFormatterArgs, worded

@@ -7,12 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from holdfast.agents.agent_base import AgentBase
-from holdfast.agents.guardrails import InputGuardrail, OutputGuardrail, check_guardrails
-from holdfast.agents.handoffs import Handoff, handoff
-from holdfast.agents.hooks import AgentHooks, check_agent_hooks
-from holdfast.agents.output_type import AgentOutputSchema, output_schema
-from holdfast.agents.runs.config import RunConfig
-from holdfast.agents.tools.agent_tool import (
+from holdfast.agents.agent_tool import (
     DEFAULT_MAX_TURNS,
     AgentTool,
     Extractor,
@@ -20,6 +15,11 @@ from holdfast.agents.tools.agent_tool import (
     ResultT,
     as_tool,
 )
+from holdfast.agents.guardrails import InputGuardrail, OutputGuardrail, check_guardrails
+from holdfast.agents.handoffs import Handoff, handoff
+from holdfast.agents.hooks import AgentHooks, check_agent_hooks
+from holdfast.agents.output_type import AgentOutputSchema, output_schema
+from holdfast.agents.run_config import RunConfig
 from holdfast.agents.tools.decorator import Tool, to_tool
 from holdfast.agents.tools.hooks import ApprovalPredicate, EnabledPredicate, FailureFormatter
 from holdfast.agents.tools.retriever import ToolRetriever
@@ -33,8 +33,8 @@ from holdfast.values.run_context import ContextT
 from holdfast.values.settings import ModelSettings, as_model_settings
 from holdfast.values.text.shown import shown
 from holdfast.workers.base import AgentWorker, RunsSteps, as_worker
-from holdfast.workers.function_calling.after_tools import ToolUseBehavior, behavior_code
 from holdfast.workers.function_calling.worker import FunctionCallingAgentWorker
+from holdfast.workers.tool_use import ToolUseBehavior, behavior_code
 
 
 @dataclass(frozen=True, kw_only=True)

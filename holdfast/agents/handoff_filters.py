@@ -17,7 +17,7 @@ from holdfast.values.base import Json
 from holdfast.values.text.shown import shown
 
 if TYPE_CHECKING:
-    from holdfast.agents.runs.items import RunItem
+    from holdfast.agents.items import RunItem
     from holdfast.values.run_context import RunContextWrapper
 
 Item = dict[str, Json]

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.agents import context_data as context_object
 from holdfast.agents.agent import Agent
+from holdfast.agents.items import RawItem, RunItem, ToolApprovalItem
 from holdfast.agents.output_type import typed_output
-from holdfast.agents.runs.config import RunConfig
+from holdfast.agents.run_config import RunConfig
 from holdfast.agents.runs.guardrail_results import Known, guardrail_results
 from holdfast.agents.runs.item_reading import Team, step_answers, step_items, step_messages, team_of
-from holdfast.agents.runs.items import RawItem, RunItem, ToolApprovalItem
 from holdfast.agents.runs.results import ModelResponse, RunData, RunInput, RunResult
 from holdfast.models.base import ModelAnswer
 from holdfast.models.openai.items import to_response_items
@@ -18,6 +17,7 @@ from holdfast.reading.recorded import Recorded
 from holdfast.task.data.records import Approval, OpenState, StepRecord
 from holdfast.task.pages import point
 from holdfast.values.base import Json
+from holdfast.values.code import context_data as context_object
 from holdfast.values.messages import user
 from holdfast.values.run_context import RunContextWrapper
 

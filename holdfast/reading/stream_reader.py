@@ -7,8 +7,8 @@ from collections.abc import AsyncGenerator, Collection, Iterator, Sequence
 from typing import Any, Literal
 
 from holdfast.agents.agent import Agent
+from holdfast.agents.items import HandoffCallItem
 from holdfast.agents.runs.item_reading import Team, message_items
-from holdfast.agents.runs.items import HandoffCallItem
 from holdfast.errors import TaskNotFoundError
 from holdfast.models.base import Delta
 from holdfast.models.draft import Frame, deltas_of, goes_on, units_of

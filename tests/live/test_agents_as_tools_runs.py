@@ -10,7 +10,7 @@ import pytest
 from pydantic import BaseModel, Field
 
 from holdfast import Runner, ToolContext, tool
-from holdfast.agents.runs.config import RunConfig, ToolExecutionConfig
+from holdfast.agents.run_config import RunConfig, ToolExecutionConfig
 from holdfast.agents.runs.results import RunResult
 from holdfast.errors import InvalidArgumentError, UserError
 from holdfast.testing import FakeOpenAI

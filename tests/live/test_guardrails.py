@@ -17,7 +17,7 @@ from holdfast.agents.guardrails import (
     OutputGuardrail,
     input_guardrail,
 )
-from holdfast.agents.runs.config import ToolExecutionConfig
+from holdfast.agents.run_config import ToolExecutionConfig
 from holdfast.agents.runs.guardrail_results import (
     GuardrailResults,
     Known,

@@ -24,7 +24,7 @@ from holdfast.errors import ModelRefusalError
 from holdfast.testing import FakeOpenAI
 from holdfast.values.run_context import RunContextWrapper
 from holdfast.values.steps import ToolOutput
-from holdfast.workers.function_calling.after_tools import ToolsToFinalOutputResult
+from holdfast.workers.tool_use import ToolsToFinalOutputResult
 from tests.support.rig import MakeAgent, Rig, activities_of
 from tests.support.runs import Served, look
 

@@ -22,7 +22,7 @@ from holdfast import (
     tool,
 )
 from holdfast.agents.model_input import CallModelData, ModelInputData
-from holdfast.agents.runs.config import ToolExecutionConfig
+from holdfast.agents.run_config import ToolExecutionConfig
 from holdfast.agents.runs.error_handlers import RunErrorHandlerInput, RunErrorHandlerResult
 from holdfast.agents.runs.rules import run_rules
 from holdfast.agents.tools.error_texts import ToolErrorFormatterArgs

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from holdfast import RunHooks, Runner, UserError, sync, tool
-from holdfast.agents import code_refs
 from holdfast.errors import TaskExistsError
 from holdfast.testing import FakeOpenAI
+from holdfast.values.code import code_refs
 from tests.support.rig import MakeAgent, Rig, until
 from tests.support.runs import Runs, look
 

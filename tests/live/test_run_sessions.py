@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from holdfast import MaxTurnsExceeded, RunConfig, UserError, tool
-from holdfast.agents.runs.config import SessionSettings
+from holdfast.agents.run_config import SessionSettings
 from holdfast.client.runner.input import limited
 from holdfast.engine import cluster
 from holdfast.errors import ModelBehaviorError, StepFailedError

@@ -12,10 +12,10 @@ import pytest
 
 from holdfast import Agent, UserError, tool
 from holdfast.activities.data.registry import Registry
-from holdfast.agents.code_refs import forget, known, look_up, refer
 from holdfast.archive.archive import Archive
 from holdfast.errors import NotFoundError
 from holdfast.task.data.head import RunRules, TaskHead
+from holdfast.values.code.code_refs import forget, known, look_up, refer
 
 USED = (subprocess, OrderedDict)
 """Imported, as programs import things."""

@@ -17,7 +17,7 @@ from holdfast.task.data.wire import Advanced
 from holdfast.testing import ScriptedModel
 from holdfast.values.messages import Message, ToolCall, assistant, user
 from holdfast.workers import AgentWorker, FunctionCallingAgentWorker, StepContext
-from holdfast.workers.context.driver import advance
+from holdfast.workers.driver import advance
 from tests.support.workers import Doing, ends
 
 

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from holdfast import Agent, UserError, tool
-from holdfast.agents.code_refs import look_up
 from holdfast.agents.guardrails import (
     GuardrailFunctionOutput,
     InputGuardrail,
@@ -17,7 +16,7 @@ from holdfast.agents.guardrails import (
     output_guardrail,
 )
 from holdfast.agents.hooks import AgentHooks, RunHooks, check_run_hooks
-from holdfast.agents.runs.config import RunConfig
+from holdfast.agents.run_config import RunConfig
 from holdfast.agents.runs.guardrail_results import Known, guardrail_results
 from holdfast.agents.runs.rules import run_rules
 from holdfast.agents.tools.guardrails import (
@@ -40,6 +39,7 @@ from holdfast.task.data.records import (
     Outcome,
     StepResult,
 )
+from holdfast.values.code.code_refs import look_up
 from holdfast.values.messages import ToolCall, assistant
 from holdfast.values.run_context import RunContextWrapper
 from holdfast.values.steps import TaskStep

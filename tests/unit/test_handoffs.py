@@ -23,7 +23,7 @@ from holdfast.agents.handoff_filters import (
     unfolded,
 )
 from holdfast.agents.handoffs import Handoff, default_tool_name, handoff
-from holdfast.agents.runs.items import (
+from holdfast.agents.items import (
     HandoffCallItem,
     HandoffOutputItem,
     InputItem,

@@ -43,7 +43,7 @@ from holdfast.values.messages import (
     user,
 )
 from holdfast.values.tool_result import ToolResultError, read_result
-from holdfast.workers.context import driver
+from holdfast.workers import driver
 from tests.support.pictures import png, url_of
 
 PNG = png()

@@ -9,8 +9,8 @@ import pytest
 
 from holdfast import Agent, ToolContext, tool
 from holdfast.activities.data.registry import Registry
-from holdfast.agents.runs.config import RunConfig
-from holdfast.agents.tools.agent_tool import described, summary_of
+from holdfast.agents.agent_tool import described, summary_of
+from holdfast.agents.run_config import RunConfig
 from holdfast.archive.archive import Archive
 from holdfast.errors import UserError
 from holdfast.models.base import ModelAnswer

@@ -20,7 +20,7 @@ from holdfast.values.base import Json
 from holdfast.values.messages import ImagePart, TextPart, assistant, system, user
 from holdfast.workers import PlanAndSolveAgentWorker, StepContext
 from holdfast.workers.context.context import LAST_CALL
-from holdfast.workers.context.driver import advance
+from holdfast.workers.driver import advance
 from holdfast.workers.plan_and_solve.prompts import OUT_OF_TURNS
 from holdfast.workers.plan_and_solve.steps import PLANS_KEY
 from tests.support.workers import said

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast import Agent
+from holdfast.agents.items import HandoffOutputItem, ToolCallOutputItem
 from holdfast.agents.runs.item_reading import Team, step_items, step_messages, team_of
-from holdfast.agents.runs.items import HandoffOutputItem, ToolCallOutputItem
 from holdfast.client.runner.hooks import happenings
 from holdfast.models.base import ModelAnswer
 from holdfast.task.blocked_output import after_block

@@ -17,10 +17,9 @@ from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import JournalEntry, OpenStep
 from holdfast.task.data.wire import Advanced
 from holdfast.values.messages import Message, assistant, user
-from holdfast.workers import StepContext
-from holdfast.workers.context import driver
+from holdfast.workers import StepContext, driver
 from holdfast.workers.context.context import LAST_CALL
-from holdfast.workers.context.driver import advance
+from holdfast.workers.driver import advance
 from tests.support.workers import Body, Doing, ends
 
 OPENED = OpenStep(step=TaskStep(step_id="s1"))

@@ -22,8 +22,8 @@ from holdfast.task.data.wire import Advanced
 from holdfast.values.messages import ToolCall, assistant, user
 from holdfast.values.steps import Task, TaskStepOutput
 from holdfast.workers import StepContext
-from holdfast.workers.context.driver import advance
 from holdfast.workers.context.offer import select
+from holdfast.workers.driver import advance
 from tests.support.workers import Body, Doing, ends
 
 

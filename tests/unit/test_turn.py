@@ -18,7 +18,7 @@ from holdfast.task.data.tool_policy import ToolPolicy
 from holdfast.values.messages import Message, ToolCall, assistant, last_text
 from holdfast.values.steps import ToolOutput
 from holdfast.workers.function_calling import turn
-from holdfast.workers.function_calling.after_tools import behavior_code
+from holdfast.workers.tool_use import behavior_code
 
 
 def call(name: str, id: str = "c1") -> ToolCall:

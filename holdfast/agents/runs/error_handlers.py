@@ -14,7 +14,7 @@ from holdfast.values.text.shown import shown
 
 if TYPE_CHECKING:
     from holdfast.agents.agent import Agent
-    from holdfast.agents.runs.items import RunItem
+    from holdfast.agents.items import RunItem
 
 ErrorKind = Literal["max_turns", "model_refusal", "invalid_final_output"]
 """Errors that a handler may answer for."""

@@ -8,7 +8,7 @@ from itertools import takewhile
 from typing import Any
 
 from holdfast.agents.agent import Agent
-from holdfast.agents.runs.items import (
+from holdfast.agents.items import (
     HandoffCallItem,
     HandoffOutputItem,
     InputItem,

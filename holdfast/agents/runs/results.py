@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeVar
 
 from holdfast.agents.agent import Agent
 from holdfast.agents.guardrails import InputGuardrailResult, OutputGuardrailResult
-from holdfast.agents.runs.items import MessageOutputItem, RawItem, RunItem, ToolApprovalItem
+from holdfast.agents.items import MessageOutputItem, RawItem, RunItem, ToolApprovalItem
 from holdfast.agents.runs.state import RunState
 from holdfast.agents.tools.guardrails import ToolInputGuardrailResult, ToolOutputGuardrailResult
 from holdfast.values.base import Json

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from holdfast.agents.code_refs import refer
-from holdfast.agents.context_data import type_ref
-from holdfast.agents.runs.config import RunConfig
+from holdfast.agents.run_config import RunConfig
 from holdfast.agents.runs.error_handlers import ErrorHandler, ErrorKind
 from holdfast.task.data.head import RunRules
 from holdfast.tracing.blocks import DEFAULT_WORKFLOW_NAME
+from holdfast.values.code.code_refs import refer
+from holdfast.values.code.context_data import type_ref
 
 
 def run_rules(

@@ -10,8 +10,8 @@ from typing import Any, Literal, Self
 from pydantic import Field, ValidationError
 
 from holdfast.agents.agent import Agent
+from holdfast.agents.items import RawItem, ToolApprovalItem
 from holdfast.agents.runs.item_reading import team_of
-from holdfast.agents.runs.items import RawItem, ToolApprovalItem
 from holdfast.errors import UserError
 from holdfast.values.base import Json, Value
 from holdfast.values.checks.ids import MADE

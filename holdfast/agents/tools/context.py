@@ -9,10 +9,10 @@ from typing import Any, Generic, Literal, Protocol, cast
 from pydantic import Field
 from typing_extensions import TypeVar
 
-from holdfast.agents.context_data import KEY as CONTEXT_KEY
-from holdfast.agents.context_data import dump
-from holdfast.agents.runs.items import RunItem
+from holdfast.agents.items import RunItem
 from holdfast.values.base import Json, Value
+from holdfast.values.code.context_data import KEY as CONTEXT_KEY
+from holdfast.values.code.context_data import dump
 from holdfast.values.messages import Usage
 from holdfast.values.run_context import RunContextWrapper
 

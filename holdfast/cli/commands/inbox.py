@@ -10,9 +10,9 @@ from typing import Literal
 
 from holdfast.cli import output
 from holdfast.cli.commands.deciding import Decision, parse_arguments
+from holdfast.cli.commands.waiting import Waiting, task_of, waiting_in
 from holdfast.cli.connection import Engine, engine_of
 from holdfast.cli.exits import ExitCode
-from holdfast.cli.following.waiting import Waiting, task_of, waiting_in
 from holdfast.cli.keyboard import EndOfInputError, Keyboard
 from holdfast.cli.options import Common
 from holdfast.errors import (

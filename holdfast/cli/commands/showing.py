@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 
 from holdfast.cli import output
 from holdfast.cli.commands.task_lookup import find_task
+from holdfast.cli.commands.waiting import READ_SECONDS, waiting_in
 from holdfast.cli.connection import Engine, engine_of
 from holdfast.cli.exits import ExitCode
 from holdfast.cli.following.events import event_line, forked_from
 from holdfast.cli.following.history import Happening, TaskHistory, usual_id
 from holdfast.cli.following.live import line, style
-from holdfast.cli.following.waiting import READ_SECONDS, waiting_in
 from holdfast.cli.options import Common
 from holdfast.errors import NoWorkerError
 from holdfast.reading.visibility import LISTED, listed

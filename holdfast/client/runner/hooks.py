@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 
 from holdfast.agents.hooks import RunHooks
+from holdfast.agents.items import HandoffOutputItem, ToolCallOutputItem
 from holdfast.agents.output_type import typed_output
 from holdfast.agents.runs.item_reading import (
     Team,
@@ -16,7 +17,6 @@ from holdfast.agents.runs.item_reading import (
     step_answers,
     step_items,
 )
-from holdfast.agents.runs.items import HandoffOutputItem, ToolCallOutputItem
 from holdfast.agents.runs.results import ItemHelpers, RunInput
 from holdfast.archive.contents import read_json
 from holdfast.client.runner.input import Call

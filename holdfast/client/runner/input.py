@@ -6,7 +6,7 @@ import copy
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
 
-from holdfast.agents.runs.config import RunConfig
+from holdfast.agents.run_config import RunConfig
 from holdfast.agents.runs.results import ItemHelpers, RunInput
 from holdfast.client.agent_runner.sessions import Session
 from holdfast.errors import UserError

@@ -11,11 +11,9 @@ from typing import Any, TypeVar, cast
 
 from temporalio.exceptions import TemporalError
 
-from holdfast.agents import context_data as context_object
 from holdfast.agents.agent import Agent
-from holdfast.agents.code_refs import beginning, forget, refer
 from holdfast.agents.hooks import RunHooks, check_run_hooks
-from holdfast.agents.runs.config import RunConfig
+from holdfast.agents.run_config import RunConfig
 from holdfast.agents.runs.guardrail_results import with_known
 from holdfast.agents.runs.item_reading import team_of
 from holdfast.agents.runs.results import RunData, RunInput, RunResult
@@ -42,7 +40,9 @@ from holdfast.reading.recorded import Recorded, read_recorded
 from holdfast.reading.run_results import known_guardrails, listed, run_data, run_result
 from holdfast.task.data.head import RunRules
 from holdfast.values.checks.ids import DEFAULT_APP, check_by, check_known_id, session_id
+from holdfast.values.code import context_data as context_object
 from holdfast.values.code import context_variables as variables
+from holdfast.values.code.code_refs import beginning, forget, refer
 from holdfast.values.run_context import RunContextWrapper
 from holdfast.values.settings import Budget
 from holdfast.values.steps import CLOSED

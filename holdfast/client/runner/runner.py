@@ -10,11 +10,10 @@ from typing import Any, TypedDict
 from typing_extensions import Unpack
 
 from holdfast.agents.agent import Agent, reachable
-from holdfast.agents.code_refs import beginning
 from holdfast.agents.hooks import RunHooks
-from holdfast.agents.runs.config import RunConfig, as_run_config
+from holdfast.agents.items import RunItem, ToolApprovalItem
+from holdfast.agents.run_config import RunConfig, as_run_config
 from holdfast.agents.runs.error_handlers import ErrorHandler, ErrorKind, check_handlers
-from holdfast.agents.runs.items import RunItem, ToolApprovalItem
 from holdfast.agents.runs.results import ItemHelpers, ModelResponse, RunData, RunInput, RunResult
 from holdfast.agents.runs.rules import run_rules
 from holdfast.agents.runs.state import RunState
@@ -32,6 +31,7 @@ from holdfast.engine.loop import shared_loop
 from holdfast.errors import UserError
 from holdfast.task.data.head import RunRules
 from holdfast.values.checks.ids import check_new_id
+from holdfast.values.code.code_refs import beginning
 from holdfast.values.text.shown import shown
 
 __all__ = [

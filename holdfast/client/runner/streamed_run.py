@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from temporalio.exceptions import TemporalError
 
 from holdfast.agents.agent import Agent
+from holdfast.agents.items import RunItem
 from holdfast.agents.runs.item_reading import team_of
-from holdfast.agents.runs.items import RunItem
 from holdfast.agents.runs.results import RunData, RunResult
 from holdfast.client.runner.one_run import CANCELLED
 from holdfast.client.streamed import (

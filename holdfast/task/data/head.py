@@ -55,7 +55,7 @@ class SessionRef(Value):
 class RunRules(Value):
     """How one run differs from its agents: `RunConfig` and the arguments of `Runner.run`, as data.
 
-    Code that was given with the run is named by a reference, see `holdfast.agents.code_refs`.
+    Code that was given with the run is named by a reference, see `holdfast.values.code.code_refs`.
 
     Attributes:
         agent: Reference to the Agent object that the run was started with, where the process that

@@ -15,7 +15,7 @@ from holdfast.errors import ModelBehaviorError, UserError
 from holdfast.values.base import Json
 from holdfast.values.messages import ToolCall
 from holdfast.values.steps import ToolOutput
-from holdfast.workers.function_calling.after_tools import ToolsToFinalOutputResult
+from holdfast.workers.tool_use import ToolsToFinalOutputResult
 
 if TYPE_CHECKING:
     from holdfast.task.data.agent_snapshot import AgentSnapshot

@@ -23,7 +23,7 @@ from typing import Literal, NamedTuple
 
 from holdfast.values.base import Json, Value
 from holdfast.values.messages import clean
-from holdfast.workers.lenient_json import NotReadableError, Read, read_keywords, read_value
+from holdfast.values.text.lenient_json import NotReadableError, Read, read_keywords, read_value
 from holdfast.workers.react.keywords import (
     INPUT_IN_LINE,
     Keyword,

@@ -9,10 +9,10 @@ from typing import Any, cast
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from holdfast.agents.code_refs import refer
 from holdfast.errors import InvalidArgumentError, UserError
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json
+from holdfast.values.code.code_refs import refer
 from holdfast.values.text.shown import shown
 
 KEY = "context"

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from typing_extensions import TypeVar
 
 from holdfast.agents.agent_base import AgentBase
-from holdfast.agents.runs.config import RunConfig, as_run_config
+from holdfast.agents.run_config import RunConfig, as_run_config
 from holdfast.agents.tools.arguments import ToolArgumentsError, explain
 from holdfast.agents.tools.context import NestedResult, ToolContext
 from holdfast.agents.tools.hooks import ApprovalPredicate, EnabledPredicate, FailureFormatter
