@@ -8,8 +8,8 @@ from contextlib import aclosing
 from typing import Any, Generic, Protocol, TypeVar
 
 from holdfast.errors import ConnectError, EngineError, NoWorkerError, QueryFailedError
-from holdfast.reading.stream_reader import StreamReader
 from holdfast.reading.streams.events import StreamEvent
+from holdfast.reading.streams.reader import StreamReader
 
 FIRST_PAUSE_SECONDS = 0.05
 LONGEST_PAUSE_SECONDS = 2.0

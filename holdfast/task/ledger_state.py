@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable
 
 from holdfast.task.approval_index import Asked
 from holdfast.task.data.children import ChildState, child_ids
+from holdfast.task.data.known_ids import KnownIds
 from holdfast.task.data.records import (
     Approval,
     Before,
@@ -17,7 +18,6 @@ from holdfast.task.data.records import (
     SegmentRef,
 )
 from holdfast.task.data.state import Carried, Newest, Receipt, RunReply, TaskInput
-from holdfast.task.known_ids import KnownIds
 from holdfast.task.queue import ready_steps
 from holdfast.task.references import batches_of, turns_of, usage_of
 from holdfast.values.base import Json

@@ -20,8 +20,8 @@ from holdfast.errors import (
     TaskExistsError,
     UserError,
 )
-from holdfast.reading.following import Follower, Look
 from holdfast.reading.streams.events import RunItemStreamEvent, StepUndoneStreamEvent, StreamEvent
+from holdfast.reading.streams.following import Follower, Look
 from holdfast.testing import FakeOpenAI, ScriptedModel
 from tests.support.rig import MakeAgent, Rig, until, until_status
 from tests.support.runs import Runs, look

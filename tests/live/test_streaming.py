@@ -16,7 +16,6 @@ from holdfast.client.runner.streamed_run import RunResultStreaming
 from holdfast.errors import MaxTurnsExceeded
 from holdfast.models.openai.chat import ChatCompletionsModel
 from holdfast.reading.reader import Reader
-from holdfast.reading.stream_reader import StreamReader
 from holdfast.reading.streams.events import (
     AgentUpdatedStreamEvent,
     RawResponsesStreamEvent,
@@ -25,6 +24,7 @@ from holdfast.reading.streams.events import (
     StreamEvent,
 )
 from holdfast.reading.streams.hub import LocalHub
+from holdfast.reading.streams.reader import StreamReader
 from holdfast.testing import FakeOpenAI, call, paced
 from holdfast.values.messages import ToolCall, Usage, user
 from holdfast.workers import StepContext

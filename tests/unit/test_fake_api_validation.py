@@ -8,9 +8,9 @@ import openai
 import pytest
 
 from holdfast.testing import FakeOpenAI
+from holdfast.testing.fake_api.checks.requests import find_problem
+from holdfast.testing.fake_api.checks.strict_schema import strict_problem
 from holdfast.testing.fake_api.requests import FakeRequest
-from holdfast.testing.fake_api.strict_schema import strict_problem
-from holdfast.testing.fake_api.validation import find_problem
 
 USER = {"role": "user", "content": "x"}
 CALL = {"type": "function_call", "call_id": "1", "name": "add", "arguments": "{}"}

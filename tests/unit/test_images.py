@@ -28,7 +28,7 @@ from holdfast.models import from_response_items, to_response_items
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import OpenState, OpenStep
 from holdfast.task.references import resolve_add
-from holdfast.testing.fake_api.image_validation import image_problem
+from holdfast.testing.fake_api.checks.images import image_problem
 from holdfast.values import images
 from holdfast.values.base import canonical, digest
 from holdfast.values.images import address, data_url, part_at, read_data_url, sniff

@@ -15,11 +15,11 @@ from holdfast.task import approvals
 from holdfast.task.command_effects import obey
 from holdfast.task.data.commands import Command
 from holdfast.task.data.head import TaskHead
+from holdfast.task.data.known_ids import KnownIds
 from holdfast.task.data.records import Entry, Failure, Outcome, SegmentRef, StepResult
 from holdfast.task.data.state import Carried, Described, TaskInput
 from holdfast.task.data.stream_offset import Offset
 from holdfast.task.data.wire import Advanced, RunRequest, ViewRequest
-from holdfast.task.known_ids import KnownIds
 from holdfast.task.ledger import Ledger
 from holdfast.task.pages import EntriesRequest, entries_page, view
 from holdfast.values.hash_chain import extend

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import InvalidArgumentError
-from holdfast.testing.fake_api.strict_schema import strict_problem
+from holdfast.testing.fake_api.checks.strict_schema import strict_problem
 from holdfast.workers.plan_and_solve.plan import (
     PLAN_OUTPUT,
     Plan,

@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field
 from holdfast.agents.tools.schema import read_function
 from holdfast.agents.tools.strict_schema import object_schema, strict_schema, without_titles
 from holdfast.errors import InvalidArgumentError
-from holdfast.testing.fake_api.strict_schema import strict_problem
+from holdfast.testing.fake_api.checks.strict_schema import strict_problem
 
 
 class Cat(BaseModel):

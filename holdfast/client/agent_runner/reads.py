@@ -9,9 +9,9 @@ from typing import Literal
 from holdfast.client.agent_runner.base import RunnerBase, TaskLike, id_of, step_id_of
 from holdfast.errors import StepNotFoundError
 from holdfast.reading.audit import AuditEvent, audit_events
-from holdfast.reading.following import Follower, follow, told
 from holdfast.reading.server_errors import server_errors
 from holdfast.reading.step_events import EventHandler, StepEvent, print_event
+from holdfast.reading.streams.following import Follower, follow, told
 from holdfast.reading.verification import Verification, verified
 from holdfast.reading.visibility import agent_of, listed, tasks_query
 from holdfast.task.data.records import Entry

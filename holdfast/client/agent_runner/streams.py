@@ -10,8 +10,8 @@ from holdfast.client.agent_runner.base import Images, RunnerBase, TaskLike, id_o
 from holdfast.client.agent_runner.choices import ToolChoice
 from holdfast.client.streamed import Open, Streamed
 from holdfast.reading.reader import Reader
-from holdfast.reading.stream_reader import StreamReader
 from holdfast.reading.streams.events import StreamEvent
+from holdfast.reading.streams.reader import StreamReader
 from holdfast.values.checks.arguments import check_arguments
 from holdfast.values.checks.ids import check_name, check_new_id
 from holdfast.values.steps import AgentResponse, TaskStatus, TaskStep, TaskStepOutput

@@ -22,10 +22,10 @@ from holdfast.archive.contents import read_json
 from holdfast.client.runner.input import Call
 from holdfast.errors import EngineError, NotFoundError
 from holdfast.models.base import ToolSpec
-from holdfast.reading.following import Follower
 from holdfast.reading.reader import Reader
 from holdfast.reading.resolved import resolved
 from holdfast.reading.run_results import response
+from holdfast.reading.streams.following import Follower
 from holdfast.task.data.records import OpenState, Outcome, StepRecord
 from holdfast.values.base import Json
 from holdfast.values.messages import ToolCall, Usage

@@ -34,7 +34,6 @@ from holdfast.errors import (
 from holdfast.reading.reader import Reader
 from holdfast.reading.recorded import read_recorded
 from holdfast.reading.run_results import run_data
-from holdfast.reading.stream_reader import StreamReader
 from holdfast.reading.streams.events import (
     AgentUpdatedStreamEvent,
     RawResponsesStreamEvent,
@@ -42,6 +41,7 @@ from holdfast.reading.streams.events import (
     StepUndoneStreamEvent,
     StreamEvent,
 )
+from holdfast.reading.streams.reader import StreamReader
 from holdfast.values.base import Json
 from holdfast.values.run_context import RunContextWrapper
 from holdfast.values.text.logs import log

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from http import HTTPStatus
 from typing import assert_never
 
+from holdfast.testing.fake_api.checks.requests import find_problem
 from holdfast.testing.fake_api.rendering import render
 from holdfast.testing.fake_api.replies import (
     Answer,
@@ -26,7 +27,6 @@ from holdfast.testing.fake_api.replies import (
 from holdfast.testing.fake_api.requests import Endpoint, FakeRequest
 from holdfast.testing.fake_api.script import Script
 from holdfast.testing.fake_api.streaming import is_delta, stream_events
-from holdfast.testing.fake_api.validation import find_problem
 from holdfast.values.base import Json
 from holdfast.values.checks.json_shapes import is_object
 from holdfast.values.code.extras import needing

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import assert_never
 
-from holdfast.testing.fake_api.chat_validation import check_chat_messages
+from holdfast.testing.fake_api.checks.chat import check_chat_messages
+from holdfast.testing.fake_api.checks.responses import check_response_items
+from holdfast.testing.fake_api.checks.strict_schema import strict_problem
 from holdfast.testing.fake_api.requests import FakeRequest
-from holdfast.testing.fake_api.responses_validation import check_response_items
-from holdfast.testing.fake_api.strict_schema import strict_problem
 from holdfast.values.base import Json
 from holdfast.values.checks.json_shapes import as_object, as_text, is_array, is_object
 

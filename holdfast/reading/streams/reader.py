@@ -12,7 +12,6 @@ from holdfast.agents.runs.item_reading import Team, message_items
 from holdfast.errors import TaskNotFoundError
 from holdfast.models.base import Delta
 from holdfast.models.draft import Frame, deltas_of, goes_on, units_of
-from holdfast.reading.following import Follower
 from holdfast.reading.reader import Reader
 from holdfast.reading.streams.events import (
     AgentUpdatedStreamEvent,
@@ -22,6 +21,7 @@ from holdfast.reading.streams.events import (
     StepUndoneStreamEvent,
     StreamEvent,
 )
+from holdfast.reading.streams.following import Follower
 from holdfast.reading.streams.hub import LocalHub, StreamKey, local_hub
 from holdfast.reading.streams.raw import AnswerEvents, Raw, load_openai, to_openai
 from holdfast.reading.streams.timeline import (
@@ -36,7 +36,7 @@ from holdfast.reading.streams.timeline import (
     undone,
     undos,
 )
-from holdfast.reading.watching import Watch
+from holdfast.reading.streams.watch import Watch
 from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.records import OpenState, StepRecord
 from holdfast.task.data.stream_offset import LAST_ATTEMPT, MOST_PLACES, Offset

@@ -1,0 +1,1 @@
+"""Checks of requests, as the real API makes them."""
