@@ -17,7 +17,7 @@ from holdfast.archive.archive import Archive, record_name
 from holdfast.archive.names import blob_path
 from holdfast.archive.segments import read_segment
 from holdfast.errors import MaxTurnsExceeded, TaskAbandonedError
-from holdfast.reading.verification import (
+from holdfast.reading.audit.verification import (
     CONSISTENT,
     FORGOTTEN,
     IN_MEMO,

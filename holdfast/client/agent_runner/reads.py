@@ -6,13 +6,14 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Literal
 
+from holdfast.archive.contents import checked
 from holdfast.client.agent_runner.base import RunnerBase, TaskLike, id_of, step_id_of
 from holdfast.errors import StepNotFoundError
-from holdfast.reading.audit import AuditEvent, audit_events
+from holdfast.reading.audit.audit import AuditEvent, audit_events
+from holdfast.reading.audit.verification import Verification, verified
 from holdfast.reading.server_errors import server_errors
 from holdfast.reading.step_events import EventHandler, StepEvent, print_event
 from holdfast.reading.streams.following import Follower, follow, told
-from holdfast.reading.verification import Verification, verified
 from holdfast.reading.visibility import agent_of, listed, tasks_query
 from holdfast.task.data.records import Entry
 from holdfast.values.checks.arguments import Count, Seconds, check_arguments
@@ -146,14 +147,16 @@ class TaskReading(RunnerBase):
 
         Raises:
             BlobMissingError: The archive does not have it.
-            InvalidArgumentError: It is none that an Image can be.
+            InvalidArgumentError: It is none that an Image can be, or a reference that was not made
+                for this archive.
         """
         check_arguments(TaskReading.image, part=part)
         if part.file_id:
             return Image(file_id=part.file_id, detail=part.detail)
         if part.stored is None:
             return Image.from_url(part.url, detail=part.detail)
-        data = await self.archive.aget(part.stored.sha256)
+        ref = (await checked(part, self.archive)).stored or part.stored
+        data = await self.archive.aget(ref.sha256)
         return Image.from_bytes(data, detail=part.detail)
 
     async def response(self, task: TaskLike) -> AgentResponse:

@@ -23,6 +23,7 @@ from holdfast.task.data.records import (
     StepResult,
 )
 from holdfast.task.data.seal import Seal
+from holdfast.task.data.state import CommitRef
 from holdfast.values.base import Json, Value
 from holdfast.values.hash_chain import ChainRef
 from holdfast.values.messages import Blob, Content, ImagePart, Message, ToolCall, Usage
@@ -379,6 +380,18 @@ class CloseInput(Value):
     commit: bool = False
     failure: Failure | None = None
     ledger: ChainRef = ChainRef()
+
+
+class Closed(Value):
+    """Result of the closing activity.
+
+    Attributes:
+        seal: The digests of what was stored of the task.
+        turn: What its session is to get; None for nothing.
+    """
+
+    seal: Seal
+    turn: CommitRef | None = None
 
 
 class TaskResult(Value):

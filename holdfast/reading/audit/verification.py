@@ -14,7 +14,7 @@ from holdfast.errors import (
     TaskClosedError,
     TaskNotFoundError,
 )
-from holdfast.reading.audit import Finding, verify
+from holdfast.reading.audit.audit import Finding, verify
 from holdfast.reading.reader import Reader
 from holdfast.task.data import seal
 from holdfast.task.data.records import Entry, OpenState, SegmentRef

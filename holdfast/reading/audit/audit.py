@@ -1,0 +1,209 @@
+"""The audit of a task: every event in order, who caused it, what it cost, is it intact."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import cast
+
+from holdfast.reading.audit.event import AuditEvent
+from holdfast.reading.audit.steps import Keyed, left_events, open_events, step_events
+from holdfast.reading.audit.undos import CallPlace, Undos
+from holdfast.task.data.records import Entry, EventRecord, OpenState, StepRecord
+from holdfast.task.undo import UNDONE, active_steps
+from holdfast.values.base import Json, Value
+from holdfast.values.hash_chain import extend
+from holdfast.values.text.redact import REDACTED
+
+__all__ = ["AuditEvent", "Finding", "audit_events", "verify"]
+
+
+class Finding(Value):
+    """A place where the record is not intact.
+
+    Attributes:
+        step: Id of the step.
+        branch: Its branch.
+        text: What is wrong.
+    """
+
+    step: str
+    branch: int
+    text: str
+
+
+LONGEST_RESULT = 2000
+
+
+def audit_events(
+    entries: Iterable[Entry], secrets: Sequence[str] = (), *, opens: Iterable[OpenState] = ()
+) -> list[AuditEvent]:
+    """Tell a ledger as events, oldest first.
+
+    Args:
+        entries: The ledger.
+        secrets: Texts that are replaced wherever they occur.
+        opens: The steps in progress, or those that were when the task ended.
+    """
+    told = _Telling()
+    for entry in entries:
+        told.entry(entry)
+    for current in opens:
+        told.open(current)
+    told.events.sort(key=lambda event: event.time)  # steps are recorded at their end
+    return [_cut(_redacted(event, secrets) if secrets else event) for event in told.events]
+
+
+class _Telling:
+    """Tells entries of a ledger, in their order, as events.
+
+    Attributes:
+        events: What was told.
+    """
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self.events: list[AuditEvent] = []
+        self._asked: dict[str, EventRecord] = {}
+        self._branch = 0
+        self._is_closed = False
+        self._undos = Undos()
+
+    def entry(self, entry: Entry) -> None:
+        """Tell an entry."""
+        if entry.step is not None:
+            self._branch = entry.step.branch
+            self._add(step_events(entry.step), entry.step.n)
+        elif entry.left is not None:
+            self._add(left_events(entry.left), left=entry.left.why)
+        elif entry.event is not None:
+            self._event(entry.event)
+
+    def open(self, current: OpenState) -> None:
+        """Tell a step that is in progress, or was when its task ended."""
+        self._add(open_events(current, self._branch, is_closed=self._is_closed))
+
+    def _event(self, event: EventRecord) -> None:
+        if event.kind == "asked":
+            self._asked[str(event.body.get("id"))] = event
+        self._is_closed = self._is_closed or event.kind == "closed"
+        self.events.append(_event(event, self._branch, self._asked))
+        if event.kind == "effect_undone":
+            self._undos.taken_back(event, self.events)
+        if event.kind == "undone":
+            self._undos.left(int(event.body.get("n", 0)), self.events)
+            self._branch += 1
+
+    def _add(self, found: Keyed, n: int = 0, left: str = "") -> None:
+        for key, event in found:
+            at = len(self.events)
+            self.events.append(event)
+            if key:
+                place = CallPlace(at, key, n, str(event.body.get("task", "")))
+                self._undos.call(place, self.events)
+                if left == UNDONE and not self.events[at].undo:
+                    self._undos.remains(at, self.events)
+
+
+def verify(entries: Iterable[Entry]) -> list[Finding]:
+    """Compute the digest chain anew; return where it does not fit, oldest first.
+
+    Each step is checked against what the one before it on its branch left, so that a change shows
+    at the first step that it touches.
+    """
+    findings: list[Finding] = []
+    seen: list[Entry] = []
+    for entry in entries:
+        record = entry.step
+        if record is not None:
+            found = _check(record, active_steps(seen))
+            if found:
+                findings.append(Finding(step=record.step.step_id, branch=record.branch, text=found))
+        seen.append(entry)
+    return findings
+
+
+def _check(record: StepRecord, path: Sequence[StepRecord]) -> str:
+    before = path[-1].digest if path else ""
+    if record.n != len(path) + 1:
+        return f"it is number {record.n}, but {len(path)} steps precede it"
+    if record.before.transcript.digest != before:
+        return "it did not begin where the step before it ended"
+    if extend(before, record.adds) != record.digest:
+        return "its messages do not give its digest"
+    return ""
+
+
+DECISIONS = {"approve": "approved", "reject": "rejected", "respond": "responded"}
+ABOUT_APPROVALS = ("asked", "expired", "withdrawn", "standing")
+
+
+def _event(event: EventRecord, branch: int, asked: Mapping[str, EventRecord]) -> AuditEvent:
+    body = event.body
+    given = body.get("arguments")
+    said: dict[str, Json] = cast("dict[str, Json]", given) if isinstance(given, dict) else {}
+    approval = str(body.get("id" if event.kind in ABOUT_APPROVALS else "", ""))
+    approval = approval or str(said.get("approval", ""))
+    about: dict[str, Json] = asked[approval].body if approval in asked else {}
+    verb = str(body.get("verb", "")) or ("undo" if "undo" in event.kind and event.by else "")
+    is_refused = event.kind == "refused"
+    decision = "expired" if event.kind == "expired" else DECISIONS.get(verb, "")
+    if is_refused or not approval:
+        decision = ""
+    status = "applied" if event.kind == "command" else str(body.get("status", ""))
+    return AuditEvent(
+        time=event.at,
+        kind=event.kind,
+        actor=event.by or "task",
+        verb=verb,
+        reason=event.text,
+        step=str(body.get("step", about.get("step", ""))),
+        tool=str(body.get("tool", about.get("tool", ""))),
+        call_id=str(body.get("call_id", about.get("call_id", ""))),
+        approval=approval,
+        decision=decision,
+        approver=event.by if decision else "",
+        arguments=_text(body.get("arguments", "")),
+        status="refused" if is_refused else status,
+        branch=int(body.get("branch", branch)),
+        body=body,
+    )
+
+
+def _text(value: Json) -> str:
+    return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+
+
+def _cut(event: AuditEvent) -> AuditEvent:
+    """Shorten a result; last, so that no cut hides half a secret from its redaction."""
+    if len(event.result) <= LONGEST_RESULT:
+        return event
+    return event.model_copy(update={"result": event.result[:LONGEST_RESULT]})
+
+
+def _redacted(event: AuditEvent, secrets: Sequence[str]) -> AuditEvent:
+    forms = sorted({form for secret in secrets if secret for form in _forms(secret)}, key=len)
+    return AuditEvent.model_validate(_without(event.model_dump(), forms[::-1]))
+
+
+def _forms(secret: str) -> set[str]:
+    """Return a secret as it stands in texts and in JSON texts, also in one inside another."""
+    forms = {secret}
+    for _ in range(2):
+        forms |= {json.dumps(f, ensure_ascii=plain)[1:-1] for f in forms for plain in (True, False)}
+    return forms
+
+
+def _without(value: Json, forms: Sequence[str]) -> Json:
+    match value:
+        case str():
+            for form in forms:
+                value = value.replace(form, REDACTED)
+            return value
+        case list() | tuple():
+            return [_without(item, forms) for item in cast("Sequence[Json]", value)]
+        case dict():
+            data = cast("dict[str, Json]", value)
+            return {_without(key, forms): _without(item, forms) for key, item in data.items()}
+        case _:
+            return value
