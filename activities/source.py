@@ -18,6 +18,7 @@ from holdfast.activities.cache import Cache, TaskMemory
 from holdfast.archive import Archive
 from holdfast.chain import ChainRef, extend
 from holdfast.contents import (
+    checked,
     read_json,
     refer,
     rehydrate,
@@ -274,6 +275,7 @@ class Source:
         return await rehydrate(message, self._image_url)
 
     async def _image_url(self, image: ImageRef) -> str:
+        await checked(ImagePart(kind="image", stored=image), self)
         name = f"{image.media_type} {image.sha256}"
         url = self.cache.images.get(name)
         if url is None:
@@ -303,14 +305,14 @@ class Source:
 
     async def refer(self, part: ImagePart) -> ImagePart:
         """Name an image by reference, its bytes in the archive."""
-        return await refer(part, self._put)
+        return await refer(part, self)
 
     async def store_result(self, said: str | Sequence[str | Image]) -> Content:
         """Return a tool's result as history holds it: large texts and images by reference."""
         if isinstance(said, str):
             return await self.store(clean(said)) or clean(said)
         parts = [
-            await store_image(each, self._put)
+            await store_image(each, self)
             if isinstance(each, Image)
             else await self._offload_part(TextPart(kind="text", text=each))
             for each in said
@@ -324,7 +326,7 @@ class Source:
         data = text.encode("utf-8", "surrogatepass")
         if len(data) <= INLINE_BYTES:
             return None
-        blob = Blob(sha256=await self._put(data), size=len(data), is_json=is_json)
+        blob = Blob(sha256=await self.aput(data), size=len(data), is_json=is_json)
         self.cache.texts.keep(blob.sha256, text)
         return blob
 
@@ -339,17 +341,21 @@ class Source:
         data = text.encode("utf-8", "surrogatepass")
         sha256 = digest(data)
         if self.cache.texts.get(sha256) is None:
-            await self._put(data)
+            await self.aput(data)
             self.cache.texts.keep(sha256, text)
         return Blob(sha256=sha256, size=len(data))
 
-    async def _put(self, data: bytes) -> str:
+    async def aput(self, data: bytes) -> str:
         """Store bytes with patience: what they say has been paid for, or has taken effect.
 
         Raises:
             ArchiveError: The archive could not be written for about a minute.
         """
         return await _patiently(lambda: self.archive.aput(data))
+
+    async def amac(self, text: str) -> str:
+        """Make the code of a reference, with the same patience."""
+        return await _patiently(lambda: self.archive.amac(text))
 
     async def written(self, outcome: Outcome) -> None:
         """Write an outcome as Temporal will write it, and read it again; wait for the archive.

@@ -1,19 +1,22 @@
 """The archive: large values and closed records, in a directory or any fsspec URL.
 
 Values are named by the SHA-256 of their bytes and never change. Records are JSON documents with a
-name; the last writer wins. `archive.json` holds the archive's id.
+name; the last writer wins. `archive.json` holds the archive's id, `archive.key` the key by which it
+knows the references that were made for it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import hmac
 import json
 import secrets
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from holdfast.engine.archivenames import ID_FILE, blob_path, record_name, record_path
+from holdfast.engine.archivenames import ID_FILE, KEY_FILE, blob_path, record_name, record_path
 from holdfast.engine.bytestore import LocalStore, open_store
 from holdfast.errors import (
     ArchiveError,
@@ -24,6 +27,10 @@ from holdfast.redact import conceal, credentials_of, redact, without_credentials
 from holdfast.values import Json, canonical, digest
 
 __all__ = ["Archive", "record_name"]
+
+_KEY_BYTES = 64
+_MAC_DIGITS = 32
+"""128 bits: nobody finds such a code by trying."""
 
 
 class Archive:
@@ -50,6 +57,7 @@ class Archive:
         self.url = without_credentials(str(url))
         self._store = open_store(str(url), options or {})
         self._id: str | None = None
+        self._key = b""
 
     def put(self, data: bytes) -> str:
         """Store bytes, once; return their SHA-256 as 64 hexadecimal digits.
@@ -179,6 +187,32 @@ class Archive:
                     )
         return self._id
 
+    def mac(self, text: str) -> str:
+        """Return a code of 32 hexadecimal digits that only who can read this archive can make.
+
+        Who knows what a blob is called cannot tell its code, so a reference that holds it was made
+        by a program that had the archive. The key is made at the first call by whichever process
+        comes first; without it, as in an archive that was copied in part, older codes are wrong.
+
+        Raises:
+            ArchiveError: The archive cannot be read or written.
+        """
+        if not self._key:
+            with self._failures("written", KEY_FILE):
+                self._require_place()
+                if self._store.size(KEY_FILE) is None:
+                    self._store.create(KEY_FILE, secrets.token_hex(32).encode())
+            with self._failures("read", KEY_FILE):
+                key = self._store.read(KEY_FILE)
+            if len(key) != _KEY_BYTES:
+                raise ArchiveError(
+                    f"{self._where(KEY_FILE)!r} is not the key of an archive. Restore it from a"
+                    " backup; without it, references to images that were given out are refused."
+                )
+            self._key = key
+        data = text.encode("utf-8", "surrogatepass")
+        return hmac.new(self._key, data, hashlib.sha256).hexdigest()[:_MAC_DIGITS]
+
     def _read_json(self, path: str) -> Json:
         """Return the JSON content of a path."""
         with self._failures("read", path):
@@ -268,6 +302,10 @@ class Archive:
     async def aarchive_id(self) -> str:
         """Run `archive_id` in a thread."""
         return await asyncio.to_thread(self.archive_id)
+
+    async def amac(self, text: str) -> str:
+        """Run `mac` in a thread, unless the key is known already."""
+        return self.mac(text) if self._key else await asyncio.to_thread(self.mac, text)
 
 
 def _telling(error: Exception) -> Exception | None:

@@ -4,20 +4,31 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import cast
+from hmac import compare_digest
+from typing import Protocol, cast
 
 from holdfast.errors import InvalidArgumentError
-from holdfast.images import LARGEST_IMAGE_BYTES, Image, read_data_url, sniff
+from holdfast.images import LARGEST_IMAGE_BYTES, Image, address, read_data_url, sniff
 from holdfast.messages import Blob, Content, ImagePart, ImageRef, Message, Part, TextPart
 from holdfast.shown import shown
 from holdfast.values import Json
 
-Put = Callable[[bytes], Awaitable[str]]
-"""Stores bytes and returns their SHA-256."""
 ReadText = Callable[[Blob], Awaitable[str]]
 """Reads a text of the archive."""
 ImageUrl = Callable[[ImageRef], Awaitable[str]]
 """Reads an image of the archive as a `data:` URL."""
+
+
+class Store(Protocol):
+    """Where the bytes of images are kept: an archive, or what writes to one with patience."""
+
+    async def aput(self, data: bytes) -> str:
+        """Store bytes and return their SHA-256."""
+        ...
+
+    async def amac(self, text: str) -> str:
+        """Return the code of a text that only the archive's programs can make."""
+        ...
 
 
 async def read_json(output: Json, stored: Blob | None, text: ReadText) -> Json:
@@ -28,19 +39,20 @@ async def read_json(output: Json, stored: Blob | None, text: ReadText) -> Json:
     return json.loads(read) if stored.is_json else read
 
 
-async def store_image(image: Image, put: Put) -> ImagePart:
+async def store_image(image: Image, store: Store) -> ImagePart:
     """Store an image's bytes; return the part that names them."""
     if image.url or image.file_id:
         return image.part()
-    ref = ImageRef(sha256=await put(image.data), size=len(image.data), media_type=image.media_type)
+    ref = await _kept(image.data, image.media_type, store)
     return ImagePart(kind="image", stored=ref, detail=image.detail)
 
 
-async def store_images(images: Iterable[Image | ImagePart], put: Put) -> tuple[ImagePart, ...]:
+async def store_images(images: Iterable[Image | ImagePart], store: Store) -> tuple[ImagePart, ...]:
     """Store the bytes of several images, after checking all of them.
 
     Raises:
-        InvalidArgumentError: One of them is no image; nothing was stored.
+        InvalidArgumentError: One of them is no image, and nothing was stored; or one is a reference
+            that was not made for this archive.
     """
     if not isinstance(cast("object", images), Iterable):
         msg = f"images must be a list of Images; it was {shown(images)} ({type(images).__name__})."
@@ -55,21 +67,24 @@ async def store_images(images: Iterable[Image | ImagePart], put: Put) -> tuple[I
             raise InvalidArgumentError(msg)
     return tuple(
         [
-            await (store_image(each, put) if isinstance(each, Image) else refer(each, put))
+            await (store_image(each, store) if isinstance(each, Image) else refer(each, store))
             for each in given
         ]
     )
 
 
-async def refer(part: ImagePart, put: Put) -> ImagePart:
-    """Store what a `data:` URL holds and name it by reference; other images stay as they are.
+async def refer(part: ImagePart, store: Store) -> ImagePart:
+    """Store what a `data:` URL holds and name it by reference; check a reference that is given.
 
-    The media type stays the one that the URL tells, so that a model is sent what was given; which
-    types it reads is for its provider to say.
+    Images of the web stay as they are. The media type stays the one that the URL tells, so that a
+    model is sent what was given; which types it reads is for its provider to say.
 
     Raises:
-        InvalidArgumentError: It cannot be decoded, or holds more than 20 MB.
+        InvalidArgumentError: It cannot be decoded, or holds more than 20 MB; or it is a reference
+            that was not made for this archive.
     """
+    if part.stored is not None or part.url[:9].lower() == "holdfast:":
+        return await checked(part, store)
     if part.url[:5].lower() != "data:":
         return part
     told, data = read_data_url(part.url)
@@ -77,17 +92,73 @@ async def refer(part: ImagePart, put: Put) -> ImagePart:
         msg = f"An image of a message has {len(data)} bytes; {LARGEST_IMAGE_BYTES} are the most."
         raise InvalidArgumentError(msg)
     media_type = told or sniff(data) or "application/octet-stream"
-    ref = ImageRef(sha256=await put(data), size=len(data), media_type=media_type)
+    ref = await _kept(data, media_type, store)
     return part.model_copy(update={"url": "", "stored": ref})
 
 
-async def refer_all(messages: Sequence[Message], put: Put) -> list[Message]:
-    """Name the images of messages by reference."""
+async def checked(part: ImagePart, store: Store) -> ImagePart:
+    """Return a part whose reference the archive's programs have made.
+
+    The digest alone must not do: it would give the images of others to whoever knows or guesses it.
+
+    Raises:
+        InvalidArgumentError: It has no code, or a wrong one; or it is no reference at all.
+    """
+    ref = part.stored
+    if ref is not None and ref.mac.isascii() and compare_digest(ref.mac, await _mac(ref, store)):
+        return part
+    msg = (
+        f"The image {shown(address(part), 300)} is no reference that was made for this archive: its"
+        " code (mac) is missing or wrong. Give the image itself, or its reference unchanged, as a"
+        " run or a session of the same archive gave it."
+    )
+    raise InvalidArgumentError(msg)
+
+
+async def _kept(data: bytes, media_type: str, store: Store) -> ImageRef:
+    """Store the bytes of an image and make the reference to them."""
+    ref = ImageRef(sha256=await store.aput(data), size=len(data), media_type=media_type)
+    return ref.model_copy(update={"mac": await _mac(ref, store)})
+
+
+async def _mac(ref: ImageRef, store: Store) -> str:
+    """Return the code of a reference: for an image, of this digest, size and type."""
+    return await store.amac(f"image {ref.sha256} {ref.size} {ref.media_type}")
+
+
+async def refer_all(messages: Sequence[Message], store: Store) -> list[Message]:
+    """Name the images of messages that are given by reference.
+
+    Raises:
+        InvalidArgumentError: As for `refer`; or a text is a reference to the archive.
+    """
 
     async def change(part: Part) -> Part:
-        return await refer(part, put) if isinstance(part, ImagePart) else part
+        return await refer(part, store) if isinstance(part, ImagePart) else part
 
+    for message in messages:
+        check_whole(message)
     return [await with_parts(message, change) for message in messages]
+
+
+def check_whole(message: Message) -> None:
+    """Refuse a given message whose text or items are a reference to the archive.
+
+    Only Holdfast makes such messages, and gives them out with their texts put in.
+
+    Raises:
+        InvalidArgumentError: It has one.
+    """
+    parts = message.content if isinstance(message.content, tuple) else ()
+    texts = [part.stored for part in parts if isinstance(part, TextPart)]
+    whole = message.content if isinstance(message.content, Blob) else None
+    found = next((blob for blob in (whole, message.kept, *texts) if blob is not None), None)
+    if found is not None:
+        msg = (
+            f"A message that is given holds its text; the one of role {message.role!r} names the"
+            f" blob {found.sha256[:8]}.. of the archive in its place. Give the text itself."
+        )
+        raise InvalidArgumentError(msg)
 
 
 async def resolve(content: Content, read: ReadText) -> Content:

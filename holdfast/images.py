@@ -21,7 +21,9 @@ MEDIA_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 """The kinds of images that models read."""
 
 _DATA_URL = re.compile(r"data:([^;,]*)((?:;[^;,]*)*),(.*)", re.DOTALL)
-_REFERENCE = re.compile(r"holdfast:([^;]+);size=(\d{1,12});sha256=([0-9a-f]{64})")
+_REFERENCE = re.compile(
+    r"holdfast:([^;]+);size=(\d{1,12});sha256=([0-9a-f]{64})(?:;mac=([0-9a-f]{32}))?"
+)
 
 
 class Image(BaseModel):
@@ -197,16 +199,17 @@ def address(part: ImagePart) -> str:
     if part.stored is None:
         return part.url
     stored = part.stored
-    return f"holdfast:{stored.media_type};size={stored.size};sha256={stored.sha256}"
+    mac = f";mac={stored.mac}" if stored.mac else ""
+    return f"holdfast:{stored.media_type};size={stored.size};sha256={stored.sha256}{mac}"
 
 
 def part_at(url: str, detail: Detail = "auto") -> ImagePart:
-    """Make the part of which `url` is the address."""
+    """Make the part of which `url` is the address; whether a reference is true is not known yet."""
     found = _REFERENCE.fullmatch(url)
     if found is None:
         return ImagePart(kind="image", url=url, detail=detail)
-    media_type, size, sha256 = found.groups()
-    stored = ImageRef(sha256=sha256, size=int(size), media_type=media_type)
+    media_type, size, sha256, mac = found.groups("")
+    stored = ImageRef(sha256=sha256, size=int(size), media_type=media_type, mac=mac)
     return ImagePart(kind="image", stored=stored, detail=detail)
 
 

@@ -47,11 +47,14 @@ class ImageRef(Value):
         sha256: Digest of the bytes, 64 hexadecimal digits.
         size: Length in bytes.
         media_type: As in "image/png".
+        mac: Proves that the archive's programs made this reference: nobody else can make one of a
+            digest. `AgentRunner` and worker processes put it in and refuse a reference without it.
     """
 
     sha256: str
     size: int
     media_type: str
+    mac: str = ""
 
 
 class ImagePart(Value):

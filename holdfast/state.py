@@ -359,6 +359,10 @@ class TaskRecord(Value):
     signature: str = ""
 
 
+COMMIT = "commit"
+"""Name of the signal that brings a session a turn."""
+
+
 class CommitRef(Value):
     """One turn of a session.
 

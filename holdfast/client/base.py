@@ -287,7 +287,7 @@ class RunnerBase:
             InvalidArgumentError: The text says nothing, or an image is none. Nothing was stored.
         """
         if text is None or (text == "" and images):
-            return text, None, await store_images(images, self.archive.aput)
+            return text, None, await store_images(images, self.archive)
         if not isinstance(cast("object", text), str) or not text.strip():
             msg = f"The input must be a text that says something; it was {shown(text)}."
             raise InvalidArgumentError(msg)
@@ -296,7 +296,7 @@ class RunnerBase:
         except UnicodeEncodeError as cause:
             msg = f"The input holds lone surrogates, which are no text: {cause}"
             raise InvalidArgumentError(msg) from cause
-        parts = await store_images(images, self.archive.aput)
+        parts = await store_images(images, self.archive)
         if len(data) <= INLINE_BYTES:
             return text, None, parts
         return None, Blob(sha256=await self.archive.aput(data), size=len(data)), parts

@@ -13,6 +13,7 @@ from holdfast.client.failures import server_errors
 from holdfast.client.following import Follower, follow, told
 from holdfast.client.verifying import Verification, verified
 from holdfast.client.visibility import agent_of, listed, tasks_query
+from holdfast.contents import checked
 from holdfast.errors import StepNotFoundError
 from holdfast.events import EventHandler, StepEvent, print_event
 from holdfast.ids import check_name
@@ -146,14 +147,16 @@ class TaskReading(RunnerBase):
 
         Raises:
             BlobMissingError: The archive does not have it.
-            InvalidArgumentError: It is none that an Image can be.
+            InvalidArgumentError: It is none that an Image can be, or a reference that was not made
+                for this archive.
         """
         check_arguments(TaskReading.image, part=part)
         if part.file_id:
             return Image(file_id=part.file_id, detail=part.detail)
         if part.stored is None:
             return Image.from_url(part.url, detail=part.detail)
-        data = await self.archive.aget(part.stored.sha256)
+        ref = (await checked(part, self.archive)).stored or part.stored
+        data = await self.archive.aget(ref.sha256)
         return Image.from_bytes(data, detail=part.detail)
 
     async def response(self, task: TaskLike) -> AgentResponse:

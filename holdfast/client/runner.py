@@ -238,7 +238,7 @@ class AgentRunner(TaskStreaming, TaskReading, TaskControl, TimeTravel):
         """Store a list of messages, images by reference; return its digest, empty for none."""
         if not messages:
             return ""
-        return await write_messages(self.archive, await refer_all(messages, self.archive.aput))
+        return await write_messages(self.archive, await refer_all(messages, self.archive))
 
     async def run_on(self, task: TaskLike) -> None:
         """Take a task to its end, or to where somebody must decide; one that is closed stays so.

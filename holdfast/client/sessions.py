@@ -110,7 +110,7 @@ class Session:
             if not isinstance(cast("object", each), Message):
                 msg = f"A session keeps Messages; {shown(each)} is none. add_items takes dicts."
                 raise InvalidArgumentError(msg)
-        referring = await refer_all(messages, self._archive.aput)
+        referring = await refer_all(messages, self._archive)
         sha256 = await write_messages(self._archive, referring)
         return CommitRef(task=_unique(), sha256=sha256, count=len(messages))
 

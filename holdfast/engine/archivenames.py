@@ -9,6 +9,7 @@ from holdfast.errors import InvalidArgumentError
 from holdfast.values import digest
 
 ID_FILE = "archive.json"
+KEY_FILE = "archive.key"
 _BLOBS = "blobs"
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _KEY_LENGTH = 180
@@ -37,7 +38,8 @@ def blob_path(sha256: str) -> str:
 def record_path(name: str) -> str:
     """Return the path of a record, which is its name."""
     parts = name.split("/")
-    if parts[0] in {_BLOBS, ID_FILE} or "\\" in name or any(p in {"", ".", ".."} for p in parts):
+    is_outside = "\\" in name or any(part in {"", ".", ".."} for part in parts)
+    if is_outside or parts[0] in {_BLOBS, ID_FILE, KEY_FILE}:
         raise InvalidArgumentError(
             f"{name!r} cannot name a record. Use a relative path such as tasks/a.json, and"
             " record_name(...) for ids with special characters."

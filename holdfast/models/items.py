@@ -89,7 +89,7 @@ def assistant_message(output: Sequence[Item]) -> Message:
     turn = _Turn()
     for index, item in enumerate(output):
         whole = gate.mended(item) if item.get("type") == "message" else item
-        turn.add(_without_empty_logprobs(check_item(index, whole)))
+        turn.add(_without_empty_logprobs(_without_images(check_item(index, whole))))
     needs_items = any(
         kind_of(item) not in ("message", "function_call")
         or "phase" in item
@@ -357,6 +357,15 @@ def _has_annotations(item: Item) -> bool:
     return is_array(content) and any(
         is_object(part) and part.get("annotations") for part in content
     )
+
+
+def _without_images(item: Item) -> Item:
+    """Leave images out of a model's answer: by their addresses it could name those of others."""
+    content: Json = item.get("content")
+    if kind_of(item) != "message" or not is_array(content):
+        return item
+    kept = [part for part in content if part.get("type") != "input_image"]
+    return item if len(kept) == len(content) else {**item, "content": kept}
 
 
 def _without_empty_logprobs(item: Item) -> Item:

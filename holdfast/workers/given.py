@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any, TypeVar, cast
 
 from holdfast import gate
+from holdfast.contents import check_whole
 from holdfast.errors import InvalidArgumentError
 from holdfast.messages import Message, ToolCall
 from holdfast.shown import shown
@@ -26,6 +27,7 @@ def check_message(given: Any, where: str) -> None:
         msg = f"{where} takes a Message; it got {_shown(given)}. {_MAKE_MESSAGE}."
         raise InvalidArgumentError(msg)
     gate.check(list(given.items), f"Message.items given to {where}")
+    check_whole(given)
 
 
 def check_messages(given: Any, where: str) -> tuple[Message, ...]:
@@ -34,7 +36,10 @@ def check_messages(given: Any, where: str) -> tuple[Message, ...]:
     Raises:
         InvalidArgumentError: It is something else; the text says what.
     """
-    return _all_of(Message, given, where, f"{_MAKE_MESSAGE}, and put it into a list")
+    messages = _all_of(Message, given, where, f"{_MAKE_MESSAGE}, and put it into a list")
+    for message in messages:
+        check_whole(message)
+    return messages
 
 
 def check_calls(given: Any, where: str) -> tuple[ToolCall, ...]:

@@ -145,6 +145,39 @@ def test_creators_at_once_agree_on_the_id(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["archive.json"]
 
 
+def test_a_code_is_the_same_in_every_process_and_another_in_another_archive(
+    archive: Archive, tmp_path: Path
+) -> None:
+    made = archive.mac("image a")
+    assert archive.mac("image a") == Archive(archive.url).mac("image a") == made
+    assert archive.mac("image b") != made
+    assert Archive(tmp_path / "another").mac("image a") != made
+
+
+def test_the_key_of_an_archive_is_for_its_owner_and_is_no_record(tmp_path: Path) -> None:
+    archive = Archive(tmp_path)
+    archive.mac("a")
+    assert (tmp_path / "archive.key").stat().st_mode & 0o777 == 0o600
+    with pytest.raises(InvalidArgumentError, match="cannot name a record"):
+        archive.get_record("archive.key")
+
+
+def test_processes_that_need_the_key_at_once_make_one(tmp_path: Path) -> None:
+    code = "import sys; from holdfast.archive import Archive; print(Archive(sys.argv[1]).mac('a'))"
+    runs = [
+        subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE)
+        for _ in range(4)
+    ]
+    assert len({run.communicate()[0] for run in runs}) == 1
+    assert [run.returncode for run in runs] == [0] * 4
+
+
+def test_a_key_that_is_cut_short_is_told_of(tmp_path: Path) -> None:
+    (tmp_path / "archive.key").write_bytes(b"short")
+    with pytest.raises(ArchiveError, match=r"archive\.key' is not the key of an archive"):
+        Archive(tmp_path).mac("a")
+
+
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"id": 1}'])
 def test_a_damaged_id_is_an_error_and_stays(tmp_path: Path, content: str) -> None:
     (tmp_path / "archive.json").write_text(content, encoding="utf-8")

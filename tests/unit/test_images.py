@@ -41,14 +41,17 @@ KINDS = {
 
 
 class Shelf:
-    """A store in memory."""
+    """An archive in memory."""
 
     def __init__(self) -> None:
         self.blobs: dict[str, bytes] = {}
 
-    async def put(self, data: bytes) -> str:
+    async def aput(self, data: bytes) -> str:
         self.blobs[digest(data)] = data
         return digest(data)
+
+    async def amac(self, text: str) -> str:
+        return digest(f"key {text}".encode())[:32]
 
     async def url(self, ref: ImageRef) -> str:
         return data_url(ref.media_type, self.blobs[ref.sha256])
@@ -172,6 +175,7 @@ refs = st.builds(
     sha256=st.binary(max_size=9).map(digest),
     size=st.integers(0, 10**9),
     media_type=st.sampled_from([*KINDS, "image/bmp", "application/octet-stream"]),
+    mac=st.sampled_from(["", "0123456789abcdef" * 2]),
 )
 named = st.builds(ImagePart, kind=st.just("image"), stored=refs, detail=details)
 
@@ -202,9 +206,12 @@ def test_a_placeholder_names_kind_size_and_digest() -> None:
 
 async def test_an_image_is_stored_once_and_named(shelf: Shelf) -> None:
     image = Image.from_bytes(PNG, detail="low")
-    part, again = await store_images([image, image], shelf.put)
-    assert part == again == await store_image(image, shelf.put)
-    assert part.stored == ImageRef(sha256=digest(PNG), size=len(PNG), media_type="image/png")
+    part, again = await store_images([image, image], shelf)
+    assert part == again == await store_image(image, shelf)
+    mac = await shelf.amac(f"image {digest(PNG)} {len(PNG)} image/png")
+    assert part.stored == ImageRef(
+        sha256=digest(PNG), size=len(PNG), media_type="image/png", mac=mac
+    )
     assert (part.url, part.detail) == ("", "low")
     assert shelf.blobs == {digest(PNG): PNG}
 
@@ -212,35 +219,74 @@ async def test_an_image_is_stored_once_and_named(shelf: Shelf) -> None:
 async def test_a_list_with_something_else_is_refused_as_a_whole(shelf: Shelf) -> None:
     wrong: Any = [Image.from_bytes(PNG), b"bytes"]
     with pytest.raises(InvalidArgumentError, match="images holds bytes, not Image"):
-        await store_images(wrong, shelf.put)
+        await store_images(wrong, shelf)
     assert shelf.blobs == {}
 
 
 async def test_parts_of_earlier_messages_may_be_given_again(shelf: Shelf) -> None:
     url = ImagePart(kind="image", url=url_of(PNG))
-    assert await store_images([PART, url], shelf.put) == (PART, await refer(url, shelf.put))
+    part = await refer(url, shelf)
+    assert await store_images([part, url], shelf) == (part, part)
 
 
 async def test_a_message_gives_back_what_it_was_given(shelf: Shelf) -> None:
     given = user("q", (ImagePart(kind="image", url=url_of(PNG, "image/bmp"), detail="high"),))
     plain = assistant("no parts")
-    [kept, same] = await refer_all([given, plain], shelf.put)
+    [kept, same] = await refer_all([given, plain], shelf)
     assert same == plain
     assert "iVBOR" not in str(kept.wire())
     assert await rehydrate(kept, shelf.url) == given
 
 
-@pytest.mark.parametrize("url", ["https://a.b/c.png", "holdfast:nonsense", ""])
+@pytest.mark.parametrize("url", ["https://a.b/c.png", ""])
 async def test_what_holds_no_bytes_stays_as_it_is(shelf: Shelf, url: str) -> None:
     part = ImagePart(kind="image", url=url)
-    assert await refer(part, shelf.put) == part
+    assert await refer(part, shelf) == part
     assert shelf.blobs == {}
+
+
+@pytest.mark.parametrize("url", ["holdfast:nonsense", address(PART), f"{address(PART)};mac=0"])
+async def test_a_reference_that_nobody_made_is_refused(shelf: Shelf, url: str) -> None:
+    with pytest.raises(InvalidArgumentError, match="no reference that was made for this archive"):
+        await refer(part_at(url), shelf)
+
+
+@pytest.mark.parametrize(
+    "change", [{"sha256": "0" * 64}, {"size": 1}, {"media_type": "image/gif"}, {"mac": "é"}]
+)
+async def test_a_reference_counts_for_what_it_was_made_for(
+    shelf: Shelf, change: dict[str, Any]
+) -> None:
+    part = await store_image(Image.from_bytes(PNG), shelf)
+    assert part.stored is not None
+    assert await refer(part, shelf) == part
+    other = part.model_copy(update={"stored": part.stored.model_copy(update=change)})
+    with pytest.raises(InvalidArgumentError, match="its code"):
+        await refer(other, shelf)
+
+
+BLOB = Blob(sha256="f" * 64, size=9)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Message(role="user", content=BLOB),
+        Message(role="user", content=(TextPart(kind="text", text="", stored=BLOB),)),
+        Message(role="assistant", content="a", kept=BLOB),
+    ],
+)
+async def test_a_given_message_cannot_name_a_blob_in_the_place_of_its_text(
+    shelf: Shelf, message: Message
+) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"names the blob ffffffff\.\."):
+        await refer_all([message], shelf)
 
 
 @pytest.mark.parametrize("url", ["data:image/png;base64,a?", "data:", "DATA:image/png"])
 async def test_a_data_url_that_cannot_be_decoded_is_refused(shelf: Shelf, url: str) -> None:
     with pytest.raises(InvalidArgumentError, match="data: URL"):
-        await refer(ImagePart(kind="image", url=url), shelf.put)
+        await refer(ImagePart(kind="image", url=url), shelf)
 
 
 async def test_a_message_with_too_large_an_image_is_refused(
@@ -248,7 +294,7 @@ async def test_a_message_with_too_large_an_image_is_refused(
 ) -> None:
     monkeypatch.setattr("holdfast.contents.LARGEST_IMAGE_BYTES", 50)
     with pytest.raises(InvalidArgumentError, match="50 are the most"):
-        await refer(ImagePart(kind="image", url=url_of(PNG)), shelf.put)
+        await refer(ImagePart(kind="image", url=url_of(PNG)), shelf)
 
 
 async def test_texts_are_put_in_and_images_stay_references() -> None:
