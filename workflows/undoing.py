@@ -322,6 +322,7 @@ def _facts(target: Undoable, i: int) -> dict[str, Json]:
         "arguments": effect.call.arguments,
         "step": target.step.step_id,
         "branch": target.branch,
+        "key": undo.effect_key(target, i),
     }
 
 
@@ -385,7 +386,7 @@ def _leave(
     known |= {name: children.words(name) for name in children.all_of(targets)}
     children.forget(targets)
     approvals.close_open(ledger, now=now())
-    undo.leave_open_steps(ledger)
+    undo.leave_open_steps(ledger, now=now(), by=state.asked.by)
     for target in reversed(targets):
         if target.n <= ledger.s.steps:
             undo.leave_step(ledger, target)
