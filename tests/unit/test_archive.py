@@ -164,8 +164,7 @@ def test_the_key_of_an_archive_is_for_its_owner_and_is_no_record(tmp_path: Path)
 
 
 def test_processes_that_need_the_key_at_once_make_one(tmp_path: Path) -> None:
-    code = "import sys\nfrom holdfast.archive import Archive\n"
-        "print(Archive(sys.argv[1]).mac('a'))"
+    code = "import sys\nfrom holdfast.archive import Archive\nprint(Archive(sys.argv[1]).mac('a'))"
     runs = [
         subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE)
         for _ in range(4)
