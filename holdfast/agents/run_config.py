@@ -15,6 +15,7 @@ from holdfast.models.base import Model, check_model
 from holdfast.tracing.blocks import DEFAULT_WORKFLOW_NAME
 from holdfast.values.base import Json
 from holdfast.values.checks.arguments import check_data, check_fields
+from holdfast.values.messages import clean
 from holdfast.values.settings import ModelSettings, as_model_settings
 from holdfast.values.text.shown import shown
 
@@ -120,7 +121,11 @@ class RunConfig:
         for name, kind in _MADE_OF_DICTS:
             given: object = getattr(self, name)
             if isinstance(given, Mapping):
-                made = kind(**cast("Mapping[str, Any]", given))
+                try:
+                    made = kind(**cast("Mapping[str, Any]", given))
+                except TypeError as cause:
+                    msg = f"RunConfig cannot use {name}={shown(given)}: {clean(str(cause))}."
+                    raise UserError(msg) from None
                 object.__setattr__(self, name, made)
         for name, default in _MAY_BE_NONE:
             if getattr(self, name) is None:

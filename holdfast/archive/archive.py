@@ -24,6 +24,7 @@ from holdfast.errors import (
     DigestMismatchError,
 )
 from holdfast.values.base import Json, canonical, digest
+from holdfast.values.checks.arguments import check_arguments
 from holdfast.values.text.redact import conceal, credentials_of, redact, without_credentials
 
 __all__ = ["Archive", "record_name"]
@@ -52,7 +53,9 @@ class Archive:
 
         Raises:
             ArchiveError: Unknown protocol, or a missing package for it.
+            InvalidArgumentError: One of these is of another type.
         """
+        check_arguments(Archive.__init__, url=url, options=options)
         conceal(credentials_of(str(url), options or {}))
         self.url = without_credentials(str(url))
         self._store = open_store(str(url), options or {})

@@ -15,6 +15,7 @@ from holdfast.errors import HoldfastError
 from holdfast.tracing import switch
 from holdfast.tracing.ids import trace_digits
 from holdfast.values.base import Json, as_text
+from holdfast.values.checks.arguments import check_arguments
 from holdfast.values.text.redact import redact
 
 DEFAULT_WORKFLOW_NAME = "Agent workflow"
@@ -43,7 +44,14 @@ class Trace:
         metadata: Mapping[str, Json] | None = None,
         disabled: bool = False,
     ) -> None:
-        """Name the trace; nothing is recorded before `start`."""
+        """Name the trace; nothing is recorded before `start`.
+
+        Raises:
+            InvalidArgumentError: One of these is of another type.
+        """
+        check_arguments(
+            Trace.__init__, name=name, trace_id=trace_id, group_id=group_id, metadata=metadata
+        )
         self.name = name
         self.trace_id = trace_id or ""
         self.group_id = group_id

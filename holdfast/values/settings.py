@@ -17,7 +17,8 @@ from pydantic import (
 
 from holdfast.errors import UserError
 from holdfast.values.base import Json, Written
-from holdfast.values.checks.arguments import check_data, misfit
+from holdfast.values.checks.arguments import check_data
+from holdfast.values.text.misfits import misfit
 from holdfast.values.text.shown import shown
 
 if TYPE_CHECKING:

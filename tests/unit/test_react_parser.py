@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from holdfast.values.text.lenient_json import NotReadableError, read_value
+from holdfast.values.checks.lenient_json import NotReadableError, read_value
 from holdfast.workers.react.parser import Action, Answer, Parsed, ParseFailure, parse
 
 ADD = '{"a": 1, "b": 2}'

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Sequence
-from typing import Any, Literal, Self
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal, Self, cast
 
 from pydantic import Field, ValidationError
 
 from holdfast.agents.agent import Agent
 from holdfast.agents.items import RawItem, ToolApprovalItem
 from holdfast.agents.runs.item_reading import team_of
-from holdfast.errors import UserError
+from holdfast.errors import InvalidArgumentError, UserError
 from holdfast.values.base import Json, Value
+from holdfast.values.checks.arguments import check_arguments
 from holdfast.values.checks.ids import MADE
 from holdfast.values.checks.json_shapes import is_object
 from holdfast.values.text.shown import shown
@@ -81,7 +82,19 @@ class RunState:
             task_id: The run's task.
             interruptions: The tool calls that wait for a decision.
             id: Tells this state from others of the task; made up by default.
+
+        Raises:
+            InvalidArgumentError: One of these is of another type.
         """
+        check_arguments(RunState.__init__, id=id)
+        items = list(interruptions) if isinstance(cast("object", interruptions), Iterable) else None
+        wrong = items is None or not all(isinstance(each, ToolApprovalItem) for each in items)
+        if not isinstance(cast("object", task_id), str) or wrong:
+            msg = (
+                "A RunState is made of a task's id and of interruptions (ToolApprovalItems); it was"
+                f" given {shown(task_id)} and {shown(interruptions)}."
+            )
+            raise InvalidArgumentError(msg)
         self.task_id = task_id
         self._id = id or uuid.uuid4().hex[:12]
         self._interruptions = list(interruptions)
@@ -232,7 +245,7 @@ class RunState:
         """
         try:
             data = json.loads(state_string)
-        except ValueError as cause:
+        except (ValueError, TypeError, RecursionError) as cause:
             msg = f"This is no state of a run as RunState.to_string gives it: {cause}"
             raise UserError(msg) from cause
         return await cls.from_json(initial_agent, data)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from holdfast.agents.tools.context import Effect, ToolContext
 from holdfast.agents.tools.signature import EMPTY
 from holdfast.errors import InvalidArgumentError
 from holdfast.values.code.invoke import invoke
+from holdfast.values.text.shown import shown
 
 Verdict = bool | Awaitable[bool]
 
@@ -72,11 +73,13 @@ def check_hook(function: Callable[..., Any], what: str, arguments: tuple[str, ..
     Raises:
         InvalidArgumentError: It is not a function of so many arguments.
     """
-    if 0 < _wanted(function, len(arguments)) <= len(arguments):
+    if callable(cast("object", function)) and 0 < _wanted(function, len(arguments)) <= len(
+        arguments
+    ):
         return
     msg = (
         f"{what} must be a function ({', '.join(arguments)}) or ({arguments[-1]}); got"
-        f" {function!r}."
+        f" {shown(function)}."
     )
     raise InvalidArgumentError(msg)
 

@@ -10,7 +10,8 @@ from holdfast.archive.contents import checked
 from holdfast.client.agent_runner.base import RunnerBase, TaskLike, id_of, step_id_of
 from holdfast.errors import StepNotFoundError
 from holdfast.reading.audit.audit import AuditEvent, audit_events
-from holdfast.reading.audit.verification import Verification, verified
+from holdfast.reading.audit.task_verification import verified
+from holdfast.reading.audit.verification import Verification
 from holdfast.reading.server_errors import server_errors
 from holdfast.reading.step_events import EventHandler, StepEvent, print_event
 from holdfast.reading.streams.following import Follower, follow, told
@@ -237,7 +238,8 @@ class TaskReading(RunnerBase):
 
         They are compared with what the task itself has while it is open, with what Temporal keeps
         of its closed run, and with the signature of its record, if there is a key
-        (`HOLDFAST_SIGNING_KEY`). `proved` and `unproved` of the list say what came of that.
+        (`HOLDFAST_SIGNING_KEY`). So is what the task saw of its session, and what that got of it,
+        with what the session has. `proved` and `unproved` of the list say what came of that.
         """
         return await verified(self._read, id_of(task))
 

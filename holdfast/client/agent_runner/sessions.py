@@ -14,12 +14,14 @@ from holdfast.archive.segments import read_messages, turns, write_messages
 from holdfast.archive.session_commits import commit_turn
 from holdfast.errors import InvalidArgumentError, TaskNotFoundError
 from holdfast.models.openai.items import from_response_items, to_response_items
+from holdfast.reading.audit.session_verification import verified_session
+from holdfast.reading.audit.verification import Verification
 from holdfast.reading.reader import Reader
 from holdfast.reading.server_errors import server_errors
 from holdfast.task.data.state import CommitRef, SessionState
 from holdfast.values.base import Json
 from holdfast.values.checks.arguments import Count, check_arguments
-from holdfast.values.checks.ids import queue_of, session_id
+from holdfast.values.checks.ids import check_app, queue_of, session_id
 from holdfast.values.messages import Message
 from holdfast.values.text.shown import shown
 
@@ -49,8 +51,9 @@ class Session:
         Raises:
             InvalidArgumentError: The name is no text, empty or too long.
         """
+        check_arguments(Session.__init__, client=client, archive=archive, queue=queue)
         self.name = name
-        self.id = session_id(app, name)
+        self.id = session_id(check_app(app), name)
         self.queue = queue or queue_of(app)
         self._client = client
         self._archive = archive
@@ -71,6 +74,19 @@ class Session:
         for turn in await turns(self._archive, state):
             messages.extend(await read_messages(self._archive, turn.sha256))
         return [await self._resolve(message) for message in messages]
+
+    async def verify(self) -> Verification:
+        """Compare the archive's turns with the digests that the session itself has.
+
+        Returns:
+            What is wrong, nothing if all turns since the last reset are intact, with `proved` and
+            `unproved`.
+
+        Raises:
+            NoWorkerError: No worker process is up to answer.
+            ConnectError: The server could not be reached.
+        """
+        return await verified_session(self._reader, self.id)
 
     async def append(self, messages: Sequence[Message]) -> None:
         """Commit messages as one turn; what `data:` URLs of images hold is stored by reference.

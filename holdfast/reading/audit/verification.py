@@ -1,52 +1,26 @@
-"""Verifying a task: whether its record is what was recorded, and how far that is proven."""
+"""What a verification found, and the check of values that the archive holds."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple, cast
+from collections.abc import Iterable
 
-from holdfast.archive.archive import Archive, record_name
-from holdfast.archive.segments import read_segment
-from holdfast.errors import (
-    BlobMissingError,
-    DigestMismatchError,
-    TaskClosedError,
-    TaskNotFoundError,
-)
-from holdfast.reading.audit.audit import Finding, verify
-from holdfast.reading.reader import Reader
-from holdfast.task.data import seal
-from holdfast.task.data.records import Entry, OpenState, SegmentRef
-from holdfast.task.data.seal import Seal
-from holdfast.task.data.state import TaskRecord
-from holdfast.values.base import Json
-from holdfast.values.hash_chain import ChainRef, extend, extend_json
+from holdfast.archive.archive import Archive
+from holdfast.archive.named_values import Named, named
+from holdfast.archive.segments import read_messages
+from holdfast.errors import BlobMissingError, DigestMismatchError
+from holdfast.reading.audit.audit import Finding
 
-BLOBS_AT_ONCE = 16
-
-CONSISTENT = "The steps, events, arguments, results and decisions fit the digest of the ledger."
-OPEN = "The ledger is the one that the task itself has, which is still open."
-IN_MEMO = "The record is the one whose digest Temporal keeps with the closed run."
-SIGNED = "The record has a valid signature."
-
-FORGOTTEN = "Temporal has forgotten the run, or never knew it: it has nothing to compare with."
-UNSEALED = "Temporal knows the run, but it did not end by storing this record."
-ENDED_OUTSIDE = "The run was ended with Temporal's own tools: its history alone tells of it."
-UNSIGNED = "The record has no signature."
-NO_KEY = f"The record is signed, and no key to check that is known: set {seal.KEY_VARIABLE}."
-SELF_ONLY = (
-    "Only that the record is consistent with itself is proven: whoever can write to the archive"
-    " could have written it anew."
-)
+VALUES_AT_ONCE = 16
 
 
 class Verification(list[Finding]):
-    """What is wrong with a task's record, nothing if it is intact, and what that rests on.
+    """What is wrong with a record, nothing if it is intact, and what that rests on.
 
     Attributes:
         proved: What was proven, in sentences.
         unproved: What could not be, in sentences.
+        checked: Values of the archive that were looked at, each once.
     """
 
     def __init__(self) -> None:
@@ -54,203 +28,41 @@ class Verification(list[Finding]):
         super().__init__()
         self.proved: list[str] = []
         self.unproved: list[str] = []
+        self.checked: set[Named] = set()
 
     def add(self, text: str, *, step: str = "", branch: int = 0) -> None:
         """Add something that is wrong."""
         self.append(Finding(step=step, branch=branch, text=text))
 
+    def cannot_read(self, what: str, error: Exception) -> None:
+        """Add something that has the right digest and does not say what it has to."""
+        self.add(f"{what} cannot be read: {type(error).__name__}: {str(error)[:300]}")
 
-class _Kept(NamedTuple):
-    """What there is of a task, as it is stored.
 
-    Attributes:
-        segment: Newest segment of the archived part of the ledger.
-        entries: The rest of it, which the task itself has.
-        opens: Its steps in progress, or those that were at its end.
-        ledger: Length and digest that the ledger must have.
-        record: The record of a closed task, None of an open one.
-        is_open: Whether the task is open.
+async def check_named(archive: Archive, values: Iterable[object], found: Verification) -> None:
+    """Check that the archive has each value that recorded data names, unchanged.
+
+    Those that are lists of messages are read, because they name others: texts and images.
     """
-
-    segment: SegmentRef | None
-    entries: list[Json]
-    opens: tuple[OpenState, ...]
-    ledger: ChainRef
-    record: dict[str, Json] | None = None
-    is_open: bool = False
-
-
-async def verified(reader: Reader, task_id: str) -> Verification:
-    """Verify a task: its segments, its chain, its blobs, and what is kept of it elsewhere.
-
-    Raises:
-        TaskNotFoundError: There is none of this id.
-    """
-    found = Verification()
-    kept = await _kept(reader, task_id)
-    entries = await _check_ledger(reader.archive, kept, found)
-    await _check_blobs(reader.archive, [*entries, *(o.wire() for o in kept.opens)], found)
-    for current in kept.opens:
-        if extend("", current.journal) != current.chain:
-            text = "its recorded answers do not give their digest"
-            found.add(text, step=current.open.step.step_id)
-    if kept.record is not None:
-        await _check_record(reader, task_id, kept.record, found)
-    elif kept.is_open:
-        found.proved.append(OPEN)
-    else:
-        found.unproved.append(ENDED_OUTSIDE)
-    return found
+    todo = sorted(set(named(list(values))) - found.checked)
+    while todo:
+        found.checked.update(todo)
+        more: set[Named] = set()
+        for start in range(0, len(todo), VALUES_AT_ONCE):
+            some = todo[start : start + VALUES_AT_ONCE]
+            for name in await asyncio.gather(*(_check_one(archive, each, found) for each in some)):
+                more |= name
+        todo = sorted(more - found.checked)
 
 
-async def _kept(reader: Reader, task_id: str) -> _Kept:
-    """Read what there is, open tasks from themselves.
-
-    Raises:
-        TaskNotFoundError: There is nothing.
-    """
+async def _check_one(archive: Archive, name: Named, found: Verification) -> set[Named]:
+    """Check one value of the archive; return what it names itself."""
     try:
-        return await _of_task(reader, task_id, even_closed=False)
-    except (TaskClosedError, TaskNotFoundError) as closed:
-        name = record_name("tasks", task_id)
-        if await reader.archive.ahas_record(name):
-            return _of_record(await reader.archive.aget_record(name))
-        if isinstance(closed, TaskNotFoundError):
-            raise
-        return await _of_task(reader, task_id, even_closed=True)
-
-
-async def _of_task(reader: Reader, task_id: str, *, even_closed: bool) -> _Kept:
-    page, entries = await reader.pages(task_id, even_closed=even_closed)
-    data: list[Json] = [entry.wire() for entry in entries]
-    return _Kept(page.segment, data, page.opens, page.ledger, is_open=not even_closed)
-
-
-def _of_record(data: Json) -> _Kept:
-    record = TaskRecord.model_validate(data)
-    return _Kept(record.segment, [], record.opens, record.ledger, cast("dict[str, Json]", data))
-
-
-async def _check_ledger(archive: Archive, kept: _Kept, found: Verification) -> list[Json]:
-    """Check segments, chain and steps; return the entries, as far as they can be read."""
-    archived = await _archived(archive, kept.segment, found)
-    entries: list[Json] = []
-    if archived is not None:
-        entries = [*archived, *kept.entries]
-        actual = ChainRef(len(entries), extend_json("", entries))
-        if actual == kept.ledger:
-            found.proved.append(CONSISTENT)
-        else:
-            found.add(
-                f"the ledger has {actual.length} entries with the digest {actual.digest}, but"
-                f" {kept.ledger.length} with the digest {kept.ledger.digest} were recorded"
-            )
-    found.extend(verify([Entry.model_validate(entry) for entry in entries]))
-    return entries
-
-
-async def _archived(
-    archive: Archive, newest: SegmentRef | None, found: Verification
-) -> list[Json] | None:
-    """Read the archived part of a ledger, the newest segment first; None when one is damaged.
-
-    Where the segments before a damaged one are, that one alone tells.
-    """
-    parts: list[list[Json]] = []
-    segment = newest
-    while segment is not None:
-        try:
-            data = await read_segment(archive, segment)
-        except (DigestMismatchError, BlobMissingError) as error:
-            first, last = segment.start + 1, segment.start + segment.entries
-            where = f"entries {first} to {last} of the ledger (segment {segment.number})"
-            found.add(f"{where} are damaged: {error}")
-            if segment.start:
-                found.add(
-                    f"entries 1 to {segment.start} of the ledger cannot be found: segment"
-                    f" {segment.number}, which names them, is damaged"
-                )
-            return None
-        parts.append(data.entries)
-        segment = data.before
-    return [entry for part in reversed(parts) for entry in part]
-
-
-async def _check_blobs(archive: Archive, data: Sequence[Json], found: Verification) -> None:
-    """Check that the archive has each text and image that the ledger names, unchanged."""
-    names = sorted(set(_blobs(data)))
-    for start in range(0, len(names), BLOBS_AT_ONCE):
-        some = names[start : start + BLOBS_AT_ONCE]
-        for trouble in await asyncio.gather(*(_blob_trouble(archive, name) for name in some)):
-            if trouble:
-                found.add(trouble)
-
-
-async def _blob_trouble(archive: Archive, sha256: str) -> str:
-    try:
-        await archive.aget(sha256)
+        if name.holds_messages:
+            return set(named(await read_messages(archive, name.sha256)))
+        await archive.aget(name.sha256)
     except (DigestMismatchError, BlobMissingError) as error:
-        return f"a value that the ledger names is damaged: {error}"
-    return ""
-
-
-def _blobs(data: Json) -> Iterator[str]:
-    """Yield the digests of values in the archive that data names."""
-    match data:
-        case {"sha256": str(sha256), "size": int()} if len(sha256) == 64:  # noqa: PLR2004  digits
-            yield sha256
-        case dict():
-            for each in cast("dict[str, Json]", data).values():
-                yield from _blobs(each)
-        case list() | tuple():
-            for each in cast("Sequence[Json]", data):
-                yield from _blobs(each)
-        case _:
-            return
-
-
-async def _check_record(
-    reader: Reader, task_id: str, record: dict[str, Json], found: Verification
-) -> None:
-    """Compare a closed task's record with what is kept elsewhere, and check its signature."""
-    await _check_blobs(reader.archive, [{k: v for k, v in record.items() if k != "opens"}], found)
-    task = record.get("task")
-    named = cast("dict[str, Json]", task).get("task_id") if isinstance(task, dict) else None
-    if named != task_id:
-        found.add(f"the record is that of task {named!r}")
-    outside = await _sealed(reader, task_id)
-    proven = False
-    if isinstance(outside, str):
-        found.unproved.append(outside)
-    elif outside.record == seal.record_digest(record):
-        found.proved.append(IN_MEMO)
-        proven = True
-    else:
-        found.add(
-            f"the record has the digest {seal.record_digest(record)}, but the task ended with"
-            f" {outside.record}: it was written anew"
-        )
-    match seal.check_signature(record, task_id):
-        case True:
-            found.proved.append(SIGNED)
-            proven = True
-        case False:
-            found.add("the record's signature is not that of a known key over this record")
-        case None if record.get("signature"):
-            found.unproved.append(NO_KEY)
-        case None:
-            found.unproved.append(UNSIGNED)
-            if seal.has_key() and not proven:
-                found.add("a key is known, but the record has no signature, nor any other proof")
-    if not proven:
-        found.unproved.append(SELF_ONLY)
-
-
-async def _sealed(reader: Reader, task_id: str) -> Seal | str:
-    """Return what Temporal keeps of a closed task, or say why it has nothing."""
-    try:
-        memo = await (await reader.describe(task_id)).memo()
-    except TaskNotFoundError:
-        return FORGOTTEN
-    kept = memo.get(seal.MEMO)
-    return Seal.model_validate(kept) if kept else UNSEALED
+        found.add(f"a value that the record names is damaged: {error}")
+    except (ValueError, TypeError) as error:
+        found.cannot_read(f"the list of messages {name.sha256}", error)
+    return set()

@@ -13,8 +13,8 @@ from holdfast.models.base import OutputSpec
 from holdfast.task.queue import circle
 from holdfast.values.base import Json, Value
 from holdfast.values.checks.json_shapes import is_array, is_object
+from holdfast.values.checks.lenient_json import NotReadableError, read_value
 from holdfast.values.messages import clean
-from holdfast.values.text.lenient_json import NotReadableError, read_value
 
 DEFAULT_NAME = "default"
 """Name of the one sub-task that stands in for a plan that could not be read."""

@@ -22,8 +22,8 @@ import re
 from typing import Literal, NamedTuple
 
 from holdfast.values.base import Json, Value
+from holdfast.values.checks.lenient_json import NotReadableError, Read, read_keywords, read_value
 from holdfast.values.messages import clean
-from holdfast.values.text.lenient_json import NotReadableError, Read, read_keywords, read_value
 from holdfast.workers.react.keywords import (
     INPUT_IN_LINE,
     Keyword,
