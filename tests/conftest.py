@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, settings
 from openai import AsyncOpenAI
 
 from holdfast import Agent, AgentRunner
+from holdfast.activities import heartbeat
 from holdfast.engine.ephemeral import ephemeral_server
 from holdfast.engine.serverinfo import ServerInfo
 from holdfast.messages import clean
@@ -31,6 +32,8 @@ settings.register_profile(
     derandomize="HOLDFAST_SEARCH" not in os.environ,
 )
 settings.load_profile("holdfast")
+
+heartbeat.FASTEST_SECONDS = 0.5  # an activity learns by its next heartbeat that it is cancelled
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
