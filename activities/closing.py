@@ -9,6 +9,7 @@ from temporalio import activity
 from holdfast import variables
 from holdfast.activities.failures import typed_failures
 from holdfast.activities.heartbeat import heartbeats
+from holdfast.activities.lease import ensure_ours
 from holdfast.activities.registry import Registry
 from holdfast.activities.source import Source, task_id
 from holdfast.activities.spans import tell_of_closed
@@ -26,7 +27,6 @@ from holdfast.records import (
     archived_entries,
 )
 from holdfast.references import input_message
-from holdfast.seal import Seal
 from holdfast.segments import (
     read_archived,
     read_messages,
@@ -34,14 +34,14 @@ from holdfast.segments import (
     write_record,
     write_segment,
 )
-from holdfast.sessions import commit_turn
+from holdfast.sessions import ensure_session
 from holdfast.state import CommitRef, TaskRecord
 from holdfast.steps import Task, TaskStep
 from holdfast.task_head import TaskHead
 from holdfast.tool_hooks import invoke
 from holdfast.undo import UNDONE, active_steps
 from holdfast.values import canonical
-from holdfast.wire import CloseInput
+from holdfast.wire import Closed, CloseInput
 
 
 class ClosingActivities:
@@ -61,13 +61,17 @@ class ClosingActivities:
                 return await write_segment(self._source.archive, entries, page.segment)
 
     @activity.defn(name="close")
-    async def close(self, given: CloseInput) -> Seal:
-        """Commit a finished task's turn to its session, then store the whole task."""
+    async def close(self, given: CloseInput) -> Closed:
+        """Store the whole task, and its turn for its session; the task itself commits the turn.
+
+        All that can fail is done here. A commit made here could not be taken back when something
+        after it fails, and the task then comes to another end.
+        """
         with typed_failures():
             async with heartbeats():
                 return await self._close(given)
 
-    async def _close(self, given: CloseInput) -> Seal:
+    async def _close(self, given: CloseInput) -> Closed:
         source = self._source
         head = await source.head()
         page, entries = await source.entries()
@@ -77,8 +81,7 @@ class ClosingActivities:
         if entries:
             segment = await write_segment(source.archive, entries, segment)
         task = await source.task()
-        if given.commit:
-            await self._commit(head, task, given, page.opens)
+        turn = await self._turn(head, task, given, page.opens) if given.commit else None
         last = await self._last_step(segment, entries)
         record = TaskRecord(
             task=task.model_copy(
@@ -93,12 +96,13 @@ class ClosingActivities:
             opens=page.opens,
             ledger=given.ledger,
         )
+        await ensure_ours("writing of the record")  # the task may have come to another end since
         sealed = await write_record(source.archive, task_id(), record)
         at = closed_at(entries)
         tell_of_closed(head, record, task, given.status, at=at, branch=page.branch)
         source.cache.drop(task_id())
         variables.release(task_id())
-        return sealed
+        return Closed(seal=sealed, turn=turn)
 
     async def _last_step(
         self, segment: SegmentRef | None, entries: list[Entry]
@@ -108,17 +112,20 @@ class ClosingActivities:
             steps = active_steps(await read_archived(self._source.archive, segment))
         return steps[-1] if steps else None
 
-    async def _commit(
+    async def _turn(
         self, head: TaskHead, task: Task, given: CloseInput, opens: Sequence[OpenState]
-    ) -> None:
-        """Let the AgentWorker choose what to keep, and append that to the session, once.
+    ) -> CommitRef | None:
+        """Let the AgentWorker choose what to keep, and make that ready for the session.
 
         A list that the run was given comes first. Of a task that has failed before its first step
         was done, the input is kept.
+
+        Returns:
+            The turn; None when the session gets none. Else there is a session to commit it to.
         """
         source, session = self._source, head.session
         if session is None:
-            return
+            return None
         before = await read_messages(source.archive, session.adds) if session.adds else []
         transcript = await source.transcript(given.at)
         worker = self._registry.of(head).agent(head.agent).made_worker
@@ -130,14 +137,15 @@ class ClosingActivities:
             said = blocked or ([] if _is_empty(task) else [_input(task)])
         kept = [*before, *[await source.offload(message) for message in said]]
         if not kept and given.status != "finished":
-            return
+            return None
         turn = CommitRef(
             task=task_id(),
             sha256=await write_messages(source.archive, kept),
             count=len(kept),
         )
         queue = session.queue or activity.info().task_queue
-        await commit_turn(activity.client(), session.id, queue, turn)
+        await ensure_session(activity.client(), session.id, queue)
+        return turn
 
     @activity.defn(name="index")
     async def index(self, commits: list[CommitRef]) -> str:

@@ -1,16 +1,16 @@
-"""How a turn gets into a session: the same for tasks that close and for programs that append."""
+"""How a turn gets into a session, from a program that appends and from a task that closes."""
 
 from __future__ import annotations
 
 from datetime import timedelta
 
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowExecutionDescription
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.errors import InvalidArgumentError, SessionClosedError
-from holdfast.state import CommitRef, SessionState
+from holdfast.state import COMMIT, CommitRef, SessionState
 
 RPC_TIMEOUT = timedelta(seconds=30)
 
@@ -24,7 +24,29 @@ async def commit_turn(client: Client, session_id: str, queue: str, turn: CommitR
         SessionClosedError: Somebody ended the session with Temporal's own tools.
         InvalidArgumentError: A workflow of another kind has the session's id.
     """
-    await _check_kind(client, session_id)
+    await _find(client, session_id)
+    await _begin(client, session_id, queue, turn)
+
+
+async def ensure_session(client: Client, session_id: str, queue: str) -> None:
+    """Return when there is a session that a turn can be sent to; a new one has no turns.
+
+    Raises:
+        SessionClosedError: As for `commit_turn`.
+        InvalidArgumentError: As for `commit_turn`.
+    """
+    found = await _find(client, session_id)
+    if found is not None and found.close_time is None:
+        return
+    await _begin(client, session_id, queue)
+
+
+async def _begin(client: Client, session_id: str, queue: str, *turns: CommitRef) -> None:
+    """Begin a session unless there is one, and send it a turn.
+
+    Raises:
+        SessionClosedError: There was one.
+    """
     try:
         await client.start_workflow(
             "Session",
@@ -33,26 +55,28 @@ async def commit_turn(client: Client, session_id: str, queue: str, turn: CommitR
             task_queue=queue,
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
             id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
-            start_signal="commit",
-            start_signal_args=[turn],
+            start_signal=COMMIT if turns else None,
+            start_signal_args=turns,
             rpc_timeout=RPC_TIMEOUT,
         )
     except WorkflowAlreadyStartedError as error:
         raise SessionClosedError(session_id) from error
 
 
-async def _check_kind(client: Client, session_id: str) -> None:
-    """Refuse to commit to what is no session: it would drop the turn without a word.
+async def _find(client: Client, session_id: str) -> WorkflowExecutionDescription | None:
+    """Describe a session; None when there is none.
+
+    What is no session is refused: it would drop the turn without a word.
 
     Raises:
-        InvalidArgumentError: It is not.
+        InvalidArgumentError: It is none.
     """
     try:
         found = await client.get_workflow_handle(session_id).describe(rpc_timeout=RPC_TIMEOUT)
     except RPCError as error:
         if error.status is not RPCStatusCode.NOT_FOUND:
             raise
-        return  # it begins with this turn
+        return None
     if found.workflow_type != "Session":
         msg = (
             f"The id {session_id!r} of the session is that of a workflow {found.workflow_type!r},"
@@ -60,3 +84,4 @@ async def _check_kind(client: Client, session_id: str) -> None:
             " use another session."
         )
         raise InvalidArgumentError(msg)
+    return found

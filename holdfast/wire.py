@@ -24,6 +24,7 @@ from holdfast.records import (
     StepResult,
 )
 from holdfast.seal import Seal
+from holdfast.state import CommitRef
 from holdfast.steps import TaskStatus, TaskStep
 from holdfast.task_head import TaskHead
 from holdfast.values import Json, Value
@@ -382,6 +383,18 @@ class CloseInput(Value):
     commit: bool = False
     failure: Failure | None = None
     ledger: ChainRef = ChainRef()
+
+
+class Closed(Value):
+    """Result of the closing activity.
+
+    Attributes:
+        seal: The digests of what was stored of the task.
+        turn: What its session is to get; None for nothing.
+    """
+
+    seal: Seal
+    turn: CommitRef | None = None
 
 
 class TaskResult(Value):

@@ -16,6 +16,7 @@ from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_
 from holdfast import approvals
 from holdfast.commands import Command
 from holdfast.records import Approval
+from holdfast.seal import Seal
 from holdfast.state import RunReply, TaskInput
 from holdfast.steps import TaskStatus
 from holdfast.wire import CloseInput, TaskResult
@@ -252,7 +253,11 @@ class AgentTask(StepLanes, Opening):
         self.requests.tell()
 
     async def _close(self) -> None:
-        """Finalize or abandon: the archive first, then the session, then the end."""
+        """Finalize or abandon: the archive first, then the session, then the end.
+
+        The commit to the session comes last: until it is made, an abandon can take the place of an
+        end that cannot be reached, and after it nothing can fail any more.
+        """
         status = self.closing or "finished"
         await workflow.wait_condition(lambda: not self.inbox)  # they are refused, each with a note
         if self.ending.prepare():
@@ -268,7 +273,7 @@ class AgentTask(StepLanes, Opening):
             failure=failure,
             ledger=self.ledger.s.ledger,
         )
-        work = asyncio.create_task(calls.close(self.ledger, sent))
+        work = asyncio.create_task(self._store(sent))
         while not work.done():
             try:
                 await workflow.wait_condition(work.done)
@@ -293,6 +298,14 @@ class AgentTask(StepLanes, Opening):
         self.requests.answer_all(RunReply(n=self.ledger.s.steps), only_all=True)
         self.requests.fail_all(calls.CLOSED)
         publish(self.ledger, status)
+
+    async def _store(self, sent: CloseInput) -> Seal:
+        """Write the task to the archive, then its turn to its session."""
+        stored = await calls.close(self.ledger, sent)
+        session = self.given.head.session
+        if session is not None and stored.turn is not None:
+            await calls.commit(session.id, stored.turn)
+        return stored.seal
 
     def _prepare_close(self, status: TaskStatus) -> None:
         """Do what comes before the archive: the ledger that it gets tells of the end."""

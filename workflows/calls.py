@@ -12,6 +12,7 @@ from temporalio.common import RetryPolicy
 from temporalio.exceptions import (
     ActivityError,
     ApplicationError,
+    FailureError,
     TimeoutType,
 )
 from temporalio.exceptions import (
@@ -23,10 +24,9 @@ from holdfast.guard_rules import GuardFound
 from holdfast.guarding import Due
 from holdfast.ledger import Ledger
 from holdfast.records import Failure, ForkOf, SegmentRef
-from holdfast.seal import Seal
-from holdfast.state import Described
+from holdfast.state import COMMIT, CommitRef, Described
 from holdfast.steps import TaskStep
-from holdfast.wire import Advanced, CloseInput, GuardInput
+from holdfast.wire import Advanced, Closed, CloseInput, GuardInput
 
 T = TypeVar("T")
 
@@ -200,9 +200,25 @@ async def archive(ledger: Ledger) -> SegmentRef:
     return segment
 
 
-async def close(ledger: Ledger, sent: CloseInput) -> Seal:
-    """Archive the whole task and commit its turn to the session."""
-    return await quick(ledger, "close", sent, Seal)
+async def close(ledger: Ledger, sent: CloseInput) -> Closed:
+    """Archive the whole task, and what its session is to get."""
+    return await quick(ledger, "close", sent, Closed)
+
+
+async def commit(session_id: str, turn: CommitRef) -> None:
+    """Append a turn to a session that there is, once.
+
+    A signal that a workflow sends arrives once, or is known not to have arrived: no worker that is
+    lost can leave that open.
+
+    Raises:
+        ApplicationError: It did not arrive.
+    """
+    try:
+        await workflow.get_external_workflow_handle(session_id).signal(COMMIT, turn)
+    except FailureError as error:
+        text = f"Session {session_id!r} did not get the task's turn: {error}."
+        raise ApplicationError(text, type="EngineError") from error
 
 
 def failure_of(error: BaseException) -> Failure:

@@ -11,10 +11,9 @@ from temporalio import workflow
 from temporalio.common import RawValue, RetryPolicy
 from temporalio.exceptions import ActivityError
 
-from holdfast.state import CommitRef, SessionState
+from holdfast.state import COMMIT, CommitRef, SessionState
 from holdfast.workflows.opening import Opening
 
-COMMIT = "commit"
 FEWEST_EVENTS = 10
 """A run that rolled sooner would do nothing but roll."""
 

@@ -23,6 +23,7 @@ from temporalio.worker import (
     ActivityOutboundInterceptor,
     ExecuteActivityInput,
     Interceptor,
+    SignalExternalWorkflowInput,
     StartActivityInput,
     Worker,
     WorkflowInboundInterceptor,
@@ -367,7 +368,8 @@ class Deadly(Interceptor):
     """Kills its process at a point of an activity's or a workflow's life.
 
     The points: "begin:<activity>" before it runs, "end:<activity>" after it ran and before its
-    result is reported, "schedule:<activity>" in the workflow, and "any" for each of them.
+    result is reported, "schedule:<activity>" in the workflow, "signal:<name>" and
+    "signalled:<name>" before and after it has sent a signal, and "any" for each of them.
     """
 
     def __init__(self, job: Job) -> None:
@@ -399,6 +401,13 @@ class Deadly(Interceptor):
                 if not workflow.unsafe.is_replaying():
                     deadly.passed("schedule", input.activity)
                 return super().start_activity(input)
+
+            async def signal_external_workflow(self, input: SignalExternalWorkflowInput) -> None:
+                if not workflow.unsafe.is_replaying():
+                    deadly.passed("signal", input.signal)
+                await super().signal_external_workflow(input)
+                if not workflow.unsafe.is_replaying():
+                    deadly.passed("signalled", input.signal)
 
         class Inbound(WorkflowInboundInterceptor):
             def init(self, outbound: WorkflowOutboundInterceptor) -> None:

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
+from holdfast import StepFailedError
+from holdfast.workflows.calls import MOST_LOST
 from tests.crash.lab import Lab, Labs
 
 POINTS = {
     "before the task closes": ("schedule:close", 1),
-    "before the commit": ("begin:close", 1),
-    "after the commit, before it was reported": ("end:close", 1),
+    "before the archive": ("begin:close", 1),
+    "after the archive, before it was reported": ("end:close", 1),
+    "before the commit": ("signal:commit", 1),
+    "after the commit": ("signalled:commit", 1),
 }
 
 
@@ -53,3 +59,23 @@ async def test_an_abandoned_task_leaves_nothing_in_the_session(lab: Lab) -> None
     lab.start()
     await lab.until_status(task, "abandoned")
     assert await lab.runner.session("alice").chat_history() == []
+
+
+async def test_a_finalize_that_no_worker_survives_leaves_nothing_after_an_abandon(lab: Lab) -> None:
+    worker = lab.start(die=(("end:close", 1),))
+    task = await lab.create("charge:a", session="alice")
+    await lab.runner.run_task(task)
+    finalizing = asyncio.create_task(lab.runner.finalize_response(task))
+    for _ in range(MOST_LOST - 1):
+        await lab.until_dead(worker)
+        worker = lab.start(die=(("end:close", 1),))
+    await lab.until_dead(worker)
+    worker = lab.start(die=(("schedule:close", 1),))  # it dies as it is about to try again
+    with pytest.raises(StepFailedError, match="could not be closed"):
+        await finalizing
+    await lab.until_dead(worker)
+    await lab.runner.abandon(task, reason="not needed", by="anna")
+    lab.start()
+    await lab.until_status(task, "abandoned")
+    assert await lab.runner.session("alice").chat_history() == []
+    assert await lab.runner.verify(task) == []

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 from temporalio.client import WorkflowUpdateFailedError, WorkflowUpdateStage
+from temporalio.service import RPCError
 
-from holdfast import AgentRunner, StepFailedError, Task, segments, tool
+from holdfast import AgentRunner, Runner, StepFailedError, Task, segments, tool
 from holdfast.activities import closing
 from holdfast.errors import (
     CommandRefusedError,
@@ -20,6 +21,7 @@ from holdfast.errors import (
     TaskClosedError,
     UndoRefusedError,
 )
+from holdfast.messages import user
 from holdfast.settings import Budget
 from holdfast.testing import FakeOpenAI
 from holdfast.tools import Tool
@@ -301,6 +303,79 @@ async def test_a_task_that_cannot_be_finalized_can_be_abandoned(
     await runner.abandon(task, "give it up", by="ann")
     await until_status(runner, task, "abandoned")
     assert await reasons(runner, task) == ["", "ann: give it up"]
+
+
+async def test_an_abandon_in_the_place_of_a_finalize_leaves_nothing_in_the_session(
+    make_runner: MakeRunner, record: Record
+) -> None:
+    runner = await make_runner(worker=Counting(2))
+    task = await answered(runner)
+    session = runner.session(f"of {runner.app}")
+    assert await session.chat_history() == []
+    following = await runner.create_task("next", session=session.name)
+    record.broken = False
+    await runner.abandon(task, "give it up", by="ann")
+    await until_status(runner, task, "abandoned")
+    await runner.run_task(following)
+    await runner.finalize_response(following)
+    assert [m.text for m in await session.chat_history()] == ["next", "counted to 2"]
+    assert await runner.verify(task) == []
+
+
+async def test_an_abandon_in_the_place_of_a_verdict_leaves_nothing_in_the_session(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, record: Record
+) -> None:
+    agent, runner = make_agent(), rig.runner()
+    await rig.serve(agent)
+    session = runner.session("s")
+    model.call("nope")
+    with pytest.raises(StepFailedError, match="could not be closed") as caught:
+        await Runner.run(agent, "q", runner=runner, session=session)
+    assert await session.chat_history() == []
+    record.broken = False
+    await runner.abandon(caught.value.task_id, "enough", by="ann")
+    await until_status(runner, caught.value.task_id, "abandoned")
+    assert await session.chat_history() == []
+
+
+async def test_a_session_that_ends_just_before_the_commit_gets_nothing_and_the_task_goes_on_to_wait(
+    make_runner: MakeRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runner = await make_runner(worker=Counting(1))
+    session = runner.session(f"of {runner.app}")
+    await session.append([user("before")])
+
+    async def write_and_end(*given: Any) -> Any:
+        written = await segments.write_record(*given)
+        with suppress(RPCError):
+            await runner.client.get_workflow_handle(session.id).terminate("by an operator")
+        return written
+
+    monkeypatch.setattr(closing, "write_record", write_and_end)
+    task = await runner.create_task("q", session=session.name)
+    await runner.run_task(task)
+    with pytest.raises(StepFailedError, match=r"did not get the task's turn.*not found"):
+        await runner.finalize_response(task)
+    with pytest.raises(StepFailedError, match="workflow reset"):
+        await runner.finalize_response(task)
+    await runner.abandon(task, "give it up", by="ann")
+    await until_status(runner, task, "abandoned")
+    assert (await runner.get_task(task)).error.endswith("abandoned by ann: give it up")
+    assert [m.text for m in await session.chat_history()] == ["before"]
+
+
+async def test_a_finalized_turn_is_in_the_session_once_however_often_closing_was_tried(
+    make_runner: MakeRunner, record: Record
+) -> None:
+    runner = await make_runner(worker=Counting(2))
+    task = await answered(runner)
+    for _ in range(2):
+        with pytest.raises(StepFailedError, match="could not be closed"):
+            await runner.finalize_response(task)
+    record.broken = False
+    await runner.finalize_response(task)
+    said = [m.text for m in await runner.session(f"of {runner.app}").chat_history()]
+    assert said == ["q", "counted to 2"]
 
 
 async def test_a_verdict_that_could_not_be_recorded_stays(

@@ -237,7 +237,7 @@ async def activities_of(client: Client, workflow_id: str) -> list[str]:
 
 
 async def until(
-    condition: Callable[[], Awaitable[T]], *, seconds: float = 20.0, every: float = 0.02
+    condition: Callable[[], Awaitable[T]], *, seconds: float = 100.0, every: float = 0.02
 ) -> T:
     """Wait until a condition gives something true, and return that.
 
