@@ -142,7 +142,9 @@ class Ledger(LedgerState):
             self.note("restarted", now=now, body=body)
             mine = f"{self.s.branch}.{n}."
             undone = tuple(k for k in self.s.undone_effects if not k.startswith(mine))
-            self.change(undone_effects=undone)  # they were of the calls dropped here
+            unclear = {k: v for k, v in self.s.unclear_undos.items() if not k.startswith(mine)}
+            # they were of the calls dropped here
+            self.change(undone_effects=undone, unclear_undos=unclear)
             self._forget_approvals(n)
             current = OpenState(
                 open=opened,

@@ -163,6 +163,7 @@ class UndoState(Value):
         asked: The request, `to` made explicit.
         done: Keys of the effects that are undone, `<branch>.<step>.<batch>.<position>`, in order.
         undone: What was undone, in words.
+        unclear: Key of each effect that may have been undone in the course of it, to it in words.
         remains: What stays in the world.
         check: What somebody should look at.
         steps: Ids of the steps that were left.
@@ -176,6 +177,7 @@ class UndoState(Value):
     asked: UndoRequest
     done: tuple[str, ...] = ()
     undone: tuple[str, ...] = ()
+    unclear: dict[str, str] = Field(default_factory=dict[str, str])
     remains: tuple[str, ...] = ()
     check: tuple[str, ...] = ()
     steps: tuple[str, ...] = ()
@@ -229,6 +231,8 @@ class Carried(Value):
         done: Completed steps that others may wait for: those with an id that a worker gave, and
             those that are waited for.
         lasts: (number, id) of steps that ran beside others and ended the task; to be joined.
+        unclear_undos: Key of an effect, as in `undone_effects`, to what is known of an undo of it
+            that may have taken effect: it is not called again unless a person wants that.
         undo_notes: What the model is to be told of undos since the last step was begun, also after
             an undo that goes further back.
         last_step: The step that gave the task's answer, if another agent than the first ran it: a
@@ -289,6 +293,7 @@ class Carried(Value):
     followups: tuple[str, ...] = ()
     undo: UndoState | None = None
     undone_effects: tuple[str, ...] = ()
+    unclear_undos: dict[str, str] = Field(default_factory=dict[str, str])
     residue: tuple[str, ...] = ()
     fork: ForkOf | None = None
     marks: int = 0

@@ -342,6 +342,7 @@ def finish_undo(ledger: Ledger, left: Collection[str], *, now: float) -> None:
     ledger.change(
         undo=None,
         undone_effects=tuple(key for key in state.done if key not in left),
+        unclear_undos={k: v for k, v in ledger.s.unclear_undos.items() if k not in left},
         residue=residue,
         branch=ledger.s.branch + 1,
         notes=(*ledger.s.notes, *ledger.s.undo_notes, note),

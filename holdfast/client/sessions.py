@@ -16,7 +16,7 @@ from holdfast.client.verification import Verification
 from holdfast.client.verifying_sessions import verified_session
 from holdfast.contents import refer_all, resolve_message
 from holdfast.errors import InvalidArgumentError, TaskNotFoundError
-from holdfast.ids import queue_of, session_id
+from holdfast.ids import check_app, queue_of, session_id
 from holdfast.messages import Message
 from holdfast.models.items import from_response_items, to_response_items
 from holdfast.segments import read_messages, turns, write_messages
@@ -51,8 +51,9 @@ class Session:
         Raises:
             InvalidArgumentError: The name is no text, empty or too long.
         """
+        check_arguments(Session.__init__, client=client, archive=archive, queue=queue)
         self.name = name
-        self.id = session_id(app, name)
+        self.id = session_id(check_app(app), name)
         self.queue = queue or queue_of(app)
         self._client = client
         self._archive = archive
