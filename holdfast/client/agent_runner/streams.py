@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import Any, Literal
 
 from holdfast.client.agent_runner.base import Images, RunnerBase, TaskLike, id_of, new_id
 from holdfast.client.agent_runner.choices import ToolChoice
+from holdfast.client.agent_runner.runs import TaskRuns
 from holdfast.client.streamed import Open, Streamed
 from holdfast.reading.reader import Reader
 from holdfast.reading.streams.events import StreamEvent
@@ -16,13 +17,10 @@ from holdfast.values.checks.arguments import check_arguments
 from holdfast.values.checks.ids import check_name, check_new_id
 from holdfast.values.steps import AgentResponse, TaskStatus, TaskStep, TaskStepOutput
 
-if TYPE_CHECKING:
-    from holdfast.client.agent_runner.runner import AgentRunner
-
 _OPEN_ENDS: tuple[TaskStatus, ...] = ("answered", "waiting", "paused", "needs_attention")
 
 
-class TaskStreaming(RunnerBase):
+class TaskStreaming(TaskRuns):
     """Streams of events, see `docs/streaming.md`."""
 
     def stream_step(
@@ -52,17 +50,17 @@ class TaskStreaming(RunnerBase):
             images: Images of the new input.
         """
         check_arguments(TaskStreaming.stream_step, offset=offset)
-        runner, task_id = cast("AgentRunner", self), id_of(task)
+        task_id = id_of(task)
 
         async def work(opened: Callable[[Open], None]) -> TaskStepOutput:
-            asked = await runner.step_request(input, step, tool_choice, images)
+            asked = await self.step_request(input, step, tool_choice, images)
             reader = _reader(self, task_id, offset=offset or 0)
             if offset is None:
                 await reader.skip()
             begun = reader.offset
             opened(lambda at: _reader(self, task_id, offset=begun if at is None else at))
             asked = asked.model_copy(update={"stream": True})
-            return await runner.run_request(task_id, asked, request_id)
+            return await self.run_request(task_id, asked, request_id)
 
         return Streamed(task_id, work)
 
@@ -77,7 +75,6 @@ class TaskStreaming(RunnerBase):
             task_id: Id of the task.
             options: As for chat.
         """
-        runner = cast("AgentRunner", self)
         named = task_id
         if named is None:
             named = new_id(check_name("agent", options.get("agent") or self.agent))
@@ -88,7 +85,7 @@ class TaskStreaming(RunnerBase):
                 opened(lambda at: _reader(self, named, offset=at or 0))
 
             options.update(task_id=named, streams=True, started=started)
-            return await runner.chat(message, *args, **options)
+            return await self.chat(message, *args, **options)
 
         return Streamed(named, work)
 

@@ -8,8 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import cast
 from urllib.parse import unquote, urlsplit
 
-from holdfast.values.base import Json
-
 SHORTEST_SECRET = 8
 REDACTED = "[redacted]"
 
@@ -100,7 +98,7 @@ def without_credentials(url: str) -> str:
     return _QUERY_VALUE.sub(rf"\1{REDACTED}", _USER_INFO.sub(rf"\1{REDACTED}@", url))
 
 
-def credentials_of(url: str, options: Mapping[str, Json]) -> tuple[str, ...]:
+def credentials_of(url: str, options: Mapping[str, object]) -> tuple[str, ...]:
     """List the secrets in a URL and in the options that belong to it, longest first."""
     found = {*_in_url(url), *_in_options(options)}
     return tuple(sorted((each for each in found if each), key=len, reverse=True))
@@ -140,10 +138,10 @@ def _in_url(url: str) -> Iterator[str]:
             yield from (raw, unquote(raw))
 
 
-def _in_options(options: Mapping[str, Json]) -> Iterator[str]:
+def _in_options(options: Mapping[str, object]) -> Iterator[str]:
     for name, value in options.items():
         if isinstance(value, dict):
-            yield from _in_options(cast("dict[str, Json]", value))
+            yield from _in_options(cast("dict[str, object]", value))
         elif isinstance(value, str) and _SECRET_NAME.search(name.upper()):
             yield value
         elif isinstance(value, str):
