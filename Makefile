@@ -43,6 +43,7 @@ $(STAMP): requirements-dev.lock pyproject.toml
 lint: $(STAMP) ## Check style and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-logo --no-cache
 	$(BIN)/mypy
 	$(BIN)/pyright --warnings
 
