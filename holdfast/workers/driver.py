@@ -51,13 +51,13 @@ async def advance(worker: AgentWorker, ctx: StepContext, opened: OpenStep) -> Ad
     run = asyncio.create_task(doing)
     try:
         await asyncio.wait(
-            (run, cast("asyncio.Future[Any]", ctx.interrupted)),
+            (run, cast("asyncio.Future[Any]", ctx.stop.interrupted)),
             return_when=asyncio.FIRST_COMPLETED,
         )
         await ctx.settled()  # a sibling may have ended the step while a paid call is in flight
         return await _came_to(run, worker, ctx, opened)
     finally:
-        ctx.close()
+        ctx.stop.close()
         await _stop(run, ctx)
 
 
@@ -108,9 +108,9 @@ async def _came_to(
     An interruption counts before the run's own end: a sibling that was cancelled by it may have
     ended the run as well, and the calls that the step asked for would be lost.
     """
-    fresh = tuple(ctx.fresh)
+    fresh = ctx.fresh
     try:
-        if ctx.interrupted.done():
+        if ctx.stop.interrupted.done():
             advanced = await _interrupted(ctx, opened)
         else:
             advanced = await _ended(worker, ctx, opened, _returned(run, worker))
@@ -154,7 +154,7 @@ async def _interrupted(ctx: StepContext, opened: OpenStep) -> Advanced:
         InvalidArgumentError: The state cannot be recorded.
         ModelBehaviorError: The model called a tool that was not on offer, and that is a verdict.
     """
-    why = ctx.interrupted.result()
+    why = ctx.stop.interrupted.result()
     if why.kind == "over":
         return Advanced(result=_forced(ctx, opened))
     patch = merge_patch.change(opened.state, ctx.state)

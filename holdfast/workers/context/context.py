@@ -6,24 +6,27 @@ import asyncio
 import copy
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Literal, Never
+from typing import Any, Literal
 
-from holdfast.errors import InvalidArgumentError, StepCodeChangedError
+from holdfast.errors import InvalidArgumentError
 from holdfast.models.base import ModelAnswer, ModelRequest, OutputSpec, ToolSpec
 from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.head import Dialect, RunRules, TaskHead
-from holdfast.task.data.records import Handed, JournalEntry, OpenStep, Outcome
+from holdfast.task.data.records import Handed, JournalEntry, OpenStep
 from holdfast.values import json_patch as merge_patch
-from holdfast.values.base import Json, Value, canonical, digest
+from holdfast.values.base import Json, canonical, digest
 from holdfast.values.hash_chain import ChainRef, extend
-from holdfast.values.messages import Message, ToolCall, shown, system
-from holdfast.values.settings import ModelSettings
-from holdfast.values.steps import Task, ToolOutput
+from holdfast.values.messages import Message, ToolCall, system
+from holdfast.values.steps import Task
 from holdfast.workers.context.agent_code import AgentCode
 from holdfast.workers.context.answers import read, verdict
 from holdfast.workers.context.checks import check_calls, check_message, check_messages
 from holdfast.workers.context.handoffs import StepHandoffs
+from holdfast.workers.context.interrupts import Interrupt, StepStop
+from holdfast.workers.context.journal import StepJournal
 from holdfast.workers.context.offer import Offer, Retrieve
+from holdfast.workers.context.requests import own_choice, request_digest, settings_within
+from holdfast.workers.context.tool_results import ToolResult, tool_result
 
 LAST_CALL = system(
     "The budget of this task is used up. Answer now, without tools: say what is known, what is"
@@ -34,28 +37,6 @@ TURN = "turn"
 """Memo of the instructions and tools that the agent's code gave for a step."""
 
 Respond = Callable[[ModelRequest], Awaitable[ModelAnswer]]
-
-
-class Interrupt(Value):
-    """Why the step cannot go on in this activity.
-
-    Attributes:
-        kind: "tools": the task must run tools. "more": a second model call, or costly memo, belongs
-            to the next activity. "limit": the task's limit forbids the call. "over": the last call
-            that the budget allowed has been made, so its answer ends the step.
-        request: Digest of the request.
-        calls: The calls, for "tools".
-    """
-
-    kind: Literal["tools", "more", "limit", "over"]
-    request: str = ""
-    calls: tuple[ToolCall, ...] = ()
-
-
-class ToolResult(ToolOutput):
-    """A tool's result in the middle of a step, with the message that tells the model of it."""
-
-    message: Message
 
 
 class StepContext:
@@ -72,6 +53,7 @@ class StepContext:
             worker that gives call_model other messages puts them in.
         offer: Which tools may be called.
         code: What the agent's own code says.
+        stop: Stops this run of the step before its end.
         handoffs: How the task is handed over; None if the AgentWorker does not do so.
     """
 
@@ -133,11 +115,11 @@ class StepContext:
         self.n = n
         self.state: dict[str, Json] = copy.deepcopy(opened.state)
         given = opened.tool_choice or (head.tool_choice if n == 1 else "")
-        self.tool_choice = given or _own_choice(agent, head, used_tools=used_tools) or "auto"
+        self.tool_choice = given or own_choice(agent, head, used_tools=used_tools) or "auto"
         self.inputs: Mapping[str, Json] = inputs or {}
         self.offer = Offer(agent, head, retrieve, self.code)
-        self.interrupted: asyncio.Future[Interrupt] = asyncio.get_running_loop().create_future()
-        self.fresh: list[JournalEntry] = []
+        self.stop = StepStop()
+        self._journal = StepJournal(journal, unrecorded=unrecorded, keep=keep)
         self.notes = opened.notes
         self.adds: list[Message] = list(opened.notes)
         self._head = head
@@ -147,17 +129,11 @@ class StepContext:
         self._ask_task = ask_task
         self._view = opened.step.history
         self._at = at or ChainRef(length=len(transcript), digest=extend("", transcript))
-        self._journal = journal
         self._limit = limit
         self._tokens = tokens
-        self._unrecorded = unrecorded
-        self._keep = keep
         self._ensure_ours = ensure_ours
-        self._position = 0
-        self._spent = False  # something costly was made here and is not recorded yet
         self._idle = asyncio.Event()  # no model call is in flight
         self._idle.set()
-        self._closed = asyncio.Event()
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -198,22 +174,27 @@ class StepContext:
     @property
     def journal(self) -> tuple[JournalEntry, ...]:
         """All answered calls of this step, those made here included."""
-        return (*self._journal, *self.fresh)
+        return self._journal.all
+
+    @property
+    def fresh(self) -> tuple[JournalEntry, ...]:
+        """The calls that were answered in this activity."""
+        return tuple(self._journal.fresh)
 
     @property
     def answered(self) -> JournalEntry | None:
         """The model call that was made here, if one was."""
-        return next((entry for entry in self.fresh if entry.answer is not None), None)
+        return self._journal.answered
 
     @property
     def has_spent(self) -> bool:
         """Whether a model call or a costly memo was made here: the task must get to know of it."""
-        return self._spent
+        return self._journal.has_spent
 
     @property
     def finished(self) -> bool:
         """Whether the last model call that the budget allows has its answer."""
-        return any(entry.last for entry in self.journal)
+        return self._journal.is_finished
 
     async def task(self) -> Task:
         """Describe the task as it is now: its input stays, the rest may have changed next time."""
@@ -275,7 +256,7 @@ class StepContext:
                 something that nobody can answer; a StalledTaskError in the step API.
             asyncio.CancelledError: The step is interrupted already.
         """
-        self._go_on()
+        self.stop.go_on()
         if messages is not None:
             messages = check_messages(messages, "ctx.call_model")
         elif tools is None:
@@ -293,21 +274,28 @@ class StepContext:
             messages=asked,
             tools=offered,
             tool_choice="none" if finishing else (tool_choice or "auto"),
-            settings=self._settings(),
+            settings=settings_within(self.agent, self._head, self._tokens),
             output=output_type,
         )
-        key = self._digest(request, whole=messages is not None)
-        recorded = self._recorded(key, "a model call")
+        key = request_digest(
+            request,
+            agent=self.agent,
+            head=self._head,
+            at=None if messages is not None else self._at,
+            view=self._view,
+            adds=self.adds,
+        )
+        recorded = self._journal.next(key, "a model call", n=self.n, task_id=self.task_id)
         if recorded is not None and recorded.answer is not None:
             return self._judged(recorded.answer)
         await self.settled()
-        self._go_on()
+        self.stop.go_on()
         if self.finished:
-            await self._interrupt(Interrupt(kind="over"))
+            await self.stop.interrupt(Interrupt(kind="over"))
         if self._limit == "stop":
-            await self._interrupt(Interrupt(kind="limit"))
-        if self._spent:
-            await self._interrupt(Interrupt(kind="more"))
+            await self.stop.interrupt(Interrupt(kind="limit"))
+        if self._journal.has_spent:
+            await self.stop.interrupt(Interrupt(kind="more"))
         return self._judged(await self._ask(request, key, last=finishing))
 
     def _judged(self, answer: ModelAnswer) -> ModelAnswer:
@@ -355,27 +343,24 @@ class StepContext:
             StepCodeChangedError: The journal holds the answer to a different request here.
             Exception: Whatever `make` raised; that is not recorded.
         """
-        self._go_on()
+        self.stop.go_on()
         key = digest(canonical(["memo", name]))[:16]
-        recorded = self._recorded(key, f"memo {name!r}")
+        recorded = self._journal.next(key, f"memo {name!r}", n=self.n, task_id=self.task_id)
         if recorded is not None and recorded.memo is not None:
             return copy.deepcopy(recorded.memo.output)
         await self.settled()
-        self._go_on()
-        if costly and self._spent:
-            await self._interrupt(Interrupt(kind="more"))
-        known = self._unrecorded
-        if costly and known is not None and known.memo is not None and known.request == key:
+        self.stop.go_on()
+        if costly and self._journal.has_spent:
+            await self.stop.interrupt(Interrupt(kind="more"))
+        known = self._journal.paid_for(key) if costly else None
+        if known is not None and known.memo is not None:
             value = known.memo.output
         else:
             if costly:
                 await self._ensure_task_is_ours()
             value = await self._make(name, make)
         entry = JournalEntry(request=key, memo=Handed(output=value), name=name)
-        self.fresh.append(entry)
-        self._spent = self._spent or costly
-        if costly and self._keep is not None:
-            self._keep(entry)
+        self._journal.add(entry, costly=costly)
         return copy.deepcopy(value)
 
     async def _ensure_task_is_ours(self) -> None:
@@ -385,7 +370,7 @@ class StepContext:
         try:
             await self._ensure_ours()
         except Exception as error:  # noqa: BLE001  handed to the driver, which raises it
-            await self._fail(error)
+            await self.stop.fail(error)
 
     async def _make(self, name: str, make: Callable[[], Awaitable[Any] | Any]) -> Json:
         self._idle.clear()
@@ -413,17 +398,17 @@ class StepContext:
             StepCodeChangedError: The journal holds the answer to a different request here.
             asyncio.CancelledError: The step is interrupted already.
         """
-        self._go_on()
+        self.stop.go_on()
         calls = check_calls(calls, "ctx.call_tools")
         if not calls:
             return []
         key = digest(canonical([call.wire() for call in calls]))[:16]
-        recorded = self._recorded(key, "tool calls")
+        recorded = self._journal.next(key, "tool calls", n=self.n, task_id=self.task_id)
         if recorded is None:
             await self.settled()
             if self.finished:
-                await self._interrupt(Interrupt(kind="over"))
-            await self._interrupt(Interrupt(kind="tools", request=key, calls=tuple(calls)))
+                await self.stop.interrupt(Interrupt(kind="over"))
+            await self.stop.interrupt(Interrupt(kind="tools", request=key, calls=tuple(calls)))
         patches = [outcome.patch for outcome in recorded.outcomes]
         merged, _ = merge_patch.merge(self.state, patches)
         self.state.clear()
@@ -435,23 +420,6 @@ class StepContext:
         while not self._idle.is_set():
             await self._idle.wait()
 
-    def close(self) -> None:
-        """End the use of this context: calls that wait, and calls to come, are cancelled."""
-        if not self.interrupted.done():
-            self.interrupted.cancel()
-        self._closed.set()
-
-    def _go_on(self) -> None:
-        """Refuse a call after the step was interrupted, as from a `finally` on its way out.
-
-        Nothing could answer it in this activity, and a run that waited for it would never end.
-
-        Raises:
-            asyncio.CancelledError: The step is interrupted.
-        """
-        if self.interrupted.done():
-            raise asyncio.CancelledError
-
     async def _ask(self, request: ModelRequest, key: str, *, last: bool) -> ModelAnswer:
         """Make the one model call of this activity.
 
@@ -462,116 +430,21 @@ class StepContext:
         try:
             answer = read(await self._answer(request, key), self.dialect)
             entry = JournalEntry(request=key, answer=answer, last=last)
-            self.fresh.append(entry)
-            self._spent = True
-            if self._keep is not None:
-                self._keep(entry)
+            self._journal.add(entry, costly=True)
             return answer
         except Exception as error:  # noqa: BLE001  handed to the driver, which raises it
             self._idle.set()
-            await self._fail(error)
+            await self.stop.fail(error)
         finally:
             self._idle.set()
 
     async def _answer(self, request: ModelRequest, key: str) -> ModelAnswer:
-        known = self._unrecorded
-        if known is not None and known.answer is not None and known.request == key:
+        known = self._journal.paid_for(key)
+        if known is not None and known.answer is not None:
             return known.answer
         return await self._respond(request)
 
     def _finishes(self) -> bool:
         """Whether the next call is the last that the budget allows; recorded calls stay as made."""
-        for entry in self._journal[self._position :]:
-            if entry.memo is None:
-                return entry.last
-        return self._limit == "finish"
-
-    def _settings(self) -> ModelSettings:
-        """Return the agent's settings, with no more output tokens than the budget has left."""
-        settings = self.agent.settings.resolve(self._head.settings)
-        if not self._tokens:
-            return settings
-        most = min(self._tokens, settings.max_tokens or self._tokens)
-        return settings.model_copy(update={"max_tokens": most})
-
-    def _digest(self, request: ModelRequest, *, whole: bool) -> str:
-        """Digest of what decides the answer.
-
-        The transcript enters by the digest of its chain, so that the cost of a call does not grow
-        with the conversation; messages that the worker made itself enter whole.
-        """
-        asked: dict[str, Json] = {
-            "agent": self._head.snapshot,
-            "model": request.model,
-            "choice": request.tool_choice,
-            "messages": [m.wire() for m in (request.messages if whole else self.adds)],
-        }
-        if not whole:
-            asked["at"] = self._at.digest
-        if not whole and self._view is not None:
-            asked["history"] = self._view.wire()
-        if request.instructions != self.agent.instructions:
-            asked["instructions"] = request.instructions
-        if request.tools != self.agent.tools:
-            asked["tools"] = [tool.wire() for tool in request.tools]
-        if request.output is not None:
-            asked["output"] = request.output.wire()
-        return digest(canonical(asked))[:16]
-
-    def _recorded(self, key: str, what: str) -> JournalEntry | None:
-        position, self._position = self._position, self._position + 1
-        if position >= len(self._journal):
-            return None
-        entry = self._journal[position]
-        if entry.request == key:
-            return entry
-        msg = (
-            f"Step {self.n} now makes {what} where its journal holds the answer to another request"
-            f" (call {position + 1} of the step): the code or the prompt changed in mid-step."
-            ' Nothing is lost. run_step(task, restart="step") starts the step anew, or put the'
-            " earlier code back and run the step again."
-        )
-        raise StepCodeChangedError(msg, task_id=self.task_id, step_id="")
-
-    async def _fail(self, error: Exception) -> Never:
-        """Stop here with the error of a model call, which the AgentWorker never gets to see.
-
-        An answer that it gave in the place of a failed call would stand in the journal where the
-        repeated call's answer belongs.
-        """
-        if not self.interrupted.done():
-            self.interrupted.set_exception(error)
-        await self._halt()
-
-    async def _interrupt(self, why: Interrupt) -> Never:
-        """Stop here: the activity ends, and a later one runs the step from its top."""
-        self._go_on()
-        self.interrupted.set_result(why)
-        await self._halt()
-
-    async def _halt(self) -> Never:
-        """Wait for the driver, which cancels the step."""
-        await self._closed.wait()
-        raise asyncio.CancelledError
-
-
-def _own_choice(agent: AgentSnapshot, head: TaskHead, *, used_tools: bool) -> str | None:
-    """Return the tool choice of an agent's settings, for as long as it stands."""
-    if used_tools and not agent.keeps_tool_choice:
-        return None
-    return agent.settings.resolve(head.settings).tool_choice
-
-
-def tool_result(call: ToolCall, outcome: Outcome) -> ToolResult:
-    """Join a call and its outcome."""
-    return ToolResult(
-        tool_name=call.name,
-        call_id=call.id,
-        raw_input=call.arguments,
-        content=shown(outcome.content),
-        is_error=outcome.is_error,
-        status=outcome.status,
-        attempts=outcome.attempts,
-        nodes=outcome.nodes if isinstance(outcome.nodes, tuple) else (),
-        message=outcome.message(call),
-    )
+        known = self._journal.next_is_last
+        return self._limit == "finish" if known is None else known

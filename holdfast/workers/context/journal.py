@@ -1,0 +1,101 @@
+"""The journal of a step: its answered calls, by which a step that is run again goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from holdfast.errors import StepCodeChangedError
+from holdfast.task.data.records import JournalEntry
+
+
+class StepJournal:
+    """The answered calls of a step: those that the task has recorded, and those made here.
+
+    Attributes:
+        fresh: Calls that were answered in this activity.
+        has_spent: Whether a model call or a costly memo is among them: the task must record it
+            before anything else costly is made.
+    """
+
+    def __init__(
+        self,
+        recorded: Sequence[JournalEntry] = (),
+        *,
+        unrecorded: JournalEntry | None = None,
+        keep: Callable[[JournalEntry], None] | None = None,
+    ) -> None:
+        """Begin at the first call.
+
+        Args:
+            recorded: Calls that earlier runs of this step had answered.
+            unrecorded: An answer that was paid for, but never reached the task: the same request
+                gets it without a call.
+            keep: Called with each costly answer at once, before anything that may fail.
+        """
+        self.fresh: list[JournalEntry] = []
+        self.has_spent = False
+        self._recorded = tuple(recorded)
+        self._unrecorded = unrecorded
+        self._keep = keep
+        self._position = 0
+
+    @property
+    def all(self) -> tuple[JournalEntry, ...]:
+        """All answered calls of the step, oldest first."""
+        return (*self._recorded, *self.fresh)
+
+    @property
+    def answered(self) -> JournalEntry | None:
+        """The model call that was made here, if one was."""
+        return next((entry for entry in self.fresh if entry.answer is not None), None)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the last model call that the budget allows has its answer."""
+        return any(entry.last for entry in self.all)
+
+    @property
+    def next_is_last(self) -> bool | None:
+        """Whether the next recorded call is the last that the budget allows; None without one."""
+        for entry in self._recorded[self._position :]:
+            if entry.memo is None:
+                return entry.last
+        return None
+
+    def next(self, key: str, what: str, *, n: int, task_id: str) -> JournalEntry | None:
+        """Return the recorded answer to the next call; None when there is none yet.
+
+        Args:
+            key: Digest of the call.
+            what: The call, for a person.
+            n: Ordinal of the step.
+            task_id: The task.
+
+        Raises:
+            StepCodeChangedError: The journal holds the answer to another call here.
+        """
+        position, self._position = self._position, self._position + 1
+        if position >= len(self._recorded):
+            return None
+        entry = self._recorded[position]
+        if entry.request == key:
+            return entry
+        msg = (
+            f"Step {n} now makes {what} where its journal holds the answer to another request"
+            f" (call {position + 1} of the step): the code or the prompt changed in mid-step."
+            ' Nothing is lost. run_step(task, restart="step") starts the step anew, or put the'
+            " earlier code back and run the step again."
+        )
+        raise StepCodeChangedError(msg, task_id=task_id, step_id="")
+
+    def paid_for(self, key: str) -> JournalEntry | None:
+        """Return the answer to this call that was paid for, but never reached the task."""
+        known = self._unrecorded
+        return known if known is not None and known.request == key else None
+
+    def add(self, entry: JournalEntry, *, costly: bool) -> None:
+        """Take an answer; a costly one is kept at once, beyond this activity."""
+        self.fresh.append(entry)
+        self.has_spent = self.has_spent or costly
+        if costly and self._keep is not None:
+            self._keep(entry)

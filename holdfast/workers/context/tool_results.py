@@ -1,0 +1,28 @@
+"""Results of tools in the middle of a step."""
+
+from __future__ import annotations
+
+from holdfast.task.data.records import Outcome
+from holdfast.values.messages import Message, ToolCall, shown
+from holdfast.values.steps import ToolOutput
+
+
+class ToolResult(ToolOutput):
+    """A tool's result in the middle of a step, with the message that tells the model of it."""
+
+    message: Message
+
+
+def tool_result(call: ToolCall, outcome: Outcome) -> ToolResult:
+    """Join a call and its outcome."""
+    return ToolResult(
+        tool_name=call.name,
+        call_id=call.id,
+        raw_input=call.arguments,
+        content=shown(outcome.content),
+        is_error=outcome.is_error,
+        status=outcome.status,
+        attempts=outcome.attempts,
+        nodes=outcome.nodes if isinstance(outcome.nodes, tuple) else (),
+        message=outcome.message(call),
+    )
