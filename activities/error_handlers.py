@@ -25,8 +25,8 @@ from holdfast.models.openai.items import to_response_items
 from holdfast.task.data.wire import Handled, HandleInput
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json
-from holdfast.values.code.calling import naming
 from holdfast.values.code.invoke import invoke
+from holdfast.values.code.user_calls import naming
 from holdfast.values.messages import assistant, clean
 
 

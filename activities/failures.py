@@ -27,7 +27,7 @@ from holdfast.errors import (
 )
 from holdfast.task.data.records import Failure
 from holdfast.task.data.tool_failures import INTERRUPTED, NOT_STARTED
-from holdfast.values.code.calling import naming, text_with_place
+from holdfast.values.code.user_calls import naming, text_with_place
 from holdfast.values.messages import clean
 from holdfast.values.text.logs import log
 from holdfast.values.text.redact import redact

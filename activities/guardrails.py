@@ -27,7 +27,7 @@ from holdfast.task.data.records import OpenStep
 from holdfast.task.data.wire import GuardInput, View
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json, canonical
-from holdfast.values.code.calling import naming
+from holdfast.values.code.user_calls import naming
 from holdfast.values.messages import Blob, clean, user
 from holdfast.values.run_context import RunContextWrapper
 

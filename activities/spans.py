@@ -21,9 +21,9 @@ from holdfast.task.data.records import Outcome
 from holdfast.task.data.state import TaskRecord
 from holdfast.task.data.wire import AdvanceInput, ToolInput
 from holdfast.tracing import contents, switch
+from holdfast.tracing.export import send
 from holdfast.tracing.finished import open_step_span, task_span, usage_attributes
 from holdfast.tracing.rules import TraceRules
-from holdfast.tracing.sending import send
 from holdfast.values.messages import ToolCall, shown
 from holdfast.values.steps import Task
 from holdfast.values.text.logs import log

@@ -117,7 +117,7 @@ if TYPE_CHECKING:
     from holdfast.client.agent_runner.sessions import Session
     from holdfast.client.runner.runner import Runner, RunResult, RunResultStreaming, configure
     from holdfast.serving.plugin import HoldfastPlugin
-    from holdfast.tracing.sending import flush_traces
+    from holdfast.tracing.export import flush_traces
 
 _LATE = {
     "AgentRunner": "holdfast.client.agent_runner.runner",
@@ -143,7 +143,7 @@ _LATE = {
     "ToolCallOutputItem": "holdfast.agents.items",
     "ToolExecutionConfig": "holdfast.agents.run_config",
     "configure": "holdfast.client.runner.runner",
-    "flush_traces": "holdfast.tracing.sending",
+    "flush_traces": "holdfast.tracing.export",
 }
 
 __all__ = [

@@ -15,9 +15,9 @@ from holdfast.task.data.head import RunRules
 from holdfast.task.data.records import OpenState, Outcome, StepRecord
 from holdfast.task.ledger import Ledger
 from holdfast.tracing import switch
+from holdfast.tracing.export import send_later
 from holdfast.tracing.finished import Finished, call_span, open_step_span, step_span
 from holdfast.tracing.rules import TraceRules, below_call
-from holdfast.tracing.sending import send_later
 from holdfast.values.messages import ToolCall
 
 LOSS_SECONDS = 60.0

@@ -17,8 +17,8 @@ from holdfast.models.base import Model, ModelRequest, ToolSpec
 from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.head import TaskHead
 from holdfast.values.base import Json
-from holdfast.values.code.calling import naming
 from holdfast.values.code.invoke import invoke
+from holdfast.values.code.user_calls import naming
 from holdfast.values.messages import Blob, ToolCall, Usage, clean
 from holdfast.values.run_context import RunContextWrapper
 from holdfast.values.steps import ToolOutput

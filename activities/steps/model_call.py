@@ -10,7 +10,7 @@ from holdfast.activities.lease import ensure_ours
 from holdfast.activities.spans import answered, model_call
 from holdfast.activities.steps.agent_code import RegisteredCode
 from holdfast.activities.steps.hooks import StepHooks
-from holdfast.activities.steps.streaming import telling
+from holdfast.activities.steps.streams import telling
 from holdfast.models.admission import admitted
 from holdfast.models.base import Model, ModelAnswer, ModelRequest, StreamingModel
 from holdfast.reading.streams.hub import StreamKey, local_hub

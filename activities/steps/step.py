@@ -33,8 +33,8 @@ from holdfast.task.data.state import AgentRules, Described
 from holdfast.task.data.wire import Advanced, AdvanceInput
 from holdfast.task.references import new_entries, resolve_adds, resolve_calls
 from holdfast.values.base import Json
-from holdfast.values.code.calling import naming
 from holdfast.values.code.invoke import invoke
+from holdfast.values.code.user_calls import naming
 from holdfast.values.hash_chain import ChainRef
 from holdfast.values.messages import Message
 from holdfast.values.steps import TaskStep

@@ -43,8 +43,8 @@ from holdfast.task.data.tool_failures import INTERRUPTED, TIMED_OUT, certain, ma
 from holdfast.task.data.wire import ToolInput
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json, canonical
-from holdfast.values.code.calling import calling, place_of
 from holdfast.values.code.invoke import invoke
+from holdfast.values.code.user_calls import calling, place_of
 from holdfast.values.images import Image
 from holdfast.values.messages import Blob, clean
 from holdfast.values.run_context import RunContextWrapper

@@ -30,6 +30,6 @@ def main() -> None:
 
 def _tell_last_spans() -> None:
     """Hand over the spans that are held back, if this process made any."""
-    sending = sys.modules.get("holdfast.tracing.sending")
+    sending = sys.modules.get("holdfast.tracing.export")
     if sending is not None:
         sending.flush_traces()

@@ -74,7 +74,7 @@ async def demo(
 @shared
 async def dev(common: Common, target: TargetArgument, app: AppOption = None) -> ExitCode | None:
     """Run server and worker here, for development; Ctrl-C stops both."""
-    from holdfast.cli.commands.serving import dev_command
+    from holdfast.cli.commands.servers import dev_command
 
     return await dev_command(common, target, app=app)
 
@@ -83,7 +83,7 @@ async def dev(common: Common, target: TargetArgument, app: AppOption = None) -> 
 @shared
 async def worker(common: Common, target: TargetArgument, app: AppOption = None) -> ExitCode | None:
     """Run a worker process; SIGTERM or Ctrl-C lets running calls end, and it exits with 0."""
-    from holdfast.cli.commands.serving import worker_command
+    from holdfast.cli.commands.servers import worker_command
 
     return await worker_command(common, target, app=app)
 
@@ -115,7 +115,7 @@ async def run(
     ] = False,
 ) -> ExitCode | None:
     """Create a task and run it to its end; Ctrl-C leaves it running."""
-    from holdfast.cli.commands.running import run_command
+    from holdfast.cli.commands.runs import run_command
 
     return await run_command(
         common,
@@ -136,7 +136,7 @@ async def attach(
     common: Common, task: TaskArgument, agents: AgentsOption = None, app: AppOption = None
 ) -> ExitCode | None:
     """Go on with a task to its end, as `run` does; Ctrl-C leaves it running."""
-    from holdfast.cli.commands.running import attach_command
+    from holdfast.cli.commands.runs import attach_command
 
     return await attach_command(common, task, agents=agents, app=app)
 
@@ -150,7 +150,7 @@ async def tasks(
     limit: Annotated[int, typer.Option("--limit", min=1, help="Most tasks to list.")] = 50,
 ) -> ExitCode | None:
     """List tasks, newest first."""
-    from holdfast.cli.commands.listing import tasks_command
+    from holdfast.cli.commands.task_list import tasks_command
 
     chosen = None if status is None else status.value
     return await tasks_command(common, status=chosen, agent=agent, limit=limit)
@@ -160,7 +160,7 @@ async def tasks(
 @shared
 async def show(common: Common, task: TaskArgument) -> ExitCode | None:
     """Show a task: steps, undone ones too, calls, approvals, commands, branches and cost."""
-    from holdfast.cli.commands.showing import show_command
+    from holdfast.cli.commands.task_view import show_command
 
     return await show_command(common, task)
 
@@ -178,7 +178,7 @@ async def step(
     ] = False,
 ) -> ExitCode | None:
     """Run the next step of a task."""
-    from holdfast.cli.commands.steering import step_command
+    from holdfast.cli.commands.control import step_command
 
     return await step_command(common, task, input=input, restart=restart)
 
@@ -187,7 +187,7 @@ async def step(
 @shared
 async def finalize(common: Common, task: TaskArgument) -> ExitCode | None:
     """Commit a task that has its answer to its session, and close it."""
-    from holdfast.cli.commands.steering import finalize_command
+    from holdfast.cli.commands.control import finalize_command
 
     return await finalize_command(common, task)
 
@@ -199,7 +199,7 @@ app.add_typer(people)
 @shared
 async def stop(common: Common) -> ExitCode | None:
     """Stop the embedded server of the data directory; its tasks stay."""
-    from holdfast.cli.commands.serving import stop_command
+    from holdfast.cli.commands.servers import stop_command
 
     return await stop_command(common)
 
@@ -208,6 +208,6 @@ async def stop(common: Common) -> ExitCode | None:
 @shared
 async def ui(common: Common) -> ExitCode | None:
     """Print the URL of the running server's web UI."""
-    from holdfast.cli.commands.serving import ui_command
+    from holdfast.cli.commands.servers import ui_command
 
     return await ui_command(common)

@@ -45,7 +45,7 @@ async def approvals(
     ] = None,
 ) -> ExitCode | None:
     """List what waits for a person."""
-    from holdfast.cli.commands.deciding import approvals_command
+    from holdfast.cli.commands.decisions import approvals_command
 
     return await approvals_command(common, task)
 
@@ -65,7 +65,7 @@ async def approve(
     wait: WaitOption = False,
 ) -> ExitCode | None:
     """Let a call run; or: it did not happen, run it; or: one more model call."""
-    from holdfast.cli.commands.deciding import Decision, decide_command, parse_arguments
+    from holdfast.cli.commands.decisions import Decision, decide_command, parse_arguments
 
     given = None if arguments is None else parse_arguments(arguments)
     decision = Decision(verb="approve", by=by or login_name(), arguments=given, text=note)
@@ -83,7 +83,7 @@ async def reject(
     wait: WaitOption = False,
 ) -> ExitCode | None:
     """Do not let a call run; or: give it up; or: finish now."""
-    from holdfast.cli.commands.deciding import Decision, decide_command
+    from holdfast.cli.commands.decisions import Decision, decide_command
 
     decision = Decision(verb="reject", by=by or login_name(), text=reason)
     return await decide_command(common, approval, decision, wait=wait)
@@ -100,7 +100,7 @@ async def respond(
     wait: WaitOption = False,
 ) -> ExitCode | None:
     """Give a result in place of the tool; or: it happened, with this result."""
-    from holdfast.cli.commands.deciding import Decision, decide_command
+    from holdfast.cli.commands.decisions import Decision, decide_command
 
     decision = Decision(verb="respond", by=by or login_name(), text=result)
     return await decide_command(common, approval, decision, wait=wait)
@@ -119,7 +119,7 @@ async def feedback(
     by: ByOption = "",
 ) -> ExitCode | None:
     """Say something to the model; nothing is interrupted."""
-    from holdfast.cli.commands.steering import feedback_command
+    from holdfast.cli.commands.control import feedback_command
 
     return await feedback_command(common, task, text, queued=queued, by=by or login_name())
 
@@ -135,7 +135,7 @@ async def edit_step(
     by: ByOption = "",
 ) -> ExitCode | None:
     """Change the input of an upcoming step."""
-    from holdfast.cli.commands.steering import edit_step_command
+    from holdfast.cli.commands.control import edit_step_command
 
     return await edit_step_command(common, task, step, input, by=by or login_name())
 
@@ -150,7 +150,7 @@ async def drop_step(
     by: ByOption = "",
 ) -> ExitCode | None:
     """Take an upcoming step out of the queue."""
-    from holdfast.cli.commands.steering import drop_step_command
+    from holdfast.cli.commands.control import drop_step_command
 
     return await drop_step_command(common, task, step, by=by or login_name())
 
@@ -161,7 +161,7 @@ async def pause(
     common: Common, task: TaskArgument, by: ByOption = "", reason: ReasonOption = ""
 ) -> ExitCode | None:
     """Let no further step of a task begin."""
-    from holdfast.cli.commands.steering import pause_command
+    from holdfast.cli.commands.control import pause_command
 
     return await pause_command(common, task, by=by or login_name(), reason=reason)
 
@@ -170,7 +170,7 @@ async def pause(
 @shared
 async def resume(common: Common, task: TaskArgument, by: ByOption = "") -> ExitCode | None:
     """Let the steps of a paused task begin again."""
-    from holdfast.cli.commands.steering import resume_command
+    from holdfast.cli.commands.control import resume_command
 
     return await resume_command(common, task, by=by or login_name())
 
@@ -184,7 +184,7 @@ async def abandon(
     by: ByOption = "",
 ) -> ExitCode | None:
     """End a task without an answer; nothing reaches its session."""
-    from holdfast.cli.commands.steering import abandon_command
+    from holdfast.cli.commands.control import abandon_command
 
     return await abandon_command(common, task, by=by or login_name(), reason=reason)
 
@@ -202,7 +202,7 @@ async def undo(
     app: AppOption = None,
 ) -> ExitCode | None:
     """Undo the step in progress, else the last completed one, effects and all."""
-    from holdfast.cli.commands.departing import Back, undo_command
+    from holdfast.cli.commands.time_travel import Back, undo_command
 
     who = by or login_name()
     back = Back(keep=keep_residue, by=who, reason=reason, agents=agents, app=app)
@@ -223,7 +223,7 @@ async def rewind(
     app: AppOption = None,
 ) -> ExitCode | None:
     """Undo all steps after one."""
-    from holdfast.cli.commands.departing import Back, rewind_command
+    from holdfast.cli.commands.time_travel import Back, rewind_command
 
     who = by or login_name()
     back = Back(keep=keep_residue, by=who, reason=reason, agents=agents, app=app)
@@ -265,7 +265,7 @@ async def fork(
     ] = False,
 ) -> ExitCode | None:
     """Start a new task from a step of this one, open or closed; nothing is run again."""
-    from holdfast.cli.commands.departing import Departure, fork_command
+    from holdfast.cli.commands.time_travel import Departure, fork_command
 
     departure = Departure(
         at=at,
@@ -305,7 +305,7 @@ async def audit(
     app: AppOption = None,
 ) -> ExitCode | None:
     """Print every event of a task as JSON lines, oldest first."""
-    from holdfast.cli.commands.auditing import audit_command, verify_command, verify_session_command
+    from holdfast.cli.commands.audit import audit_command, verify_command, verify_session_command
 
     if session is not None:
         return await verify_session_command(common, session, typed=task, app=app)

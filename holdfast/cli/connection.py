@@ -23,9 +23,9 @@ from holdfast.engine.connect import connect_client, connect_embedded
 from holdfast.engine.dev_server.command import DATABASE
 from holdfast.engine.dev_server.serverinfo import ServerInfo
 from holdfast.errors import InvalidArgumentError
-from holdfast.serving.hosting import Workers, hosted
 from holdfast.serving.names import check_archive
 from holdfast.serving.plugin import HoldfastPlugin
+from holdfast.serving.worker_host import Workers, hosted
 from holdfast.serving.worker_process import App, default_archive, load_app, make_workers
 
 T = TypeVar("T")

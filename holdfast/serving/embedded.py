@@ -24,9 +24,9 @@ from holdfast.engine.connect import connect_embedded
 from holdfast.engine.dev_server.serverinfo import ServerInfo
 from holdfast.errors import ConnectError, InvalidArgumentError
 from holdfast.reading.visibility import is_
-from holdfast.serving.hosting import Host, Workers
 from holdfast.serving.names import check_archive
 from holdfast.serving.plugin import Activities, HoldfastPlugin
+from holdfast.serving.worker_host import Host, Workers
 from holdfast.serving.worker_process import App, serving_worker, session_worker
 from holdfast.values.checks.ids import DEFAULT_APP, queue_of
 from holdfast.values.text.logs import log

@@ -9,7 +9,6 @@ from typing import Any, cast
 from temporalio.converter import DataConverter
 from temporalio.plugin import SimplePlugin
 
-from holdfast.activities.closing import ClosingActivities
 from holdfast.activities.data.cache import Cache
 from holdfast.activities.data.registry import Registry
 from holdfast.activities.data.source import Source
@@ -17,6 +16,7 @@ from holdfast.activities.error_handlers import HandlingActivities
 from holdfast.activities.guardrails import GuardingActivities
 from holdfast.activities.results import ReadableResults
 from holdfast.activities.steps.step import StepActivities
+from holdfast.activities.task_end import ClosingActivities
 from holdfast.activities.tools.child_start import NestingActivities
 from holdfast.activities.tools.questions import JudgingActivities
 from holdfast.activities.tools.tool import ToolActivities

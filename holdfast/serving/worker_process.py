@@ -27,10 +27,10 @@ from holdfast.archive.archive import Archive
 from holdfast.engine.cluster import ensure_search_attributes
 from holdfast.engine.connect import connect_client, connect_embedded
 from holdfast.errors import HoldfastError, InvalidArgumentError
-from holdfast.serving.hosting import Host, Workers, hosted
 from holdfast.serving.names import check_archive
 from holdfast.serving.plugin import Activities, HoldfastPlugin
 from holdfast.serving.unserved import warn_of_unserved
+from holdfast.serving.worker_host import Host, Workers, hosted
 from holdfast.values.checks.ids import DEFAULT_APP, check_app, queue_of
 from holdfast.values.text.logs import log
 from holdfast.values.text.redact import redact

@@ -13,8 +13,8 @@ from holdfast.tracing.blocks import Trace, gen_trace_id, get_current_trace, trac
 from holdfast.tracing.switch import instrument, set_tracing_disabled
 
 if TYPE_CHECKING:
+    from holdfast.tracing.export import flush_traces
     from holdfast.tracing.otel import ChosenIds
-    from holdfast.tracing.sending import flush_traces
 
 __all__ = [
     "ChosenIds",
@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 
-_LATE = {"ChosenIds": "holdfast.tracing.otel", "flush_traces": "holdfast.tracing.sending"}
+_LATE = {"ChosenIds": "holdfast.tracing.otel", "flush_traces": "holdfast.tracing.export"}
 
 
 def __getattr__(name: str) -> object:

@@ -12,8 +12,8 @@ from holdfast.task.data.records import OVER_BUDGET, Failure, JournalEntry, OpenS
 from holdfast.task.data.wire import Advanced
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json, as_text, canonical
-from holdfast.values.code.calling import calling, text_with_place
 from holdfast.values.code.invoke import invoke
+from holdfast.values.code.user_calls import calling, text_with_place
 from holdfast.values.messages import Message, ToolCall, assistant, clean, user
 from holdfast.values.steps import TaskStep, TaskStepOutput
 from holdfast.values.text.logs import log

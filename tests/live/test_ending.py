@@ -12,7 +12,7 @@ from temporalio.client import WorkflowUpdateFailedError, WorkflowUpdateStage
 from temporalio.service import RPCError
 
 from holdfast import AgentRunner, Runner, StepFailedError, Task, tool
-from holdfast.activities import closing
+from holdfast.activities import task_end as closing
 from holdfast.agents.tools.decorator import Tool
 from holdfast.archive import segments
 from holdfast.errors import (

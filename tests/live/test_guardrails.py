@@ -10,7 +10,7 @@ import pytest
 from pydantic import BaseModel
 
 from holdfast import RunConfig, Runner, StepFailedError, TaskStep, TaskStepOutput, tool
-from holdfast.activities import closing
+from holdfast.activities import task_end as closing
 from holdfast.agents.guardrails import (
     GuardrailFunctionOutput,
     InputGuardrail,

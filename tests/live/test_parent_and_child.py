@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast import AgentRunner, StepFailedError, tool
-from holdfast.activities import closing
+from holdfast.activities import task_end as closing
 from holdfast.agents.tools.context import Effect
 from holdfast.agents.tools.decorator import Tool
 from holdfast.agents.tools.guardrails import ToolGuardrailFunctionOutput, ToolOutputGuardrail

@@ -18,7 +18,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast import Agent, AgentRunner, Runner, Task, TaskStep, TaskStepOutput, tool
-from holdfast.activities.closing import ClosingActivities
+from holdfast.activities.task_end import ClosingActivities
 from holdfast.archive.archive import Archive
 from holdfast.client.agent_runner.protocol import TaskClient
 from holdfast.client.agent_runner.sessions import Session

@@ -18,7 +18,7 @@ import pytest
 from holdfast import Agent, AgentRunner, tool
 from holdfast.activities import user_loop
 from holdfast.serving import embedded as local
-from holdfast.serving import hosting
+from holdfast.serving import worker_host as hosting
 from holdfast.testing import FakeOpenAI
 from holdfast.workflows.agent_task import AgentTask
 from tests.support.rig import until

@@ -21,7 +21,7 @@ from holdfast.errors import (
     UserError,
 )
 from holdfast.reading.streams.events import RunItemStreamEvent, StepUndoneStreamEvent, StreamEvent
-from holdfast.reading.streams.following import Follower, Look
+from holdfast.reading.streams.follower import Follower, Look
 from holdfast.testing import FakeOpenAI, ScriptedModel
 from tests.support.rig import MakeAgent, Rig, until, until_status
 from tests.support.runs import Runs, look

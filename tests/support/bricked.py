@@ -6,7 +6,7 @@ import threading
 from datetime import timedelta
 
 from holdfast import Agent
-from holdfast.serving import hosting
+from holdfast.serving import worker_host as hosting
 from holdfast.serving import worker_process as serve
 from holdfast.workflows.agent_task import AgentTask
 

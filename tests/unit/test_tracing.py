@@ -33,11 +33,11 @@ from holdfast.tracing import (
     switch,
     trace,
 )
+from holdfast.tracing.export import send
 from holdfast.tracing.finished import Finished, call_span, task_span
 from holdfast.tracing.ids import TaskTrace, trace_digits
 from holdfast.tracing.otel import Place
 from holdfast.tracing.rules import TraceRules, below_call, in_trace
-from holdfast.tracing.sending import send
 from holdfast.values.messages import ImagePart, ImageRef, Message, ToolCall, assistant, user
 from holdfast.values.steps import Task
 from tests.support.spans import Spans, assert_joined, tree

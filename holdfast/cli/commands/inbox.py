@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from holdfast.cli import output
-from holdfast.cli.commands.deciding import Decision, parse_arguments
-from holdfast.cli.commands.waiting import Waiting, task_of, waiting_in
+from holdfast.cli.commands.decisions import Decision, parse_arguments
+from holdfast.cli.commands.open_questions import Waiting, task_of, waiting_in
 from holdfast.cli.connection import Engine, engine_of
 from holdfast.cli.exits import ExitCode
 from holdfast.cli.keyboard import EndOfInputError, Keyboard

@@ -14,7 +14,7 @@ from holdfast.reading.audit.task_verification import verified
 from holdfast.reading.audit.verification import Verification
 from holdfast.reading.server_errors import server_errors
 from holdfast.reading.step_events import EventHandler, StepEvent, print_event
-from holdfast.reading.streams.following import Follower, follow, told
+from holdfast.reading.streams.follower import Follower, follow, told
 from holdfast.reading.visibility import agent_of, listed, tasks_query
 from holdfast.task.data.records import Entry
 from holdfast.values.checks.arguments import Count, Seconds, check_arguments

@@ -25,7 +25,7 @@ from holdfast.models.base import ToolSpec
 from holdfast.reading.reader import Reader
 from holdfast.reading.resolved import resolved
 from holdfast.reading.run_results import response
-from holdfast.reading.streams.following import Follower
+from holdfast.reading.streams.follower import Follower
 from holdfast.task.data.records import OpenState, Outcome, StepRecord
 from holdfast.values.base import Json
 from holdfast.values.messages import ToolCall, Usage

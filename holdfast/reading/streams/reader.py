@@ -21,7 +21,7 @@ from holdfast.reading.streams.events import (
     StepUndoneStreamEvent,
     StreamEvent,
 )
-from holdfast.reading.streams.following import Follower
+from holdfast.reading.streams.follower import Follower
 from holdfast.reading.streams.hub import LocalHub, StreamKey, local_hub
 from holdfast.reading.streams.raw import AnswerEvents, Raw, load_openai, to_openai
 from holdfast.reading.streams.timeline import (

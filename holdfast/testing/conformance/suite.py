@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from holdfast.testing.conformance.control import SteeringChecks
 from holdfast.testing.conformance.crash import CrashChecks
 from holdfast.testing.conformance.history import HistoryChecks
-from holdfast.testing.conformance.running import RunningChecks
-from holdfast.testing.conformance.steering import SteeringChecks
+from holdfast.testing.conformance.runs import RunningChecks
 
 REASONS = {
     "model": "uses_model is False",

@@ -9,8 +9,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any, cast
 
-from holdfast.values.code.calling import calling, name_of
 from holdfast.values.code.threads import DaemonThreads
+from holdfast.values.code.user_calls import calling, name_of
 
 MOST_THREADS = 1000
 """Far above the number of activities that a worker runs at once (100, unless it is told otherwise),

@@ -38,8 +38,8 @@ from holdfast.task.references import input_message
 from holdfast.task.undo import UNDONE, active_steps
 from holdfast.values.base import canonical
 from holdfast.values.code import context_variables as variables
-from holdfast.values.code.calling import naming
 from holdfast.values.code.invoke import invoke
+from holdfast.values.code.user_calls import naming
 from holdfast.values.messages import Message
 from holdfast.values.steps import Task, TaskStep
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from holdfast.cli import output
+from holdfast.cli.commands.open_questions import READ_SECONDS, waiting_in
 from holdfast.cli.commands.task_lookup import find_task
-from holdfast.cli.commands.waiting import READ_SECONDS, waiting_in
 from holdfast.cli.connection import Engine, engine_of
 from holdfast.cli.exits import ExitCode
 from holdfast.cli.following.events import event_line, forked_from

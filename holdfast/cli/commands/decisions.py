@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Literal, NoReturn, assert_never, cast
 
 from holdfast.cli import output
-from holdfast.cli.commands.steering import tell_output
+from holdfast.cli.commands.control import tell_output
+from holdfast.cli.commands.open_questions import find_approval, task_of, waiting_in
 from holdfast.cli.commands.task_lookup import find_task
-from holdfast.cli.commands.waiting import find_approval, task_of, waiting_in
 from holdfast.cli.connection import engine_of, until_stopped
 from holdfast.cli.exits import ExitCode
 from holdfast.cli.options import Common

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.cli import output
-from holdfast.cli.commands.running import run_to_the_end
+from holdfast.cli.commands.runs import run_to_the_end
 from holdfast.cli.commands.task_lookup import find_task
 from holdfast.cli.connection import Engine, engine_of, load_agents, served, until_stopped
 from holdfast.cli.exits import ExitCode

@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 from typing import Literal
 
 from holdfast.cli import output
-from holdfast.cli.commands.steering import tell_waiting
+from holdfast.cli.commands.control import tell_waiting
 from holdfast.cli.commands.task_lookup import find_task
 from holdfast.cli.connection import Engine, engine_of, load_agents, served, until_stopped
 from holdfast.cli.exits import ExitCode, InterruptedByUserError

@@ -11,8 +11,8 @@ from holdfast.cli.connection import engine_of, load_agents, served, until_stoppe
 from holdfast.cli.exits import ExitCode, InterruptedByUserError
 from holdfast.cli.options import Common
 from holdfast.errors import InvalidArgumentError, ServerStartError
-from holdfast.serving.hosting import Workers
 from holdfast.serving.unserved import warn_of_unserved
+from holdfast.serving.worker_host import Workers
 from holdfast.serving.worker_process import App, serve
 from holdfast.values.base import Json
 from holdfast.values.checks.ids import DEFAULT_APP
