@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -21,80 +20,13 @@ from temporalio.exceptions import (
 from temporalio.workflow import ActivityCancellationType
 
 from holdfast.task.data.guard_rules import GuardFound
-from holdfast.task.data.records import Failure, ForkOf, SegmentRef
+from holdfast.task.data.records import Failure, SegmentRef
 from holdfast.task.data.state import COMMIT, CommitRef, Described
 from holdfast.task.data.wire import Advanced, Closed, CloseInput, GuardInput
 from holdfast.task.guardrails_due import Due
 from holdfast.task.ledger import Ledger
-from holdfast.values.steps import TaskStep
 
 T = TypeVar("T")
-
-VERDICTS = frozenset(
-    {
-        "MaxTurnsExceeded",
-        "ModelBehaviorError",
-        "ModelRefusalError",
-        "UserError",
-        "ToolTimeoutError",
-        "InputGuardrailTripwireTriggered",
-        "OutputGuardrailTripwireTriggered",
-        "ToolInputGuardrailTripwireTriggered",
-        "ToolOutputGuardrailTripwireTriggered",
-    }
-)
-"""Failures that end a task; all others leave its step first in the queue."""
-
-
-def is_verdict(failure: Failure | None) -> bool:
-    """Whether a failure ends a task, or would if no other task had to hear of it first."""
-    return failure is not None and failure.type in VERDICTS and not failure.parks
-
-
-NO_STEPS = Failure(type="NoUpcomingStepsError", message="The task has no upcoming steps to run.")
-NONE_FOLLOWED = Failure(
-    type="NoUpcomingStepsError",
-    message="The task has no upcoming steps to run: the last step that ran was not the last one of"
-    " the task, and queued none. Undo it with undo_step, mend its AgentWorker, and run it again.",
-)
-NOT_LAST = Failure(
-    type="InvalidArgumentError",
-    message="finalize_response can only be called on the last step output",
-)
-NOT_FAILED = Failure(
-    type="InvalidArgumentError",
-    message='restart="step" is for a step that has failed and waits for nobody.',
-)
-BEGUN = Failure(
-    type="InvalidArgumentError",
-    message="The failed step has begun: the model has seen its input. Run it again as it is, or"
-    ' with restart="step" to give it another input.',
-)
-WAITS = Failure(
-    type="InvalidArgumentError",
-    message="The task waits for a person, and its step has its input already. Decide first;"
-    " feedback reaches the next model call.",
-)
-NO_PROGRESS = Failure(
-    type="StalledTaskError", message="The step neither called anything nor ended. Run it again."
-)
-UNDONE = Failure(
-    type="CommandRefusedError",
-    message="The step was undone while it was being waited for. Ask again to run it anew.",
-)
-UNDO_RUNS = Failure(type="CommandRefusedError", message="Another undo is in progress.")
-UNDOING = Failure(
-    type="CommandRefusedError",
-    message="An undo of the task is in progress. Ask again once it is done, or was refused.",
-)
-NOTHING_DONE = Failure(type="InvalidArgumentError", message="The task has no step to undo.")
-NOTHING_AFTER = Failure(
-    type="InvalidArgumentError", message="There is no step after the one to be kept."
-)
-DRAINING = Failure(type="Draining", message="The task continues as new; ask again.")
-BUSY = Failure(type="Draining", message="The task has commands to read first; ask again.")
-CROWDED = Failure(type="Draining", message="Many requests wait for the task; ask again.")
-CLOSED = Failure(type="TaskClosedError", message="The task is closed or closing.")
 
 QUICK = timedelta(minutes=2)
 LONGEST_TOOL = timedelta(days=30)
@@ -240,62 +172,6 @@ def failure_of(error: BaseException) -> Failure:
             return Failure(type="ActivityTimeout", message=text)
         case _:
             return Failure(type=type(cause).__name__, message=str(cause))
-
-
-def not_ready(step_id: str, unmet: tuple[str, ...]) -> Failure:
-    """Tell that a step waits for others."""
-    why = f"it waits for {', '.join(map(repr, unmet))}" if unmet else "no step has made it ready"
-    return Failure(type="InvalidArgumentError", message=f"Step {step_id} is not ready: {why}.")
-
-
-def none_ready(queue: Iterable[TaskStep]) -> Failure:
-    """Tell that all queued steps wait, and nothing runs that they could wait for."""
-    ids = ", ".join(repr(step.step_id) for step in queue)
-    text = (
-        f"None of the queued steps ({ids}) is ready, and no step is in progress that could make one"
-        " ready. Hand one out again with is_ready=True, drop one with drop_step, or undo the last"
-        " step."
-    )
-    return Failure(type="StalledTaskError", message=text)
-
-
-def no_such_step(step_id: str) -> Failure:
-    """Tell that a step is not in the queue."""
-    return Failure(type="StepNotFoundError", message=f"Could not find step_id: {step_id}")
-
-
-def other_failed(step_id: str) -> Failure:
-    """Tell that a failed step stands before all others."""
-    text = (
-        f"Step {step_id!r} has failed and stays first: run it again, and the others after it."
-        " Nothing was run."
-    )
-    return Failure(type="InvalidArgumentError", message=text)
-
-
-def stalled(step_id: str) -> Failure:
-    """Tell that the task cannot go on by itself."""
-    which = f"Step {step_id!r}" if step_id else "The last step that ran"
-    text = (
-        f"{which} was not the last one and queued no next step, so the task cannot go on. Its"
-        " AgentWorker must set is_last or return next_steps: undo the step with undo_step, mend the"
-        " worker, and run it again."
-    )
-    return Failure(type="StalledTaskError", message=text)
-
-
-def of_another(fork: ForkOf) -> Failure:
-    """Tell that a step is the forked task's, whose effects only that task may take back."""
-    text = (
-        f"Steps 1 to {fork.n} are task {fork.task!r}'s, and only it may undo their effects. Undo"
-        " them there, or fork it at an earlier step."
-    )
-    return Failure(type="InvalidArgumentError", message=text)
-
-
-def abandoned(why: str) -> Failure:
-    """Tell who abandoned the task, and why."""
-    return Failure(type="TaskAbandonedError", message=f"The task was abandoned by {why}")
 
 
 def now() -> float:

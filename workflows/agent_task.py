@@ -13,7 +13,7 @@ from functools import partial
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
 
-from holdfast.task import approvals
+from holdfast.task import approvals, refusals
 from holdfast.task.data.commands import Command
 from holdfast.task.data.records import Approval
 from holdfast.task.data.seal import Seal
@@ -198,7 +198,7 @@ class AgentTask(StepLanes, Opening):
 
     def _start_over(self) -> None:
         """After an undo: whoever waited for what it undid is told; later requests stand."""
-        self.requests.fail_some(self.undone_requests, calls.UNDONE)
+        self.requests.fail_some(self.undone_requests, refusals.UNDONE)
         if self.requests.want_all and not self.requests.want_a_step:
             self.ledger.change(automatic=not self.ledger.s.answered)
 
@@ -296,7 +296,7 @@ class AgentTask(StepLanes, Opening):
         if sent.failure is not None:
             self.requests.fail_all(sent.failure)
         self.requests.answer_all(RunReply(n=self.ledger.s.steps), only_all=True)
-        self.requests.fail_all(calls.CLOSED)
+        self.requests.fail_all(refusals.CLOSED)
         publish(self.ledger, status)
 
     async def _store(self, sent: CloseInput) -> Seal:

@@ -10,7 +10,7 @@ from typing import Literal
 from temporalio import workflow
 from temporalio.common import RawValue
 
-from holdfast.task import approvals
+from holdfast.task import approvals, refusals
 from holdfast.task.command_effects import obey
 from holdfast.task.data.children import (
     REPORTS,
@@ -29,16 +29,15 @@ from holdfast.task.data.wire import RunRequest, View, ViewRequest
 from holdfast.task.ledger import Ledger
 from holdfast.task.pages import EntriesPage, EntriesRequest, StepView, entries_page, step_view, view
 from holdfast.task.queue import unmet
+from holdfast.task.run_requests import Pending, RunRequests
 from holdfast.task.undo import outdated
 from holdfast.values.base import Json
 from holdfast.values.steps import Task, TaskStatus, TaskStep
-from holdfast.workflows import activity_calls as calls
 from holdfast.workflows.activity_calls import now
 from holdfast.workflows.children import Children
 from holdfast.workflows.ending import Ending
-from holdfast.workflows.pending import Pending, refusal
 from holdfast.workflows.reporting import undo_for_parent
-from holdfast.workflows.requests import Requests
+from holdfast.workflows.requests import refusal, result_of
 from holdfast.workflows.spans import StepSpans
 from holdfast.workflows.tool_calls import (
     Room,
@@ -80,7 +79,7 @@ class TaskDesk:
         self.given = given
         self.ledger = Ledger(given, task_id=workflow.info().workflow_id, now=now())
         self.spans = StepSpans(self.ledger)
-        self.requests = Requests()
+        self.requests = RunRequests()
         self.children = Children(self.ledger, self.spans)
         self.ending = Ending(self.ledger)
         self.closed = False
@@ -222,7 +221,7 @@ class TaskDesk:
         if not self._runnable():
             self.requests.settle(self.ledger)
         await workflow.wait_condition(lambda: pending.done)
-        return pending.result()
+        return result_of(pending)
 
     async def _end_for(self, asked: RunRequest) -> RunReply:
         """Try to close the task, which somebody has ended; nothing is run."""
@@ -230,7 +229,7 @@ class TaskDesk:
         failure = self.ending.failure()
         if self.closing == "finished" and asked.all:
             return RunReply(n=self.ledger.s.steps)
-        raise refusal(failure if failure is not None else calls.CLOSED)
+        raise refusal(failure if failure is not None else refusals.CLOSED)
 
     async def _until_closed(self) -> None:
         """Have the task closed, or fail with what stands in the way of that."""
@@ -238,7 +237,7 @@ class TaskDesk:
         failures = self.ending.failures
         await workflow.wait_condition(lambda: self.closed or self.ending.failures > failures)
         if not self.closed:
-            raise refusal(self.ledger.s.failure or calls.CLOSED, parked=True)
+            raise refusal(self.ledger.s.failure or refusals.CLOSED, parked=True)
 
     def _deliver(self, pending: Pending) -> RunReply:
         """Hand over outputs of steps that were completed while nobody waited for them."""
@@ -262,17 +261,17 @@ class TaskDesk:
             return
         self._refuse_when_leaving()
         if self._waiting >= MOST_WAITING:
-            raise refusal(calls.CROWDED)
+            raise refusal(refusals.CROWDED)
         self._refuse_after_verdict()
         failed = self._failed(asked.step)
         if asked.restart and (failed is None or approvals.waits(self.ledger, failed.n)):
-            raise refusal(calls.NOT_FAILED)
+            raise refusal(refusals.NOT_FAILED)
         mine = info is not None and info.id in {current.owner for current in s.opens}
         if self.ledger.status == "waiting" and asked.changes and not mine:
-            raise refusal(calls.WAITS)
+            raise refusal(refusals.WAITS)
         begun = failed is not None and (failed.journal or failed.result is not None)
         if begun and not asked.restart and asked.changes:
-            raise refusal(calls.BEGUN)
+            raise refusal(refusals.BEGUN)
         if asked.step:
             self._check_step(asked.step)
         if not s.opens and not s.undelivered and not (s.answered and asked.all):
@@ -289,21 +288,21 @@ class TaskDesk:
         queued = next((step for step in self.ledger.s.queue if step.step_id == step_id), None)
         if failed:
             if step_id not in failed:
-                raise refusal(calls.other_failed(failed[0]))
+                raise refusal(refusals.other_failed(failed[0]))
         elif queued is None:
-            raise refusal(calls.no_such_step(step_id))
+            raise refusal(refusals.no_such_step(step_id))
         elif queued not in self.ledger.ready():
             pending = {step.step_id for step in self.ledger.upcoming()}
-            raise refusal(calls.not_ready(step_id, unmet(queued, pending)))
+            raise refusal(refusals.not_ready(step_id, unmet(queued, pending)))
 
     def _check_ready(self, asked: RunRequest) -> None:
         """Refuse a request that could only wait: nothing is in progress, and nothing is ready."""
         queue = self.ledger.s.queue
         if not queue:
-            ended = calls.NO_STEPS if self.ledger.s.answered else calls.NONE_FOLLOWED
-            raise refusal(calls.stalled("") if asked.all else ended)
+            ended = refusals.NO_STEPS if self.ledger.s.answered else refusals.NONE_FOLLOWED
+            raise refusal(refusals.stalled("") if asked.all else ended)
         if not self.ledger.ready() and self.ledger.s.described is not None:
-            raise refusal(calls.none_ready(queue))
+            raise refusal(refusals.none_ready(queue))
 
     @workflow.update(name="finalize")
     async def finalize_update(self) -> bool:
@@ -313,7 +312,7 @@ class TaskDesk:
         self._end("finished")
         await self._until_closed()
         if self.closing != "finished":
-            raise refusal(self.ending.failure() or calls.CLOSED)
+            raise refusal(self.ending.failure() or refusals.CLOSED)
         return True
 
     @finalize_update.validator
@@ -324,9 +323,9 @@ class TaskDesk:
             return
         self._refuse_when_leaving()
         if self.ledger.s.undo is not None:
-            raise refusal(calls.UNDOING)
+            raise refusal(refusals.UNDOING)
         if not self.ledger.s.answered:
-            raise refusal(calls.NOT_LAST)
+            raise refusal(refusals.NOT_LAST)
 
     @workflow.update(name="undo")
     async def undo_update(self, asked: UndoRequest) -> RunReply:
@@ -369,32 +368,32 @@ class TaskDesk:
         if s.undo is not None:
             if info is not None and info.id == s.undo.request:
                 return
-            raise refusal(calls.UNDO_RUNS)
+            raise refusal(refusals.UNDO_RUNS)
         if not s.opens and not s.steps:
-            raise refusal(calls.NOTHING_DONE)
+            raise refusal(refusals.NOTHING_DONE)
         found = outdated(self.ledger, asked)
         if found is not None:
             raise refusal(found)
         if asked.to > s.steps or (asked.to == s.steps and not s.opens):
-            raise refusal(calls.NOTHING_AFTER)
+            raise refusal(refusals.NOTHING_AFTER)
         to = asked.to if asked.to >= 0 else s.steps - (0 if s.opens else 1)
         if s.fork is not None and to < s.fork.n:
-            raise refusal(calls.of_another(s.fork))
+            raise refusal(refusals.of_another(s.fork))
 
     def _refuse_when_leaving(self) -> None:
         if self.draining:
-            raise refusal(calls.DRAINING)
+            raise refusal(refusals.DRAINING)
         if self.closing is not None:
             raise refusal(self.ending.refusal())
         if self.inbox:
-            raise refusal(calls.BUSY)
+            raise refusal(refusals.BUSY)
 
     def _refuse_after_verdict(self) -> None:
         """Refuse to go on from a verdict that the parent has heard: it is what the call came to."""
         failure = self.ledger.failure
         if self.given.parent is None or self.ledger.s.verdict is not None:
             return
-        if failure is not None and calls.is_verdict(failure):
+        if failure is not None and refusals.is_verdict(failure):
             raise refusal(failure)
 
     @workflow.signal(dynamic=True)
@@ -522,7 +521,7 @@ class TaskDesk:
         rests = said.end == "finish" and self.ledger.s.undo is None
         if rests and self.ledger.s.answered and failure is None:
             self._end("finished")
-        elif rests and calls.is_verdict(failure):
+        elif rests and refusals.is_verdict(failure):
             self.ledger.change(verdict=failure)
             self._end("failed")
         else:
@@ -542,7 +541,7 @@ class TaskDesk:
             self.ending.try_again()
             return ""
         if self.ledger.s.undo is not None and command.verb in LEFT_BEHIND:
-            return calls.UNDOING.message
+            return refusals.UNDOING.message
         was = self.ledger.paused
         reason = obey(self.ledger, command, now=now())
         self._hold_children(was)

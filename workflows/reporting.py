@@ -11,8 +11,8 @@ from holdfast.task import approvals
 from holdfast.task.data.children import REPORTS, ChildReport, ParentSays, UndoAnswer
 from holdfast.task.data.state import UndoRequest, UndoState
 from holdfast.task.ledger import Ledger
+from holdfast.task.refusals import UNDO_RUNS, is_verdict
 from holdfast.values.steps import CLOSED, TaskStatus
-from holdfast.workflows.activity_calls import UNDO_RUNS, is_verdict
 
 Asked = Callable[[], TaskStatus | None]
 """Tells a status that the ledger does not know of: how the task has closed, or that it is about to

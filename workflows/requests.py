@@ -1,152 +1,32 @@
-"""The `run` requests that wait for a task, and when they are answered without a step being run."""
+"""Answers to updates: how a refusal, or a failure, reaches the client."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from temporalio.exceptions import ApplicationError
 
 from holdfast.task.data.records import Failure
-from holdfast.task.data.state import RunReply
-from holdfast.task.ledger import Ledger
-from holdfast.values.steps import TaskStep
-from holdfast.workflows import activity_calls as calls
-from holdfast.workflows.pending import Pending
+from holdfast.task.data.state import PARKED, RunReply
+from holdfast.task.run_requests import Pending
 
 
-class Requests:
-    """Requests in the order in which they came."""
+def refusal(failure: Failure, *, parked: bool = False) -> ApplicationError:
+    """Make the error with which an update is refused or fails.
 
-    def __init__(self) -> None:
-        """Begin with none."""
-        self._waiting: list[Pending] = []
-        self._told: list[tuple[Pending, Failure]] = []
+    Args:
+        failure: Why.
+        parked: Whether the task waits with this failure, rather than that the request was wrong.
+    """
+    facts = (failure.data,) if failure.data else ()
+    details = (PARKED, failure.step, *facts) if parked else facts
+    return ApplicationError(failure.message, *details, type=failure.type, non_retryable=True)
 
-    def __bool__(self) -> bool:
-        """Whether somebody waits."""
-        return bool(self._waiting)
 
-    @property
-    def want_a_step(self) -> bool:
-        """Whether somebody waits for one step, rather than for all."""
-        return any(not (p.asked.all or p.asked.round) for p in self._waiting)
+def result_of(pending: Pending) -> RunReply:
+    """Return the answer to a request.
 
-    @property
-    def round(self) -> Pending | None:
-        """The first request for all ready steps at once."""
-        return next((p for p in self._waiting if p.asked.round), None)
-
-    @property
-    def want_all(self) -> bool:
-        """Whether somebody waits for the task's answer."""
-        return any(p.asked.all for p in self._waiting)
-
-    def ask_anew(self, owners: Collection[str]) -> bool:
-        """Whether somebody waits whose step is not in progress.
-
-        Args:
-            owners: Ids of the requests whose steps are.
-        """
-        return any(p.id not in owners for p in self._waiting)
-
-    @property
-    def ids(self) -> frozenset[str]:
-        """Ids of the requests that wait."""
-        return frozenset(pending.id for pending in self._waiting)
-
-    def add(self, pending: Pending) -> None:
-        """Take a request."""
-        self._waiting.append(pending)
-
-    def next_for(self, steps: tuple[TaskStep, ...], owners: Collection[str] = ()) -> Pending | None:
-        """Return the next request for one step; refuse those whose step has been run meanwhile.
-
-        Args:
-            steps: The steps that may be run.
-            owners: Ids of the requests whose steps are in progress already.
-        """
-        for pending in [p for p in self._waiting if not (p.asked.all or p.asked.round)]:
-            if pending.id in owners:
-                continue
-            if pending.asked.step in {"", *(step.step_id for step in steps)}:
-                return pending
-            self._waiting.remove(pending)
-            pending.fail(calls.no_such_step(pending.asked.step))
-        return None
-
-    def deliver(self, owner: str, reply: RunReply, owners: Collection[str] = ()) -> str:
-        """Answer the request that a finished step belongs to; return its id, or empty.
-
-        Args:
-            owner: Id of the request for which the step was begun, or empty.
-            reply: The answer.
-            owners: Ids of the requests whose own steps are in progress.
-        """
-        if owner:
-            found = next((p for p in self._waiting if p.id == owner), None)
-        else:
-            free = (p for p in self._waiting if p.asked.attaches and p.id not in owners)
-            found = next(free, None)
-        if found is None:
-            return owner  # an owner that is away asks again after a rollover
-        self._waiting.remove(found)
-        found.answer(reply)
-        return found.id
-
-    def answer_all(self, reply: RunReply, *, only_all: bool = False) -> None:
-        """Answer everybody, or only those who wait for the task's answer."""
-        for pending in [p for p in self._waiting if p.asked.all or not only_all]:
-            self._waiting.remove(pending)
-            pending.answer(reply)
-
-    def fail_all(self, failure: Failure, *, parked: bool = False) -> None:
-        """Tell everybody of a failure."""
-        while self._waiting:
-            self._waiting.pop(0).fail(failure, parked=parked)
-
-    def fail_later(self, failure: Failure) -> None:
-        """Tell everybody that a step has failed, once the steps beside it have come to a stop."""
-        self._told += [(pending, failure) for pending in self._waiting]
-        self._waiting.clear()
-
-    def tell(self) -> None:
-        """Tell now what was to be told later."""
-        while self._told:
-            pending, failure = self._told.pop(0)
-            pending.fail(failure, parked=True)
-
-    def fail_some(self, ids: frozenset[str], failure: Failure) -> None:
-        """Tell these of a failure."""
-        for pending in [p for p in self._waiting if p.id in ids]:
-            self._waiting.remove(pending)
-            pending.fail(failure)
-
-    def settle(self, ledger: Ledger) -> None:
-        """Answer those who would otherwise wait for a person, or have nothing to wait for."""
-        s = ledger.s
-        if ledger.status == "waiting":
-            asked = [a.n for a in s.approvals if a.status in ("open", "checking")]
-            asked += [a.n for child in s.children.values() for a in child.approvals]
-            n = next((c.n for c in s.opens if c.n in asked), s.steps)
-            self._settle_rounds(ledger, RunReply(status="waiting"))
-            ledger.disown()
-            self.answer_all(RunReply(n=n, status="waiting"))
-        elif ledger.child_paused or (
-            ledger.paused and (ledger.failure is not None or all(map(ledger.is_held, s.opens)))
-        ):
-            n = s.opens[0].n if s.opens else s.steps
-            self._settle_rounds(ledger, RunReply(n=n, status="paused"))
-            ledger.disown()
-            self.answer_all(RunReply(n=n, status="paused"))
-        elif s.answered and ledger.failure is None:
-            self.answer_all(RunReply(n=s.steps), only_all=True)
-            if not ledger.ready():
-                self.fail_all(calls.none_ready(s.queue) if s.queue else calls.NO_STEPS)
-        elif not s.opens and ledger.failure is None and not ledger.ready():
-            self.fail_all(calls.none_ready(s.queue) if s.queue else calls.stalled(""))
-
-    def _settle_rounds(self, ledger: Ledger, reply: RunReply) -> None:
-        """Answer the requests for several steps, of which some have to wait."""
-        for pending in [p for p in self._waiting if p.id in ledger.s.rounds]:
-            self._waiting.remove(pending)
-            done = ledger.s.rounds[pending.id]
-            pending.answer(reply.model_copy(update={"round": tuple(done.values())}))
-        ledger.change(rounds={})
+    Raises:
+        ApplicationError: The request failed; its type names the error class.
+    """
+    if isinstance(pending.reply, Failure):
+        raise refusal(pending.reply, parked=pending.parked)
+    return pending.reply

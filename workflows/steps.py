@@ -8,18 +8,18 @@ from typing import Any
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, is_cancelled_exception
 
-from holdfast.task import approvals
+from holdfast.task import approvals, refusals
 from holdfast.task.data.records import KIND, Failure, OpenState, StepRecord
 from holdfast.task.data.state import RunReply
 from holdfast.task.data.wire import Advanced, RunRequest
 from holdfast.task.guardrails_due import inputs_due
+from holdfast.task.run_requests import Pending
 from holdfast.values.steps import TaskStep
 from holdfast.workflows import activity_calls as calls
 from holdfast.workflows.activity_calls import now
 from holdfast.workflows.error_handlers import ask_handler, end_with, take_another_turn
 from holdfast.workflows.guardrails import Checks, check_output
 from holdfast.workflows.handlers import TaskDesk
-from holdfast.workflows.pending import Pending
 from holdfast.workflows.tool_calls import run_tools, verdict_of_calls
 
 FEWEST_EVENTS = 50
@@ -196,7 +196,7 @@ class StepLanes(TaskDesk):
         if failure is not None:
             await self._answer_or_judge(failure, n, work)
         elif got is None or got == Advanced():
-            self._park(calls.NO_PROGRESS, n)
+            self._park(refusals.NO_PROGRESS, n)
         elif got.limit and not ledger.exceeded(now=now()):
             await self._wait_for_siblings()
         elif got.limit:
@@ -229,7 +229,7 @@ class StepLanes(TaskDesk):
         """End the task when a tool call was a verdict, park it when a call failed."""
         if failure is None:
             return
-        if calls.is_verdict(failure) and self.given.parent is None:
+        if refusals.is_verdict(failure) and self.given.parent is None:
             self.ledger.change(verdict=failure)
             self._end("failed")
         else:
@@ -285,7 +285,7 @@ class StepLanes(TaskDesk):
                 self._end("finished")
         elif ledger.s.automatic and not ledger.s.opens and not ledger.ready():
             queue = ledger.s.queue
-            stalled = calls.none_ready(queue) if queue else calls.stalled(record.step.step_id)
+            stalled = refusals.none_ready(queue) if queue else refusals.stalled(record.step.step_id)
             self._park(stalled)
 
     def _finish_in_round(self, owner: str, record: StepRecord) -> None:

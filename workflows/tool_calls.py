@@ -20,6 +20,7 @@ from holdfast.task.data.tool_failures import INTERRUPTED, NOT_STARTED, TIMED_OUT
 from holdfast.task.data.tool_policy import ToolPolicy
 from holdfast.task.data.wire import Probed, ToolInput
 from holdfast.task.ledger import Ledger
+from holdfast.task.refusals import is_verdict
 from holdfast.values.messages import ToolCall
 from holdfast.workflows.activity_calls import (
     LONGEST_TOOL,
@@ -28,7 +29,6 @@ from holdfast.workflows.activity_calls import (
     MOST_STARTS,
     failure_of,
     is_lost,
-    is_verdict,
     now,
     quick,
 )

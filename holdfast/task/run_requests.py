@@ -1,0 +1,183 @@
+"""Requests to run steps: which of them wait for the task, and when they are answered."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from holdfast.task import refusals
+from holdfast.task.data.records import Failure
+from holdfast.task.data.state import RunReply
+from holdfast.task.data.wire import RunRequest
+from holdfast.task.ledger import Ledger
+from holdfast.values.steps import TaskStep
+
+
+class Pending:
+    """One `run` update in progress.
+
+    Attributes:
+        id: The update's id.
+        asked: What was asked.
+        done: Whether the update may return.
+        reply: What it returns then, or why it fails.
+        parked: Whether the task waits with that failure, rather than that the request was wrong.
+    """
+
+    def __init__(self, request_id: str, asked: RunRequest) -> None:
+        """Remember the request."""
+        self.id = request_id
+        self.asked = asked
+        self.done = False
+        self.reply: RunReply | Failure = RunReply()
+        self.parked = False
+
+    def answer(self, reply: RunReply) -> None:
+        """Let the update return."""
+        self.reply = reply
+        self.done = True
+
+    def fail(self, failure: Failure, *, parked: bool = False) -> None:
+        """Let the update raise; `parked` tells that the task waits with this failure."""
+        self.reply = failure
+        self.parked = parked
+        self.done = True
+
+
+class RunRequests:
+    """Requests in the order in which they came."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self._waiting: list[Pending] = []
+        self._told: list[tuple[Pending, Failure]] = []
+
+    def __bool__(self) -> bool:
+        """Whether somebody waits."""
+        return bool(self._waiting)
+
+    @property
+    def want_a_step(self) -> bool:
+        """Whether somebody waits for one step, rather than for all."""
+        return any(not (p.asked.all or p.asked.round) for p in self._waiting)
+
+    @property
+    def round(self) -> Pending | None:
+        """The first request for all ready steps at once."""
+        return next((p for p in self._waiting if p.asked.round), None)
+
+    @property
+    def want_all(self) -> bool:
+        """Whether somebody waits for the task's answer."""
+        return any(p.asked.all for p in self._waiting)
+
+    def ask_anew(self, owners: Collection[str]) -> bool:
+        """Whether somebody waits whose step is not in progress.
+
+        Args:
+            owners: Ids of the requests whose steps are.
+        """
+        return any(p.id not in owners for p in self._waiting)
+
+    @property
+    def ids(self) -> frozenset[str]:
+        """Ids of the requests that wait."""
+        return frozenset(pending.id for pending in self._waiting)
+
+    def add(self, pending: Pending) -> None:
+        """Take a request."""
+        self._waiting.append(pending)
+
+    def next_for(self, steps: tuple[TaskStep, ...], owners: Collection[str] = ()) -> Pending | None:
+        """Return the next request for one step; refuse those whose step has been run meanwhile.
+
+        Args:
+            steps: The steps that may be run.
+            owners: Ids of the requests whose steps are in progress already.
+        """
+        for pending in [p for p in self._waiting if not (p.asked.all or p.asked.round)]:
+            if pending.id in owners:
+                continue
+            if pending.asked.step in {"", *(step.step_id for step in steps)}:
+                return pending
+            self._waiting.remove(pending)
+            pending.fail(refusals.no_such_step(pending.asked.step))
+        return None
+
+    def deliver(self, owner: str, reply: RunReply, owners: Collection[str] = ()) -> str:
+        """Answer the request that a finished step belongs to; return its id, or empty.
+
+        Args:
+            owner: Id of the request for which the step was begun, or empty.
+            reply: The answer.
+            owners: Ids of the requests whose own steps are in progress.
+        """
+        if owner:
+            found = next((p for p in self._waiting if p.id == owner), None)
+        else:
+            free = (p for p in self._waiting if p.asked.attaches and p.id not in owners)
+            found = next(free, None)
+        if found is None:
+            return owner  # an owner that is away asks again after a rollover
+        self._waiting.remove(found)
+        found.answer(reply)
+        return found.id
+
+    def answer_all(self, reply: RunReply, *, only_all: bool = False) -> None:
+        """Answer everybody, or only those who wait for the task's answer."""
+        for pending in [p for p in self._waiting if p.asked.all or not only_all]:
+            self._waiting.remove(pending)
+            pending.answer(reply)
+
+    def fail_all(self, failure: Failure, *, parked: bool = False) -> None:
+        """Tell everybody of a failure."""
+        while self._waiting:
+            self._waiting.pop(0).fail(failure, parked=parked)
+
+    def fail_later(self, failure: Failure) -> None:
+        """Tell everybody that a step has failed, once the steps beside it have come to a stop."""
+        self._told += [(pending, failure) for pending in self._waiting]
+        self._waiting.clear()
+
+    def tell(self) -> None:
+        """Tell now what was to be told later."""
+        while self._told:
+            pending, failure = self._told.pop(0)
+            pending.fail(failure, parked=True)
+
+    def fail_some(self, ids: frozenset[str], failure: Failure) -> None:
+        """Tell these of a failure."""
+        for pending in [p for p in self._waiting if p.id in ids]:
+            self._waiting.remove(pending)
+            pending.fail(failure)
+
+    def settle(self, ledger: Ledger) -> None:
+        """Answer those who would otherwise wait for a person, or have nothing to wait for."""
+        s = ledger.s
+        if ledger.status == "waiting":
+            asked = [a.n for a in s.approvals if a.status in ("open", "checking")]
+            asked += [a.n for child in s.children.values() for a in child.approvals]
+            n = next((c.n for c in s.opens if c.n in asked), s.steps)
+            self._settle_rounds(ledger, RunReply(status="waiting"))
+            ledger.disown()
+            self.answer_all(RunReply(n=n, status="waiting"))
+        elif ledger.child_paused or (
+            ledger.paused and (ledger.failure is not None or all(map(ledger.is_held, s.opens)))
+        ):
+            n = s.opens[0].n if s.opens else s.steps
+            self._settle_rounds(ledger, RunReply(n=n, status="paused"))
+            ledger.disown()
+            self.answer_all(RunReply(n=n, status="paused"))
+        elif s.answered and ledger.failure is None:
+            self.answer_all(RunReply(n=s.steps), only_all=True)
+            if not ledger.ready():
+                self.fail_all(refusals.none_ready(s.queue) if s.queue else refusals.NO_STEPS)
+        elif not s.opens and ledger.failure is None and not ledger.ready():
+            self.fail_all(refusals.none_ready(s.queue) if s.queue else refusals.stalled(""))
+
+    def _settle_rounds(self, ledger: Ledger, reply: RunReply) -> None:
+        """Answer the requests for several steps, of which some have to wait."""
+        for pending in [p for p in self._waiting if p.id in ledger.s.rounds]:
+            self._waiting.remove(pending)
+            done = ledger.s.rounds[pending.id]
+            pending.answer(reply.model_copy(update={"round": tuple(done.values())}))
+        ledger.change(rounds={})
