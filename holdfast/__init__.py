@@ -89,11 +89,11 @@ from holdfast.reading.streams.events import (
     StreamEvent,
 )
 from holdfast.tracing import gen_trace_id, get_current_trace, set_tracing_disabled, trace
-from holdfast.values.images import Image
 from holdfast.values.messages import Message, ToolCall, Usage
+from holdfast.values.parts.images import Image
+from holdfast.values.parts.sources import Retrieved, SourceNode
 from holdfast.values.run_context import AgentHookContext, RunContextWrapper
 from holdfast.values.settings import Budget, ModelSettings
-from holdfast.values.sources import Retrieved, SourceNode
 from holdfast.values.steps import AgentResponse, Task, TaskStep, TaskStepOutput, ToolOutput
 from holdfast.version import __version__
 from holdfast.workers.tool_use import StopAtTools, ToolsToFinalOutputResult

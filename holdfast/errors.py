@@ -207,7 +207,8 @@ class NoWorkerError(EngineError):
         task_id: The task, when it is known.
         request_id: Id of the request that was made: asking again with it does nothing twice.
         is_sent: Whether the request reached the server, which hands it to the next worker process.
-        command: Command line of a worker process that would serve it.
+        command: Command line of a worker process that would serve it; empty for a queue that is not
+            one of Holdfast's own.
     """
 
     def __init__(
@@ -215,7 +216,7 @@ class NoWorkerError(EngineError):
         queue: str,
         *,
         serves: str = "",
-        command: str = "holdfast worker my_module:agents",
+        command: str = "",
         task_id: str = "",
         request_id: str = "",
         is_sent: bool = False,
@@ -233,9 +234,13 @@ class NoWorkerError(EngineError):
             else ""
         )
         self.command = command
+        yours = "Start yours, made with HoldfastPlugin"
+        start = f"Start one with `{command}`" if command else yours
+            f"Start one with `{command}`" if command else "Start yours, made with HoldfastPlugin"
+        )
         super().__init__(
             f"No worker process serves {serves or f'queue {queue!r}'}. The task{which} waits and"
-            f" nothing is lost. Start one with `{self.command}`, then ask again." + then
+            f" nothing is lost. {start}, then ask again." + then
         )
 
 

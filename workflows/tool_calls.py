@@ -16,7 +16,13 @@ from temporalio.workflow import ActivityCancellationType
 from holdfast.task import approvals
 from holdfast.task.data.children import Nesting
 from holdfast.task.data.records import Failure, OpenState, Outcome
-from holdfast.task.data.tool_failures import INTERRUPTED, NOT_STARTED, TIMED_OUT, is_certain
+from holdfast.task.data.tool_failures import (
+    INTERRUPTED,
+    NOT_REPEATABLE,
+    NOT_STARTED,
+    TIMED_OUT,
+    is_certain,
+)
 from holdfast.task.data.tool_policy import ToolPolicy
 from holdfast.task.data.wire import Probed, ToolInput
 from holdfast.task.ledger import Ledger
@@ -456,7 +462,7 @@ def _may_have_happened(error: ActivityError, policy: ToolPolicy) -> bool:
     if error.activity_type != "tool":  # what is asked about a call stands before it
         return False
     cause = error.cause
-    if isinstance(cause, ApplicationError) and cause.type == BLOCKED:
+    if isinstance(cause, ApplicationError) and cause.type in (BLOCKED, NOT_REPEATABLE):
         return True
     if not policy.may_have_happened:
         return is_lost(error)

@@ -16,7 +16,7 @@ from holdfast.activities.heartbeat import Pulse, heartbeats
 from holdfast.activities.lease import ensure_ours
 from holdfast.activities.spans import handoff
 from holdfast.activities.steps.agent_code import RegisteredCode
-from holdfast.activities.steps.earlier_messages import count_commits, seen_before
+from holdfast.activities.steps.earlier_messages import commits_now, seen_before
 from holdfast.activities.steps.handoffs import AgentHandoffs
 from holdfast.activities.steps.hooks import StepHooks
 from holdfast.activities.steps.model_call import Asking
@@ -95,7 +95,7 @@ class StepActivities:
             team={name: AgentRules(**rules) for name, rules in team.items()},
             run_guards=self._run_guards(registry, head),
             step=await self._first_step(agent),
-            commits=await count_commits(head),
+            commits=await commits_now(head),
         )
 
     def _rules(self, registry: Registry, snapshot: AgentSnapshot, head: TaskHead) -> dict[str, Any]:

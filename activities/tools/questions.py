@@ -19,7 +19,7 @@ from holdfast.activities.failures import (
 from holdfast.activities.heartbeat import heartbeats
 from holdfast.activities.lease import ensure_ours
 from holdfast.activities.spans import undo_of
-from holdfast.activities.tools.lookup import Ready, context_of, find, tool_of
+from holdfast.activities.tools.lookup import Ready, check_repeat, context_of, find, tool_of
 from holdfast.agents.tools.context import Effect, ToolContext
 from holdfast.agents.tools.decorator import Tool, ToolArgumentsError, render_result
 from holdfast.agents.tools.error_texts import ToolErrorFormatterArgs, worded
@@ -137,6 +137,7 @@ class JudgingActivities:
         head, task = await self._source.head(), await self._source.status()
         registry, call = self._registry.of(head), given.effect.call
         tool = tool_of(registry.agent(given.agent or head.agent), call, given.n)
+        check_repeat(0, f"undo of tool {tool.name!r}", tool.undo_idempotent)
         place = ToolInput(
             n=given.n,
             i=given.effect.i,

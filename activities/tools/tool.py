@@ -45,10 +45,10 @@ from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json, canonical
 from holdfast.values.code.invoke import invoke
 from holdfast.values.code.user_calls import calling, place_of
-from holdfast.values.images import Image
-from holdfast.values.messages import Blob, clean
+from holdfast.values.messages import Blob, FilePart, clean
+from holdfast.values.parts.images import Image
+from holdfast.values.parts.sources import SourceNode, nodes_of
 from holdfast.values.run_context import RunContextWrapper
-from holdfast.values.sources import SourceNode, nodes_of
 from holdfast.values.text.logs import log
 from holdfast.values.text.redact import redact
 from holdfast.values.tool_result import read_result
@@ -153,7 +153,9 @@ class ToolActivities:
             return await self._done(tool, result, nodes)
         return await self._done_with_images(tool, result)
 
-    async def _done_with_images(self, tool: Tool, result: Sequence[str | Image]) -> Outcome:
+    async def _done_with_images(
+        self, tool: Tool, result: Sequence[str | Image | FilePart]
+    ) -> Outcome:
         """Keep images by reference, unless the texts beside them are too long."""
         text = clean("\n".join(each for each in result if isinstance(each, str)))
         if len(text.encode()) > tool.max_output_bytes:

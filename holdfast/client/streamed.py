@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
 from contextlib import aclosing
 from typing import Any, Generic, Protocol, TypeVar
 
+from holdfast.engine.tracebacks import without_plumbing
 from holdfast.errors import ConnectError, EngineError, NoWorkerError, QueryFailedError
 from holdfast.reading.streams.events import StreamEvent
 from holdfast.reading.streams.reader import StreamReader
@@ -36,6 +37,7 @@ async def direct(coro: Coroutine[Any, Any, V], /) -> V:
     return await coro
 
 
+@without_plumbing
 class Streamed(Generic[T]):
     """Work on a task, and a stream of what happens in it.
 

@@ -36,7 +36,7 @@ from holdfast.task.pages import EntriesPage, EntriesRequest, StepView, point
 from holdfast.task.references import input_message, resolve_adds, told
 from holdfast.task.undo import active_messages, active_steps
 from holdfast.values.messages import Blob, Message, ToolCall, shown
-from holdfast.values.sources import read_nodes
+from holdfast.values.parts.sources import read_nodes
 from holdfast.values.steps import Task, TaskStep, TaskStepOutput, ToolOutput
 
 T = TypeVar("T")

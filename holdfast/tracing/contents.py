@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 from holdfast.models.base import ModelAnswer, ToolSpec
 from holdfast.values.base import Json, as_text
-from holdfast.values.images import address
-from holdfast.values.messages import ImagePart, Message, TextPart, shown
+from holdfast.values.messages import FilePart, ImagePart, Message, TextPart, shown
+from holdfast.values.parts.images import address
 
 
 def input_messages(messages: Iterable[Message]) -> str:
@@ -73,7 +73,9 @@ def _contents(message: Message) -> list[Json]:
     return [_image(part) if isinstance(part, ImagePart) else _part(part) for part in content]
 
 
-def _part(part: TextPart) -> Json:
+def _part(part: TextPart | FilePart) -> Json:
+    if isinstance(part, FilePart):
+        return _text(str(part))
     return _text(part.text if part.stored is None else shown(part.stored))
 
 

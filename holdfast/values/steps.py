@@ -9,8 +9,8 @@ from pydantic import Field
 from holdfast.errors import InvalidArgumentError
 from holdfast.values.base import Json, Value, Written, as_text
 from holdfast.values.messages import Blob, ImagePart, Message, ToolCall, Usage, user
+from holdfast.values.parts.sources import SourceNode
 from holdfast.values.settings import Budget
-from holdfast.values.sources import SourceNode
 
 TaskStatus = Literal[
     "running", "waiting", "paused", "needs_attention", "answered", "finished", "failed", "abandoned"

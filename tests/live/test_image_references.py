@@ -15,8 +15,8 @@ from holdfast.errors import InvalidArgumentError, StepFailedError
 from holdfast.task.data.wire import RunRequest
 from holdfast.testing import FakeOpenAI
 from holdfast.values.base import Json
-from holdfast.values.images import address
 from holdfast.values.messages import Blob, ImagePart, ImageRef, Message, user
+from holdfast.values.parts.images import address
 from holdfast.workers import AgentWorker, StepContext
 from tests.support.pictures import png
 from tests.support.rig import MakeAgent, Rig

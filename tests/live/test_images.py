@@ -14,8 +14,8 @@ from holdfast.errors import InvalidArgumentError, StepFailedError
 from holdfast.models.openai.chat import ChatCompletionsModel
 from holdfast.models.openai.chat_messages import to_chat_messages
 from holdfast.testing import FakeOpenAI
-from holdfast.values.images import address
 from holdfast.values.messages import ImagePart, Message, TextPart, assistant, user
+from holdfast.values.parts.images import address
 from holdfast.workers import StepContext
 from tests.live.test_bad_input import history_bytes
 from tests.support.pictures import copies, histories_hold, png, url_of

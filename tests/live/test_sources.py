@@ -12,7 +12,7 @@ from holdfast import AgentResponse, Retrieved, SourceNode, TaskStep, TaskStepOut
 from holdfast.agents.tools.decorator import render_result
 from holdfast.task.data.wire import INLINE_BYTES
 from holdfast.testing import FakeOpenAI
-from holdfast.values.sources import content_of, nodes_of, union
+from holdfast.values.parts.sources import content_of, nodes_of, union
 from holdfast.workers import StepContext
 from tests.support.rig import MakeRunner, histories
 from tests.support.workers import Doing, ends

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from holdfast import Image, TaskStep
 from holdfast.activities.data.recent import Recent
 from holdfast.archive.contents import (
+    Kind,
     refer,
     refer_all,
     rehydrate,
@@ -29,9 +30,7 @@ from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import OpenState, OpenStep
 from holdfast.task.references import resolve_add
 from holdfast.testing.fake_api.checks.images import image_problem
-from holdfast.values import images
 from holdfast.values.base import canonical, digest
-from holdfast.values.images import address, data_url, part_at, read_data_url, sniff
 from holdfast.values.messages import (
     Blob,
     ImagePart,
@@ -42,6 +41,8 @@ from holdfast.values.messages import (
     shown,
     user,
 )
+from holdfast.values.parts import images
+from holdfast.values.parts.images import address, data_url, part_at, read_data_url, sniff
 from holdfast.values.tool_result import ToolResultError, read_result
 from holdfast.workers import driver
 from tests.support.pictures import png, url_of
@@ -70,7 +71,8 @@ class Shelf:
     async def amac(self, text: str) -> str:
         return digest(f"key {text}".encode())[:32]
 
-    async def url(self, ref: ImageRef) -> str:
+    async def data(self, kind: Kind, ref: ImageRef) -> str:
+        assert kind == "image"
         return data_url(ref.media_type, self.blobs[ref.sha256])
 
 
@@ -252,7 +254,7 @@ async def test_a_message_gives_back_what_it_was_given(shelf: Shelf) -> None:
     [kept, same] = await refer_all([given, plain], shelf)
     assert same == plain
     assert "iVBOR" not in str(kept.wire())
-    assert await rehydrate(kept, shelf.url) == given
+    assert await rehydrate(kept, shelf.data) == given
 
 
 @pytest.mark.parametrize("url", ["https://a.b/c.png", ""])

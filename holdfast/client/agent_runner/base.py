@@ -38,8 +38,8 @@ from holdfast.values.checks.ids import (
     check_name,
     queue_of,
 )
-from holdfast.values.images import Image
 from holdfast.values.messages import Blob, ImagePart
+from holdfast.values.parts.images import Image
 from holdfast.values.steps import Task, TaskStep, TaskStepOutput
 from holdfast.values.text.shown import shown
 

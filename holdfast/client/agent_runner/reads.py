@@ -19,9 +19,9 @@ from holdfast.reading.visibility import agent_of, listed, tasks_query
 from holdfast.task.data.records import Entry
 from holdfast.values.checks.arguments import Count, Seconds, check_arguments
 from holdfast.values.checks.ids import check_name
-from holdfast.values.images import Image
 from holdfast.values.messages import ImagePart, Message
-from holdfast.values.sources import union
+from holdfast.values.parts.images import Image
+from holdfast.values.parts.sources import union
 from holdfast.values.steps import AgentResponse, Task, TaskStatus, TaskStep, TaskStepOutput
 
 POLL_SECONDS = 0.2

@@ -5,8 +5,10 @@ from __future__ import annotations
 from holdfast.client.agent_runner.control import TaskControl
 from holdfast.client.agent_runner.streams import TaskStreaming
 from holdfast.client.agent_runner.time_travel import TimeTravel
+from holdfast.engine.tracebacks import without_plumbing
 
 
+@without_plumbing
 class AgentRunner(TaskStreaming, TaskControl, TimeTravel):
     """Creates tasks, runs their steps, and steers them.
 

@@ -12,6 +12,7 @@ from holdfast.archive.archive import Archive
 from holdfast.archive.contents import refer_all, resolve_message
 from holdfast.archive.segments import read_messages, turns, write_messages
 from holdfast.archive.session_commits import commit_turn
+from holdfast.engine.tracebacks import without_plumbing
 from holdfast.errors import InvalidArgumentError, TaskNotFoundError
 from holdfast.models.openai.items import from_response_items, to_response_items
 from holdfast.reading.audit.session_verification import verified_session
@@ -26,6 +27,7 @@ from holdfast.values.messages import Message
 from holdfast.values.text.shown import shown
 
 
+@without_plumbing
 class Session:
     """One session. It holds no state: any process may hold one.
 

@@ -28,6 +28,7 @@ from holdfast.client.runner.one_run import RUNNER, RunOptions, Started, begin, g
 from holdfast.client.runner.streamed_run import RunResultStreaming
 from holdfast.client.streamed import Wrap, direct
 from holdfast.engine.loop import shared_loop
+from holdfast.engine.tracebacks import without_plumbing
 from holdfast.errors import UserError
 from holdfast.task.data.head import RunRules
 from holdfast.values.checks.ids import check_new_id
@@ -101,6 +102,7 @@ def made_options(agent: Agent, given: RunArguments, *, streams: bool = False) ->
     return replace(options, rules=rules.model_copy(update={"streams": streams}))
 
 
+@without_plumbing
 class Runner:
     """Runs agents end to end. Each run is a task: durable, and readable by its id afterwards."""
 

@@ -22,6 +22,7 @@ from holdfast.client.streamed import (
     Wrap,
     direct,
 )
+from holdfast.engine.tracebacks import without_plumbing
 from holdfast.errors import (
     CommandRefusedError,
     EngineError,
@@ -61,6 +62,7 @@ READ_SECONDS = 2.0
 CancelMode = Literal["immediate", "after_turn"]
 
 
+@without_plumbing
 class RunResultStreaming(Streamed[RunResult]):
     """A run in progress. What a RunResult has, this has as well: all once the run is complete.
 

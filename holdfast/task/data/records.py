@@ -11,7 +11,7 @@ from holdfast.task.data.guard_rules import ToolGuarded
 from holdfast.values.base import Json, Value, canonical, digest
 from holdfast.values.hash_chain import ChainRef
 from holdfast.values.messages import Blob, Content, Message, ToolCall, Usage
-from holdfast.values.sources import SourceNode
+from holdfast.values.parts.sources import SourceNode
 from holdfast.values.steps import TaskStep
 
 ApprovalKind = Literal["tool", "unknown", "limit", "undo"]

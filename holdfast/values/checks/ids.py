@@ -163,7 +163,8 @@ def no_worker(
         request_id: Id of the request, when one was made.
         is_sent: Whether the request reached the server.
     """
-    command = f"holdfast worker my_module:agents{app_option(queue)}"
+    own = f"holdfast worker my_module:agents{app_option(queue)}"
+    command = own if is_own(queue) else ""
     return NoWorkerError(
         queue,
         serves=serves(queue),

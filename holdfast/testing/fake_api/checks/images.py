@@ -6,8 +6,8 @@ from typing import get_args
 
 from holdfast.errors import InvalidArgumentError
 from holdfast.values.base import Json
-from holdfast.values.images import MEDIA_TYPES, read_data_url, sniff
 from holdfast.values.messages import Detail
+from holdfast.values.parts.images import MEDIA_TYPES, read_data_url, sniff
 
 
 def image_problem(url: Json, detail: Json, where: str) -> str:

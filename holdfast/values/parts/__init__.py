@@ -1,0 +1,1 @@
+"""Parts of messages that are no text: images, files, sources."""
