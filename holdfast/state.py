@@ -349,6 +349,7 @@ class TaskRecord(Value):
         transcript: Length and digest of the transcript.
         opens: The steps that were open when the task ended, if it did not end well.
         ledger: Length and digest of the chain of the ledger's entries.
+        turn: What the task's session has got of it; None for nothing.
         signature: Signature of all the rest by the key of the worker process, if it has one.
     """
 
@@ -361,6 +362,7 @@ class TaskRecord(Value):
     transcript: ChainRef = ChainRef()
     opens: tuple[OpenState, ...] = ()
     ledger: ChainRef = ChainRef()
+    turn: CommitRef | None = None
     signature: str = ""
 
 
@@ -404,3 +406,4 @@ class SessionState(Value):
 
 TaskInput.model_rebuild()
 Carried.model_rebuild()
+TaskRecord.model_rebuild()

@@ -12,6 +12,8 @@ from holdfast.archive import Archive
 from holdfast.argument_checks import Count, check_arguments
 from holdfast.client.failures import server_errors
 from holdfast.client.reading import Reader
+from holdfast.client.verification import Verification
+from holdfast.client.verifying_sessions import verified_session
 from holdfast.contents import refer_all, resolve_message
 from holdfast.errors import InvalidArgumentError, TaskNotFoundError
 from holdfast.ids import check_app, queue_of, session_id
@@ -74,6 +76,19 @@ class Session:
         for turn in await turns(self._archive, state):
             messages.extend(await read_messages(self._archive, turn.sha256))
         return [await self._resolve(message) for message in messages]
+
+    async def verify(self) -> Verification:
+        """Compare the archive's turns with the digests that the session itself has.
+
+        Returns:
+            What is wrong, nothing if all turns since the last reset are intact, with `proved` and
+            `unproved`.
+
+        Raises:
+            NoWorkerError: No worker process is up to answer.
+            ConnectError: The server could not be reached.
+        """
+        return await verified_session(self._reader, self.id)
 
     async def append(self, messages: Sequence[Message]) -> None:
         """Commit messages as one turn; what `data:` URLs of images hold is stored by reference.
