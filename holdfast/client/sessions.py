@@ -19,6 +19,7 @@ from holdfast.errors import InvalidArgumentError, TaskNotFoundError
 from holdfast.ids import check_app, queue_of, session_id
 from holdfast.messages import Message
 from holdfast.models.items import from_response_items, to_response_items
+from holdfast.plumbing import without_plumbing
 from holdfast.segments import read_messages, turns, write_messages
 from holdfast.sessions import commit_turn
 from holdfast.shown import shown
@@ -26,6 +27,7 @@ from holdfast.state import CommitRef, SessionState
 from holdfast.values import Json
 
 
+@without_plumbing
 class Session:
     """One session. It holds no state: any process may hold one.
 
