@@ -146,7 +146,7 @@ class Rig:
             options: Options of the worker.
         """
         await self.stop()
-        given: dict[str, Any] = {"graceful_shutdown_timeout": timedelta(seconds=5), **options}
+        given: dict[str, Any] = {"graceful_shutdown_timeout": timedelta(seconds=0.3), **options}
         loops = UserLoops() if own_loop else None
         if loops is not None:
             self._resources.push_async_callback(loops.close)
