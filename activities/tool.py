@@ -153,7 +153,9 @@ class ToolActivities:
             return await self._done(tool, result, nodes)
         return await self._done_with_images(tool, result)
 
-    async def _done_with_images(self, tool: Tool, result: Sequence[str | Image | FilePart]) -> Outcome:
+    async def _done_with_images(
+        self, tool: Tool, result: Sequence[str | Image | FilePart]
+    ) -> Outcome:
         """Keep images by reference, unless the texts beside them are too long."""
         text = clean("\n".join(each for each in result if isinstance(each, str)))
         if len(text.encode()) > tool.max_output_bytes:
