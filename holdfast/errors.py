@@ -234,10 +234,9 @@ class NoWorkerError(EngineError):
             else ""
         )
         self.command = command
-        yours = "Start yours, made with HoldfastPlugin"
-        start = f"Start one with `{command}`" if command else yours
-            f"Start one with `{command}`" if command else "Start yours, made with HoldfastPlugin"
-        )
+        start = "Start yours, made with HoldfastPlugin"
+        if command:
+            start = f"Start one with `{command}`"
         super().__init__(
             f"No worker process serves {serves or f'queue {queue!r}'}. The task{which} waits and"
             f" nothing is lost. {start}, then ask again." + then
