@@ -34,7 +34,7 @@ from holdfast.task.data.records import (
 from holdfast.task.data.state import CommitRef, TaskRecord
 from holdfast.task.data.wire import Closed, CloseInput
 from holdfast.task.guardrails_due import OUTPUT_TRIPPED
-from holdfast.task.references import input_message
+from holdfast.task.ledger.references import input_message
 from holdfast.task.undo import UNDONE, active_steps
 from holdfast.values.base import canonical
 from holdfast.values.code import context_variables as variables

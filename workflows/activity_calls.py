@@ -24,7 +24,7 @@ from holdfast.task.data.records import Failure, SegmentRef
 from holdfast.task.data.state import COMMIT, CommitRef, Described
 from holdfast.task.data.wire import Advanced, Closed, CloseInput, GuardInput
 from holdfast.task.guardrails_due import Due
-from holdfast.task.ledger import Ledger
+from holdfast.task.ledger.ledger import Ledger
 
 T = TypeVar("T")
 

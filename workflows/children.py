@@ -29,8 +29,8 @@ from holdfast.task.data.children import (
 from holdfast.task.data.records import Failure, Outcome
 from holdfast.task.data.state import TaskInput, UndoRequest
 from holdfast.task.data.wire import Undoable
-from holdfast.task.ledger import Ledger
-from holdfast.task.references import batches_of
+from holdfast.task.ledger.ledger import Ledger
+from holdfast.task.ledger.references import batches_of
 from holdfast.workflows.activity_calls import failure_of, now
 from holdfast.workflows.settled import end_settled
 from holdfast.workflows.spans import StepSpans

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from holdfast.task import approvals
 from holdfast.task.data.records import Called, Outcome
-from holdfast.task.ledger import Ledger
+from holdfast.task.ledger.ledger import Ledger
 from holdfast.workflows.activity_calls import now
 from holdfast.workflows.outcomes import cut_text
 

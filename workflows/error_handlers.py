@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast.task.data.records import AGAIN, Failure, OpenState, StepResult
 from holdfast.task.data.wire import Advanced, Handled, HandleInput
-from holdfast.task.ledger import Ledger
+from holdfast.task.ledger.ledger import Ledger
 from holdfast.values.base import Json
 from holdfast.values.messages import Message
 from holdfast.values.steps import TaskStep

@@ -12,7 +12,7 @@ from temporalio.exceptions import ActivityError, is_cancelled_exception
 from holdfast.task.data.records import Failure
 from holdfast.task.data.wire import Advanced
 from holdfast.task.guardrails_due import INPUT_TRIPPED, Due, outputs_due, record_found
-from holdfast.task.ledger import Ledger
+from holdfast.task.ledger.ledger import Ledger
 from holdfast.workflows import activity_calls as calls
 from holdfast.workflows.activity_calls import now
 

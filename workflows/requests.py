@@ -6,7 +6,7 @@ from temporalio.exceptions import ApplicationError
 
 from holdfast.task.data.records import Failure
 from holdfast.task.data.state import PARKED, RunReply
-from holdfast.task.run_requests import Pending
+from holdfast.task.requests.run_requests import Pending
 
 
 def refusal(failure: Failure, *, parked: bool = False) -> ApplicationError:

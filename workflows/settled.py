@@ -9,7 +9,7 @@ from temporalio import workflow
 
 from holdfast.task.data.children import ChildState, EndNested
 from holdfast.task.data.wire import Undoable
-from holdfast.task.ledger import Ledger
+from holdfast.task.ledger.ledger import Ledger
 from holdfast.workflows.activity_calls import PATIENT
 
 LONGEST_END = timedelta(hours=1)

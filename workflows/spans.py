@@ -13,7 +13,7 @@ from temporalio import workflow
 
 from holdfast.task.data.head import RunRules
 from holdfast.task.data.records import OpenState, Outcome, StepRecord
-from holdfast.task.ledger import Ledger
+from holdfast.task.ledger.ledger import Ledger
 from holdfast.tracing import switch
 from holdfast.tracing.export import send_later
 from holdfast.tracing.finished import Finished, call_span, open_step_span, step_span

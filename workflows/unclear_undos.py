@@ -11,7 +11,7 @@ from temporalio.exceptions import ActivityError, ApplicationError
 from holdfast.task.data.state import UndoState
 from holdfast.task.data.tool_failures import NOT_REPEATABLE, is_certain
 from holdfast.task.data.tool_policy import ToolPolicy
-from holdfast.task.ledger import Ledger
+from holdfast.task.ledger.ledger import Ledger
 
 
 def may_have_happened(error: ActivityError, policy: ToolPolicy) -> bool:

@@ -18,7 +18,7 @@ from holdfast.task.data.state import UndoState
 from holdfast.task.data.tool_failures import NOT_STARTED, is_certain
 from holdfast.task.data.tool_policy import ToolPolicy
 from holdfast.task.data.wire import Undoable, UndoInput
-from holdfast.task.ledger import Ledger
+from holdfast.task.ledger.ledger import Ledger
 from holdfast.values.base import Json
 from holdfast.values.messages import system
 from holdfast.workflows.activity_calls import (

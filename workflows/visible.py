@@ -9,7 +9,7 @@ from temporalio.common import SearchAttributeKey, SearchAttributeUpdate
 
 from holdfast.task import approvals
 from holdfast.task.data.seal import MEMO, Seal
-from holdfast.task.ledger import Ledger
+from holdfast.task.ledger.ledger import Ledger
 from holdfast.values.steps import TaskStatus
 
 HF_STATUS = SearchAttributeKey.for_keyword("HfStatus")

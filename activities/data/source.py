@@ -41,8 +41,8 @@ from holdfast.task.data.records import (
     usual_step,
 )
 from holdfast.task.data.wire import INLINE_BYTES, AdvanceInput, ToolInput, View, ViewRequest
+from holdfast.task.ledger.references import output_digest
 from holdfast.task.pages import EntriesPage, EntriesRequest, StepView
-from holdfast.task.references import output_digest
 from holdfast.task.undo import active_messages, active_steps
 from holdfast.values.base import Json, canonical, digest
 from holdfast.values.hash_chain import ChainRef, extend

@@ -31,7 +31,7 @@ from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import Handed, JournalEntry, OpenState, OpenStep
 from holdfast.task.data.state import AgentRules, Described
 from holdfast.task.data.wire import Advanced, AdvanceInput
-from holdfast.task.references import new_entries, resolve_adds, resolve_calls
+from holdfast.task.ledger.references import new_entries, resolve_adds, resolve_calls
 from holdfast.values.base import Json
 from holdfast.values.code.invoke import invoke
 from holdfast.values.code.user_calls import naming

@@ -32,8 +32,8 @@ from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import Approval, Entry, OpenState, Outcome, StepRecord
 from holdfast.task.data.state import TaskRecord
 from holdfast.task.data.wire import View, ViewRequest
+from holdfast.task.ledger.references import input_message, resolve_adds, told
 from holdfast.task.pages import EntriesPage, EntriesRequest, StepView, point
-from holdfast.task.references import input_message, resolve_adds, told
 from holdfast.task.undo import active_messages, active_steps
 from holdfast.values.messages import Blob, Message, ToolCall, shown
 from holdfast.values.parts.sources import read_nodes

@@ -26,7 +26,7 @@ from holdfast.task.data.records import (
     StandingRule,
     call_digest,
 )
-from holdfast.task.ledger import Ledger
+from holdfast.task.ledger.ledger import Ledger
 from holdfast.values.base import Json, canonical
 from holdfast.values.messages import ToolCall, system
 

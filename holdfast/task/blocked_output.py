@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.task.data.records import OpenState
-from holdfast.task.references import last_round, resolve_adds
+from holdfast.task.ledger.references import last_round, resolve_adds
 from holdfast.values.messages import Message
 
 WITHHELD = "[withheld: an output guardrail has blocked this]"

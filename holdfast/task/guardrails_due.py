@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from holdfast.task.data.guard_rules import Guarded, GuardFound, GuardRule
 from holdfast.task.data.records import Failure, OpenState
-from holdfast.task.ledger import Ledger
-from holdfast.task.references import output_of
+from holdfast.task.ledger.ledger import Ledger
+from holdfast.task.ledger.references import output_of
 from holdfast.values.base import Json, canonical, digest
 
 GUARDRAIL = "guardrail"

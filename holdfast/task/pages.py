@@ -9,8 +9,8 @@ from holdfast.task.approvals import asked_everywhere
 from holdfast.task.data.records import Approval, Entry, OpenState, SegmentRef, StepRecord
 from holdfast.task.data.state import known_head
 from holdfast.task.data.wire import View, ViewRequest
-from holdfast.task.ledger import Ledger
-from holdfast.task.references import output_of
+from holdfast.task.ledger.ledger import Ledger
+from holdfast.task.ledger.references import output_of
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Value, canonical
 from holdfast.values.hash_chain import ChainRef

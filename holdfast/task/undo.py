@@ -21,8 +21,8 @@ from holdfast.task.data.records import (
 from holdfast.task.data.state import Carried, UndoRequest, UndoState
 from holdfast.task.data.tool_policy import ToolPolicy
 from holdfast.task.data.wire import EffectRef, Undoable
-from holdfast.task.ledger import Ledger
-from holdfast.task.references import queue_after, told
+from holdfast.task.ledger.ledger import Ledger
+from holdfast.task.ledger.references import queue_after, told
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json
 from holdfast.values.hash_chain import ChainRef

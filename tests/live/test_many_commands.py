@@ -13,7 +13,7 @@ from holdfast.errors import CommandRefusedError
 from holdfast.task.data.commands import SIGNAL, Command
 from holdfast.task.data.state import RunReply
 from holdfast.task.data.wire import RunRequest
-from holdfast.task.references import NOTES_APART
+from holdfast.task.ledger.references import NOTES_APART
 from holdfast.testing import FakeOpenAI
 from holdfast.workflows import handlers as desk
 from holdfast.workflows.children import Children

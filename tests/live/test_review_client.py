@@ -42,7 +42,7 @@ from holdfast.reading.presence import Presence
 from holdfast.reading.reader import Reader
 from holdfast.task.data.state import RunReply, SessionState
 from holdfast.task.data.wire import RunRequest
-from holdfast.task.ledger import Ledger
+from holdfast.task.ledger.ledger import Ledger
 from holdfast.testing import ScriptedModel
 from holdfast.values.messages import ToolCall, assistant, user
 from holdfast.workers import StepContext

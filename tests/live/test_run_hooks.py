@@ -16,7 +16,7 @@ from holdfast.engine.loop import shared_loop
 from holdfast.errors import MaxTurnsExceeded
 from holdfast.models.base import ModelAnswer
 from holdfast.task.data.records import JournalEntry, Mark, Outcome, StepRecord
-from holdfast.task.references import SAID_IN_ADDS
+from holdfast.task.ledger.references import SAID_IN_ADDS
 from holdfast.testing import FakeOpenAI
 from holdfast.values.messages import Message, ToolCall, assistant
 from holdfast.values.steps import TaskStep

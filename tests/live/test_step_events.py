@@ -26,7 +26,7 @@ from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import Outcome, StepResult
 from holdfast.task.data.state import TaskInput
 from holdfast.task.data.wire import Advanced, RunRequest
-from holdfast.task.ledger import Ledger
+from holdfast.task.ledger.ledger import Ledger
 from holdfast.testing import FakeOpenAI
 from holdfast.workers import StepContext
 from tests.support.rig import MakeRunner, Rig, histories, until_status

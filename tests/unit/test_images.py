@@ -28,7 +28,7 @@ from holdfast.errors import InvalidArgumentError
 from holdfast.models import from_response_items, to_response_items
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import OpenState, OpenStep
-from holdfast.task.references import resolve_add
+from holdfast.task.ledger.references import resolve_add
 from holdfast.testing.fake_api.checks.images import image_problem
 from holdfast.values.base import canonical, digest
 from holdfast.values.messages import (

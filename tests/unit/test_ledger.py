@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 
 from holdfast.models.base import ModelAnswer
 from holdfast.task import approvals
-from holdfast.task.command_effects import obey
 from holdfast.task.data.commands import Command
 from holdfast.task.data.head import TaskHead
-from holdfast.task.data.known_ids import KnownIds
 from holdfast.task.data.records import Entry, Failure, Outcome, SegmentRef, StepResult
 from holdfast.task.data.state import Carried, Described, TaskInput
 from holdfast.task.data.stream_offset import Offset
 from holdfast.task.data.wire import Advanced, RunRequest, ViewRequest
-from holdfast.task.ledger import Ledger
+from holdfast.task.ledger.known_ids import KnownIds
+from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.pages import EntriesRequest, entries_page, view
+from holdfast.task.requests.command_effects import obey
 from holdfast.values.hash_chain import extend
 from holdfast.values.messages import Message, ToolCall, Usage, assistant, user
 from holdfast.values.steps import TaskStep
@@ -333,7 +333,7 @@ def test_results_of_calls_in_mid_step_are_in_call_order_whatever_ends_first() ->
 
 def test_a_reply_is_remembered_for_its_request_and_old_ones_are_dropped() -> None:
     from holdfast.task.data.state import RunReply
-    from holdfast.task.ledger_state import SEEN_KEPT
+    from holdfast.task.ledger.ledger_state import SEEN_KEPT
 
     ledger = Ledger(TaskInput(head=HEAD, input="q"), task_id="t", now=1.0)
     for k in range(SEEN_KEPT + 5):

@@ -13,7 +13,7 @@ from holdfast.errors import InvalidArgumentError
 from holdfast.models.base import ModelAnswer, ModelRequest
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import JournalEntry, OpenStep, Outcome, StepResult
-from holdfast.task.references import output_of_calls, resolve_adds
+from holdfast.task.ledger.references import output_of_calls, resolve_adds
 from holdfast.testing import ScriptedModel
 from holdfast.values.base import Json
 from holdfast.values.json_patch import apply

@@ -19,7 +19,7 @@ from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import Approval, Failure, Outcome
 from holdfast.task.data.state import Carried, TaskInput
 from holdfast.task.data.wire import Advanced, RunRequest, ToolInput
-from holdfast.task.ledger import Ledger
+from holdfast.task.ledger.ledger import Ledger
 from holdfast.values.base import Json
 from holdfast.values.checks import gate
 from holdfast.values.messages import Message, ToolCall, Usage

@@ -12,8 +12,8 @@ from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import ForkOf, SegmentRef, StepResult
 from holdfast.task.data.state import Carried, TaskInput, UndoRequest, UndoState
 from holdfast.task.data.wire import Advanced, RunRequest
-from holdfast.task.ledger import Ledger
-from holdfast.task.queue import problem, ready_steps
+from holdfast.task.ledger.ledger import Ledger
+from holdfast.task.ledger.queue import problem, ready_steps
 from holdfast.task.undo import (
     active_steps,
     departure,

@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from holdfast.task.data.state import Carried, Closing, UndoRequest, UndoState
-from holdfast.task.phase import (
+from holdfast.task.requests.phase import (
     ALLOWED,
     UPDATES,
     VERBS,

@@ -19,7 +19,7 @@ from holdfast.task.data.records import (
     StepRecord,
     StepResult,
 )
-from holdfast.task.references import SAID_IN_ADDS
+from holdfast.task.ledger.references import SAID_IN_ADDS
 from holdfast.values.messages import Message, ToolCall, assistant, user
 from holdfast.values.steps import TaskStep
 

@@ -20,7 +20,6 @@ from hypothesis.stateful import (
 from holdfast.models.base import ModelAnswer
 from holdfast.reading.audit.audit import audit_events, verify
 from holdfast.task import approvals
-from holdfast.task.command_effects import obey
 from holdfast.task.data.commands import Command, Verb
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import (
@@ -35,7 +34,8 @@ from holdfast.task.data.records import (
 from holdfast.task.data.state import Carried, Described, TaskInput, UndoRequest, UndoState
 from holdfast.task.data.tool_policy import ToolPolicy
 from holdfast.task.data.wire import Advanced, RunRequest, Undoable
-from holdfast.task.ledger import Ledger
+from holdfast.task.ledger.ledger import Ledger
+from holdfast.task.requests.command_effects import obey
 from holdfast.task.undo import (
     active_messages,
     active_steps,

@@ -22,7 +22,7 @@ from holdfast.agents.items import (
 from holdfast.models.base import ModelAnswer
 from holdfast.models.openai.items import to_response_items
 from holdfast.task.data.records import JournalEntry, OpenState, Outcome, StepRecord
-from holdfast.task.references import (
+from holdfast.task.ledger.references import (
     SAID_IN_ADDS,
     input_message,
     last_round,

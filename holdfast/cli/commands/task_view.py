@@ -18,7 +18,7 @@ from holdfast.cli.options import Common
 from holdfast.errors import NoWorkerError
 from holdfast.reading.visibility import LISTED, listed
 from holdfast.task.data.records import Approval, Entry, StepRecord
-from holdfast.task.ledger_state import CREATED
+from holdfast.task.ledger.ledger_state import CREATED
 from holdfast.values.base import Json
 from holdfast.values.steps import Task, TaskStep, TaskStepOutput
 

@@ -22,9 +22,9 @@ from holdfast.task.data.head import SessionRef, TaskHead
 from holdfast.task.data.records import Entry, EventRecord, ForkOf, InputRef, StepRecord
 from holdfast.task.data.state import Carried, Newest, TaskInput, UndoRequest
 from holdfast.task.data.wire import INLINE_BYTES
-from holdfast.task.ledger import DONE_KEPT
-from holdfast.task.ledger_state import CREATED
-from holdfast.task.references import output_digest
+from holdfast.task.ledger.ledger import DONE_KEPT
+from holdfast.task.ledger.ledger_state import CREATED
+from holdfast.task.ledger.references import output_digest
 from holdfast.task.undo import UNDONE, active_steps, departure, path_to, undone_meanwhile
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json

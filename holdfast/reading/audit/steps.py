@@ -16,7 +16,7 @@ from holdfast.task.data.records import (
     Outcome,
     StepRecord,
 )
-from holdfast.task.references import told, usage_of
+from holdfast.task.ledger.references import told, usage_of
 from holdfast.task.undo import effect_place
 from holdfast.values.base import Json, canonical
 from holdfast.values.messages import Message, ToolCall, shown

@@ -41,8 +41,8 @@ from holdfast.task.data.records import (
     StepRecord,
     archived_entries,
 )
+from holdfast.task.ledger.references import told as told_by
 from holdfast.task.pages import EntriesPage, EntriesRequest
-from holdfast.task.references import told as told_by
 from holdfast.values.messages import Message, ToolCall
 from holdfast.values.steps import CLOSED, AgentResponse, Task, TaskStatus
 from holdfast.values.text.logs import log

@@ -24,7 +24,7 @@ from holdfast.task.data.records import (
     StepRecord,
 )
 from holdfast.task.data.stream_offset import LAST_ATTEMPT, Offset
-from holdfast.task.references import SAID_IN_ADDS, resolve_adds, told
+from holdfast.task.ledger.references import SAID_IN_ADDS, resolve_adds, told
 from holdfast.task.undo import UNDONE, active_steps
 from holdfast.values.messages import Message, ToolCall
 

@@ -9,6 +9,7 @@ from pydantic import Field
 from holdfast.task.data.children import ChildState, ParentRef, UndoAnswer
 from holdfast.task.data.guard_rules import Guarded, GuardRule
 from holdfast.task.data.head import TaskHead
+from holdfast.task.data.long_calls import LongCall
 from holdfast.task.data.records import (
     Approval,
     Entry,
@@ -262,6 +263,7 @@ class Carried(Value):
             ends that.
         ledger: Length and digest of the chain of all entries of the ledger.
         commands: The ids of the newest commands, packed: a repeated one is dropped.
+        long_calls: The calls in progress with which the task may continue as new.
         entries: Events that came while the ledger was being archived.
     """
 
@@ -319,6 +321,7 @@ class Carried(Value):
     tries_again: bool = False
     ledger: ChainRef = ChainRef()
     commands: str = ""
+    long_calls: tuple[LongCall, ...] = ()
     entries: tuple[Entry, ...] = ()
 
 

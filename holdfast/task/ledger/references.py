@@ -17,7 +17,7 @@ from holdfast.task.data.records import (
     StepResult,
 )
 from holdfast.task.data.wire import Advanced
-from holdfast.task.queue import queued_with
+from holdfast.task.ledger.queue import queued_with
 from holdfast.values.base import Json, canonical, digest
 from holdfast.values.hash_chain import extend
 from holdfast.values.messages import Blob, Content, Message, TextPart, ToolCall, Usage, shown, user

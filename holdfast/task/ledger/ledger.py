@@ -30,9 +30,9 @@ from holdfast.task.data.records import (
 )
 from holdfast.task.data.state import Described
 from holdfast.task.data.wire import Advanced, AdvanceInput, RunRequest, ToolInput
-from holdfast.task.ledger_state import LedgerState
-from holdfast.task.queue import problem, queued_with, serial_of
-from holdfast.task.references import (
+from holdfast.task.ledger.ledger_state import LedgerState
+from holdfast.task.ledger.queue import problem, queued_with, serial_of
+from holdfast.task.ledger.references import (
     batches_of,
     joined,
     new_entries,
@@ -290,6 +290,12 @@ class Ledger(LedgerState):
         """Record that an open call turned out to need no approval."""
         current = self.at(n)
         self._put(current.model_copy(update={"cleared": (*current.cleared, i)}))
+
+    def stop(self, n: int, stops: dict[int, Failure]) -> None:
+        """Record why a step will stop once its calls in progress have ended."""
+        current = self.find(n)
+        if current is not None and current.stops != stops:
+            self._put(current.model_copy(update={"stops": stops}))
 
     def begin_child(self, n: int, i: int, begun: Begun) -> None:
         """Record how an open call began that a task of its own works for."""

@@ -5,9 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Collection, Iterable
 
-from holdfast.task.approval_index import Asked
 from holdfast.task.data.children import ChildState, child_ids
-from holdfast.task.data.known_ids import KnownIds
 from holdfast.task.data.records import (
     Approval,
     Before,
@@ -18,8 +16,10 @@ from holdfast.task.data.records import (
     SegmentRef,
 )
 from holdfast.task.data.state import Carried, Newest, Receipt, RunReply, TaskInput
-from holdfast.task.queue import ready_steps
-from holdfast.task.references import batches_of, turns_of, usage_of
+from holdfast.task.ledger.approval_index import Asked
+from holdfast.task.ledger.known_ids import KnownIds
+from holdfast.task.ledger.queue import ready_steps
+from holdfast.task.ledger.references import batches_of, turns_of, usage_of
 from holdfast.values.base import Json
 from holdfast.values.hash_chain import ChainRef, extend
 from holdfast.values.messages import Message, Usage
