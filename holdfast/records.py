@@ -501,6 +501,8 @@ class OpenState(Value):
         state: The extra_state that those calls see.
         outcomes: Position of an open call to its outcome.
         begun: Position of an open call that a task of its own works for to how it began.
+        stops: Position of an open call to why the step will stop after it, once the calls beside it
+            have ended.
         failure: Why the step stopped.
         limit: "finish" makes the next model call the last, "allow" lets one pass the budget.
         owner: Id of the request that the step is run for, if any.
@@ -525,6 +527,7 @@ class OpenState(Value):
     state: dict[str, Json] = Field(default_factory=dict)
     outcomes: dict[int, Outcome] = Field(default_factory=dict[int, Outcome])
     begun: dict[int, Begun] = Field(default_factory=dict[int, Begun])
+    stops: dict[int, Failure] = Field(default_factory=dict[int, Failure])
     failure: Failure | None = None
     limit: Literal["", "allow", "finish"] = ""
     owner: str = ""
