@@ -21,7 +21,7 @@ COMPILE = .build/lock/bin/uv pip compile pyproject.toml --quiet --universal --py
     --generate-hashes --no-emit-index-url --no-emit-find-links --no-emit-package holdfast \
     --custom-compile-command 'make lock'
 
-.PHONY: help venv lint format test demo fuzz fuzz-verbs bench soak lock clean
+.PHONY: help venv lint format test demo fuzz fuzz-verbs bench soak exhaust lock clean
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -74,6 +74,11 @@ bench: $(STAMP) ## Run the benchmarks
 
 soak: $(STAMP) ## Kill, stop and continue workers, server and clients for CAMPAIGN=minutes, and check
 	$(BIN)/python -m tests.soak.campaign $(CAMPAIGN)
+
+exhaust: $(STAMP) ## Repeat kills, crashes and random operations far more often than `make test` does
+	HOLDFAST_EXHAUSTIVE=1 $(BIN)/python -m pytest --numprocesses=$(JOBS) --dist=loadscope \
+	    tests/live/test_conformance.py tests/live/test_random_operations.py \
+	    tests/crash/test_refund.py tests/crash/test_random_kills.py
 
 lock: ## Make both lock files anew from pyproject.toml
 	rm -rf .build/lock

@@ -95,6 +95,7 @@ class ClosingActivities:
             transcript=given.at,
             opens=page.opens,
             ledger=given.ledger,
+            turn=turn,
         )
         await ensure_ours("writing of the record")  # the task may have come to another end since
         sealed = await write_record(source.archive, task_id(), record)

@@ -16,11 +16,14 @@ from holdfast.activities.registry import Registry
 from holdfast.activities.source import Source, task_id
 from holdfast.activities.tool_watch import ToolWatch
 from holdfast.agent import Agent
+from holdfast.agent_snapshot import AgentSnapshot
+from holdfast.errors import UserError
 from holdfast.messages import ToolCall, Usage
 from holdfast.task_head import TaskHead
 from holdfast.tool_context import ToolContext
 from holdfast.tool_errors import ToolErrorFormatter
-from holdfast.tools import Tool
+from holdfast.tool_strict import is_same_shape
+from holdfast.tools import Tool, ToolArgumentsError
 from holdfast.values import Json, canonical, digest
 from holdfast.wire import ToolInput
 
@@ -58,7 +61,8 @@ async def find(
     Raises:
         ApplicationError: This process lacks the tool.
         AgentNotFoundError: This process lacks the agent.
-        UserError: The context does not fit its class any more.
+        UserError: A deploy has changed the class of the context, or what the tool takes, and what
+            is recorded does not fit any more.
     """
     head = await source.head()
     registry = registry.of(head)
@@ -66,6 +70,8 @@ async def find(
     agent = registry.agent(given.agent or head.agent)
     tool = tool_of(agent, call, given.n)
     own = merge_patch.plain(merge_patch.apply(state, given.patch))
+    if runs:
+        _check_fits(await registry.snapshot(head.snapshot), agent, tool, call)
     if runs and tool.takes_context and head.run.context:
         registry.context(head, own)  # to find out before the tool starts if its class has changed
     ctx = context_of(
@@ -99,6 +105,45 @@ def tool_of(agent: Agent, call: ToolCall, n: int) -> Tool:
         " worker, and ask again for what you had asked for."
     )
     raise ApplicationError(msg, type="ToolMissingError", non_retryable=True)
+
+
+def _check_fits(first: AgentSnapshot, agent: Agent, tool: Tool, call: ToolCall) -> None:
+    """Refuse to take for the model's mistake what a deploy has done.
+
+    The model calls a tool as it was when the task began. Arguments that do not fit it now fitted it
+    then, as far as anybody knows, and nothing that the model is told would make it call otherwise.
+
+    Args:
+        first: The agent that the task began with, and its team.
+        agent: The agent whose call it is, as it is now.
+        tool: The tool, likewise.
+        call: The call.
+
+    Raises:
+        UserError: The tool is another one, and the call does not fit it.
+    """
+    began, now = first.of(agent.name), tool.policy()
+    policy = began.policies.get(call.name, now)
+    is_kind = (policy.handoff, policy.agent) == (now.handoff, now.agent)
+    specs = (spec for spec in (*began.tools, *began.handoffs) if spec.name == call.name)
+    told = next(specs, None)
+    if is_kind and (told is None or is_same_shape(told.parameters, tool.parameters)):
+        return
+    try:
+        tool.parse(call.arguments)
+    except ToolArgumentsError as error:
+        why = f"the call does not fit it: {'; '.join(error.problems)}"
+    else:
+        if is_kind:
+            return
+        why = "the call would do something else"
+    msg = (
+        f"Tool {call.name!r} of agent {agent.name!r} in this worker process is not the one that the"
+        f" model was told of when the task began, and {why}. The task waits, nothing is lost: give"
+        " the agent the earlier tool back, restart the worker process and ask again. A fork begins"
+        " with the tool as it is now."
+    )
+    raise UserError(msg)
 
 
 def context_of(

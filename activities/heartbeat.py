@@ -14,7 +14,8 @@ from holdfast.activities.lease import begin_lease
 from holdfast.values import Json
 
 FASTEST_SECONDS = 5.0
-"""Longest time between two signs of life of an activity that has nothing to say."""
+"""Longest time between two signs of life of an activity that has nothing to say, and so between a
+cancellation and its arrival in the activity."""
 
 NEWS_SECONDS = 0.02
 """Shortest time between two that have news. The worker's throttle passes on one in 0.1 s, the

@@ -136,8 +136,9 @@ class ToolActivities:
         except ToolResultError as error:  # it ran; only its result is of no use
             return Outcome(content=_short(error), is_error=True)
         except HandoffFailedError as error:  # no result for the model: the task stays where it is
+            facts = () if error.is_of_model else ({"parks": True},)
             raise marked(
-                ApplicationError(text_of(error), type=error.kind, non_retryable=True)
+                ApplicationError(text_of(error), *facts, type=error.kind, non_retryable=True)
             ) from None
         except ChildUnreadError as error:  # no result either: what came of it is there to be read
             kind, lasts = type(error.cause).__name__, not heals_by_time(error.cause)

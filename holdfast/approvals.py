@@ -300,6 +300,9 @@ def _approve(ledger: Ledger, approval: Approval, arguments: Json) -> str:
         ledger.put_approval(approval.model_copy(update={"status": "approved"}))
         if approval.kind == "limit":
             ledger.allow_one_more(approval.n)
+        if approval.kind == "unknown":
+            text = f"It did not take effect: so says {approval.by}."
+            ledger.call_failed(approval.n, approval.i, text, now=approval.at)
         return ""
     if approval.kind == "limit":
         return "A budget is approved without arguments: it allows one more model call."

@@ -16,6 +16,7 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from holdfast.argument_checks import check_arguments
 from holdfast.engine.archivenames import ID_FILE, KEY_FILE, blob_path, record_name, record_path
 from holdfast.engine.bytestore import LocalStore, open_store
 from holdfast.errors import (
@@ -52,7 +53,9 @@ class Archive:
 
         Raises:
             ArchiveError: Unknown protocol, or a missing package for it.
+            InvalidArgumentError: One of these is of another type.
         """
+        check_arguments(Archive.__init__, url=url, options=options)
         conceal(credentials_of(str(url), options or {}))
         self.url = without_credentials(str(url))
         self._store = open_store(str(url), options or {})

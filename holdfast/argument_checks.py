@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from holdfast import gate
 from holdfast.errors import InvalidArgumentError, UserError
+from holdfast.misfits import misfit
 from holdfast.shown import shown
 
 Count = Annotated[int, Field(ge=0)]
@@ -70,26 +71,3 @@ def _model_of(kind: Any, names: tuple[str, ...]) -> type[BaseModel]:
     config = ConfigDict(strict=True, protected_namespaces=(), arbitrary_types_allowed=True)
     fields: dict[str, Any] = {name: (hints[name], ...) for name in names}
     return create_model(kind.__name__, __config__=config, **fields)
-
-
-def misfit(owner: str, error: ValidationError) -> str:
-    """Say which argument does not fit, and what would.
-
-    Args:
-        owner: The class that was given it.
-        error: What its check said; the first value that does not fit counts.
-    """
-    found = error.errors(include_url=False)
-    first = found[0]
-    # Of a union each member says why not, in a place of its own.
-    same = [each for each in found if each["input"] is first["input"]]
-    place = first["loc"] if len(same) == 1 else first["loc"][:1]
-    said = dict.fromkeys(_in_mid_sentence(each["msg"]) for each in same)
-    name = ".".join(map(str, place))
-    given = f"{name}={shown(first['input'])}" if name else shown(first["input"])
-    return f"{owner} cannot use {given}: {' or '.join(said)}."
-
-
-def _in_mid_sentence(text: str) -> str:
-    text = text.removeprefix("Value error, ").rstrip(".")
-    return f"{text[:1].lower()}{text[1:]}"

@@ -3,89 +3,19 @@
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from collections.abc import Iterable, Mapping, Sequence
+from typing import cast
 
-from pydantic import Field
-
+from holdfast.audit_event import AuditEvent
+from holdfast.audit_steps import Keyed, left_events, open_events, step_events
+from holdfast.audit_undos import CallPlace, Undos
 from holdfast.chain import extend
-from holdfast.messages import Message, ToolCall, shown
-from holdfast.records import (
-    Decided,
-    Entry,
-    EventRecord,
-    JournalEntry,
-    OpenState,
-    Outcome,
-    StepRecord,
-)
+from holdfast.records import Entry, EventRecord, OpenState, StepRecord
 from holdfast.redact import REDACTED
-from holdfast.references import told, usage_of
-from holdfast.undo import active_steps
-from holdfast.values import Json, Value, canonical
+from holdfast.undo import UNDONE, active_steps
+from holdfast.values import Json, Value
 
-
-class AuditEvent(Value):
-    """One thing that happened.
-
-    Attributes:
-        time: Seconds since the epoch; of a call, the time at which it ended.
-        kind: "created", "step", "model_call", "tool_call", "memo", "asked", "command",
-            "refused", "standing", "expired", "probed", "guardrail", "failed", "restarted", "limit",
-            "undone", "effect_undone", "undo_failed", "forked", "withdrawn", "closed".
-        actor: Who caused it: a person's name, "model", "task".
-        verb: What a person asked for: "approve", "reject", "respond", "feedback", "edit_step",
-            "drop_step", "pause", "resume", "abandon", "undo".
-        reason: Why, in words.
-        step: Id of the step.
-        branch: Branch of the ledger.
-        tool: Tool name, or name of a memo.
-        call_id: The model's id of the call.
-        effect: What a call of the tool does to the world: "read", "irreversible", ...
-        arguments: The arguments as they ran, JSON text; of a person's verb, what it said.
-        proposed: The arguments as the model gave them, when a person changed them.
-        approval: Id of the approval that the event is about.
-        decision: What was decided: "approved", "rejected", "responded", "expired".
-        approver: Who decided.
-        answered_by: Where the result comes from: "tool", "task" (the call was not made, or nobody
-            knows), the name of the person who gave it, or the id of the task that the call was.
-        result: The result, cut to 2,000 characters; longer ones are in the archive.
-        status: How it ended; of a step in progress and its calls: "open", "pending", "not run".
-        started: When it began; 0 when it is not known.
-        ended: When it ended, likewise. Of calls, both are by the clock of their worker.
-        attempts: How often it was started.
-        worker: Identity of the worker that did it.
-        tokens: Input and output tokens.
-        digest: Digest of the transcript after a step.
-        body: More facts.
-    """
-
-    time: float
-    kind: str
-    actor: str = "task"
-    verb: str = ""
-    reason: str = ""
-    step: str = ""
-    branch: int = 0
-    tool: str = ""
-    call_id: str = ""
-    effect: str = ""
-    arguments: str = ""
-    proposed: str = ""
-    approval: str = ""
-    decision: str = ""
-    approver: str = ""
-    answered_by: str = ""
-    result: str = ""
-    status: str = ""
-    started: float = 0.0
-    ended: float = 0.0
-    attempts: int = 0
-    worker: str = ""
-    tokens: int = 0
-    digest: str = ""
-    body: dict[str, Json] = Field(default_factory=dict)
+__all__ = ["AuditEvent", "Finding", "audit_events", "verify"]
 
 
 class Finding(Value):
@@ -115,31 +45,64 @@ def audit_events(
         secrets: Texts that are replaced wherever they occur.
         opens: The steps in progress, or those that were when the task ended.
     """
-    events: list[AuditEvent] = []
-    asked: dict[str, EventRecord] = {}
-    branch, is_closed = 0, False
+    told = _Telling()
     for entry in entries:
-        if entry.step is not None:
-            branch = entry.step.branch
-            events.extend(_step_events(entry.step))
-        elif entry.event is not None:
-            if entry.event.kind == "asked":
-                asked[str(entry.event.body.get("id"))] = entry.event
-            is_closed = is_closed or entry.event.kind == "closed"
-            events.append(_event(entry.event, branch, asked))
-            branch = _branch_after(entry.event, branch)
+        told.entry(entry)
     for current in opens:
-        events.extend(_open_events(current, branch, is_closed=is_closed))
-    events.sort(key=lambda event: event.time)  # steps are recorded at their end
-    return [_cut(_redacted(event, secrets) if secrets else event) for event in events]
+        told.open(current)
+    told.events.sort(key=lambda event: event.time)  # steps are recorded at their end
+    return [_cut(_redacted(event, secrets) if secrets else event) for event in told.events]
 
 
-def _branch_after(event: EventRecord, branch: int) -> int:
-    match event.kind:
-        case "undone":
-            return branch + 1
-        case _:
-            return branch
+class _Telling:
+    """Tells entries of a ledger, in their order, as events.
+
+    Attributes:
+        events: What was told.
+    """
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self.events: list[AuditEvent] = []
+        self._asked: dict[str, EventRecord] = {}
+        self._branch = 0
+        self._is_closed = False
+        self._undos = Undos()
+
+    def entry(self, entry: Entry) -> None:
+        """Tell an entry."""
+        if entry.step is not None:
+            self._branch = entry.step.branch
+            self._add(step_events(entry.step), entry.step.n)
+        elif entry.left is not None:
+            self._add(left_events(entry.left), left=entry.left.why)
+        elif entry.event is not None:
+            self._event(entry.event)
+
+    def open(self, current: OpenState) -> None:
+        """Tell a step that is in progress, or was when its task ended."""
+        self._add(open_events(current, self._branch, is_closed=self._is_closed))
+
+    def _event(self, event: EventRecord) -> None:
+        if event.kind == "asked":
+            self._asked[str(event.body.get("id"))] = event
+        self._is_closed = self._is_closed or event.kind == "closed"
+        self.events.append(_event(event, self._branch, self._asked))
+        if event.kind == "effect_undone":
+            self._undos.taken_back(event, self.events)
+        if event.kind == "undone":
+            self._undos.left(int(event.body.get("n", 0)), self.events)
+            self._branch += 1
+
+    def _add(self, found: Keyed, n: int = 0, left: str = "") -> None:
+        for key, event in found:
+            at = len(self.events)
+            self.events.append(event)
+            if key:
+                place = CallPlace(at, key, n, str(event.body.get("task", "")))
+                self._undos.call(place, self.events)
+                if left == UNDONE and not self.events[at].undo:
+                    self._undos.remains(at, self.events)
 
 
 def verify(entries: Iterable[Entry]) -> list[Finding]:
@@ -169,148 +132,6 @@ def _check(record: StepRecord, path: Sequence[StepRecord]) -> str:
     if extend(before, record.adds) != record.digest:
         return "its messages do not give its digest"
     return ""
-
-
-class _Step(NamedTuple):
-    """What the events of a step have in common.
-
-    Attributes:
-        id: The step's id.
-        branch: Its branch.
-        started: When it began.
-        ended: When it ended; infinite while it is open.
-        adds: The messages that it added to the transcript.
-    """
-
-    id: str
-    branch: int
-    started: float
-    ended: float
-    adds: Sequence[Message]
-
-    def event(self, kind: str, at: float, took: float = 0.0, **fields: Json) -> AuditEvent:
-        """Make an event of the step; a worker's clock moves none out of the step's time."""
-        time = min(max(at, self.started), self.ended)
-        return AuditEvent.model_validate(
-            {
-                "time": time,
-                "kind": kind,
-                "step": self.id,
-                "branch": self.branch,
-                "started": round(max(at - took, 0), 3) if took or at else 0.0,
-                "ended": at,
-                **fields,
-            }
-        )
-
-
-def _step_events(record: StepRecord) -> Iterator[AuditEvent]:
-    step = _Step(record.step.step_id, record.branch, record.started, record.ended, record.adds)
-    made = list(_made_events(record.journal, step))
-    yield from made
-    after = max((event.time for event in made), default=record.started)
-    for call, outcome in zip(record.calls, record.outcomes, strict=True):
-        yield _call_event(call, outcome, step, after)
-    yield step.event(
-        "step",
-        record.ended,
-        record.ended - record.started,
-        status="last" if record.last else "done",
-        tokens=record.usage.total_tokens,
-        digest=record.digest,
-        body={"n": record.n, "started": record.started, "conflicts": list(record.conflicts)},
-    )
-
-
-def _open_events(current: OpenState, branch: int, *, is_closed: bool) -> Iterator[AuditEvent]:
-    """Tell what a step has done that has not come to its end."""
-    step = _Step(current.open.step.step_id, branch, current.started, math.inf, ())
-    body: dict[str, Json] = {"n": current.n}
-    if current.failure is not None:
-        body["failure"] = f"{current.failure.type}: {current.failure.message}"
-    tokens = usage_of(current.journal, current.outcomes.values()).total_tokens
-    opened = step.event("step", current.started, status="open", tokens=tokens, body=body)
-    yield opened.model_copy(update={"ended": 0.0})
-    made = list(_made_events(current.journal, step))
-    yield from made
-    after = max((event.time for event in made), default=current.started)
-    for i, call in enumerate(current.calls):
-        outcome = current.outcomes.get(i)
-        if outcome is not None:
-            yield _call_event(call, outcome, step, after)
-            continue
-        status = "not run" if is_closed else "pending"
-        what: dict[str, Any] = {"tool": call.name, "call_id": call.id, "arguments": call.arguments}
-        event = step.event("tool_call", after, actor="model", status=status, **what)
-        yield event.model_copy(update={"started": 0.0, "ended": 0.0})
-
-
-def _made_events(journal: Iterable[JournalEntry], step: _Step) -> Iterator[AuditEvent]:
-    """Tell of a step's answered calls; what has no time of its own came right after the last."""
-    at = step.started
-    for entry in journal:
-        for event in _journal_events(entry, step, at):
-            at = max(at, event.time)
-            yield event
-
-
-def _journal_events(entry: JournalEntry, step: _Step, after: float) -> Iterator[AuditEvent]:
-    stamp: dict[str, Json] = {"attempts": entry.attempts, "worker": entry.worker}
-    if entry.answer is not None:
-        answer = entry.answer
-        yield step.event(
-            "model_call",
-            answer.at or after,
-            answer.took,
-            actor="model",
-            tokens=answer.usage.total_tokens,
-            result=shown(answer.message.content),
-            status=answer.finish,
-            body={"model": answer.model, "response_id": answer.response_id},
-            **stamp,
-        )
-    if entry.memo is not None:
-        made = entry.memo.stored or canonical(entry.memo.output).decode("utf-8", "surrogatepass")
-        yield step.event("memo", after, tool=entry.name, result=shown(made), **stamp)
-    for call, outcome in zip(entry.calls, entry.outcomes, strict=True):
-        yield _call_event(call, outcome, step, after)
-
-
-def _call_event(call: ToolCall, outcome: Outcome, step: _Step, after: float) -> AuditEvent:
-    """Tell of a call; one that no worker ran was over when it was decided."""
-    content = told(step.adds, call, outcome).content
-    decided = outcome.decided[-1] if outcome.decided else Decided(approval="")
-    facts: dict[str, Json] = {"task": outcome.child} if outcome.child else {}
-    if outcome.decided:
-        facts["decided"] = [each.wire() for each in outcome.decided]
-    return step.event(
-        "tool_call",
-        outcome.ended or max(decided.at, after),
-        outcome.took,
-        actor="model",
-        tool=call.name,
-        call_id=call.id,
-        effect=outcome.effect,
-        arguments=outcome.edited or call.arguments,
-        proposed=call.arguments if outcome.edited else "",
-        approval=decided.approval,
-        decision=decided.status,
-        approver=decided.by,
-        answered_by=_answered_by(outcome, decided),
-        result=shown(content),
-        status=outcome.status,
-        attempts=outcome.attempts,
-        worker=outcome.worker,
-        body=facts,
-    )
-
-
-def _answered_by(outcome: Outcome, decided: Decided) -> str:
-    if decided.status == "responded":
-        return decided.by
-    if outcome.child:
-        return outcome.child
-    return "tool" if outcome.worker and outcome.attempts else "task"
 
 
 DECISIONS = {"approve": "approved", "reject": "rejected", "respond": "responded"}

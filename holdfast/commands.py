@@ -83,7 +83,7 @@ def compose(identity: str, verb: Verb, *, by: str, body: dict[str, Json]) -> Com
     """
     gate.check({"id": identity, "verb": verb, "by": by, "body": body}, "The command")
     try:
-        made = Command(id=identity, verb=verb, by=by, body=body)
+        made = Command.model_validate({"id": identity, "verb": verb, "by": by, "body": body})
     except ValidationError as cause:
         raise InvalidArgumentError(f"The command is malformed: {_wrong(cause)}") from None
     size = len(made.model_dump_json().encode())

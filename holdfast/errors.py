@@ -207,7 +207,8 @@ class NoWorkerError(EngineError):
         task_id: The task, when it is known.
         request_id: Id of the request that was made: asking again with it does nothing twice.
         is_sent: Whether the request reached the server, which hands it to the next worker process.
-        command: Command line of a worker process that would serve it.
+        command: Command line of a worker process that would serve it; empty for a queue that is not
+            one of Holdfast's own.
     """
 
     def __init__(
@@ -225,12 +226,15 @@ class NoWorkerError(EngineError):
             if is_sent
             else ""
         )
-        from holdfast.ids import app_option, serves  # which raises errors of this module
+        from holdfast.ids import app_option, is_own, serves  # which raises errors of this module
 
         self.command = f"holdfast worker my_module:agents{app_option(queue)}"
+        start = f"Start one with `{self.command}`"
+        if not is_own(queue):
+            self.command, start = "", "Start yours, made with HoldfastPlugin"
         super().__init__(
             f"No worker process serves {serves(queue)}. The task{which} waits and nothing is lost."
-            f" Start one with `{self.command}`, then ask again." + then
+            f" {start}, then ask again." + then
         )
 
 

@@ -63,8 +63,12 @@ class HandoffInputData:
 
 
 def remove_all_tools(handoff_input_data: HandoffInputData) -> HandoffInputData:
-    """Leave only messages: no calls of tools and handoffs, no results, no reasoning."""
-    data = handoff_input_data
+    """Leave only messages: no calls of tools and handoffs, no results, no reasoning.
+
+    Raises:
+        UserError: It was given something else.
+    """
+    data = _checked(handoff_input_data)
     history = data.input_history
     if not isinstance(history, str):
         history = tuple(item for item in history if not _is_of_tools(item))
@@ -75,6 +79,13 @@ def remove_all_tools(handoff_input_data: HandoffInputData) -> HandoffInputData:
         new_items=_without_tools(data.new_items),
         input_items=None if own is None else _without_tools(own),
     )
+
+
+def _checked(given: HandoffInputData) -> HandoffInputData:
+    if not isinstance(cast("object", given), HandoffInputData):
+        msg = f"A filter of a handoff takes HandoffInputData; it was given {shown(given)}."
+        raise UserError(msg)
+    return given
 
 
 def nest_handoff_history(
@@ -92,9 +103,9 @@ def nest_handoff_history(
         history_mapper: Makes what the next agent sees in its own way, of the whole conversation.
 
     Raises:
-        UserError: The mapper gave no list of items.
+        UserError: The mapper gave no list of items, or it was given something else.
     """
-    data = handoff_input_data
+    data = _checked(handoff_input_data)
     if history_mapper is not None:
         return nested(data, history_mapper(conversation(data)))
     parts = [(item, False) for item in unfolded(_given(data))]

@@ -179,11 +179,14 @@ class HandoffFailedError(Exception):
 
     Attributes:
         kind: Class name of the error that stopped it.
+        is_of_model: Whether the model made a mistake, which ends the run; the task waits for code
+            that has failed to be mended, whatever it has raised.
     """
 
-    def __init__(self, message: str, *, kind: str) -> None:
-        """Keep the kind beside the text."""
+    def __init__(self, message: str, *, kind: str, is_of_model: bool = False) -> None:
+        """Keep the facts beside the text."""
         self.kind = kind
+        self.is_of_model = is_of_model
         super().__init__(message)
 
 
@@ -193,6 +196,10 @@ class HandoffTool(Tool):
 
     _: KW_ONLY
     handoff: Handoff
+
+    def policy(self) -> ToolPolicy:
+        """Return what a task must know: that of the handoff."""
+        return self.handoff.policy()
 
     def parse(self, arguments: str) -> dict[str, Any]:
         """Check arguments as a person edited them; nobody needs the result.
@@ -220,7 +227,7 @@ class HandoffTool(Tool):
             text = (
                 f"The model called handoff {self.name!r} with arguments that do not fit: {problems}"
             )
-            raise HandoffFailedError(text, kind="ModelBehaviorError") from error
+            raise HandoffFailedError(text, kind="ModelBehaviorError", is_of_model=True) from error
         given = (ctx,) if self.handoff.input_type is None else (ctx, said)
         try:
             if function is not None:

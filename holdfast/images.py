@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import NoReturn, Self, cast, get_args
 from urllib.parse import unquote_to_bytes
 
-from pydantic import BaseModel, ConfigDict, Field, model_serializer
+from pydantic import ConfigDict, Field, model_serializer
 
 from holdfast.errors import InvalidArgumentError
 from holdfast.messages import Detail, ImagePart, ImageRef
-from holdfast.values import Json
+from holdfast.shown import shown
+from holdfast.values import Json, Worded
 
 LARGEST_IMAGE_BYTES = 20 * 1024 * 1024
 LONGEST_URL = 8192
@@ -26,7 +27,7 @@ _REFERENCE = re.compile(
 )
 
 
-class Image(BaseModel):
+class Image(Worded):
     """A picture; make one with `from_path`, `from_url` or `from_bytes`.
 
     Holdfast stores its bytes once, in the archive. Messages, steps and results hold an `ImagePart`
@@ -57,6 +58,9 @@ class Image(BaseModel):
             InvalidArgumentError: It cannot be read, is larger than 20 MB, or is no PNG, JPEG, GIF
                 or WebP image.
         """
+        if not isinstance(cast("object", path), str | Path):
+            msg = f"The path of an image is a str or a Path; it was {shown(path)}."
+            raise InvalidArgumentError(msg)
         try:
             size = Path(path).stat().st_size
             if size > LARGEST_IMAGE_BYTES:
@@ -65,6 +69,9 @@ class Image(BaseModel):
         except OSError as cause:
             reason = cause.strerror or type(cause).__name__
             msg = f"The image {str(path)!r} cannot be read: {reason}. Check the path."
+            raise InvalidArgumentError(msg) from cause
+        except ValueError as cause:  # a null byte, or characters that no file name has
+            msg = f"The image {shown(str(path))} cannot be read: {cause}. Check the path."
             raise InvalidArgumentError(msg) from cause
         return cls._made(data, None, detail, f"The image {str(path)!r}")
 
@@ -80,6 +87,9 @@ class Image(BaseModel):
             InvalidArgumentError: It is neither, or what a `data:` URL holds is no image, or larger
                 than 20 MB.
         """
+        if not isinstance(cast("object", url), str):
+            msg = f"The URL of an image is a text; it was {shown(url)}."
+            raise InvalidArgumentError(msg)
         if url[:5].lower() == "data:":
             media_type, data = read_data_url(url)
             return cls._made(data, media_type, detail, "The image in the data: URL")

@@ -18,11 +18,13 @@ from holdfast.records import (
     OVER_BUDGET,
     Before,
     Begun,
+    Called,
     Decided,
     Entry,
     Failure,
     InputRef,
     JournalEntry,
+    LeftStep,
     Mark,
     OpenState,
     OpenStep,
@@ -136,10 +138,13 @@ class Ledger(LedgerState):
         if asked.restart:
             dropped = [f"{current.calls[i].name}: {o.status}" for i, o in current.outcomes.items()]
             body: dict[str, Json] = {"answers": len(current.journal), "calls": dropped}
+            self.leave(n, "restarted", now=now)
             self.note("restarted", now=now, body=body)
             mine = f"{self.s.branch}.{n}."
             undone = tuple(k for k in self.s.undone_effects if not k.startswith(mine))
-            self.change(undone_effects=undone)  # they were of the calls dropped here
+            unclear = {k: v for k, v in self.s.unclear_undos.items() if not k.startswith(mine)}
+            # they were of the calls dropped here
+            self.change(undone_effects=undone, unclear_undos=unclear)
             self._forget_approvals(n)
             current = OpenState(
                 open=opened,
@@ -308,7 +313,61 @@ class Ledger(LedgerState):
         if i in begun:
             got = got.model_copy(update={"guards": (*begun.pop(i).guards, *got.guards)})
         changes = {"outcomes": {**current.outcomes, i: got}, "begun": begun}
+        current.called.pop(i, None)
         self._put(self._marked(current.model_copy(update=changes), "done", i))
+
+    def call_begins(self, n: int, i: int, *, now: float, edited: str = "", child: str = "") -> None:
+        """Record that an open call is begun: from now on it may have taken effect.
+
+        Args:
+            n: The step.
+            i: Position of the call.
+            now: Time, seconds since the epoch.
+            edited: The arguments with which it runs, when a person changed them.
+            child: For a call of an agent as a tool: the task that it is.
+        """
+        current = self.at(n)
+        facts = self._facts(current, i)
+        found = Called(at=now, edited=edited, child=child).model_copy(update=facts)
+        current.called[i] = found  # in place, because there may be thousands
+
+    def call_failed(self, n: int, i: int, text: str, *, now: float) -> None:
+        """Record that a call that was begun is certain to have taken no effect."""
+        called = self.at(n).called
+        if i in called:
+            called[i] = called[i].model_copy(update={"error": text, "ended": now})
+
+    def call_not_begun(self, n: int, i: int) -> None:
+        """Record that a call was not begun after all."""
+        self.at(n).called.pop(i, None)
+
+    def unheard(self, n: int, began: float) -> None:
+        """Record that a model call was cut off before its answer: what it cost is not known."""
+        current = self.find(n)
+        if current is not None:
+            self._put(current.model_copy(update={"unheard": (*current.unheard, began)}))
+
+    def leave(
+        self, n: int, why: Literal["undone", "restarted"], *, now: float, by: str = ""
+    ) -> None:
+        """Record what a step in progress has done, before it is dropped.
+
+        Args:
+            n: The step.
+            why: Why it is dropped.
+            now: Time, seconds since the epoch.
+            by: Who asked for that.
+        """
+        current = self.at(n)
+        bare: dict[str, object] = {
+            "open": OpenStep(step=current.open.step),
+            "before": Before(),
+            "state": {},
+            "called": dict(current.called),
+        }
+        was = current.model_copy(update=bare)
+        left = LeftStep(was=was, branch=self.s.branch, at=now, why=why, by=by)
+        self.append(Entry(left=left))
 
     def _facts(self, current: OpenState, i: int) -> dict[str, object]:
         """Return what the audit must know of an open call: who decided, and what it does."""
@@ -330,6 +389,7 @@ class Ledger(LedgerState):
             "calls": (),
             "asked": "",
             "outcomes": {},
+            "called": {},
             "state": {},
             "cleared": (),
         }
@@ -389,6 +449,7 @@ class Ledger(LedgerState):
             queue=self._unforeseen(current, steps),
             marks=current.marks,
             alone=current.alone,
+            unheard=current.unheard,
         )
         self.messages.extend(adds)
         self.append(Entry(step=record))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Iterable
+from typing import Literal, cast
 
+from holdfast.errors import InvalidArgumentError
+from holdfast.shown import shown as shown_value
 from holdfast.values import Json, Value
 
 Role = Literal["system", "user", "assistant", "tool"]
@@ -180,6 +183,9 @@ def user(text: str, images: tuple[ImagePart, ...] = ()) -> Message:
     """Make a user message of a text, and of images if there are any."""
     if not images:
         return Message(role="user", content=text)
+    if not isinstance(cast("object", images), Iterable):
+        msg = f"images must be a list of ImageParts; it was {shown_value(images)}."
+        raise InvalidArgumentError(msg)
     said = (TextPart(kind="text", text=text),) if text else ()
     return Message(role="user", content=(*said, *images))
 

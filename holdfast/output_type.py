@@ -53,7 +53,7 @@ class AgentOutputSchema:
             schema = without_titles(self._adapter.json_schema())
             schema = _wrapped(schema) if self._is_wrapped else object_schema(schema)
             self._schema = strict_schema(schema, what=self.name) if strict_json_schema else schema
-        except (PydanticUserError, SyntaxError) as cause:
+        except (PydanticUserError, SyntaxError, AttributeError, TypeError, RecursionError) as cause:
             msg = f"output_type {self.name} cannot be described to a model: {cause}"
             raise UserError(msg) from cause
         except InvalidArgumentError as cause:
@@ -67,7 +67,7 @@ class AgentOutputSchema:
     def name(self) -> str:
         """Name of the type, for people."""
         plain = isinstance(self.output_type, type) and get_origin(self.output_type) is None
-        return self.output_type.__name__ if plain else str(self.output_type)
+        return self.output_type.__name__ if plain else shown(self.output_type)
 
     def is_plain_text(self) -> bool:
         """Tell whether the final output is text as it comes: then a model is told of nothing."""

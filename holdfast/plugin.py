@@ -26,8 +26,11 @@ from holdfast.activities.tool import ToolActivities
 from holdfast.activities.user_loop import UserLoops
 from holdfast.agent import Agent
 from holdfast.archive import Archive
+from holdfast.argument_checks import check_arguments
 from holdfast.converter import holdfast_converter
 from holdfast.engine.storage import archive_storage
+from holdfast.errors import InvalidArgumentError
+from holdfast.shown import shown
 from holdfast.workflows.agent_task import AgentTask
 from holdfast.workflows.session import Session
 
@@ -96,7 +99,17 @@ class HoldfastPlugin(SimplePlugin):
     """
 
     def __init__(self, *, archive: Archive, agents: Iterable[Agent] = ()) -> None:
-        """Set up the plugin."""
+        """Set up the plugin.
+
+        Raises:
+            InvalidArgumentError: The archive is none, or one of the agents is something else.
+        """
+        check_arguments(HoldfastPlugin.__init__, archive=archive)
+        given = cast("object", agents)
+        served = tuple(agents) if isinstance(given, Iterable) else ()
+        if not isinstance(given, Iterable) or not all(isinstance(each, Agent) for each in served):
+            msg = f"agents is a list of Agents; it was {shown(given)}."
+            raise InvalidArgumentError(msg)
 
         def converter(current: DataConverter | None) -> DataConverter:
             made = holdfast_converter(current)
@@ -104,7 +117,6 @@ class HoldfastPlugin(SimplePlugin):
                 return made
             return dataclasses.replace(made, external_storage=archive_storage(archive))
 
-        served = tuple(agents)
         self._activities = Activities(served, archive, UserLoops()) if served else None
         super().__init__(  # pyright: ignore[reportUnknownMemberType]  temporalio's types
             "holdfast",

@@ -273,6 +273,28 @@ class Begun(Value):
     patch: dict[str, Json] = Field(default_factory=dict)
 
 
+class Called(Value):
+    """An open call that was begun, as long as it has no outcome.
+
+    Attributes:
+        at: When it was begun, seconds since the epoch.
+        ended: When it failed; 0 when it has not.
+        error: How it failed, when that is certain to hide no effect; it may be begun again.
+        edited: The arguments with which it runs, when a person changed them.
+        child: For a call of an agent as a tool: the task that it is.
+        effect: What a call of the tool does to the world, as the task knows the tool.
+        decided: What was decided about the call before it was begun, oldest first.
+    """
+
+    at: float
+    ended: float = 0.0
+    error: str = ""
+    edited: str = ""
+    child: str = ""
+    effect: str = ""
+    decided: tuple[Decided, ...] = ()
+
+
 class JournalEntry(Value):
     """One answered call of the step in progress.
 
@@ -386,6 +408,7 @@ class StepRecord(Value):
         queue: The queue after it, when a person changed it while the step ran.
         marks: When things happened in it, oldest first.
         alone: Whether no other step was open while it ran.
+        unheard: When model calls of it were begun that were cut off before their answer.
     """
 
     n: int
@@ -411,6 +434,7 @@ class StepRecord(Value):
     queue: tuple[TaskStep, ...] | None = None
     marks: tuple[Mark, ...] = ()
     alone: bool = True
+    unheard: tuple[float, ...] = ()
 
     @property
     def key(self) -> int:
@@ -446,13 +470,6 @@ class EventRecord(Value):
     by: str = ""
     text: str = ""
     body: dict[str, Json] = Field(default_factory=dict)
-
-
-class Entry(Value):
-    """One entry of the ledger."""
-
-    step: StepRecord | None = None
-    event: EventRecord | None = None
 
 
 OVER_BUDGET = "over_budget"
@@ -500,6 +517,7 @@ class OpenState(Value):
         before: What the step found.
         state: The extra_state that those calls see.
         outcomes: Position of an open call to its outcome.
+        called: Position of an open call to what is known of it, once it was begun.
         begun: Position of an open call that a task of its own works for to how it began.
         stops: Position of an open call to why the step will stop after it, once the calls beside it
             have ended.
@@ -510,6 +528,7 @@ class OpenState(Value):
         stream: Whether somebody wants to see its answers while they are made, though the run's
             rules do not say so.
         tried: How often its newest activity may have been started by earlier requests.
+        unheard: When model calls of it were begun that were cut off before their answer.
     """
 
     open: OpenStep
@@ -526,6 +545,7 @@ class OpenState(Value):
     before: Before = Before()
     state: dict[str, Json] = Field(default_factory=dict)
     outcomes: dict[int, Outcome] = Field(default_factory=dict[int, Outcome])
+    called: dict[int, Called] = Field(default_factory=dict[int, Called])
     begun: dict[int, Begun] = Field(default_factory=dict[int, Begun])
     stops: dict[int, Failure] = Field(default_factory=dict[int, Failure])
     failure: Failure | None = None
@@ -534,3 +554,30 @@ class OpenState(Value):
     marks: tuple[Mark, ...] = ()
     stream: bool = False
     tried: int = 0
+    unheard: tuple[float, ...] = ()
+
+
+class LeftStep(Value):
+    """What a step in progress had done that never came to its end.
+
+    Attributes:
+        was: The step as it was left, without what it found.
+        branch: Branch of the ledger on which it ran.
+        at: When it was left, seconds since the epoch.
+        why: Whether it was undone, or is run anew from nothing.
+        by: Who asked for that.
+    """
+
+    was: OpenState
+    branch: int = 0
+    at: float
+    why: Literal["undone", "restarted"]
+    by: str = ""
+
+
+class Entry(Value):
+    """One entry of the ledger: a completed step, one that was left, or an event."""
+
+    step: StepRecord | None = None
+    left: LeftStep | None = None
+    event: EventRecord | None = None

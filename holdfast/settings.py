@@ -15,8 +15,9 @@ from pydantic import (
     model_validator,
 )
 
-from holdfast.argument_checks import check_data, misfit
+from holdfast.argument_checks import check_data
 from holdfast.errors import UserError
+from holdfast.misfits import misfit
 from holdfast.shown import shown
 from holdfast.values import Json, Written
 

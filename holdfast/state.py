@@ -164,6 +164,7 @@ class UndoState(Value):
         asked: The request, `to` made explicit.
         done: Keys of the effects that are undone, `<branch>.<step>.<batch>.<position>`, in order.
         undone: What was undone, in words.
+        unclear: Key of each effect that may have been undone in the course of it, to it in words.
         remains: What stays in the world.
         check: What somebody should look at.
         steps: Ids of the steps that were left.
@@ -177,6 +178,7 @@ class UndoState(Value):
     asked: UndoRequest
     done: tuple[str, ...] = ()
     undone: tuple[str, ...] = ()
+    unclear: dict[str, str] = Field(default_factory=dict[str, str])
     remains: tuple[str, ...] = ()
     check: tuple[str, ...] = ()
     steps: tuple[str, ...] = ()
@@ -230,6 +232,8 @@ class Carried(Value):
         done: Completed steps that others may wait for: those with an id that a worker gave, and
             those that are waited for.
         lasts: (number, id) of steps that ran beside others and ended the task; to be joined.
+        unclear_undos: Key of an effect, as in `undone_effects`, to what is known of an undo of it
+            that may have taken effect: it is not called again unless a person wants that.
         undo_notes: What the model is to be told of undos since the last step was begun, also after
             an undo that goes further back.
         last_step: The step that gave the task's answer, if another agent than the first ran it: a
@@ -291,6 +295,7 @@ class Carried(Value):
     followups: tuple[str, ...] = ()
     undo: UndoState | None = None
     undone_effects: tuple[str, ...] = ()
+    unclear_undos: dict[str, str] = Field(default_factory=dict[str, str])
     residue: tuple[str, ...] = ()
     fork: ForkOf | None = None
     marks: int = 0
@@ -347,6 +352,7 @@ class TaskRecord(Value):
         transcript: Length and digest of the transcript.
         opens: The steps that were open when the task ended, if it did not end well.
         ledger: Length and digest of the chain of the ledger's entries.
+        turn: What the task's session has got of it; None for nothing.
         signature: Signature of all the rest by the key of the worker process, if it has one.
     """
 
@@ -359,6 +365,7 @@ class TaskRecord(Value):
     transcript: ChainRef = ChainRef()
     opens: tuple[OpenState, ...] = ()
     ledger: ChainRef = ChainRef()
+    turn: CommitRef | None = None
     signature: str = ""
 
 
@@ -402,3 +409,4 @@ class SessionState(Value):
 
 TaskInput.model_rebuild()
 Carried.model_rebuild()
+TaskRecord.model_rebuild()

@@ -82,6 +82,7 @@ class Session(_Twin):
     """The twin of `holdfast.Session`."""
 
     chat_history = _sync(_sessions.Session.chat_history)
+    verify = _sync(_sessions.Session.verify)
     append = _sync(_sessions.Session.append)
     replace = _sync(_sessions.Session.replace)
     reset = _sync(_sessions.Session.reset)

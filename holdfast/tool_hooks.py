@@ -11,6 +11,7 @@ from typing import Any, Literal, cast
 
 from holdfast.calling import calling, name_of
 from holdfast.errors import InvalidArgumentError
+from holdfast.shown import shown
 from holdfast.threads import DaemonThreads
 from holdfast.tool_context import Effect, ToolContext
 from holdfast.tool_signature import EMPTY
@@ -107,11 +108,13 @@ def check_hook(function: Callable[..., Any], what: str, arguments: tuple[str, ..
     Raises:
         InvalidArgumentError: It is not a function of so many arguments.
     """
-    if 0 < _wanted(function, len(arguments)) <= len(arguments):
+    if callable(cast("object", function)) and 0 < _wanted(function, len(arguments)) <= len(
+        arguments
+    ):
         return
     msg = (
         f"{what} must be a function ({', '.join(arguments)}) or ({arguments[-1]}); got"
-        f" {function!r}."
+        f" {shown(function)}."
     )
     raise InvalidArgumentError(msg)
 

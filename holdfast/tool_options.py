@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Literal, TypedDict, get_args
+from typing import Literal, TypedDict, cast, get_args
 
 from holdfast.errors import InvalidArgumentError
 from holdfast.shown import shown
@@ -57,12 +57,20 @@ def check_name(name: str) -> None:
     Raises:
         InvalidArgumentError: It is not 1 to 64 characters of letters, digits, `_` and `-`.
     """
-    if not _NAME.fullmatch(name):
+    if not isinstance(cast("object", name), str) or not _NAME.fullmatch(name):
         msg = (
             f"{shown(name)} cannot be a tool's name: models want 1 to 64 characters of a-z, A-Z,"
             " 0-9, '_' and '-'. Give another with @tool(name=...)."
         )
         raise InvalidArgumentError(msg)
+
+
+def _is_one_of(given: object, known: tuple[str, ...]) -> bool:
+    return isinstance(given, str) and given in known
+
+
+def _is_above(least: int, given: object) -> bool:
+    return isinstance(given, int | float) and given > least
 
 
 def check_options(
@@ -83,23 +91,23 @@ def check_options(
         InvalidArgumentError: The text names the option and what to write instead.
     """
     problem = ""
-    if effect not in get_args(ToolEffect):
-        problem = f"effect={effect!r} is none of {', '.join(map(repr, get_args(ToolEffect)))}"
+    if not _is_one_of(effect, get_args(ToolEffect)):
+        problem = f"effect={shown(effect)} is none of {', '.join(map(repr, get_args(ToolEffect)))}"
     elif effect == "reversible" and undo is None:
         problem = "effect='reversible' needs undo=, the function that takes a call back"
     elif effect == "read" and undo is not None:
         problem = "effect='read' changes nothing, so undo= has nothing to do; leave one of them out"
-    elif timeout_behavior not in get_args(TimeoutBehavior):
+    elif not _is_one_of(timeout_behavior, get_args(TimeoutBehavior)):
         allowed = ", ".join(map(repr, get_args(TimeoutBehavior)))
-        problem = f"timeout_behavior={timeout_behavior!r} is none of {allowed}"
-    elif timeout_seconds is not None and not timeout_seconds > 0:
-        problem = f"timeout_seconds={timeout_seconds!r} is not above 0; None is no limit"
-    elif max_attempts < 1:
-        problem = f"max_attempts={max_attempts!r} is below 1; 1 is no repetition"
+        problem = f"timeout_behavior={shown(timeout_behavior)} is none of {allowed}"
+    elif timeout_seconds is not None and not _is_above(0, timeout_seconds):
+        problem = f"timeout_seconds={shown(timeout_seconds)} is not above 0; None is no limit"
+    elif not _is_above(0, max_attempts):
+        problem = f"max_attempts={shown(max_attempts)} is below 1; 1 is no repetition"
     elif retry_on and max_attempts == 1:
         problem = "retry_on= repeats nothing without max_attempts= of 2 or more"
-    elif max_output_bytes < 1:
-        problem = f"max_output_bytes={max_output_bytes!r} is below 1"
+    elif not _is_above(0, max_output_bytes):
+        problem = f"max_output_bytes={shown(max_output_bytes)} is below 1"
     if problem:
         msg = f"Tool {name!r}: {problem}."
         raise InvalidArgumentError(msg)

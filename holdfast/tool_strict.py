@@ -30,6 +30,20 @@ def without_titles(schema: Schema) -> Schema:
     return {key: value for key, value in _inside(schema, without_titles).items() if key != "title"}
 
 
+def is_same_shape(one: Schema, other: Schema) -> bool:
+    """Whether two schemas take the same data; what they say about it may differ."""
+    return one == other or _shape(one) == _shape(other)
+
+
+def _shape(schema: Schema) -> Schema:
+    inner = _inside(schema, _shape)
+    return {key: value for key, value in inner.items() if key not in _WORDS}
+
+
+_WORDS = frozenset({"title", "description", "examples"})
+"""Keywords of a schema that are for readers."""
+
+
 def object_schema(schema: Schema) -> Schema:
     """Return the schema of a type that may contain itself with that type at the top.
 

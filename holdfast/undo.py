@@ -245,7 +245,12 @@ def to_undo(
 def effect_key(target: Undoable, i: int) -> str:
     """Name one effect of one step, the same while the step is open and when it is done."""
     effect = target.effects[i]
-    return f"{target.branch}.{target.key}.{effect.batch}.{effect.i}"
+    return effect_place(target.branch, target.key, effect.batch, effect.i)
+
+
+def effect_place(branch: int, key: int, batch: int, i: int) -> str:
+    """Name the place of a call in its task: branch, number of the step, batch and position."""
+    return f"{branch}.{key}.{batch}.{i}"
 
 
 def in_words(effect: EffectRef) -> str:
@@ -253,9 +258,11 @@ def in_words(effect: EffectRef) -> str:
     return f"{effect.call.name}({effect.call.arguments})"
 
 
-def leave_open_steps(ledger: Ledger) -> None:
-    """Drop the steps in progress: the queue has them first again."""
+def leave_open_steps(ledger: Ledger, *, now: float, by: str = "") -> None:
+    """Drop the steps in progress: the queue has them first again, the ledger what they did."""
     opens = ledger.s.opens
+    for current in opens:
+        ledger.leave(current.n, "undone", now=now, by=by)
     ledger.change(rounds={})
     if not opens:
         return
@@ -335,6 +342,7 @@ def finish_undo(ledger: Ledger, left: Collection[str], *, now: float) -> None:
     ledger.change(
         undo=None,
         undone_effects=tuple(key for key in state.done if key not in left),
+        unclear_undos={k: v for k, v in ledger.s.unclear_undos.items() if k not in left},
         residue=residue,
         branch=ledger.s.branch + 1,
         notes=(*ledger.s.notes, *ledger.s.undo_notes, note),

@@ -5,17 +5,53 @@ from __future__ import annotations
 import hashlib
 import json
 from difflib import get_close_matches
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from holdfast.errors import InvalidArgumentError
+from holdfast.misfits import misfit
+from holdfast.shown import shown
 
 Json = Any
 """Anything that `json.dumps` accepts: the type checkers' recursive JSON types fail on user data."""
 
 
-class Value(BaseModel):
+class Worded(BaseModel):
+    """A model that is made or refused with words.
+
+    Validated as data or inside another model, it raises pydantic's own error as usual: pydantic
+    needs that to try the members of a union and to say where in the whole a value stands.
+    """
+
+    if not TYPE_CHECKING:  # it has no signature: fields are checked by the type checker
+
+        def __init__(self, /, *given: Any, **data: Any) -> None:
+            """Make one of its fields.
+
+            Raises:
+                InvalidArgumentError: A field is missing, is given what it cannot hold, or is not
+                    named.
+            """
+            if given:
+                names = ", ".join(type(self).model_fields)
+                msg = (
+                    f"{type(self).__name__} takes its fields by name ({names}); it was given"
+                    f" {shown(given[0])} without one."
+                )
+                raise InvalidArgumentError(msg)
+            try:
+                super().__init__(**data)
+            except ValidationError as error:
+                raise InvalidArgumentError(misfit(type(self).__name__, error)) from None
+
+        __init__.__signature__ = signature(BaseModel.__init__)
+        # Without it pydantic would call this initialiser for nested models, too.
+        __init__.__pydantic_base_init__ = True
+
+
+class Value(Worded):
     """A frozen value.
 
     Unknown fields are ignored, so that an older worker reads what a newer one wrote. On the wire,

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, settings
 from openai import AsyncOpenAI
 
 from holdfast import Agent, AgentRunner
+from holdfast.activities import heartbeat
 from holdfast.engine.ephemeral import ephemeral_server
 from holdfast.engine.serverinfo import ServerInfo
 from holdfast.messages import clean
@@ -19,6 +20,7 @@ from holdfast.models.responses import ResponsesModel
 from holdfast.testing import FakeOpenAI
 from holdfast.tracing import instrument
 from tests.support.rig import Engine, MakeAgent, MakeRunner, Rig, make_engine
+from tests.support.scale import EXHAUSTIVE, is_repetition
 from tests.support.spans import Spans
 
 # A busy machine is slow, which is no defect: times are for benchmarks/.
@@ -30,6 +32,16 @@ settings.register_profile(
     derandomize="HOLDFAST_SEARCH" not in os.environ,
 )
 settings.load_profile("holdfast")
+
+heartbeat.FASTEST_SECONDS = 0.5  # an activity learns by its next heartbeat that it is cancelled
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave to `make soak` what repeats a check with another AgentWorker at great cost."""
+    left = [] if EXHAUSTIVE else [item for item in items if is_repetition(item.nodeid)]
+    if left:
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if not is_repetition(item.nodeid)]
 
 
 @pytest.hookimpl(wrapper=True)

@@ -104,8 +104,11 @@ class Children:
         )
         return found.model_copy(update={"message": text, "step": ""})
 
-    def start(self, n: int, i: int, plan: Nesting) -> None:
-        """Start the child of a call; it runs by itself and stays open until this task ends."""
+    def start(self, n: int, i: int, plan: Nesting) -> str:
+        """Start the child of a call, and return its id.
+
+        It runs by itself and stays open until this task ends.
+        """
         ledger = self._ledger
         current, given = ledger.at(n), ledger.given
         place = (ledger.s.branch, n, batches_of(current), i)
@@ -130,6 +133,7 @@ class Children:
         ledger.put_child(name, ChildState(place=place, started=now()))
         ledger.begin_child(n, i, plan.begun)
         self._starting[name] = asyncio.create_task(self._start(name, begun))
+        return name
 
     async def _start(self, name: str, begun: TaskInput) -> None:
         """Start a child; one that is there already, as after a reset, is the same one.

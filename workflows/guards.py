@@ -16,6 +16,9 @@ from holdfast.wire import Advanced
 from holdfast.workflows import calls
 from holdfast.workflows.calls import now
 
+LAST_ANSWER_SECONDS = 1.0
+"""How long a tripped guardrail waits for the answer of the model call beside it."""
+
 
 class Checks:
     """Guardrails that look at the same thing at the same time.
@@ -36,8 +39,9 @@ class Checks:
         """Do the first turn's work meanwhile, whose tools wait for the guardrails anyway.
 
         Returns:
-            What it gave; None when a guardrail tripped first: the work is cancelled, and nobody
-            waits until it has heard of that.
+            What it gave; None when a guardrail tripped first: the work is cancelled then, without
+            waiting until its activity has noticed. An answer that is just arriving is taken, since
+            it has been paid for.
 
         Raises:
             ActivityError: The work failed, and no guardrail has tripped.
@@ -48,6 +52,8 @@ class Checks:
         doing.add_done_callback(_heard)
         try:
             await workflow.wait_condition(lambda: doing.done() or self._has_tripped())
+            if not doing.done():
+                await workflow.wait([doing], timeout=LAST_ANSWER_SECONDS)
             if not doing.done():
                 doing.cancel()
                 return None

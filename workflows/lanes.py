@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 from temporalio import workflow
+from temporalio.exceptions import ActivityError, is_cancelled_exception
 
 from holdfast import approvals
 from holdfast.guarding import inputs_due
@@ -219,10 +220,15 @@ class StepLanes(TaskDesk):
 
     async def _ask_worker(self, n: int) -> Advanced:
         """Run the AgentWorker's code; meanwhile the budget counts one call more."""
-        sent = calls.advance(self.ledger, n, now=now())
+        began = now()
+        sent = calls.advance(self.ledger, n, now=began)
         self.ledger.asking.add(n)
         try:
             return await sent
+        except (asyncio.CancelledError, ActivityError) as error:
+            if is_cancelled_exception(error):
+                self.ledger.unheard(n, began)
+            raise
         finally:
             self.ledger.asking.discard(n)
 

@@ -90,6 +90,7 @@ def undo_for_parent(ledger: Ledger, said: ParentSays) -> None:
     begun = UndoState(
         asked=asked,
         done=s.undo.done if s.undo is not None else s.undone_effects,
+        unclear=s.undo.unclear if s.undo is not None else {},
         cut=s.undo.cut if s.undo is not None else (),
         number=said.number,
         mode="" if said.undo == "do" else said.undo,

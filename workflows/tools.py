@@ -48,6 +48,8 @@ The server fails every workflow task that would have more than 2,000 activities 
 flight depend on the number.
 """
 
+NOT_HAPPENED = "It did not take effect: so says the probe of its tool."
+
 MOST_CHILDREN_AT_ONCE = 1000
 """Most tasks that the calls of one step are at the same time; the server allows 2,000 of a task."""
 
@@ -286,6 +288,7 @@ async def _take(
         running.discard((n, i))
         failure = failure_of(error)
         if not _may_have_happened(error, policy):
+            _record_failure(ledger, n, i, error, failure)
             return failure
         why = _unknown_text(error, call, policy)
         return await _ask_about(ledger, n, i, policy, why, failure=failure)
@@ -299,12 +302,22 @@ async def _nest(
     plan = await quick(ledger, "nest", given, Nesting, longest=LONGEST_TOOL)
     if _is_left(ledger, branch, n, i):
         return None
+    said = edited.arguments if edited is not None else ""
     if plan.outcome is None:
-        children.start(n, i, plan)
+        child = children.start(n, i, plan)
+        ledger.call_begins(n, i, now=now(), edited=said, child=child)
         return None
-    changed = {"edited": edited.arguments} if edited is not None else {}
+    changed = {"edited": said} if said else {}
     ledger.outcome(n, i, plan.outcome.model_copy(update=changed))
     return plan.outcome.failure
+
+
+def _record_failure(ledger: Ledger, n: int, i: int, error: ActivityError, failure: Failure) -> None:
+    """Record of a call that stops its step that it took no effect; it may be begun again."""
+    if failure.type == NOT_STARTED:
+        ledger.call_not_begun(n, i)
+    elif error.activity_type == "tool":
+        ledger.call_failed(n, i, failure.message, now=now())
 
 
 def _is_left(ledger: Ledger, branch: int, n: int, i: int) -> bool:
@@ -402,6 +415,7 @@ async def _ask_about(
             elif failure is not None and failure.type == TIMED_OUT:
                 return _timed_out(ledger, n, i, policy, failure)
             else:
+                ledger.call_failed(n, i, NOT_HAPPENED, now=now())
                 ledger.clear(n, i)  # it did not happen, so it is run: it was approved before
             return None
     approvals.ask(ledger, n, i, "unknown", now=now(), text=text, call=ran)
@@ -413,6 +427,7 @@ def _timed_out(
 ) -> Failure | None:
     """End a call that took too long and has not happened: another run might take as long."""
     if policy.timeout_behavior == "raise_exception":
+        ledger.call_failed(n, i, failure.message, now=now())
         return failure
     ledger.outcome(n, i, Outcome(content=failure.message, is_error=True, status="failed"))
     return None
@@ -429,6 +444,8 @@ async def _tool(
     long_call, branch = find_long(ledger, n, i), ledger.s.branch
     tried = long_call.tried if long_call is not None else 0
     starts, lost = 0, tried
+    if long_call is None and not policy.agent:  # of those the task itself was begun before
+        ledger.call_begins(n, i, now=now(), edited=edited.arguments if edited else "")
     while True:
         try:
             if long_call is not None:

@@ -31,6 +31,7 @@ from holdfast.workflows.calls import (
 )
 from holdfast.workflows.children import Children
 from holdfast.workflows.settled import recall
+from holdfast.workflows.unclear import may_have_happened, note_clear, note_unclear, why_unknown
 
 GRACE_SECONDS = 8
 """How long the undo of an effect may take once its task is ended; the task itself waits longer."""
@@ -143,8 +144,11 @@ async def _undo_effect(ledger: Ledger, target: Undoable, i: int) -> Failure | No
         return None
     effect = target.effects[i]
     policy = described.rules(target.step.agent).policies[effect.call.name]
-    what = undo.in_words(effect)
-    asked = _asked(ledger, target, i)
+    what, key = undo.in_words(effect), undo.effect_key(target, i)
+    asked, unclear = _asked(ledger, target, i), ledger.s.unclear_undos.get(key, "")
+    if asked is None and unclear:
+        _ask(ledger, target, i, f"An undo of {what} was tried before. {unclear}")
+        return None
     if asked is None and policy.undo_needs_approval:
         _ask(ledger, target, i, f"Undo of {what} in step {target.n}")
         return None
@@ -153,23 +157,27 @@ async def _undo_effect(ledger: Ledger, target: Undoable, i: int) -> Failure | No
     if asked is not None and asked.status == "responded":
         facts = _facts(target, i)
         ledger.note("effect_undone", now=now(), by=asked.by, text=asked.message, body=facts)
-        _note_done(ledger, state, undo.effect_key(target, i), what)
+        _note_done(ledger, state, key, what)
         return None
     if asked is not None and asked.status != "approved":
         stop_undo(ledger)
         text = f"The undo of {effect.call.name} was {asked.status} by {asked.by}: {asked.note}"
+        if unclear:
+            text += f" An undo of {what} may have taken effect before; the next one asks again."
         return Failure(type="UndoRefusedError", message=text)
     said = await _call_undo(ledger, target, i, policy)
     if isinstance(said, str):
         facts = _facts(target, i)
         ledger.note("effect_undone", now=now(), by=state.asked.by, text=said, body=facts)
-        _note_done(ledger, state, undo.effect_key(target, i), what)
+        _note_done(ledger, state, key, what)
         return None
-    if _may_have_happened(said, policy):
-        text = f"The undo of {what} in step {target.n} {_why_unknown(said)}"
+    if may_have_happened(said, policy):
+        text = f"The undo of {what} in step {target.n} {why_unknown(said)}"
         ledger.note("undo_unknown", now=now(), text=text, body=_facts(target, i))
+        note_unclear(ledger, state, key, what, text)
         _ask(ledger, target, i, text)
         return None
+    state = note_clear(ledger, state, key)
     return _failed(ledger, state, what, failure_of(said).message, _facts(target, i))
 
 
@@ -264,24 +272,6 @@ def _note_cut(ledger: Ledger, target: Undoable, i: int, said: str | ActivityErro
     ledger.note("undo_failed", now=now(), text=text, body=_facts(target, i))
 
 
-def _may_have_happened(error: ActivityError, policy: ToolPolicy) -> bool:
-    """Whether an undo may have taken effect although its activity failed."""
-    if policy.undo_idempotent:
-        return False
-    return not (isinstance(error.cause, ApplicationError) and is_certain(error.cause))
-
-
-def _why_unknown(error: ActivityError) -> str:
-    """Say to a person why it is not known whether an undo took effect, and how to decide."""
-    cause = error.cause
-    lost = "was cut off, because its worker was lost."
-    why = f"failed: {cause.message}" if isinstance(cause, ApplicationError) else lost
-    return (
-        f"{why} It is not known whether it took effect. Approve: it did not, call it again."
-        " Respond: it did. Reject: the undo ends here."
-    )
-
-
 async def _is_cut(undoing: ActivityHandle[str]) -> bool:
     """Wait for the undo of an effect; return whether the task is ended meanwhile.
 
@@ -322,6 +312,7 @@ def _facts(target: Undoable, i: int) -> dict[str, Json]:
         "arguments": effect.call.arguments,
         "step": target.step.step_id,
         "branch": target.branch,
+        "key": undo.effect_key(target, i),
     }
 
 
@@ -337,6 +328,7 @@ def _failed(
 
 
 def _note_done(ledger: Ledger, state: UndoState, key: str, what: str) -> None:
+    state = note_clear(ledger, state, key)
     done = {"done": (*state.done, key), "undone": (*state.undone, what)}
     ledger.change(undo=state.model_copy(update=done))
 
@@ -363,9 +355,15 @@ def stop_undo(ledger: Ledger) -> None:
         return
     approvals.drop_undo(ledger)
     ledger.change(undo=None, undone_effects=state.done)
+    parts: list[str] = []
     if state.undone:
-        text = "An undo was begun and stopped. The steps stand, but this was undone: "
-        ledger.change(notes=(*ledger.s.notes, system(text + "; ".join(state.undone))))
+        parts.append(f"but this was undone: {'; '.join(state.undone)}")
+    if state.unclear:
+        unclear = "; ".join(state.unclear.values())
+        parts.append(f"but this may have been undone, and nobody knows: {unclear}")
+    if parts:
+        text = f"An undo was begun and stopped. The steps stand, {', '.join(parts)}"
+        ledger.change(notes=(*ledger.s.notes, system(text)))
 
 
 def _leave(
@@ -385,7 +383,7 @@ def _leave(
     known |= {name: children.words(name) for name in children.all_of(targets)}
     children.forget(targets)
     approvals.close_open(ledger, now=now())
-    undo.leave_open_steps(ledger)
+    undo.leave_open_steps(ledger, now=now(), by=state.asked.by)
     for target in reversed(targets):
         if target.n <= ledger.s.steps:
             undo.leave_step(ledger, target)

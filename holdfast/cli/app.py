@@ -8,7 +8,13 @@ from typing import Annotated
 import typer
 
 from holdfast.cli.app_people import people
-from holdfast.cli.arguments import AgentsOption, AppOption, TargetArgument, TaskArgument
+from holdfast.cli.arguments import (
+    AgentsOption,
+    AppOption,
+    QueueOption,
+    TargetArgument,
+    TaskArgument,
+)
 from holdfast.cli.exits import EPILOG, ExitCode
 from holdfast.cli.groups import Commands
 from holdfast.cli.options import Common, shared
@@ -100,6 +106,7 @@ async def run(
     ] = None,
     agents: AgentsOption = None,
     app: AppOption = None,
+    queue: QueueOption = None,
     task_id: Annotated[
         str | None, typer.Option("--task-id", help="Id of the task; made up by default.")
     ] = None,
@@ -123,6 +130,7 @@ async def run(
         question,
         agents=agents,
         app=app,
+        queue=queue,
         session=session,
         task_id=task_id,
         max_turns=max_turns,

@@ -284,7 +284,10 @@ async def fork(
 @shared
 async def audit(
     common: Common,
-    task: TaskArgument,
+    task: Annotated[
+        str, typer.Argument(metavar="TASK", help="Id of a task, or the beginning of one.")
+    ] = "",
+    *,
     secret: Annotated[
         list[str] | None,
         typer.Option(
@@ -295,10 +298,17 @@ async def audit(
         bool,
         typer.Option("--verify", help="Compute the digest chain anew; exit code 1 if it breaks."),
     ] = False,
+    session: Annotated[
+        str | None,
+        typer.Option("--session", metavar="NAME", help="Verify this session, and no task."),
+    ] = None,
+    app: AppOption = None,
 ) -> ExitCode | None:
     """Print every event of a task as JSON lines, oldest first."""
-    from holdfast.cli.auditing import audit_command, verify_command
+    from holdfast.cli.auditing import audit_command, verify_command, verify_session_command
 
+    if session is not None:
+        return await verify_session_command(common, session, typed=task, app=app)
     if verify:
         return await verify_command(common, task)
     return await audit_command(common, task, secret or [])

@@ -30,6 +30,14 @@ AppOption = Annotated[
         "--app", envvar="HOLDFAST_APP", help="Name of the app; the first agent's by default."
     ),
 ]
+QueueOption = Annotated[
+    str | None,
+    typer.Option(
+        "--queue",
+        metavar="QUEUE",
+        help="Task queue of workers of your own, made with HoldfastPlugin; else the app's.",
+    ),
+]
 ByOption = Annotated[
     str, typer.Option("--by", help="Who asks; you by default.", show_default=False)
 ]

@@ -1,4 +1,4 @@
-"""`audit`: every event of a task as JSON lines, and whether the record is intact."""
+"""`audit`: every event of a task as JSON lines; whether a task or a session is intact."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from holdfast.cli.connection import engine_of
 from holdfast.cli.exits import ExitCode
 from holdfast.cli.finding import find_task
 from holdfast.cli.options import Common
+from holdfast.client.verification import Verification
+from holdfast.errors import InvalidArgumentError
+from holdfast.ids import DEFAULT_APP, check_app
 from holdfast.values import Json
 
 
@@ -26,23 +29,44 @@ async def verify_command(common: Common, typed: str) -> ExitCode:
     """Compute the digest chain of a task anew, and say where it breaks."""
     async with engine_of(common) as engine:
         task_id = await find_task(engine, typed)
-        findings = await engine.runner().verify(task_id)
+        found = await engine.runner().verify(task_id)
+    return _tell(common, f"The record of {task_id}", found, {"task_id": task_id})
+
+
+async def verify_session_command(
+    common: Common, name: str, *, typed: str, app: str | None
+) -> ExitCode:
+    """Compare a session's turns with what the session itself names.
+
+    Raises:
+        InvalidArgumentError: A task is named as well.
+    """
+    if typed:
+        msg = f"Name a task or a session: {typed!r} is a task, and --session names {name!r}."
+        raise InvalidArgumentError(msg)
+    async with engine_of(common) as engine:
+        runner = engine.runner(app=DEFAULT_APP if app is None else check_app(app))
+        found = await runner.session(name).verify()
+    return _tell(common, f"Session {name}", found, {"session": name})
+
+
+def _tell(common: Common, what: str, found: Verification, names: dict[str, Json]) -> ExitCode:
+    """Print what a verification found, and what that rests on."""
     if common.json:
-        found = [finding.model_dump(mode="json") for finding in findings]
-        proof: Json = {"proved": findings.proved, "unproved": findings.unproved}
-        output.emit({"task_id": task_id, "intact": not findings, "findings": found, **proof})
+        findings = [finding.model_dump(mode="json") for finding in found]
+        proof: Json = {"proved": found.proved, "unproved": found.unproved}
+        output.emit({**names, "intact": not found, "findings": findings, **proof})
     else:
-        if not findings:
-            output.answer(f"The record of {task_id} is intact.")
-        for each in findings:
+        if not found:
+            output.answer(f"{what} is intact.")
+        for each in found:
             where = f"step {each.step} on branch {each.branch}: " if each.step else ""
             output.answer(f"{where}{each.text}")
-        for text in findings.proved:
+        for text in found.proved:
             output.answer(f"proved: {text}")
-        for text in findings.unproved:
+        for text in found.unproved:
             output.answer(f"not proved: {text}")
-    if findings:
-        places = "one place" if len(findings) == 1 else f"{len(findings)} places"
-        text = f"The record of {task_id} is broken at {places}."
-        output.say(f"error: {text}", style="red")
-    return ExitCode.FAILED if findings else ExitCode.OK
+    if found:
+        places = "one place" if len(found) == 1 else f"{len(found)} places"
+        output.say(f"error: {what} is broken at {places}.", style="red")
+    return ExitCode.FAILED if found else ExitCode.OK

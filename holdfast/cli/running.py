@@ -15,7 +15,12 @@ from holdfast.cli.options import Common
 from holdfast.cli.steering import tell_waiting
 from holdfast.client.runner import AgentRunner
 from holdfast.engine.cluster import has_workers
-from holdfast.errors import AgentNotFoundError, HoldfastError, NoWorkerError
+from holdfast.errors import (
+    AgentNotFoundError,
+    HoldfastError,
+    InvalidArgumentError,
+    NoWorkerError,
+)
 from holdfast.ids import DEFAULT_APP, check_app, check_name, queue_of, serves
 from holdfast.serve import App
 from holdfast.settings import Budget
@@ -32,12 +37,18 @@ async def run_command(
     *,
     agents: str | None,
     app: str | None,
+    queue: str | None,
     session: str | None,
     task_id: str | None,
     max_turns: int | None,
     mode: Mode,
 ) -> ExitCode:
     """Create a task and run it to its end."""
+    if queue is not None and agents:
+        msg = (
+            "--queue names workers that run elsewhere, --agents serves them here: give one of them."
+        )
+        raise InvalidArgumentError(msg)
     here = load_agents(agents, app) if agents else None
     if here is not None and agent not in {each.name for each in here.served}:
         names = ", ".join(each.name for each in here.served)
@@ -47,8 +58,8 @@ async def run_command(
         engine = await stack.enter_async_context(engine_of(common, new=True))
         name = here.name if here else (DEFAULT_APP if app is None else check_app(app))
         if here is None and mode == "watched":
-            await require_worker(engine, name, agent)
-        runner = engine.runner(agent, app=name)
+            await require_worker(engine, name, agent, queue)
+        runner = engine.runner(agent, app=name, queue=queue)
         budget = None if max_turns is None else Budget(max_turns=max_turns)
         # A watched task runs when it is asked to: one that ran by itself and has failed by then
         # would be tried once more.
@@ -79,18 +90,27 @@ async def attach_command(
         return await run_to_the_end(common, engine, engine.runner(), task_id, agents)
 
 
-async def require_worker(engine: Engine, app: str, agent: str) -> None:
+async def require_worker(engine: Engine, app: str, agent: str, own: str | None = None) -> None:
     """Check that an agent is served, before a task is created that would only wait.
+
+    Args:
+        engine: The engine.
+        app: Name of the app.
+        agent: Name of the agent.
+        own: Task queue of the user's own workers, if that is where the task goes.
 
     Raises:
         NoWorkerError: It is not.
     """
-    queue = queue_of(app, check_name("The name of an agent", agent))
+    queue = own or queue_of(app, check_name("The name of an agent", agent))
     if await has_workers(engine.client, queue):
         return
     error = NoWorkerError(queue)
     text = (
-        f"No worker process serves {serves(queue)}, so no task was created. Start one with"
+        f"No worker process serves {serves(queue)}, so no task was created. Start yours, or leave"
+        " the task to a later one with --detach."
+        if own
+        else f"No worker process serves {serves(queue)}, so no task was created. Start one with"
         f" `{error.command}`, serve the agents here with --agents my_module:agents, name the app"
         " of its workers with --app, or leave the task to a later worker with --detach."
     )

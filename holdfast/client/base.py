@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import uuid
 from collections.abc import Mapping, Sequence
@@ -93,6 +94,9 @@ class RunnerBase:
         check_arguments(
             RunnerBase.__init__,
             queue=queue,
+            engine=engine,
+            client=client,
+            archive=archive,
             heartbeat=heartbeat,
             roll_events=roll_events,
             default_tool_choice=default_tool_choice,
@@ -135,8 +139,9 @@ class RunnerBase:
                 as tools.
         """
         _check_agents(agents)
+        check_arguments(RunnerBase.local, data_dir=data_dir)
         name = DEFAULT_APP if app is None else check_app(app)
-        engine = LocalEngine(None if data_dir is None else Path(data_dir))
+        engine = LocalEngine(None if data_dir is None else _directory(data_dir))
         engine.add(name, agents)
         return cls(agent=agents[0].name, app=name, engine=engine, **options)
 
@@ -174,13 +179,21 @@ class RunnerBase:
             ConnectError: The cluster cannot be used, or no server runs in the data_dir.
             ArchiveError: The archive cannot be used, or is not the namespace's.
         """
+        check_arguments(
+            RunnerBase.connect,
+            address=address,
+            data_dir=data_dir,
+            namespace=namespace,
+            archive=archive,
+            api_key=api_key,
+        )
         if data_dir is not None:
             if any((address, namespace, archive, tls, api_key)):
                 msg = (
                     "Give a data_dir alone, or the address of a cluster: each has its own archive."
                 )
                 raise InvalidArgumentError(msg)
-            client, store = await running_server(Path(data_dir))
+            client, store = await running_server(_directory(data_dir))
             return cls(agent=agent, app=app, client=client, archive=store, **options)
         store = Archive(archive or default_archive())
         client = await connect_client(
@@ -308,11 +321,28 @@ class RunnerBase:
         return SessionRef(id=named.id, name=named.name, queue=named.queue)
 
 
+def _directory(given: str | Path) -> Path:
+    """Return a data directory.
+
+    Raises:
+        InvalidArgumentError: No file system has such a name.
+    """
+    try:
+        os.fsencode(given)
+    except UnicodeEncodeError as cause:
+        msg = f"data_dir={shown(str(given))} cannot name a directory: {cause}."
+        raise InvalidArgumentError(msg) from None
+    if "\0" in str(given):
+        msg = f"data_dir={shown(str(given))} cannot name a directory: it holds a null character."
+        raise InvalidArgumentError(msg)
+    return Path(given)
+
+
 def _check_agents(agents: tuple[object, ...]) -> None:
-    odd = next((each for each in agents if not isinstance(each, Agent)), None)
-    if agents and odd is None:
+    odd = [each for each in agents if not isinstance(each, Agent)]
+    if agents and not odd:
         return
-    was = "none was given" if odd is None else f"it was given {shown(odd)}"
+    was = f"it was given {shown(odd[0])}" if odd else "none was given"
     msg = f"AgentRunner.local takes agents one by one, as local(first, second, *others); {was}."
     raise InvalidArgumentError(msg)
 

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 from holdfast.agent import Agent
+from holdfast.argument_checks import check_arguments
 from holdfast.client.local import LocalEngine
 from holdfast.client.runner import AgentRunner
 from holdfast.engine.loop import close_at_exit
@@ -103,7 +104,7 @@ def configure(
     namespace: str | None = None,
     archive: str | None = None,
     api_key: str | None = None,
-    data_dir: str | None = None,
+    data_dir: str | Path | None = None,
 ) -> None:
     """Choose the engine of every `Runner` call of this process that is given none.
 
@@ -115,12 +116,20 @@ def configure(
         data_dir: Directory of the embedded engine, instead of a cluster.
 
     Raises:
-        InvalidArgumentError: A run has been made already.
+        InvalidArgumentError: A run has been made already, or one of these is of another type.
     """
-    engines.configure(
+    check_arguments(
+        configure,
         address=address,
         namespace=namespace,
         archive=archive,
         api_key=api_key,
         data_dir=data_dir,
+    )
+    engines.configure(
+        address=address,
+        namespace=namespace,
+        archive=archive,
+        api_key=api_key,
+        data_dir=None if data_dir is None else str(data_dir),
     )

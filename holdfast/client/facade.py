@@ -29,6 +29,7 @@ from holdfast.engine.loop import shared_loop
 from holdfast.errors import UserError
 from holdfast.hooks import RunHooks
 from holdfast.ids import check_new_id
+from holdfast.plumbing import without_plumbing
 from holdfast.run_error_handlers import ErrorHandler, ErrorKind, check_handlers
 from holdfast.shown import shown
 from holdfast.task_head import RunRules
@@ -100,6 +101,7 @@ def made_options(agent: Agent, given: RunArguments, *, streams: bool = False) ->
     return replace(options, rules=rules.model_copy(update={"streams": streams}))
 
 
+@without_plumbing
 class Runner:
     """Runs agents end to end. Each run is a task: durable, and readable by its id afterwards."""
 

@@ -11,7 +11,8 @@ from holdfast.audit import AuditEvent, audit_events
 from holdfast.client.base import RunnerBase, TaskLike, id_of, step_id_of
 from holdfast.client.failures import server_errors
 from holdfast.client.following import Follower, follow, told
-from holdfast.client.verifying import Verification, verified
+from holdfast.client.verification import Verification
+from holdfast.client.verifying import verified
 from holdfast.client.visibility import agent_of, listed, tasks_query
 from holdfast.contents import checked
 from holdfast.errors import StepNotFoundError
@@ -237,7 +238,8 @@ class TaskReading(RunnerBase):
 
         They are compared with what the task itself has while it is open, with what Temporal keeps
         of its closed run, and with the signature of its record, if there is a key
-        (`HOLDFAST_SIGNING_KEY`). `proved` and `unproved` of the list say what came of that.
+        (`HOLDFAST_SIGNING_KEY`). So is what the task saw of its session, and what that got of it,
+        with what the session has. `proved` and `unproved` of the list say what came of that.
         """
         return await verified(self._read, id_of(task))
 

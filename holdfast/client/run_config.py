@@ -14,6 +14,7 @@ from holdfast.context_object import type_ref
 from holdfast.errors import UserError
 from holdfast.guardrails import InputGuardrail, OutputGuardrail, check_guardrails
 from holdfast.handoffs import HandoffInputFilter
+from holdfast.messages import clean
 from holdfast.models.base import Model, check_model
 from holdfast.run_error_handlers import ErrorHandler, ErrorKind
 from holdfast.settings import ModelSettings, as_model_settings
@@ -124,7 +125,11 @@ class RunConfig:
         for name, kind in _MADE_OF_DICTS:
             given: object = getattr(self, name)
             if isinstance(given, Mapping):
-                made = kind(**cast("Mapping[str, Any]", given))
+                try:
+                    made = kind(**cast("Mapping[str, Any]", given))
+                except TypeError as cause:
+                    msg = f"RunConfig cannot use {name}={shown(given)}: {clean(str(cause))}."
+                    raise UserError(msg) from None
                 object.__setattr__(self, name, made)
         for name, default in _MAY_BE_NONE:
             if getattr(self, name) is None:

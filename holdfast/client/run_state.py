@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Sequence
-from typing import Any, Literal, Self
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal, Self, cast
 
 from pydantic import Field, ValidationError
 
 from holdfast.agent import Agent
+from holdfast.argument_checks import check_arguments
 from holdfast.client.items import RawItem, ToolApprovalItem, team_of
-from holdfast.errors import UserError
+from holdfast.errors import InvalidArgumentError, UserError
 from holdfast.ids import MADE
 from holdfast.models.shapes import is_object
 from holdfast.shown import shown
@@ -80,7 +81,19 @@ class RunState:
             task_id: The run's task.
             interruptions: The tool calls that wait for a decision.
             id: Tells this state from others of the task; made up by default.
+
+        Raises:
+            InvalidArgumentError: One of these is of another type.
         """
+        check_arguments(RunState.__init__, id=id)
+        items = list(interruptions) if isinstance(cast("object", interruptions), Iterable) else None
+        wrong = items is None or not all(isinstance(each, ToolApprovalItem) for each in items)
+        if not isinstance(cast("object", task_id), str) or wrong:
+            msg = (
+                "A RunState is made of a task's id and of interruptions (ToolApprovalItems); it was"
+                f" given {shown(task_id)} and {shown(interruptions)}."
+            )
+            raise InvalidArgumentError(msg)
         self.task_id = task_id
         self._id = id or uuid.uuid4().hex[:12]
         self._interruptions = list(interruptions)
@@ -231,7 +244,7 @@ class RunState:
         """
         try:
             data = json.loads(state_string)
-        except ValueError as cause:
+        except (ValueError, TypeError, RecursionError) as cause:
             msg = f"This is no state of a run as RunState.to_string gives it: {cause}"
             raise UserError(msg) from cause
         return await cls.from_json(initial_agent, data)

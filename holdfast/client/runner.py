@@ -19,6 +19,7 @@ from holdfast.errors import InvalidArgumentError, TaskClosedError
 from holdfast.events import EventHandler
 from holdfast.ids import check_name, check_new_id
 from holdfast.messages import Message
+from holdfast.plumbing import without_plumbing
 from holdfast.segments import read_record, write_messages
 from holdfast.settings import Budget, ModelSettings
 from holdfast.shown import shown
@@ -31,6 +32,7 @@ from holdfast.wire import RunRequest
 StepMode = Literal["manual", "automatic"]
 
 
+@without_plumbing
 class AgentRunner(TaskStreaming, TaskReading, TaskControl, TimeTravel):
     """Creates tasks, runs their steps, and steers them.
 

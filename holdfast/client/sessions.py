@@ -12,11 +12,14 @@ from holdfast.archive import Archive
 from holdfast.argument_checks import Count, check_arguments
 from holdfast.client.failures import server_errors
 from holdfast.client.reading import Reader
+from holdfast.client.verification import Verification
+from holdfast.client.verifying_sessions import verified_session
 from holdfast.contents import refer_all, resolve_message
 from holdfast.errors import InvalidArgumentError, TaskNotFoundError
-from holdfast.ids import queue_of, session_id
+from holdfast.ids import check_app, queue_of, session_id
 from holdfast.messages import Message
 from holdfast.models.items import from_response_items, to_response_items
+from holdfast.plumbing import without_plumbing
 from holdfast.segments import read_messages, turns, write_messages
 from holdfast.sessions import commit_turn
 from holdfast.shown import shown
@@ -24,6 +27,7 @@ from holdfast.state import CommitRef, SessionState
 from holdfast.values import Json
 
 
+@without_plumbing
 class Session:
     """One session. It holds no state: any process may hold one.
 
@@ -49,8 +53,9 @@ class Session:
         Raises:
             InvalidArgumentError: The name is no text, empty or too long.
         """
+        check_arguments(Session.__init__, client=client, archive=archive, queue=queue)
         self.name = name
-        self.id = session_id(app, name)
+        self.id = session_id(check_app(app), name)
         self.queue = queue or queue_of(app)
         self._client = client
         self._archive = archive
@@ -71,6 +76,19 @@ class Session:
         for turn in await turns(self._archive, state):
             messages.extend(await read_messages(self._archive, turn.sha256))
         return [await self._resolve(message) for message in messages]
+
+    async def verify(self) -> Verification:
+        """Compare the archive's turns with the digests that the session itself has.
+
+        Returns:
+            What is wrong, nothing if all turns since the last reset are intact, with `proved` and
+            `unproved`.
+
+        Raises:
+            NoWorkerError: No worker process is up to answer.
+            ConnectError: The server could not be reached.
+        """
+        return await verified_session(self._reader, self.id)
 
     async def append(self, messages: Sequence[Message]) -> None:
         """Commit messages as one turn; what `data:` URLs of images hold is stored by reference.

@@ -9,6 +9,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from holdfast.client.streaming import StreamReader
 from holdfast.errors import ConnectError, EngineError, NoWorkerError, QueryFailedError
+from holdfast.plumbing import without_plumbing
 from holdfast.stream_events import StreamEvent
 
 FIRST_PAUSE_SECONDS = 0.05
@@ -36,6 +37,7 @@ async def direct(coro: Coroutine[Any, Any, V], /) -> V:
     return await coro
 
 
+@without_plumbing
 class Streamed(Generic[T]):
     """Work on a task, and a stream of what happens in it.
 

@@ -35,6 +35,7 @@ from holdfast.errors import (
     UserError,
 )
 from holdfast.logs import log
+from holdfast.plumbing import without_plumbing
 from holdfast.run_context import RunContextWrapper
 from holdfast.stream_events import (
     AgentUpdatedStreamEvent,
@@ -60,6 +61,7 @@ READ_SECONDS = 2.0
 CancelMode = Literal["immediate", "after_turn"]
 
 
+@without_plumbing
 class RunResultStreaming(Streamed[RunResult]):
     """A run in progress. What a RunResult has, this has as well: all once the run is complete.
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterator, Sequence
 from typing import NamedTuple, cast
+
+from pydantic import ValidationError
 
 from holdfast import seal
 from holdfast.archive import Archive, record_name
-from holdfast.audit import Finding, verify
+from holdfast.audit import verify
 from holdfast.chain import ChainRef, extend, extend_json
 from holdfast.client.reading import Reader
+from holdfast.client.verification import Verification, check_named
+from holdfast.client.verifying_sessions import check_session
 from holdfast.errors import (
     BlobMissingError,
     DigestMismatchError,
@@ -20,10 +22,10 @@ from holdfast.errors import (
 from holdfast.records import Entry, OpenState, SegmentRef
 from holdfast.seal import Seal
 from holdfast.segments import read_segment
-from holdfast.state import TaskRecord
+from holdfast.state import CommitRef, TaskRecord
+from holdfast.steps import Task
+from holdfast.task_head import TaskHead
 from holdfast.values import Json
-
-BLOBS_AT_ONCE = 16
 
 CONSISTENT = "The steps, events, arguments, results and decisions fit the digest of the ledger."
 OPEN = "The ledger is the one that the task itself has, which is still open."
@@ -41,25 +43,6 @@ SELF_ONLY = (
 )
 
 
-class Verification(list[Finding]):
-    """What is wrong with a task's record, nothing if it is intact, and what that rests on.
-
-    Attributes:
-        proved: What was proven, in sentences.
-        unproved: What could not be, in sentences.
-    """
-
-    def __init__(self) -> None:
-        """Begin with nothing found and nothing proven."""
-        super().__init__()
-        self.proved: list[str] = []
-        self.unproved: list[str] = []
-
-    def add(self, text: str, *, step: str = "", branch: int = 0) -> None:
-        """Add something that is wrong."""
-        self.append(Finding(step=step, branch=branch, text=text))
-
-
 class _Kept(NamedTuple):
     """What there is of a task, as it is stored.
 
@@ -68,7 +51,9 @@ class _Kept(NamedTuple):
         entries: The rest of it, which the task itself has.
         opens: Its steps in progress, or those that were at its end.
         ledger: Length and digest that the ledger must have.
+        head: What the task was told when it began.
         record: The record of a closed task, None of an open one.
+        turn: What its record says that its session got.
         is_open: Whether the task is open.
     """
 
@@ -76,7 +61,9 @@ class _Kept(NamedTuple):
     entries: list[Json]
     opens: tuple[OpenState, ...]
     ledger: ChainRef
+    head: TaskHead
     record: dict[str, Json] | None = None
+    turn: CommitRef | None = None
     is_open: bool = False
 
 
@@ -87,13 +74,16 @@ async def verified(reader: Reader, task_id: str) -> Verification:
         TaskNotFoundError: There is none of this id.
     """
     found = Verification()
-    kept = await _kept(reader, task_id)
+    kept = await _kept(reader, task_id, found)
+    if kept is None:
+        return found
     entries = await _check_ledger(reader.archive, kept, found)
-    await _check_blobs(reader.archive, [*entries, *(o.wire() for o in kept.opens)], found)
+    await check_named(reader.archive, [kept.head, *entries, *kept.opens], found)
     for current in kept.opens:
         if extend("", current.journal) != current.chain:
             text = "its recorded answers do not give their digest"
             found.add(text, step=current.open.step.step_id)
+    await check_session(reader, kept.head, kept.turn, task_id, found)
     if kept.record is not None:
         await _check_record(reader, task_id, kept.record, found)
     elif kept.is_open:
@@ -103,8 +93,8 @@ async def verified(reader: Reader, task_id: str) -> Verification:
     return found
 
 
-async def _kept(reader: Reader, task_id: str) -> _Kept:
-    """Read what there is, open tasks from themselves.
+async def _kept(reader: Reader, task_id: str, found: Verification) -> _Kept | None:
+    """Read what there is, open tasks from themselves; None when nothing can be compared.
 
     Raises:
         TaskNotFoundError: There is nothing.
@@ -114,38 +104,52 @@ async def _kept(reader: Reader, task_id: str) -> _Kept:
     except (TaskClosedError, TaskNotFoundError) as closed:
         name = record_name("tasks", task_id)
         if await reader.archive.ahas_record(name):
-            return _of_record(await reader.archive.aget_record(name))
+            return _of_record(await reader.archive.aget_record(name), found)
         if isinstance(closed, TaskNotFoundError):
             raise
+        if isinstance(await _sealed(reader, task_id), Seal):
+            found.add(f"the task ended by storing its record, and the archive has no {name!r}")
+            return None
         return await _of_task(reader, task_id, even_closed=True)
 
 
 async def _of_task(reader: Reader, task_id: str, *, even_closed: bool) -> _Kept:
     page, entries = await reader.pages(task_id, even_closed=even_closed)
     data: list[Json] = [entry.wire() for entry in entries]
-    return _Kept(page.segment, data, page.opens, page.ledger, is_open=not even_closed)
+    head = await reader.head(task_id)
+    return _Kept(page.segment, data, page.opens, page.ledger, head, is_open=not even_closed)
 
 
-def _of_record(data: Json) -> _Kept:
-    record = TaskRecord.model_validate(data)
-    return _Kept(record.segment, [], record.opens, record.ledger, cast("dict[str, Json]", data))
+def _of_record(data: Json, found: Verification) -> _Kept | None:
+    try:
+        record = TaskRecord.model_validate(data)
+    except ValidationError as error:
+        found.cannot_read("the record", error)
+        return None
+    whole = cast("dict[str, Json]", data)
+    return _Kept(record.segment, [], record.opens, record.ledger, record.head, whole, record.turn)
 
 
-async def _check_ledger(archive: Archive, kept: _Kept, found: Verification) -> list[Json]:
+async def _check_ledger(archive: Archive, kept: _Kept, found: Verification) -> list[Entry]:
     """Check segments, chain and steps; return the entries, as far as they can be read."""
     archived = await _archived(archive, kept.segment, found)
-    entries: list[Json] = []
-    if archived is not None:
-        entries = [*archived, *kept.entries]
-        actual = ChainRef(len(entries), extend_json("", entries))
-        if actual == kept.ledger:
-            found.proved.append(CONSISTENT)
-        else:
-            found.add(
-                f"the ledger has {actual.length} entries with the digest {actual.digest}, but"
-                f" {kept.ledger.length} with the digest {kept.ledger.digest} were recorded"
-            )
-    found.extend(verify([Entry.model_validate(entry) for entry in entries]))
+    if archived is None:
+        return []
+    data = [*archived, *kept.entries]
+    actual = ChainRef(len(data), extend_json("", data))
+    if actual == kept.ledger:
+        found.proved.append(CONSISTENT)
+    else:
+        found.add(
+            f"the ledger has {actual.length} entries with the digest {actual.digest}, but"
+            f" {kept.ledger.length} with the digest {kept.ledger.digest} were recorded"
+        )
+    try:
+        entries = [Entry.model_validate(entry) for entry in data]
+    except ValidationError as error:
+        found.cannot_read("an entry of the ledger", error)
+        return []
+    found.extend(verify(entries))
     return entries
 
 
@@ -159,11 +163,11 @@ async def _archived(
     parts: list[list[Json]] = []
     segment = newest
     while segment is not None:
+        first, last = segment.start + 1, segment.start + segment.entries
+        where = f"entries {first} to {last} of the ledger (segment {segment.number})"
         try:
             data = await read_segment(archive, segment)
         except (DigestMismatchError, BlobMissingError) as error:
-            first, last = segment.start + 1, segment.start + segment.entries
-            where = f"entries {first} to {last} of the ledger (segment {segment.number})"
             found.add(f"{where} are damaged: {error}")
             if segment.start:
                 found.add(
@@ -171,53 +175,19 @@ async def _archived(
                     f" {segment.number}, which names them, is damaged"
                 )
             return None
+        except (ValueError, TypeError, KeyError) as error:
+            found.cannot_read(where, error)
+            return None
         parts.append(data.entries)
         segment = data.before
     return [entry for part in reversed(parts) for entry in part]
-
-
-async def _check_blobs(archive: Archive, data: Sequence[Json], found: Verification) -> None:
-    """Check that the archive has each text and image that the ledger names, unchanged."""
-    names = sorted(set(_blobs(data)))
-    for start in range(0, len(names), BLOBS_AT_ONCE):
-        some = names[start : start + BLOBS_AT_ONCE]
-        for trouble in await asyncio.gather(*(_blob_trouble(archive, name) for name in some)):
-            if trouble:
-                found.add(trouble)
-
-
-async def _blob_trouble(archive: Archive, sha256: str) -> str:
-    try:
-        await archive.aget(sha256)
-    except (DigestMismatchError, BlobMissingError) as error:
-        return f"a value that the ledger names is damaged: {error}"
-    return ""
-
-
-def _blobs(data: Json) -> Iterator[str]:
-    """Yield the digests of values in the archive that data names."""
-    match data:
-        case {"sha256": str(sha256), "size": int()} if len(sha256) == 64:  # noqa: PLR2004  digits
-            yield sha256
-        case dict():
-            for each in cast("dict[str, Json]", data).values():
-                yield from _blobs(each)
-        case list() | tuple():
-            for each in cast("Sequence[Json]", data):
-                yield from _blobs(each)
-        case _:
-            return
 
 
 async def _check_record(
     reader: Reader, task_id: str, record: dict[str, Json], found: Verification
 ) -> None:
     """Compare a closed task's record with what is kept elsewhere, and check its signature."""
-    await _check_blobs(reader.archive, [{k: v for k, v in record.items() if k != "opens"}], found)
-    task = record.get("task")
-    named = cast("dict[str, Json]", task).get("task_id") if isinstance(task, dict) else None
-    if named != task_id:
-        found.add(f"the record is that of task {named!r}")
+    await _check_task(reader.archive, task_id, record, found)
     outside = await _sealed(reader, task_id)
     proven = False
     if isinstance(outside, str):
@@ -244,6 +214,21 @@ async def _check_record(
                 found.add("a key is known, but the record has no signature, nor any other proof")
     if not proven:
         found.unproved.append(SELF_ONLY)
+
+
+async def _check_task(
+    archive: Archive, task_id: str, data: dict[str, Json], found: Verification
+) -> None:
+    """Check that a record is that of this task, and the values that it names itself."""
+    record = TaskRecord.model_validate(data)
+    try:
+        task = Task.model_validate(record.task)
+    except ValidationError as error:
+        found.cannot_read("the task of the record", error)
+        return
+    if task.task_id != task_id:
+        found.add(f"the record is that of task {task.task_id!r}")
+    await check_named(archive, [task, record.stored], found)
 
 
 async def _sealed(reader: Reader, task_id: str) -> Seal | str:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from typing import cast
 from urllib.parse import quote
 
 from holdfast.errors import InvalidArgumentError
+from holdfast.shown import shown
 from holdfast.values import digest
 
 ID_FILE = "archive.json"
@@ -20,11 +22,18 @@ def record_name(kind: str, key: str) -> str:
     """Return the record name of any key, such as a task id: `tasks/<quoted key>.json`.
 
     Different keys give different names, whatever characters they hold.
+
+    Raises:
+        InvalidArgumentError: One of these is no text.
     """
-    quoted = quote(key, safe="")
+    if not (isinstance(cast("object", kind), str) and isinstance(cast("object", key), str)):
+        msg = f"A record is named by its kind and key; got {shown(kind)} and {shown(key)}."
+        raise InvalidArgumentError(msg)
+    data = key.encode("utf-8", "surrogatepass")
+    quoted = quote(data, safe="")
     if len(quoted) > _KEY_LENGTH:
         # `quote` leaves no equals sign, so a cut name equals no whole one.
-        quoted = f"{quoted[: _KEY_LENGTH - 65]}={digest(key.encode())}"
+        quoted = f"{quoted[: _KEY_LENGTH - 65]}={digest(data)}"
     return f"{kind}/{quoted}.json"
 
 

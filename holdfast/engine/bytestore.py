@@ -88,8 +88,17 @@ class LocalStore:
     """A directory. Writes survive a power cut once they returned."""
 
     def __init__(self, root: Path) -> None:
-        """Use this directory, which is created by the first write."""
-        self._root = root.expanduser().absolute()
+        """Use this directory, which is created by the first write.
+
+        Raises:
+            ArchiveError: It names the home of a user that there is not.
+        """
+        try:
+            self._root = root.expanduser().absolute()
+        except RuntimeError as error:
+            raise ArchiveError(
+                f"The archive {str(root)!r} cannot be opened: {error} Write the whole path."
+            ) from None
 
     def where(self, path: str) -> str:
         """Return the full path."""

@@ -7,21 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import concurrent.futures
 import os
 import threading
-import traceback
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextvars import Context
-from pathlib import Path
 from typing import Any, TypeVar
 
-import temporalio
-
-import holdfast
 from holdfast.errors import HoldfastError
+from holdfast.plumbing import shortened
 
 T = TypeVar("T")
 
@@ -75,7 +70,7 @@ class LoopThread:
         try:
             return future.result()
         except HoldfastError as error:
-            raise _shortened(error)  # noqa: B904  it is the same error
+            raise shortened(error)  # noqa: B904  it is the same error
         except BaseException:
             future.cancel()
             raise
@@ -263,29 +258,3 @@ def close_at_exit(close: Callable[[], Coroutine[Any, Any, None]]) -> None:
 def keep_at_exit(close: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """Take back `close_at_exit`: it is closed."""
     _closing.discard(close)
-
-
-def _shortened(error: HoldfastError) -> HoldfastError:
-    """Return an error without the frames that it went through in the loop, if all are ours.
-
-    Its text says what to do, and the caller's own frames are added as it is raised. A function of
-    the caller's among the frames is a reason to keep them; HOLDFAST_DEBUG=1 is another.
-    """
-    if os.environ.get("HOLDFAST_DEBUG") == "1":
-        return error
-    frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
-    if all(frame.f_code.co_filename.startswith(_PLUMBING) for frame in frames):
-        return error.with_traceback(None)
-    return error
-
-
-_PLUMBING = tuple(
-    f"{Path(file).parent}{os.sep}"
-    for file in (
-        holdfast.__file__,
-        asyncio.__file__,
-        concurrent.futures.__file__,
-        temporalio.__file__,
-    )
-    if file
-)

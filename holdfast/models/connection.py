@@ -7,13 +7,13 @@ import json
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any
+from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 import openai
 from openai import AsyncOpenAI
 
-from holdfast.errors import ModelError, ModelRequestError
+from holdfast.errors import InvalidArgumentError, ModelError, ModelRequestError
 from holdfast.logs import log
 from holdfast.models.failures import (
     ErrorStatus,
@@ -30,6 +30,7 @@ from holdfast.models.providers import misdirected
 from holdfast.models.shapes import is_object
 from holdfast.models.sse import EventReader
 from holdfast.settings import ModelSettings
+from holdfast.shown import shown
 from holdfast.values import Json
 
 LARGEST_BODY_BYTES = 32 * 1024 * 1024
@@ -55,6 +56,12 @@ class Connection:
     ) -> None:
         """Keep what the model was made with; nothing is opened yet."""
         self.model = model
+        if not isinstance(cast("object", client), AsyncOpenAI | None):
+            msg = (
+                f"client={shown(client)} cannot call model {shown(model)}: it is no"
+                " openai.AsyncOpenAI. Pass base_url and api_key in its place, or nothing."
+            )
+            raise InvalidArgumentError(msg)
         self._given = None if client is None else client.with_options(max_retries=0)
         self._base_url = base_url
         self._api_key = api_key

@@ -46,8 +46,17 @@ def to_response_items(messages: Iterable[Message]) -> list[Item]:
     A tool message that tells of a failure has `status: incomplete`.
 
     Raises:
-        InvalidArgumentError: A content is a reference to the archive.
+        InvalidArgumentError: A content is a reference to the archive, or what is given is no list
+            of messages.
     """
+    if not isinstance(cast("object", messages), Iterable):
+        msg = f"Messages are given as a list; it was given {shown(messages)}."
+        raise InvalidArgumentError(msg)
+    messages = list(messages)
+    for each in messages:
+        if not isinstance(cast("object", each), Message):
+            msg = f"A list of messages holds Messages; {shown(each)} is none."
+            raise InvalidArgumentError(msg)
     return [item for message in messages for item in _items_of(message)]
 
 

@@ -17,11 +17,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Literal, cast
 
 from pydantic import Field, TypeAdapter
 
+from holdfast.argument_checks import check_arguments
+from holdfast.errors import InvalidArgumentError
 from holdfast.messages import Usage
+from holdfast.shown import shown
 from holdfast.values import Json, Strict
 
 
@@ -222,6 +225,13 @@ def calls(
     match: str = "",
 ) -> Answer:
     """Ask for several tool calls at once."""
+    given = cast("object", wanted)
+    wanted = list(wanted) if isinstance(given, Iterable) and not isinstance(given, str) else []
+    if not all(isinstance(cast("object", each), tuple) and len(each) == 2 for each in wanted):  # noqa: PLR2004  name and arguments
+        wanted = []
+    if not wanted and given not in ([], ()):
+        msg = f"calls takes a list of (tool, arguments); it was given {shown(given)}."
+        raise InvalidArgumentError(msg)
     specs = tuple(CallSpec(name=name, arguments=_arguments(given)) for name, given in wanted)
     return Answer(calls=specs, text=text, reasoning=reasoning, usage=usage, match=match)
 
@@ -233,6 +243,7 @@ def refuse(text: str, *, match: str = "") -> Refusal:
 
 def raw(body: Mapping[str, Json], *, match: str = "") -> Raw:
     """Answer with a body given word by word."""
+    check_arguments(raw, body=body)
     return Raw(body=dict(body), match=match)
 
 
@@ -246,6 +257,7 @@ def fail(
     match: str = "",
 ) -> Fail:
     """Answer with an error."""
+    check_arguments(fail, headers=headers)
     return Fail(
         status=status,
         message=message,
@@ -277,8 +289,8 @@ def paced(
     """Answer in pieces; hold the stream, or cut it, after so many of them."""
     answer = as_reply(then)
     if not isinstance(answer, Answer | Refusal):
-        msg = f"Only an answer comes in pieces, not {answer.kind!r}."
-        raise TypeError(msg)
+        msg = f"Only an answer comes in pieces, not {shown(answer)}."
+        raise InvalidArgumentError(msg)
     return Paced(then=answer, piece=piece, hold_after=hold_after, cut_after=cut_after, match=match)
 
 
@@ -293,4 +305,5 @@ def malformed(body: str = "<html>this is not JSON</html>", *, match: str = "") -
 
 
 def _arguments(given: Mapping[str, Json] | str | None) -> dict[str, Json] | str:
+    check_arguments(_arguments, given=given)
     return given if isinstance(given, str) else dict(given or {})

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
+from typing import cast
 
-from holdfast.errors import ModelRequestError
+from holdfast.errors import InvalidArgumentError, ModelRequestError
 from holdfast.messages import Message, ToolCall, Usage
 from holdfast.models.base import ModelAnswer, ModelRequest, Tell
+from holdfast.shown import shown
 from holdfast.streams.draft import deltas_of
 
 Scripted = str | ToolCall | tuple[ToolCall, ...] | ModelAnswer | Exception
@@ -35,7 +37,16 @@ class ScriptedModel:
     """
 
     def __init__(self, script: Script, *, name: str = "scripted") -> None:
-        """Take the script."""
+        """Take the script.
+
+        Raises:
+            InvalidArgumentError: It is neither a function nor a list.
+        """
+        if not (callable(script) or isinstance(cast("object", script), Iterable)):
+            msg = (
+                f"A script is a list of answers or a function of the request; got {shown(script)}."
+            )
+            raise InvalidArgumentError(msg)
         self._name = name
         self._answer = script if callable(script) else None
         self._left = deque[Scripted]() if callable(script) else deque(script)

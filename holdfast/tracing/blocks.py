@@ -11,6 +11,7 @@ from contextvars import ContextVar, Token
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
+from holdfast.argument_checks import check_arguments
 from holdfast.errors import HoldfastError
 from holdfast.redact import redact
 from holdfast.tracing import switch
@@ -43,7 +44,14 @@ class Trace:
         metadata: Mapping[str, Json] | None = None,
         disabled: bool = False,
     ) -> None:
-        """Name the trace; nothing is recorded before `start`."""
+        """Name the trace; nothing is recorded before `start`.
+
+        Raises:
+            InvalidArgumentError: One of these is of another type.
+        """
+        check_arguments(
+            Trace.__init__, name=name, trace_id=trace_id, group_id=group_id, metadata=metadata
+        )
         self.name = name
         self.trace_id = trace_id or ""
         self.group_id = group_id

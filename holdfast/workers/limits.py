@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from holdfast.errors import InvalidArgumentError
+from holdfast.shown import shown
 
 
 def at_least(least: int, name: str, value: object) -> int:
@@ -18,5 +19,5 @@ def at_least(least: int, name: str, value: object) -> int:
     """
     if isinstance(value, int) and not isinstance(value, bool) and value >= least:
         return value
-    msg = f"{name} must be at least {least}, as a whole number; it is {value!r}."
+    msg = f"{name} must be at least {least}, as a whole number; it is {shown(value)}."
     raise InvalidArgumentError(msg)

@@ -239,6 +239,9 @@ def _require(name: Any, field: str = "", value: Any = None, *kinds: type) -> Non
 
 
 def _parameters(name: str, function: Any) -> list[inspect.Parameter]:
+    if not callable(function):
+        msg = f"Component {name!r}: {shown(function)} is no function. Pass one."
+        raise InvalidArgumentError(msg)
     try:
         return list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError) as error:

@@ -303,8 +303,10 @@ def _resolve(each: Link, slots: Mapping[str, Slots]) -> Link:
 
 
 def _known(name: str, known: Sequence[str] | Mapping[str, Slots], what: str) -> None:
-    if name not in known:
-        msg = f"{what} is {name!r}, which does not exist. There are: {_listed(known) or 'none'}."
+    if not isinstance(cast("object", name), str) or name not in known:
+        msg = (
+            f"{what} is {shown(name)}, which does not exist. There are: {_listed(known) or 'none'}."
+        )
         raise InvalidArgumentError(msg)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from holdfast.errors import InvalidArgumentError
 from holdfast.messages import ImagePart, Message, ToolCall, assistant, shown, system, user
+from holdfast.shown import shown as value_shown
 from holdfast.steps import Task, TaskStep, TaskStepOutput
 from holdfast.workers import react_prompt
 from holdfast.workers.base import AgentWorker
@@ -160,14 +161,17 @@ def _check_max_turns(given: object) -> None:
         return
     msg = (
         f"max_turns counts model calls, so it must be a whole number of at least 1; it was"
-        f" {given!r}. Pass None for no limit."
+        f" {value_shown(given)}. Pass None for no limit."
     )
     raise InvalidArgumentError(msg)
 
 
 def _check_callable(name: str, given: object) -> None:
     if not callable(given):
-        msg = f"{name} must be a function that makes a text; it was {given!r}. Omit it for ours."
+        msg = (
+            f"{name} must be a function that makes a text; it was {value_shown(given)}. Omit it for"
+            " ours."
+        )
         raise InvalidArgumentError(msg)
 
 

@@ -1,6 +1,6 @@
 """Kills at random points: whatever was completed is never executed again, and the answer is right.
 
-A failing run prints its seed; HOLDFAST_CRASH_SEED repeats it, HOLDFAST_CRASH_RUNS makes more runs.
+A failing run prints its seed; HOLDFAST_CRASH_SEED repeats it, `make soak` makes more runs.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from holdfast import TaskStepOutput
 from holdfast.testing import FakeOpenAI
 from tests.crash.lab import Lab, make_lab
 from tests.crash.programs import Job
+from tests.support.scale import times
 
-RUNS = int(os.environ.get("HOLDFAST_CRASH_RUNS", "25"))
+RUNS = times(6, 50)
 SEED = int(os.environ.get("HOLDFAST_CRASH_SEED", "0")) or random.SystemRandom().randrange(10**6)
 AT_ONCE = 8
 THINGS = "abcd"

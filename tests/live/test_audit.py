@@ -396,7 +396,7 @@ async def test_a_text_of_the_archive_that_was_changed_is_found(
     file = Path(rig.engine.archive.url) / blob_path(digest(b"x" * 40_000))
     file.write_bytes(b"y" * 40_000)
     [finding] = await runner.verify(response.task_id)
-    assert "a value that the ledger names is damaged" in finding.text
+    assert "a value that the record names is damaged" in finding.text
 
 
 async def test_secrets_are_redacted_in_every_form(

@@ -59,6 +59,15 @@ def test_run_without_a_worker_creates_nothing_and_says_what_to_start(cli: Cli) -
     assert cli("tasks", "--json").out == ""
 
 
+def test_run_without_workers_of_one_s_own_creates_nothing_and_names_their_queue(cli: Cli) -> None:
+    failed = cli("run", "calc", "What is 1 + 1?", "--queue", "mine", "--json", expect=5)
+    assert failed.json["error"]["type"] == "NoWorkerError"
+    assert "queue 'mine', so no task was created. Start yours" in failed.err
+    assert cli("tasks", "--json").out == ""
+    here = ("--queue", "mine", "--agents", "my_agents:agents")
+    assert "give one of them" in cli("run", "calc", "q", *here, expect=2).err
+
+
 @pytest.mark.parametrize(
     "command",
     [

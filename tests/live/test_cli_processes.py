@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import subprocess
 import sys
@@ -10,8 +11,14 @@ from pathlib import Path
 
 import psutil
 import pytest
+from temporalio.client import Client
+from temporalio.worker import Worker
 
-from tests.support.cli import ROOT, Cli, make_cli
+from holdfast import Agent, HoldfastPlugin
+from holdfast.archive import Archive
+from holdfast.engine.server import find_server
+from holdfast.models import OfflineModel
+from tests.support.cli import ROOT, Cli, Result, make_cli
 
 SERVED_HERE = ("--agents", "my_agents:agents")
 QUESTION = "What is (2 * 3) + 4?"
@@ -184,3 +191,29 @@ def test_steps_are_undone_by_agents_that_are_served_meanwhile(
     done = cli(*command, "back", *SERVED_HERE, "--json").json
     assert (done["status"], done["task_id"]) == ("done", "back")
     assert done["steps"][-1] == "s3"
+
+
+async def test_workers_of_one_s_own_queue_are_reached_by_run_and_by_all_that_follows(
+    cli: Cli,
+) -> None:
+    def call(*arguments: str) -> Result:
+        return cli(*arguments)
+
+    with cli.running("dev", "my_agents:agents", "--json") as dev:
+        await asyncio.to_thread(dev.first_json)
+        server, archive = find_server(cli.data_dir), Archive(cli.data_dir / "archive")
+        assert server is not None
+        agent = Agent(name="calc", model=OfflineModel())
+        plugin = HoldfastPlugin(archive=archive, agents=[agent])
+        client = await Client.connect(server.address, plugins=[plugin])
+        async with Worker(client, task_queue="mine"):
+            made = await asyncio.to_thread(
+                call, "run", "calc", "hello", "--queue", "mine", "--manual", "--json"
+            )
+            task = made.json["task_id"]
+            for command in ("step", "undo", "step", "finalize"):
+                await asyncio.to_thread(call, command, task)
+        found = await client.get_workflow_handle(task).describe()
+        dev.end(signal.SIGTERM)
+    assert found.task_queue == "mine"
+    assert cli("show", task, "--json").json["task"]["status"] == "finished"

@@ -349,6 +349,16 @@ def test_the_audit_tells_all_hides_secrets_and_proves_itself(run: Run, cli: Cli)
     assert [each["kind"] for each in events(run, task)] == [*kinds, "closed"]
 
 
+def test_a_session_is_verified_by_its_name(run: Run) -> None:
+    run("run", "desk", "do book rome", "--session", "memo")
+    said = run("audit", "--session", "memo", "--verify").out
+    assert said.startswith("Session memo is intact.\nproved: The turns of the session")
+    shown = run("audit", "--session", "memo", "--json").json
+    assert (shown["session"], shown["intact"], shown["unproved"]) == ("memo", True, [])
+    both = run("audit", "some-task", "--session", "memo", "--json", expect=2).json["error"]
+    assert "Name a task or a session" in both["message"]
+
+
 def test_a_broken_record_is_told_with_its_place_and_exit_code_1(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

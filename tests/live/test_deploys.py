@@ -4,15 +4,28 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, Field, create_model
 
-from holdfast import Runner, RunState, ToolContext, tool
-from holdfast.errors import UserError
+from holdfast import (
+    Agent,
+    GuardrailFunctionOutput,
+    Runner,
+    RunResult,
+    RunState,
+    ToolContext,
+    handoff,
+    input_guardrail,
+    output_guardrail,
+    tool,
+)
+from holdfast.errors import MaxTurnsExceeded, ModelBehaviorError, StepFailedError, UserError
+from holdfast.hooks import AgentHooks
 from holdfast.testing import FakeOpenAI
-from tests.support.rig import MakeAgent, Rig
+from holdfast.tools import Tool
+from tests.support.rig import MakeAgent, Rig, until_status
 
 
 @dataclasses.dataclass
@@ -116,3 +129,417 @@ async def test_a_user_error_of_instructions_waits_for_mended_code(
     broken = False
     state = RunState.of(raised.value.run_data.task_id)
     assert (await Runner.run(agent, state, runner=rig.runner())).final_output == "done"
+
+
+Kind = type[Exception] | tuple[type[Exception], ...]
+
+
+class Site:
+    """A worker process whose agents are exchanged under a run that waits for a person."""
+
+    def __init__(self, rig: Rig) -> None:
+        self.rig = rig
+        self.runner = rig.runner()
+        self.asked: list[str] = []
+
+    def ask(self) -> Tool:
+        """Make a tool that waits for a person."""
+
+        @tool(name="ask", needs_approval=True)
+        def ask() -> str:
+            """Ask."""
+            self.asked.append("ask")
+            return "asked"
+
+        return ask
+
+    async def waiting(self, agent: Agent, **options: Any) -> RunState:
+        """Begin a run and return its state, all that waits for a person approved."""
+        await self.rig.serve(agent)
+        stopped = await Runner.run(agent, "q", runner=self.runner, **options)
+        assert stopped.interruptions
+        state = stopped.to_state()
+        for each in stopped.interruptions:
+            state.approve(each)
+        return state
+
+    async def parks(self, agent: Agent, state: RunState, kind: Kind, text: str) -> None:
+        """Check that the run waits with an error while this agent is served, however often."""
+        await self.rig.serve(agent)
+        for again in (state, RunState.of(state.task_id)):
+            with pytest.raises(kind, match=text):
+                await Runner.run(agent, again, runner=self.runner)
+            found = await self.runner.get_task(state.task_id)
+            assert found.status == "needs_attention"
+
+    async def goes_on(self, agent: Agent, state: RunState) -> RunResult:
+        """Serve this agent again and run the run to its end."""
+        await self.rig.serve(agent)
+        return await Runner.run(agent, RunState.of(state.task_id), runner=self.runner)
+
+
+@pytest.fixture
+def site(rig: Rig) -> Site:
+    return Site(rig)
+
+
+class Errand(BaseModel):
+    """What a handoff was told at first."""
+
+    thing: str
+
+
+class Journey(BaseModel):
+    """What a deploy wants it to be told."""
+
+    place: str
+
+
+def handing_over(site: Site, make_agent: MakeAgent, said: list[Any], kind: type[Any]) -> Agent:
+    """Make an agent that hands over to another one, with this input."""
+
+    def on_handoff(_ctx: ToolContext, errand: Any) -> None:
+        said.append(errand)
+
+    other = make_agent(name="other")
+    return make_agent(
+        site.ask(), handoffs=[handoff(other, "go", on_handoff=on_handoff, input_type=kind)]
+    )
+
+
+async def test_a_handoff_whose_input_type_has_changed_waits_for_the_old_one(
+    site: Site, model: FakeOpenAI, make_agent: MakeAgent
+) -> None:
+    said: list[Any] = []
+    old = handing_over(site, make_agent, said, Errand)
+    model.calls([("ask", {}), ("go", {"thing": "milk"})])
+    model.reply("done")
+    state = await site.waiting(old)
+    new = handing_over(site, make_agent, said, Journey)
+    await site.parks(new, state, UserError, "'go'.*not the one that the model was told of")
+    assert not said
+    result = await site.goes_on(old, state)
+    assert (result.final_output, result.last_agent.name) == ("done", "other")
+    assert said == [Errand(thing="milk")]
+    assert len(model.requests) == 2
+
+
+async def test_arguments_that_never_fitted_a_handoff_are_the_models_mistake(
+    site: Site, model: FakeOpenAI, make_agent: MakeAgent
+) -> None:
+    agent = handing_over(site, make_agent, [], Errand)
+    await site.rig.serve(agent)
+    model.call("go", {"place": "Rome"})
+    with pytest.raises(ModelBehaviorError, match="'go' with arguments that do not fit"):
+        await Runner.run(agent, "q", runner=site.runner)
+
+
+@pytest.mark.parametrize("kind", [UserError, ModelBehaviorError, MaxTurnsExceeded])
+async def test_an_error_of_an_on_handoff_waits_for_mended_code_whatever_its_class(
+    site: Site, model: FakeOpenAI, make_agent: MakeAgent, kind: type[Exception]
+) -> None:
+    broken = True
+
+    def on_handoff(_ctx: ToolContext) -> None:
+        if broken:
+            raise kind("no desk is configured")
+
+    other = make_agent(name="other")
+    agent = make_agent(handoffs=[handoff(other, "go", on_handoff=on_handoff)])
+    await site.rig.serve(agent)
+    model.call("go")
+    model.reply("done")
+    with pytest.raises((kind, StepFailedError), match="no desk is configured"):
+        await Runner.run(agent, "q", runner=site.runner)
+    [task_id] = site.rig.ids
+    state = RunState.of(task_id)
+    assert (await site.runner.get_task(state.task_id)).status == "needs_attention"
+    broken = False
+    assert (await site.goes_on(agent, state)).final_output == "done"
+
+
+def paying(paid: list[Any], **options: Any) -> Tool:
+    """Make a tool as it was when the run began."""
+
+    @tool(name="pay", needs_approval=True, **options)
+    def pay(cents: int) -> str:
+        """Pay."""
+        paid.append(cents)
+        return "paid"
+
+    return pay
+
+
+def paying_anew(paid: list[Any], **options: Any) -> Tool:
+    """Make the tool that a deploy has put in its place."""
+
+    @tool(name="pay", needs_approval=True, **options)
+    def pay(euros: int) -> str:
+        """Pay."""
+        paid.append(euros)
+        return "paid"
+
+    return pay
+
+
+@pytest.mark.parametrize("options", [{}, {"failure_error_function": None}], ids=["told", "ends"])
+async def test_a_call_that_fits_only_the_tool_of_before_a_deploy_waits_for_it(
+    site: Site, model: FakeOpenAI, make_agent: MakeAgent, options: dict[str, Any]
+) -> None:
+    paid: list[Any] = []
+    old = make_agent(paying(paid, **options))
+    model.call("pay", {"cents": 700})
+    model.reply("done")
+    state = await site.waiting(old)
+    new = make_agent(paying_anew(paid, **options))
+    await site.parks(new, state, UserError, "'pay'.*not the one that the model was told of")
+    assert not paid
+    assert (await site.goes_on(old, state)).final_output == "done"
+    assert paid == [700]
+    assert len(model.requests) == 2
+
+
+async def test_a_call_in_a_step_of_the_step_api_waits_for_the_tool_of_before_a_deploy(
+    site: Site, model: FakeOpenAI, make_agent: MakeAgent
+) -> None:
+    paid: list[Any] = []
+    await site.rig.serve(make_agent(paying(paid)))
+    model.call("pay", {"cents": 700})
+    task = await site.runner.create_task("q")
+    await site.runner.run_step(task)
+    await site.rig.serve(make_agent(paying_anew(paid)))
+    [approval] = await site.runner.pending_approvals(task)
+    await site.runner.approve(approval, "ann")
+    with pytest.raises(StepFailedError, match="not the one that the model was told of"):
+        await site.runner.run_step(task)
+    await site.rig.serve(make_agent(paying(paid)))
+    output = await site.runner.run_step(task)
+    assert [str(source) for source in output.sources] == ["paid"]
+    assert paid == [700]
+
+
+async def test_other_words_about_a_parameter_do_not_make_a_models_mistake_one_of_the_deploy(
+    site: Site, model: FakeOpenAI, make_agent: MakeAgent
+) -> None:
+    def make(about: str) -> Agent:
+        kind: Any = create_model("Sum", cents=(int, Field(description=about)))
+
+        def pay(description: Any) -> str:
+            """Pay."""
+            return f"paid {description.cents}"
+
+        pay.__annotations__["description"] = kind
+        return make_agent(tool(pay, needs_approval=True))
+
+    model.call("pay", {"description": {"euros": 7}})
+    model.reply("sorry")
+    state = await site.waiting(make("How much."))
+    new = make("The sum.")
+    await site.rig.serve(new)
+    assert (await Runner.run(new, state, runner=site.runner)).final_output == "sorry"
+    assert len(model.requests) == 2
+
+
+async def test_a_call_that_fits_the_tool_of_a_deploy_too_is_made(
+    site: Site, model: FakeOpenAI, make_agent: MakeAgent
+) -> None:
+    @tool(name="pay", needs_approval=True)
+    def pay(cents: int, to: str = "shop") -> str:
+        """Pay."""
+        paid.append(f"{cents} to {to}")
+        return "paid"
+
+    paid: list[Any] = []
+    model.call("pay", {"cents": 700})
+    model.reply("done")
+    state = await site.waiting(make_agent(paying(paid)))
+    new = make_agent(pay)
+    await site.rig.serve(new)
+    assert (await Runner.run(new, state, runner=site.runner)).final_output == "done"
+    assert paid == ["700 to shop"]
+
+
+async def test_a_call_of_a_tool_that_is_gone_can_be_rejected_or_waits_for_it(
+    site: Site, model: FakeOpenAI, make_agent: MakeAgent
+) -> None:
+    paid: list[Any] = []
+    old = make_agent(paying(paid))
+    model.call("pay", {"cents": 700})
+    model.reply("done")
+    state = await site.waiting(old)
+    await site.parks(make_agent(), state, StepFailedError, "calls tool 'pay', but this worker")
+    assert (await site.goes_on(old, state)).final_output == "done"
+    assert paid == [700]
+    model.call("pay", {"cents": 800})
+    model.reply("as you like")
+    stopped = await Runner.run(old, "q", runner=site.runner)
+    state = stopped.to_state()
+    state.reject(stopped.interruptions[0])
+    new = make_agent()
+    await site.rig.serve(new)
+    assert (await Runner.run(new, state, runner=site.runner)).final_output == "as you like"
+    assert paid == [700]
+
+
+async def test_a_tool_that_has_become_a_handoff_is_not_taken_for_one(
+    site: Site, model: FakeOpenAI, make_agent: MakeAgent
+) -> None:
+    @tool(name="go", needs_approval=True)
+    def go() -> str:
+        """Go."""
+        return "gone"
+
+    old = make_agent(go)
+    model.call("go")
+    model.reply("done")
+    state = await site.waiting(old)
+    new = make_agent(handoffs=[handoff(make_agent(name="other"), "go")])
+    await site.parks(new, state, UserError, "'go'.*would do something else")
+    assert (await site.goes_on(old, state)).final_output == "done"
+
+
+@pytest.mark.parametrize("name", [None, "renamed"], ids=["removed", "renamed"])
+@pytest.mark.parametrize("kind", ["input", "output"])
+async def test_a_run_is_not_left_unchecked_by_a_deploy_without_its_guardrail(
+    site: Site, model: FakeOpenAI, make_agent: MakeAgent, kind: str, name: str | None
+) -> None:
+    def guarded(named: str | None) -> Agent:
+        async def check(*_given: Any) -> GuardrailFunctionOutput:
+            return GuardrailFunctionOutput(None, tripwire_triggered=False)
+
+        wrap: Any = input_guardrail if kind == "input" else output_guardrail
+        guards = [] if named is None else [wrap(name=named)(check)]
+        return make_agent(site.ask(), **{f"{kind}_guardrails": guards})
+
+    old = guarded("check")
+    model.call("ask")
+    model.reply("done")
+    if kind == "output":
+        state = await site.waiting(old)
+        new = guarded(name)
+        await site.parks(new, state, StepFailedError, "began with output guardrail 'check'")
+    else:
+        await site.rig.serve(old)
+        task = await site.runner.create_task("q")
+        await site.runner.pause(task)
+        await until_status(site.runner, task, "paused")
+        await site.rig.serve(guarded(name))
+        await site.runner.resume(task)
+        with pytest.raises(StepFailedError, match="began with input guardrail 'check'"):
+            await site.runner.run_step(task)
+        state = RunState.of(task.task_id)
+        await site.rig.serve(old)
+        await site.runner.run_step(task)
+        [approval] = await site.runner.pending_approvals(task)
+        await site.runner.approve(approval, "ann")
+    assert (await site.goes_on(old, state)).final_output == "done"
+
+
+async def test_a_run_whose_agent_is_gone_in_its_turn_waits_for_it(
+    site: Site, model: FakeOpenAI, make_agent: MakeAgent
+) -> None:
+    other = make_agent(site.ask(), name="other")
+    old = make_agent(handoffs=[other])
+    model.call("transfer_to_other")
+    model.call("ask")
+    model.reply("done")
+    state = await site.waiting(old)
+    await site.parks(make_agent(), state, StepFailedError, "wants agent 'other'")
+    result = await site.goes_on(old, state)
+    assert (result.final_output, result.last_agent.name) == ("done", "other")
+    assert site.asked == ["ask"]
+
+
+async def test_a_run_goes_on_with_an_agent_that_nobody_hands_over_to_any_more(
+    site: Site, model: FakeOpenAI, make_agent: MakeAgent
+) -> None:
+    other = make_agent(site.ask(), name="other")
+    model.call("transfer_to_other")
+    model.call("ask")
+    model.reply("done")
+    state = await site.waiting(make_agent(handoffs=[other]))
+    new = make_agent()
+    await site.rig.serve(new, other)
+    result = await Runner.run(new, state, runner=site.runner)
+    assert (result.final_output, result.last_agent.name) == ("done", "other")
+
+
+@pytest.mark.parametrize("kind", [UserError, KeyError])
+async def test_a_predicate_that_raises_since_a_deploy_waits_for_mended_code(
+    site: Site, model: FakeOpenAI, make_agent: MakeAgent, kind: type[Exception]
+) -> None:
+    broken = False
+
+    def is_enabled(_ctx: object, _agent: object) -> bool:
+        if broken:
+            raise kind("no flags are configured")
+        return True
+
+    @tool(is_enabled=is_enabled)
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    agent = make_agent(site.ask(), look)
+    model.call("ask")
+    model.reply("done")
+    state = await site.waiting(agent)
+    broken = True
+    await site.parks(agent, state, (UserError, StepFailedError), "no flags are configured")
+    broken = False
+    assert (await site.goes_on(agent, state)).final_output == "done"
+    assert site.asked == ["ask"]
+
+
+async def test_an_answer_of_before_a_deploy_can_be_read_after_it(
+    site: Site, model: FakeOpenAI, make_agent: MakeAgent
+) -> None:
+    agent = make_agent(output_type=Answer)
+    await site.rig.serve(agent)
+    model.reply('{"city": "Oslo"}')
+    done = await Runner.run(agent, "q", runner=site.runner)
+    state = RunState.of(done.task_id)
+    new = make_agent(output_type=Changed)
+    await site.rig.serve(new)
+    read = await Runner.run(new, state, runner=site.runner)
+    assert read.final_output == {"city": "Oslo"}
+    assert (await site.goes_on(agent, state)).final_output == Answer(city="Oslo")
+
+
+@pytest.mark.parametrize("where", ["instructions", "guardrail", "on_handoff", "hook"])
+async def test_wherever_a_changed_context_class_is_read_the_run_waits_for_the_old_one(
+    site: Site, model: FakeOpenAI, make_agent: MakeAgent, where: str
+) -> None:
+    seen: list[int] = []
+
+    def read(ctx: Any, *_given: Any) -> Any:
+        seen.append(ctx.context.paid)
+        return "Answer."
+
+    async def check(ctx: Any, *_given: Any) -> GuardrailFunctionOutput:
+        seen.append(ctx.context.paid)
+        return GuardrailFunctionOutput(None, tripwire_triggered=False)
+
+    class Hooks(AgentHooks):
+        async def on_llm_end(self, context: Any, agent: Any, response: Any) -> None:
+            seen.append(context.context.paid)
+
+    def on_handoff(ctx: ToolContext) -> None:
+        read(ctx)
+
+    go = handoff(make_agent(name="other"), "go", on_handoff=on_handoff)
+    options: dict[str, dict[str, Any]] = {
+        "instructions": {"instructions": read},
+        "guardrail": {"output_guardrails": [output_guardrail(check)]},
+        "on_handoff": {"handoffs": [go]},
+        "hook": {"hooks": Hooks()},
+    }
+    agent = make_agent(site.ask(), **options[where])
+    model.calls([("ask", {}), ("go", {})] if where == "on_handoff" else [("ask", {})])
+    model.reply("done")
+    state = await site.waiting(agent, context=Desk(7))
+    Desk.strict = True
+    await site.parks(agent, state, UserError, "does not fit Desk any more")
+    Desk.strict = False
+    assert (await site.goes_on(agent, state)).final_output == "done"
+    assert set(seen) == {7}

@@ -7,16 +7,26 @@ many calls of each verb, with others drawn each time.
 from __future__ import annotations
 
 import asyncio
+import importlib
 import inspect
 import os
 import random
 import string
 from collections.abc import AsyncGenerator, Callable
-from typing import Any
+from typing import Any, is_typeddict
 
 import pytest
 
-from holdfast import Agent, AgentRunner, Budget, RunConfig, Runner
+from holdfast import (
+    Agent,
+    AgentRunner,
+    Image,
+    Runner,
+    RunResultStreaming,
+    RunState,
+    configure,
+    messages,
+)
 from holdfast import sync as twins
 from holdfast.client.sessions import Session
 from holdfast.errors import (
@@ -26,6 +36,8 @@ from holdfast.errors import (
     UserError,
 )
 from holdfast.testing import ScriptedModel
+from holdfast.tracing import instrument, set_tracing_disabled
+from holdfast.workers import StepContext
 
 WANTED = int(os.environ.get("HOLDFAST_FUZZ", "0"))
 CALLS = WANTED or 8
@@ -49,6 +61,20 @@ NOT_DRAWN = {
     "get_completed_tasks",
 }  # fmt: skip
 """What has no arguments, or serves `Runner`."""
+
+PUBLIC = (
+    "holdfast", "holdfast.models", "holdfast.workers", "holdfast.testing", "holdfast.tracing",
+    "holdfast.tools", "holdfast.archive",
+)  # fmt: skip
+MADE_FOR_USERS = (RunResultStreaming, StepContext)
+"""What only Holdfast makes."""
+
+CHANGES_THE_PROCESS = (configure, set_tracing_disabled, instrument)
+MAKERS = (
+    AgentRunner.connect, Image.from_path, Image.from_url, Image.from_bytes, RunState.of,
+    RunState.from_json, RunState.from_string, messages.user, messages.assistant, messages.system,
+)  # fmt: skip
+"""Makers that are methods, or stand in a module that does not name its public ones."""
 
 UNTIL = {"stream_events": {"until": "waiting"}, "step_events": {"until": "answered"}}
 """Else an open task is followed for as long as it is open."""
@@ -103,7 +129,8 @@ def parameters(verb: Any) -> list[inspect.Parameter]:
 def arguments(rng: random.Random, verb: Any, good: dict[str, Any]) -> dict[str, Any]:
     """Draw arguments: what is required is there, and at least one is hostile."""
     known = parameters(verb)
-    given = {each.name: good[each.name] for each in known if each.default is each.empty}
+    required = [each.name for each in known if each.default is each.empty]
+    given = {name: good[name] if name in good else hostile(rng) for name in required}
     for each in rng.sample(known, k=min(len(known), rng.choice([1, 1, 2]))):
         given[each.name] = hostile(rng)
     return given
@@ -282,14 +309,70 @@ def test_the_twins_succeed_or_refuse_with_words() -> None:
                 check("run_sync", given, error)
 
 
-@pytest.mark.parametrize("kind", [Agent, RunConfig, Budget, AgentRunner])
+def public(kind: Callable[[Any], bool]) -> list[Any]:
+    """List the public classes or functions, by the modules that name what is public in them."""
+    modules = [importlib.import_module(name) for name in PUBLIC]
+    found = {getattr(module, name) for module in modules for name in module.__all__}
+    return sorted((each for each in found if kind(each)), key=lambda each: each.__name__)
+
+
+def is_made_by_users(kind: Any) -> bool:
+    """Whether a user makes objects of a class; errors and results are made for him."""
+    if not inspect.isclass(kind) or issubclass(kind, BaseException) or kind in MADE_FOR_USERS:
+        return False
+    is_shape = getattr(kind, "_is_protocol", False) or is_typeddict(kind)
+    return not (inspect.isabstract(kind) or is_shape)
+
+
+def is_called_by_users(function: Any) -> bool:
+    is_drawn = inspect.isfunction(function) and function not in CHANGES_THE_PROCESS
+    return is_drawn and bool(parameters(function))
+
+
+@pytest.mark.parametrize("kind", public(is_made_by_users))
 def test_what_is_made_is_made_or_refused_with_words(kind: type[Any]) -> None:
     rng = random.Random(f"{SEED} {kind.__name__}")
     for _ in range(10 * CALLS):
-        given = arguments(rng, kind, good_for("t"))
+        given = arguments(rng, kind, good_for("t")) if parameters(kind) else {}
         error = outcome_now(lambda given=given: kind(**given))  # type: ignore[misc]
         if not is_pythons_own(error):
             check(kind.__name__, given, error)
+
+
+def example(text: str) -> str:
+    """Be made a tool, a guardrail or whatever else a decorator makes of a function."""
+    return text
+
+
+@pytest.mark.parametrize("function", [*public(is_called_by_users), *MAKERS])
+async def test_a_public_function_succeeds_or_refuses_with_words(function: Any) -> None:
+    rng = random.Random(f"{SEED} {function.__qualname__}")
+
+    def call(given: dict[str, Any]) -> Any:
+        made = function(**given)
+        return made(example) if inspect.isfunction(made) else made
+
+    for _ in range(10 * CALLS):
+        given = arguments(rng, function, good_for("t"))
+        error = await outcome(lambda given=given: call(given))  # type: ignore[misc]
+        if not is_pythons_own(error):
+            check(function.__qualname__, given, error)
+
+
+@pytest.mark.parametrize("make", [AgentRunner.local, twins.AgentRunner.local])
+def test_an_embedded_runner_is_made_or_refused_with_words(make: Callable[..., Any]) -> None:
+    rng = random.Random(f"{SEED} local")
+
+    def call(given: dict[str, Any]) -> Any:
+        return make(*rng.choices([Agent(name="agent"), hostile(rng)], k=2), **given)
+
+    for _ in range(10 * CALLS):
+        given = arguments(rng, AgentRunner, {"agent": "agent"})
+        for name in ("agent", "engine", "client", "archive"):
+            given.pop(name, None)
+        error = outcome_now(lambda given=given: call(given))  # type: ignore[misc]
+        if not is_pythons_own(error):
+            check("local", given, error)
 
 
 @pytest.mark.parametrize("given", [None, "", 7, b"q", "a\ud800b"])

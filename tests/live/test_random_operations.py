@@ -21,10 +21,11 @@ from holdfast.tool_context import Effect
 from holdfast.workers import StepContext
 from tests.support.people import World, asked
 from tests.support.rig import MakeAgent, Rig
+from tests.support.scale import times
 from tests.support.workers import Doing
 
 SEED = int(os.environ.get("HOLDFAST_CRASH_SEED", "0")) or random.SystemRandom().randrange(10**6)
-RUNS = 4
+RUNS = times(1, 8)
 OPERATIONS = 25
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -14,9 +13,9 @@ from holdfast.archive import Archive
 from holdfast.errors import ArchiveError, ToolTimeoutError, UndoFailedError, UndoRefusedError
 from holdfast.testing import FakeOpenAI
 from holdfast.tool_context import Effect
-from holdfast.undo import UNDONE
-from tests.support.people import World, ask, kinds
-from tests.support.rig import MakeAgent, MakeRunner, Rig, until, until_status
+from tests.support.people import World, ask
+from tests.support.rig import MakeAgent, MakeRunner, Rig, until_status
+from tests.support.undos import cut_off, hanging, until_undone
 
 
 @pytest.fixture
@@ -216,51 +215,6 @@ async def test_a_failure_of_which_nothing_is_known_leaves_a_call_unknown(
 
 
 # Undo
-
-
-def hanging(world: World, cut: asyncio.Event, **options: Any) -> Any:
-    """Make a tool whose `undo=` acts and then does not end, the first time."""
-
-    async def cancel(effect: Effect) -> str:
-        world.done.append(f"cancel {effect.arguments['city']}")
-        if len(world.done) == 1:
-            cut.set()
-            await asyncio.Event().wait()
-        return "cancelled"
-
-    @tool(undo=cancel, **options)
-    def book(city: str) -> str:
-        """Book."""
-        return f"booked {city}"
-
-    return book
-
-
-async def cut_off(
-    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, world: World, **options: Any
-) -> tuple[AgentRunner, Task, asyncio.Task[Any]]:
-    """Undo a booking and stop the worker while the undo runs; another one takes its place."""
-    cut = asyncio.Event()
-    agent = make_agent(hanging(world, cut, **options))
-    await rig.serve(agent, graceful_shutdown_timeout=timedelta(seconds=0))
-    runner = rig.runner()
-    model.call("book", {"city": "rome"})
-    task = await runner.create_task("q")
-    await runner.run_step(task)
-    undone = asyncio.create_task(runner.undo_step(task, by="ann"))
-    await cut.wait()
-    await rig.serve(agent)
-    return runner, task, undone
-
-
-async def until_undone(runner: AgentRunner, task: Task) -> None:
-    """Wait until an undo in progress has come to its end."""
-
-    async def condition() -> bool:
-        return UNDONE in await kinds(runner, task)
-
-    await until(condition)
-    assert await runner.get_completed_steps(task) == []
 
 
 async def test_an_undo_that_was_cut_off_is_not_called_again_before_a_person_says_so(

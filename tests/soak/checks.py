@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import cast
 
 from holdfast.audit import AuditEvent, Finding
 from tests.soak.world import CallPlace, Line, counts, place_of
@@ -37,18 +36,6 @@ class Told:
             if event.kind == "tool_call":
                 yield event.call_id, event
 
-    def undone(self, effect: Line) -> bool:
-        """Whether an undo tells of an effect: that it was taken back, or that it remains."""
-        for event in self.audit:
-            if event.kind == "effect_undone" and event.call_id == effect["call"]:
-                return True
-            if event.kind == "undone":
-                texts = cast("list[str]", [*event.body["remains"], *event.body["check"]])
-                words = (f"{effect['tool']}(", f'"{effect["thing"]}"')
-                if any(all(word in text for word in words) for text in texts):
-                    return True
-        return False
-
 
 def violations(
     lines: list[Line], tasks: Mapping[str, Told], sessions: Mapping[str, list[str]]
@@ -64,6 +51,7 @@ def violations(
     found += lost_tasks(lines, tasks)
     found += doubled_effects(lines)
     found += untold_effects(lines, tasks)
+    found += untold_calls(lines, tasks)
     found += effects_against_a_decision(lines)
     found += missing_undos(lines, tasks)
     found += wrong_sessions(lines, tasks, sessions)
@@ -91,18 +79,29 @@ def doubled_effects(lines: list[Line]) -> Iterator[str]:
 
 
 def untold_effects(lines: list[Line], tasks: Mapping[str, Told]) -> Iterator[str]:
-    """Name effects in the world that the audit of their task tells in no way.
+    """Name effects in the world that the audit of their task does not tell as a call, once.
 
-    It tells them as calls that are done or unknown. Of a step in progress that was undone it tells
-    the effects only: those that were taken back, and what remains in the world.
+    It is done or unknown, whatever became of its step.
     """
     for line in lines:
         if line["event"] != "effect" or line["tool"] not in ONCE or line["task"] not in tasks:
             continue
         told = [e.status for id, e in tasks[line["task"]].calls() if id == line["call"]]
-        left = tasks[line["task"]].undone(line)
-        if not left and not {"done", "unknown"} & set(told):
+        if sum(status in ("done", "unknown") for status in told) != 1:
             yield f"{place_of(line)} {line['tool']} happened, and its audit says {told}"
+
+
+def untold_calls(lines: list[Line], tasks: Mapping[str, Told]) -> Iterator[str]:
+    """Name calls that were begun, of any tool, and that the audit tells as not run, or twice."""
+    lines_of = {task: Counter(id for id, _ in told.calls()) for task, told in tasks.items()}
+    begun = {place_of(line) for line in lines if line["event"] == "start"}
+    for task, call in sorted(begun):
+        if task in tasks and lines_of[task][call] != 1:
+            yield f"{task} {call} was begun, and its audit has {lines_of[task][call]} lines of it"
+    for task, told in tasks.items():
+        for call, event in told.calls():
+            if (task, call) in begun and event.status in ("pending", "not run"):
+                yield f"{task} {call} was begun, and its audit says {event.status!r}"
 
 
 def effects_against_a_decision(lines: list[Line]) -> Iterator[str]:

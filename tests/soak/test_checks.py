@@ -16,20 +16,10 @@ PAID = {"event": "effect", "tool": "pay", **CALL}
 SIGNED = {"event": "effect", "tool": "sign", "cents": 7, **CALL}
 APPROVED = {"event": "decides", "kind": "tool", "verb": "approve", "cents": 7, **CALL}
 TOLD = AuditEvent(time=1, kind="tool_call", tool="pay", call_id="c1", status="done")
+LOOKED = {"event": "start", "tool": "look", **CALL}
+BACK = AuditEvent(time=1, kind="effect_undone", tool="pay", call_id="c1")
 FINISHED = {"t1": Told("finished", (TOLD,))}
 SESSIONS = {"s": ["run soak pay:a"]}
-
-
-def test_an_effect_that_an_undo_tells_is_no_violation() -> None:
-    body = {"remains": ['step 1: pay({"thing": "a"}) was done'], "check": []}
-    undone = AuditEvent(time=1, kind="undone", body=body)
-    assert violations([PAID], {"t1": Told("finished", (undone,))}, {}) == []
-    taken_back = AuditEvent(time=1, kind="effect_undone", tool="pay", call_id="c1")
-    assert violations([PAID], {"t1": Told("finished", (taken_back,))}, {}) == []
-    of_another = AuditEvent(
-        time=1, kind="undone", body={"remains": ['pay({"thing": "b"})'], "check": []}
-    )
-    assert violations([PAID], {"t1": Told("finished", (of_another,))}, {}) != []
 
 
 def test_what_happened_as_told_is_no_violation() -> None:
@@ -46,6 +36,15 @@ def test_what_happened_as_told_is_no_violation() -> None:
         ([CREATED], {"t1": Told("running", ())}, {}, "nobody could end it"),
         ([PAID, PAID], FINISHED, {}, "2 times effect"),
         ([PAID], {"t1": Told("finished", ())}, {}, "its audit says []"),
+        ([PAID], {"t1": Told("finished", (BACK,))}, {}, "its audit says []"),
+        ([LOOKED], {"t1": Told("finished", ())}, {}, "its audit has 0 lines"),
+        (
+            [LOOKED],
+            {"t1": Told("finished", (TOLD.model_copy(update={"status": "not run"}),))},
+            {},
+            "its audit says 'not run'",
+        ),
+        ([PAID], {"t1": Told("finished", (TOLD, TOLD))}, {}, "its audit says ['done', 'done']"),
         (
             [PAID],
             {"t1": Told("finished", (TOLD.model_copy(update={"status": "failed"}),))},

@@ -146,7 +146,7 @@ class Rig:
             options: Options of the worker.
         """
         await self.stop()
-        given: dict[str, Any] = {"graceful_shutdown_timeout": timedelta(seconds=5), **options}
+        given: dict[str, Any] = {"graceful_shutdown_timeout": timedelta(seconds=0.3), **options}
         loops = UserLoops() if own_loop else None
         if loops is not None:
             self._resources.push_async_callback(loops.close)
@@ -237,7 +237,7 @@ async def activities_of(client: Client, workflow_id: str) -> list[str]:
 
 
 async def until(
-    condition: Callable[[], Awaitable[T]], *, seconds: float = 20.0, every: float = 0.02
+    condition: Callable[[], Awaitable[T]], *, seconds: float = 100.0, every: float = 0.02
 ) -> T:
     """Wait until a condition gives something true, and return that.
 

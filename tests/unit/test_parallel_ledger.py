@@ -95,7 +95,7 @@ class Machine:
         steps = [undoable(record) for record in active_steps(ledger.entries)]
         to = to % (len(steps) + 1)
         known = self.pictures[to] if to < len(steps) else picture(ledger)
-        leave_open_steps(ledger)
+        leave_open_steps(ledger, now=0)
         for target in reversed(steps[to:]):
             leave_step(ledger, target)
         found = picture(ledger)

@@ -1,0 +1,267 @@
+"""The audit of steps that came to no end: each call that was begun has one line, and a true one."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from holdfast import AgentRunner, Task, TaskStep, TaskStepOutput, tool
+from holdfast.audit import AuditEvent
+from holdfast.errors import StepFailedError, TaskAbandonedError, UserError
+from holdfast.messages import ToolCall
+from holdfast.testing import FakeOpenAI, call
+from holdfast.tools import Tool
+from holdfast.workers import StepContext
+from tests.live.test_fork import forget
+from tests.support.people import World, ask, asked
+from tests.support.rig import MakeAgent, MakeRunner, Rig, histories, until, until_status
+from tests.support.runs import serve_nested
+from tests.support.workers import Doing
+
+PLACES = [("book", {"city": "rome"}), ("send", {"text": "hi"}), ("wait", {}), ("sign", {})]
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+@pytest.fixture
+def tools(world: World) -> list[Tool]:
+    """Tools whose calls can be taken back, cannot, hang, and need a person."""
+
+    @tool(undo=lambda effect: "cancelled", needs_approval=True)
+    def book(city: str) -> str:
+        """Book."""
+        world.done.append(f"book {city}")
+        return f"booked {city}"
+
+    @tool
+    def send(text: str) -> str:
+        """Send."""
+        world.done.append(f"send {text}")
+        return f"sent {text}"
+
+    @tool
+    async def wait() -> str:
+        """Wait."""
+        world.done.append("wait")
+        await asyncio.Event().wait()
+        return "waited"
+
+    @tool(needs_approval=True)
+    def sign() -> str:
+        """Sign."""
+        return "signed"
+
+    return [book, send, wait, sign]
+
+
+async def busy(runner: AgentRunner, model: FakeOpenAI) -> tuple[Task, asyncio.Task[object]]:
+    """Bring a task into the midst of a step: two calls done, one running, one waiting."""
+    model.calls(PLACES)
+    task = await runner.create_task("q")
+    running: asyncio.Task[object] = asyncio.create_task(runner.run_step(task))
+    first = next(a for a in await asked(runner, task, 2) if a.tool == "book")
+    await runner.approve(first, "ann", {"city": "oslo"})
+
+    async def all_begun() -> bool:
+        found = {e.tool: e.status for e in await runner.audit(task) if e.kind == "tool_call"}
+        return found == {"book": "done", "send": "done", "wait": "pending", "sign": "pending"}
+
+    await until(all_begun)
+    return task, running
+
+
+def calls_of(events: list[AuditEvent]) -> dict[str, AuditEvent]:
+    """Return the lines of the calls by tool; each must have one."""
+    found = [e for e in events if e.kind == "tool_call"]
+    assert len({e.tool for e in found}) == len(found)
+    return {e.tool: e for e in found}
+
+
+async def test_an_undone_step_in_progress_tells_each_of_its_calls_once(
+    make_runner: MakeRunner, model: FakeOpenAI, tools: list[Tool]
+) -> None:
+    runner = await make_runner(*tools)
+    task, running = await busy(runner, model)
+    await runner.undo_step(task, residue="keep", by="ben", reason="wrong")
+    running.cancel()
+    events = await runner.audit(task)
+    called = calls_of(events)
+    assert {name: (e.status, e.undo, e.undone_by) for name, e in called.items()} == {
+        "book": ("done", "undone", "ben"),
+        "send": ("done", "remains", ""),
+        "wait": ("unknown", "remains", ""),
+        "sign": ("not run", "", ""),
+    }
+    book, wait = called["book"], called["wait"]
+    assert (book.arguments, book.proposed) == ('{"city": "oslo"}', '{"city": "rome"}')
+    assert (book.approver, book.result) == ("ann", "booked oslo")
+    assert all(0 < e.started <= e.time for e in called.values() if e.status != "not run")
+    assert (wait.effect, wait.branch, wait.step) == ("irreversible", 0, "s1")
+    [left] = [e for e in events if e.kind == "step"]
+    [asked_model] = [e for e in events if e.kind == "model_call"]
+    assert (left.status, left.tokens) == ("undone", asked_model.tokens)
+    assert asked_model.tokens > 0
+    assert asked_model.started > 0
+    model.reply("done")
+    await runner.run_task(task)
+    await runner.finalize_response(task)
+    assert (await runner.audit(task))[: len(events)] == events
+    await forget(runner, task)
+    assert (await runner.audit(task))[: len(events)] == events
+    assert await runner.verify(task) == []
+
+
+async def test_an_abandoned_step_in_progress_tells_when_its_calls_began(
+    make_runner: MakeRunner, model: FakeOpenAI, tools: list[Tool]
+) -> None:
+    runner = await make_runner(*tools)
+    task, running = await busy(runner, model)
+    await runner.abandon(task, "enough", by="ann")
+    await until_status(runner, task, "abandoned")
+    with pytest.raises(TaskAbandonedError):
+        await running
+    called = calls_of(await runner.audit(task))
+    assert {name: e.status for name, e in called.items()} == {
+        "book": "done",
+        "send": "done",
+        "wait": "unknown",
+        "sign": "not run",
+    }
+    assert 0 < called["wait"].started < called["wait"].ended
+
+
+async def test_a_step_that_is_run_anew_tells_the_calls_of_both(make_runner: MakeRunner) -> None:
+    @tool(undo=lambda effect: "cancelled")
+    def book(city: str) -> str:
+        """Book."""
+        return f"booked {city}"
+
+    cities = ["rome", "oslo"]
+
+    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        city = cities[0]
+        await ctx.call_tools([ToolCall(id="c1", name="book", arguments=f'{{"city": "{city}"}}')])
+        if city == "rome":
+            raise ValueError("not rome")
+        return TaskStepOutput(output=city, task_step=step, is_last=True)
+
+    runner = await make_runner(book, worker=Doing(body))
+    task = await runner.create_task("q")
+    with pytest.raises(StepFailedError, match="not rome"):
+        await runner.run_step(task)
+    cities.pop(0)
+    await runner.run_step(task, restart="step")
+    await runner.undo_step(task, by="ben")
+    events = await runner.audit(task)
+    told = [(e.arguments, e.status, e.undo) for e in events if e.kind == "tool_call"]
+    assert told == [('{"city": "rome"}', "done", ""), ('{"city": "oslo"}', "done", "undone")]
+    assert [e.status for e in events if e.kind == "step"] == ["restarted", "last"]
+    assert await runner.verify(task) == []
+
+
+async def test_a_call_whose_failure_ends_the_task_is_told_as_failed(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    @tool(failure_error_function=None)
+    def fail() -> str:
+        """Fail."""
+        raise ValueError("no way")
+
+    runner = await make_runner(fail)
+    model.call("fail", {})
+    task = await runner.create_task("q")
+    with pytest.raises(UserError, match="no way"):
+        await runner.run_step(task)
+    await until_status(runner, task, "failed")
+    failed = calls_of(await runner.audit(task))["fail"]
+    assert (failed.status, 0 < failed.started <= failed.ended) == ("failed", True)
+    assert "no way" in failed.result
+
+
+async def test_what_an_undo_took_back_of_a_completed_step_is_told_with_its_call(
+    make_runner: MakeRunner, model: FakeOpenAI, tools: list[Tool]
+) -> None:
+    runner = await make_runner(*tools)
+    model.calls([("send", {"text": "hi"})])
+    model.call("book", {"city": "rome"})
+    task = await runner.create_task("q")
+    await runner.run_step(task)
+    await runner.run_step(task)
+    await runner.approve(await ask(runner, task), "ann")
+    await runner.run_step(task)
+    for _ in range(2):
+        await runner.undo_step(task, residue="keep", by="ben")
+    called = calls_of(await runner.audit(task))
+    assert (called["book"].undo, called["book"].undone_by) == ("undone", "ben")
+    assert (called["send"].undo, called["send"].undone_by) == ("remains", "")
+
+
+async def test_a_model_call_that_was_cut_off_is_told(
+    make_runner: MakeRunner, model: FakeOpenAI, tools: list[Tool]
+) -> None:
+    runner = await make_runner(*tools)
+    model.hang(call("send", {"text": "hi"}))
+    task = await runner.create_task("q")
+    running = asyncio.create_task(runner.run_step(task))
+    await asyncio.to_thread(model.wait_held)
+    await runner.undo_step(task, by="ben")
+    running.cancel()
+    events = await runner.audit(task)
+    [asked] = [e for e in events if e.kind == "model_call"]
+    assert (asked.status, asked.tokens, asked.started > 0) == ("cut off", 0, True)
+    assert [e.status for e in events if e.kind == "step"] == ["undone"]
+
+
+async def test_the_task_of_a_call_that_was_left_is_told_with_the_call(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    runner = await serve_nested(rig, make_agent)
+    model.call("helper", {"input": "a"})
+    model.fail(401)
+    task = await runner.create_task("q")
+    with pytest.raises(StepFailedError):
+        await runner.run_step(task)
+    model.call("helper", {"input": "b"})
+    model.reply("helped")
+    await runner.run_step(task, restart="step")
+    events = [e for e in await runner.audit(task) if e.kind == "tool_call"]
+    assert [(e.status, e.answered_by) for e in events] == [
+        ("cut off", f"{task.task_id}~0.1.0.0"),
+        ("done", f"{task.task_id}~0.1.0.0.2"),
+    ]
+
+
+async def test_what_a_left_step_has_done_survives_rollovers(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    @tool(needs_approval=True)
+    def sign() -> str:
+        """Sign."""
+        return "signed"
+
+    @tool
+    def send(text: str) -> str:
+        """Send."""
+        return f"sent {text}"
+
+    runner = await make_runner(sign, send, roll_events=50)
+    model.calls([("send", {"text": "hi"}), ("sign", {})])
+    task = await runner.create_task("q")
+    await runner.run_step(task)
+    await runner.undo_step(task, residue="keep", by="ben")
+    for _ in range(8):
+        model.call("send", {"text": "ho"})
+        await runner.run_step(task)
+    assert len(await histories(runner.client, task.task_id)) > 1
+    events = await runner.audit(task)
+    [left] = [e for e in events if e.kind == "tool_call" and "hi" in e.arguments]
+    assert (left.status, left.undo) == ("done", "remains")
+    assert await runner.verify(task) == []
+    fork = await runner.fork(task, at="s3")
+    shared = [e.arguments for e in await runner.audit(fork) if e.kind == "tool_call"]
+    assert shared == ['{"text": "ho"}'] * 3  # what the other task left stays in its audit
+    assert await runner.verify(fork) == []

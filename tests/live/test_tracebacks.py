@@ -1,0 +1,98 @@
+"""Tracebacks of our errors: the caller's own frames, and hardly one of ours."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from temporalio.service import RPCError
+
+from holdfast import AgentRunner, Runner, Task
+from holdfast.errors import HoldfastError, TaskNotFoundError
+from holdfast.testing import FakeOpenAI
+from tests.support.rig import MakeAgent, MakeRunner, Rig
+
+PLUMBING = ("/holdfast/", "/temporalio/", "/asyncio/")
+
+
+def plumbing_of(error: BaseException) -> list[str]:
+    """Name the frames of an error and its causes that are not the caller's."""
+    shown = traceback.TracebackException.from_exception(error)
+    found: list[str] = []
+    each: traceback.TracebackException | None = shown
+    while each is not None:
+        frames = [frame for frame in each.stack if "/tests/" not in frame.filename]
+        found += [frame.name for frame in frames if any(p in frame.filename for p in PLUMBING)]
+        each = each.__cause__ or (None if each.__suppress_context__ else each.__context__)
+    return found
+
+
+async def read(items: Any) -> None:
+    async for _ in items:
+        pass
+
+
+CALLS: dict[str, Callable[[AgentRunner, Task], Awaitable[Any]]] = {
+    "get_task": lambda runner, _: runner.get_task("nowhere"),
+    "create_task": lambda runner, _: runner.create_task(""),
+    "run_step": lambda runner, task: runner.run_step(task),
+    "run_task": lambda runner, task: runner.run_task(task),
+    "chat": lambda runner, _: runner.chat("q"),
+    "fork": lambda runner, task: runner.fork(task, "s9", "q"),
+    "approve": lambda runner, task: runner.approve(f"{task.task_id}:1", by="ann"),
+    "step_events": lambda runner, _: read(runner.step_events("nowhere")),
+    "stream_step": lambda runner, task: read(runner.stream_step(task)),
+    "result": lambda runner, task: runner.stream_step(task).result(),
+    "session": lambda runner, _: runner.session("s").add_items([{"x": 1}]),
+    "connect": lambda _, task: AgentRunner.connect("127.0.0.1:1", agent="agent", archive="a"),
+}
+
+
+ASKING = ("run_step", "run_task", "chat", "stream_step", "result")
+
+
+@pytest.mark.parametrize("name", CALLS)
+async def test_an_error_shows_at_most_three_frames_of_plumbing(
+    make_runner: MakeRunner, model: FakeOpenAI, name: str
+) -> None:
+    runner = await make_runner()
+    if name in ASKING:
+        model.fail(401)
+    task = await runner.create_task("q")
+    with pytest.raises(HoldfastError) as caught:
+        await CALLS[name](runner, task)
+    assert len(plumbing_of(caught.value)) <= 3
+
+
+async def test_an_error_of_a_run_shows_at_most_three_frames_of_plumbing(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    agent = make_agent()
+    await rig.serve(agent)
+    for way in (
+        lambda: Runner.run(agent, "q", runner=rig.runner()),
+        lambda: read(Runner.run_streamed(agent, "q", runner=rig.runner()).stream_events()),
+    ):
+        model.fail(401)
+        with pytest.raises(HoldfastError) as caught:
+            await way()
+        assert len(plumbing_of(caught.value)) <= 3
+
+
+async def test_the_cause_of_an_error_stays_with_it(make_runner: MakeRunner) -> None:
+    runner = await make_runner()
+    with pytest.raises(TaskNotFoundError) as caught:
+        await runner.get_task("nowhere")
+    assert isinstance(caught.value.__cause__, RPCError)
+
+
+async def test_all_frames_are_there_on_demand(
+    make_runner: MakeRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOLDFAST_DEBUG", "1")
+    runner = await make_runner()
+    with pytest.raises(TaskNotFoundError) as caught:
+        await runner.get_task("nowhere")
+    assert len(plumbing_of(caught.value)) > 3

@@ -1,0 +1,158 @@
+"""An undo that may have taken effect: no later undo calls it again as if nothing had been tried."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+
+import pytest
+
+from holdfast import AgentRunner, Task, tool
+from holdfast.errors import UndoFailedError
+from holdfast.testing import FakeOpenAI
+from holdfast.tool_context import Effect
+from tests.support.people import World, ask, kinds
+from tests.support.rig import MakeAgent, Rig, histories, until, until_status
+from tests.support.undos import cut_off, until_undone
+
+TRIED = r"(?s)undo of book.*was tried before.*not known whether it took effect.*Approve:.*Respond:"
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+async def reject(runner: AgentRunner, task: Task) -> None:
+    """Reject the question about an undo; that ends the undo."""
+    await runner.reject(await ask(runner, task), "bo", "do not repeat it")
+    await until_status(runner, task, "running")
+
+
+async def until_failed(runner: AgentRunner, task: Task) -> None:
+    """Wait until an undo has failed."""
+
+    async def condition() -> bool:
+        return "undo_failed" in await kinds(runner, task)
+
+    await until(condition)
+    await until_status(runner, task, "running")
+
+
+async def test_after_a_rejection_the_next_undo_asks_again_and_says_what_was_tried(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, world: World
+) -> None:
+    runner, task, undone = await cut_off(rig, make_agent, model, world)
+    assert (await undone).status == "waiting"
+    await reject(runner, task)
+    for _ in range(2):
+        assert (await runner.undo_step(task)).status == "waiting"
+        asked = await ask(runner, task)
+        assert asked.kind == "undo"
+        assert re.search(TRIED, asked.text)
+        assert world.done == ["cancel rome"]
+        await reject(runner, task)
+    assert (await runner.undo_step(task)).status == "waiting"
+    await runner.respond(await ask(runner, task), by="bo", result="cancelled, says the hotel")
+    await until_undone(runner, task)
+    assert world.done == ["cancel rome"]
+
+
+async def test_a_rewind_after_a_rejection_calls_the_undo_once_more_when_a_person_wants_that(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, world: World
+) -> None:
+    runner, task, undone = await cut_off(rig, make_agent, model, world, keeps_one=True)
+    assert (await undone).status == "waiting"
+    await reject(runner, task)
+    model.reply("still booked")
+    await runner.run_step(task)
+    told = "this may have been undone, and nobody knows: book"
+    assert any(told in message.text for message in model.requests[-1].messages)
+    assert (await runner.rewind(task, to="s1")).status == "waiting"
+    await runner.approve(await ask(runner, task), by="bo")
+    await until_undone(runner, task, left=1)
+    assert world.done == ["cancel rome"] * 2
+
+
+async def test_what_was_tried_is_remembered_over_a_rollover_and_by_another_worker(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, world: World
+) -> None:
+    runner, task, undone = await cut_off(rig, make_agent, model, world, roll_events=50)
+    assert (await undone).status == "waiting"
+    await reject(runner, task)
+    while len(await histories(runner.client, task.task_id)) == 1:
+        await runner.pause(task)
+        await runner.resume(task)
+    assert (await runner.undo_step(task)).status == "waiting"
+    assert re.search(TRIED, (await ask(runner, task)).text)
+    assert world.done == ["cancel rome"]
+
+
+async def test_a_tool_whose_undo_needs_approval_asks_one_question_that_tells_what_was_tried(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, world: World
+) -> None:
+    runner, task, undone = await cut_off(rig, make_agent, model, world, undo_needs_approval=True)
+    await undone
+    await reject(runner, task)
+    assert (await runner.undo_step(task)).status == "waiting"
+    asked = await ask(runner, task)
+    assert re.search(TRIED, asked.text)
+    await runner.approve(asked, by="bo")
+    await until_undone(runner, task)
+    assert world.done == ["cancel rome"] * 2
+
+
+async def test_an_undo_that_a_person_had_repeated_and_that_then_failed_is_no_riddle_any_more(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, world: World
+) -> None:
+    broken: list[str] = []
+    runner, task, undone = await cut_off(rig, make_agent, model, world, broken=broken)
+    assert (await undone).status == "waiting"
+    broken.append("the hotel does not answer")
+    await runner.approve(await ask(runner, task), by="bo")
+    await until_failed(runner, task)
+    with pytest.raises(UndoFailedError, match="the hotel does not answer"):
+        await runner.undo_step(task)
+    broken.clear()
+    assert (await runner.undo_step(task)).status == "done"
+
+
+async def test_an_effect_of_which_a_person_said_that_it_is_undone_is_never_undone_again(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, world: World
+) -> None:
+    """Not by the same undo, which fails at an older effect, nor by the next one."""
+    broken = ["the hotel does not answer"]
+
+    def cancel(_effect: Effect) -> None:
+        world.done.append("cancel old")
+        if broken:
+            raise ValueError(broken[0])
+
+    @tool(undo=cancel)
+    def book_first() -> str:
+        """Book."""
+        return "booked"
+
+    runner, task, undone = await cut_off(rig, make_agent, model, world, before=book_first)
+    assert (await undone).status == "waiting"
+    await runner.respond(await ask(runner, task), by="bo", result="cancelled, says the hotel")
+    await until_failed(runner, task)
+    broken.clear()
+    assert (await runner.undo_step(task)).status == "done"
+    assert world.done == ["cancel rome", "cancel old", "cancel old"]
+
+
+async def test_an_unclear_undo_of_a_nested_task_is_asked_about_again(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI, world: World
+) -> None:
+    runner, task, undone = await cut_off(rig, make_agent, model, world, nested=True)
+    await runner.reject(await ask(runner, task), "bo", "do not repeat it")
+    await asyncio.wait([undone])
+    await until_failed(runner, task)
+    begun = asyncio.create_task(runner.undo_step(task))
+    asked = await ask(runner, task)
+    assert re.search(TRIED, asked.text)
+    await runner.respond(asked, by="bo", result="cancelled, says the hotel")
+    await asyncio.wait([begun])
+    await until_undone(runner, task)
+    assert world.done == ["cancel rome"]

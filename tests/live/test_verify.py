@@ -1,0 +1,360 @@
+"""Verification: what somebody changes who can write to the archive is found, wherever it is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from temporalio.api.common.v1 import Payload
+
+from holdfast import AgentRunner, Budget, Image, Task, tool
+from holdfast.archive import Archive, record_name
+from holdfast.chain import extend_json
+from holdfast.client.verifying import CONSISTENT, ENDED_OUTSIDE, IN_MEMO, UNSIGNED
+from holdfast.client.verifying_sessions import NO_SESSION, SEEN, TURNS
+from holdfast.engine.archivenames import blob_path
+from holdfast.errors import MaxTurnsExceeded
+from holdfast.messages import ImagePart, user
+from holdfast.seal import MEMO, record_digest
+from holdfast.segments import read_record, read_segment
+from holdfast.state import SessionState
+from holdfast.testing import FakeOpenAI
+from holdfast.tools import Tool
+from holdfast.views import EntriesPage, EntriesRequest
+from tests.live.test_audit import long_task, rewrite
+from tests.support.pictures import png, url_of
+from tests.support.rig import MakeRunner, Rig, histories, until_rolled, until_status
+
+
+@pytest.fixture
+def pay() -> Tool:
+    @tool(effect="read")
+    def pay(amount: int) -> str:
+        """Pay."""
+        return f"paid {amount}"
+
+    return pay
+
+
+def file_of(archive: Archive, sha256: str) -> Path:
+    """Return the file of a value, made writable."""
+    file = Path(archive.url) / blob_path(sha256)
+    file.chmod(0o644)
+    return file
+
+
+# ---- how a run ended
+
+
+async def ended(runner: AgentRunner, model: FakeOpenAI, how: str) -> Task:
+    """Bring a task that has paid to one of its ends."""
+    model.call("pay", {"amount": 5})
+    if how != "failed":
+        model.reply("done")
+        task = await runner.create_task("q")
+        await runner.run_task(task)
+        if how == "finished":
+            await runner.finalize_response(task)
+        else:
+            await runner.abandon(task, "enough", by="ann")
+    else:
+        task = await runner.create_task("q", budget=Budget(max_turns=1, on_exceeded="fail"))
+        with pytest.raises(MaxTurnsExceeded):
+            await runner.run_task(task)
+    await until_status(runner, task, how)
+    return task
+
+
+def pay_more(_: dict[str, Any], entries: list[Any]) -> None:
+    """Let another amount have been paid, with messages that fit it."""
+    text = json.dumps(entries).replace("paid 5", "paid 9")
+    entries[:] = json.loads(text)
+
+
+@pytest.mark.parametrize("how", ["finished", "failed", "abandoned"])
+async def test_a_record_that_was_written_anew_is_found_however_its_run_ended(
+    make_runner: MakeRunner, model: FakeOpenAI, pay: Tool, rig: Rig, how: str
+) -> None:
+    runner = await make_runner(pay)
+    task = await ended(runner, model, how)
+    assert (await runner.verify(task)).proved == [CONSISTENT, IN_MEMO]
+    rewrite(rig.engine.archive, task.task_id, pay_more)
+    found = await runner.verify(task)
+    assert "it was written anew" in found[-1].text
+    assert found.unproved == [UNSIGNED, found.unproved[-1]]
+
+
+@pytest.mark.parametrize("how", ["finished", "failed", "abandoned"])
+async def test_the_history_of_a_run_has_the_digest_of_its_record(
+    make_runner: MakeRunner, model: FakeOpenAI, pay: Tool, rig: Rig, how: str
+) -> None:
+    runner = await make_runner(pay)
+    task = await ended(runner, model, how)
+    [history] = await histories(runner.client, task.task_id)
+    fields: list[dict[str, Payload]] = [
+        dict(e.workflow_properties_modified_event_attributes.upserted_memo.fields)
+        for e in history.events
+    ]
+    [sealed] = [json.loads(f[MEMO].data) for f in fields if MEMO in f]
+    record: Any = rig.engine.archive.get_record(record_name("tasks", task.task_id))
+    assert sealed["record"] == record_digest(record)
+
+
+async def test_a_record_that_was_deleted_is_found(
+    make_runner: MakeRunner, model: FakeOpenAI, pay: Tool, rig: Rig
+) -> None:
+    runner = await make_runner(pay)
+    task = await ended(runner, model, "finished")
+    rig.engine.archive.delete_record(record_name("tasks", task.task_id))
+    found = await runner.verify(task)
+    assert "the archive has no" in found[0].text
+    assert ENDED_OUTSIDE not in found.unproved
+
+
+@pytest.mark.parametrize("damage", ["fields", "entry"])
+async def test_a_record_that_cannot_be_read_is_found(
+    make_runner: MakeRunner, model: FakeOpenAI, pay: Tool, rig: Rig, damage: str
+) -> None:
+    def change(record: dict[str, Any], entries: list[Any]) -> None:
+        if damage == "fields":
+            record["opens"] = "none"
+        else:
+            entries[0] = {"event": {"kind": 7}}
+
+    runner = await make_runner(pay)
+    task = await ended(runner, model, "finished")
+    rewrite(rig.engine.archive, task.task_id, change)
+    assert any("cannot be read" in found.text for found in await runner.verify(task))
+
+
+# ---- segments
+
+
+async def newest_of(runner: AgentRunner, archive: Archive, task: Task) -> tuple[str, str]:
+    """Return the names of the newest segment of a closed task, and of the one before it."""
+    record = await read_record(archive, task.task_id)
+    assert record is not None
+    assert record.segment is not None
+    assert record.segment.number >= 3
+    before = (await read_segment(archive, record.segment)).before
+    assert before is not None
+    return record.segment.sha256, before.sha256
+
+
+def removed(file: Path, _: Path) -> None:
+    file.unlink()
+
+
+def truncated(file: Path, _: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-20])
+
+
+def emptied(file: Path, _: Path) -> None:
+    file.write_bytes(b"")
+
+
+def older(file: Path, before: Path) -> None:
+    file.write_bytes(before.read_bytes())
+
+
+@pytest.mark.parametrize("damage", [removed, truncated, emptied, older])
+@pytest.mark.parametrize("is_open", [True, False])
+async def test_a_last_segment_that_is_lost_or_older_is_found(
+    make_runner: MakeRunner, rig: Rig, damage: Callable[[Path, Path], None], *, is_open: bool
+) -> None:
+    runner, task = await long_task(make_runner)
+    archive = rig.engine.archive
+    if is_open:
+        handle = runner.client.get_workflow_handle(task.task_id)
+        page = await handle.query("entries", EntriesRequest(), result_type=EntriesPage)
+        assert page.segment is not None
+        before = (await read_segment(archive, page.segment)).before
+        assert before is not None
+        newest, second = page.segment.sha256, before.sha256
+    else:
+        await runner.abandon(task, "enough", by="ann")
+        await until_status(runner, task, "abandoned")
+        newest, second = await newest_of(runner, archive, task)
+    damage(file_of(archive, newest), file_of(archive, second))
+    damaged, lost = await runner.verify(task)
+    assert "are damaged" in damaged.text
+    assert newest in damaged.text
+    assert "cannot be found" in lost.text
+
+
+async def test_a_record_that_names_an_older_segment_is_found(
+    make_runner: MakeRunner, rig: Rig
+) -> None:
+    runner, task = await long_task(make_runner)
+    await runner.abandon(task, "enough", by="ann")
+    await until_status(runner, task, "abandoned")
+    archive = rig.engine.archive
+    record = await read_record(archive, task.task_id)
+    assert record is not None
+    assert record.segment is not None
+    before = (await read_segment(archive, record.segment)).before
+    entries: list[Any] = []
+    segment = before
+    while segment is not None:
+        part = await read_segment(archive, segment)
+        entries[:0] = part.entries
+        segment = part.before
+    name = record_name("tasks", task.task_id)
+    data: Any = archive.get_record(name)
+    assert before is not None
+    ledger = [len(entries), extend_json("", entries)]
+    archive.put_record(name, {**data, "segment": before.wire(), "ledger": ledger})
+    [found] = await runner.verify(task)
+    assert "it was written anew" in found.text
+
+
+# ---- values that records name
+
+
+async def test_an_image_that_was_changed_is_found(
+    make_runner: MakeRunner, model: FakeOpenAI, rig: Rig
+) -> None:
+    @tool(effect="read")
+    def look() -> list[str | Image]:
+        """Look."""
+        return ["seen", Image.from_bytes(png(1))]
+
+    runner = await make_runner(look)
+    model.call("look", {})
+    model.reply("done")
+    task = await runner.create_task("q", images=[Image.from_bytes(png(2))])
+    await runner.run_task(task)
+    await runner.finalize_response(task)
+    assert await runner.verify(task) == []
+    for part in [part for message in await runner.transcript(task) for part in message.images]:
+        assert part.stored is not None
+        file = file_of(rig.engine.archive, part.stored.sha256)
+        whole = file.read_bytes()
+        file.write_bytes(png(3))
+        texts = [found.text for found in await runner.verify(task)]
+        assert [part.stored.sha256 in text for text in texts] == [True]
+        file.write_bytes(whole)
+    assert await runner.verify(task) == []
+
+
+async def test_data_that_looks_like_a_reference_is_none(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    runner = await make_runner()
+    model.reply("done")
+    given = {"sha256": "0" * 64, "size": 5}
+    task = await runner.create_task("q", extra_state={"file": given})
+    await runner.run_task(task)
+    await runner.finalize_response(task)
+    assert await runner.verify(task) == []
+
+
+# ---- sessions
+
+
+async def talk(runner: AgentRunner, model: FakeOpenAI, count: int) -> list[str]:
+    """Have a conversation in session s; return the ids of its tasks."""
+    ids: list[str] = []
+    for k in range(count):
+        model.reply(f"answer {k}")
+        ids.append((await runner.chat(f"question {k}", session="s")).task_id)
+    return ids
+
+
+async def state_of(runner: AgentRunner) -> SessionState:
+    handle = runner.client.get_workflow_handle(runner.session("s").id)
+    state: SessionState = await handle.query("state", result_type=SessionState)
+    return state
+
+
+async def test_a_turn_of_a_session_that_was_changed_is_found_by_all_that_know_of_it(
+    make_runner: MakeRunner, model: FakeOpenAI, rig: Rig
+) -> None:
+    runner = await make_runner()
+    first, second, third = await talk(runner, model, 3)
+    session = runner.session("s")
+    intact = await session.verify()
+    assert (intact, intact.proved, intact.unproved) == ([], [TURNS], [])
+    for task in (first, second, third):
+        known = await runner.verify(task)
+        assert (known, known.proved) == ([], [CONSISTENT, SEEN, IN_MEMO])
+    turn = (await state_of(runner)).commits[1]
+    file = file_of(rig.engine.archive, turn.sha256)
+    file.write_bytes(file.read_bytes().replace(b"answer 1", b"answer 9"))
+    [found] = await session.verify()
+    assert f"turn 2 of the session, of task {second!r}, is damaged" in found.text
+    assert await runner.verify(first) == []
+    for task in (second, third):
+        damaged = await runner.verify(task)
+        assert all(turn.sha256 in each.text for each in damaged)
+        assert len(damaged) == 1
+        assert SEEN not in damaged.proved
+
+
+async def test_what_was_forgotten_by_a_reset_is_no_part_of_a_session(
+    make_runner: MakeRunner, model: FakeOpenAI, rig: Rig
+) -> None:
+    runner = await make_runner()
+    await talk(runner, model, 1)
+    turn = (await state_of(runner)).commits[0]
+    session = runner.session("s")
+    await session.replace([user("anew")])
+    file_of(rig.engine.archive, turn.sha256).unlink()
+    assert await session.verify() == []
+
+
+async def test_an_image_of_a_session_that_was_changed_is_found(
+    make_runner: MakeRunner, rig: Rig
+) -> None:
+    runner = await make_runner()
+    session = runner.session("s")
+    await session.append([user("look", (ImagePart(kind="image", url=url_of(png(1))),))])
+    [message] = await session.chat_history()
+    [image] = message.images
+    assert image.stored is not None
+    file_of(rig.engine.archive, image.stored.sha256).write_bytes(b"nothing")
+    [found] = await session.verify()
+    assert image.stored.sha256 in found.text
+
+
+async def test_an_old_list_of_turns_that_was_changed_is_found(
+    make_runner: MakeRunner, model: FakeOpenAI, rig: Rig
+) -> None:
+    runner = await make_runner()
+    session = runner.session("s")
+    await runner.client.start_workflow(
+        "Session",
+        SessionState(roll_events=10, index_size=2),
+        id=session.id,
+        task_queue=session.queue,
+    )
+    for k in range(8):
+        await session.append([user(f"message {k}")])
+    await until_rolled(runner.client, session.id)
+    state = await state_of(runner)
+    assert state.older
+    assert await session.verify() == []
+    file = file_of(rig.engine.archive, state.older[0])
+    file.write_bytes(b"[]")
+    [found] = await session.verify()
+    assert found.text.startswith("list 1 of ")
+
+
+async def test_a_session_that_nobody_used_has_nothing_to_verify(make_runner: MakeRunner) -> None:
+    runner = await make_runner()
+    found = await runner.session("s").verify()
+    assert (found, found.proved, found.unproved) == ([], [], [NO_SESSION])
+
+
+async def test_without_a_worker_a_task_is_verified_and_its_session_is_not(
+    make_runner: MakeRunner, model: FakeOpenAI, rig: Rig
+) -> None:
+    runner = await make_runner()
+    [task] = await talk(runner, model, 1)
+    await rig.stop()
+    found = await runner.verify(task)
+    assert (found, found.proved) == ([], [CONSISTENT, IN_MEMO])
+    assert found.unproved[0].startswith("Session 's' cannot be asked now")

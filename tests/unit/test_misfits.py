@@ -1,0 +1,65 @@
+"""Values that are made of what does not fit: our words for people, pydantic's own for pydantic."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, ValidationError
+
+from holdfast import Image, Message, Task, TaskStep, ToolCall
+from holdfast.client.engines import configure
+from holdfast.client.runner import AgentRunner
+from holdfast.errors import InvalidArgumentError
+from holdfast.messages import ImagePart
+from holdfast.models import ResponsesModel
+
+ODD: Any = 7
+MESSAGE: Any = Message
+STEP: Any = TaskStep
+WRONG: list[tuple[Callable[[], Any], str]] = [
+    (lambda: Message(role=ODD), r"Message cannot use role=7: input should be 'system', 'user'"),
+    (lambda: MESSAGE(content="q"), "Message needs role, and it was not given"),
+    (lambda: MESSAGE("user", "q"), r"takes its fields by name \(role, content, .*'user' without"),
+    (lambda: ImagePart(kind="image", detail=ODD), "ImagePart cannot use detail=7: input should be"),
+    (lambda: ToolCall(id=ODD, name="a"), "ToolCall cannot use id=7: input should be a valid"),
+    (lambda: TaskStep(prev_steps=ODD), "TaskStep cannot use prev_steps=7"),
+    (lambda: STEP(inputt="q"), "TaskStep has no field 'inputt'. Did you mean 'input'"),
+    (lambda: Task(task_id=ODD), "Task cannot use task_id=7"),
+    (lambda: Image(data=ODD), "Image cannot use data=7"),
+    (lambda: AgentRunner(agent="a", client=ODD), "cannot use client=7: .* instance of Client"),
+    (lambda: AgentRunner(agent="a", archive=ODD), "cannot use archive=7: .* instance of Archive"),
+    (lambda: AgentRunner(agent="a", engine=ODD), "cannot use engine=7"),
+    (lambda: ResponsesModel("m", client=ODD), r"client=7 .* is no openai\.AsyncOpenAI"),
+    (lambda: configure(data_dir=ODD), "configure cannot use data_dir=7"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("make", "reason"), WRONG)
+def test_what_does_not_fit_is_told_in_words(make: Callable[[], Any], reason: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=reason) as caught:
+        make()
+    assert caught.value.__cause__ is None
+    assert "pydantic.dev" not in str(caught.value)
+
+
+class Letter(BaseModel):
+    """A model of a user's, with one of ours inside."""
+
+    message: Message
+    number: Message | int = 0
+
+
+def test_pydantic_gets_its_own_error_where_a_value_is_part_of_another() -> None:
+    with pytest.raises(ValidationError) as caught:
+        Letter.model_validate({"message": {"role": 7}})
+    assert caught.value.errors()[0]["loc"] == ("message", "role")
+    assert Letter.model_validate({"message": {"role": "user"}, "number": 1}).number == 1
+    with pytest.raises(ValidationError):
+        Message.model_validate({"role": 7})
+
+
+def test_the_signature_of_a_value_names_its_fields() -> None:
+    assert list(inspect.signature(ToolCall).parameters) == ["id", "name", "arguments"]

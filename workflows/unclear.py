@@ -1,0 +1,52 @@
+"""Undos of effects that may have taken effect although nobody has heard that they did.
+
+What is known of one outlasts the undo that it was part of: a person may end that without an answer,
+and the next one must not call it again as if nothing had been tried.
+"""
+
+from __future__ import annotations
+
+from temporalio.exceptions import ActivityError, ApplicationError
+
+from holdfast.ledger import Ledger
+from holdfast.state import UndoState
+from holdfast.tool_failures import is_certain
+from holdfast.tool_policy import ToolPolicy
+
+
+def may_have_happened(error: ActivityError, policy: ToolPolicy) -> bool:
+    """Whether an undo may have taken effect although its activity failed."""
+    if policy.undo_idempotent:
+        return False
+    return not (isinstance(error.cause, ApplicationError) and is_certain(error.cause))
+
+
+def why_unknown(error: ActivityError) -> str:
+    """Say to a person why it is not known whether an undo took effect, and how to decide."""
+    cause = error.cause
+    lost = "was cut off, because its worker was lost."
+    why = f"failed: {cause.message}" if isinstance(cause, ApplicationError) else lost
+    return (
+        f"{why} It is not known whether it took effect. Approve: it did not, call it again."
+        " Respond: it did. Reject: the undo ends here."
+    )
+
+
+def note_unclear(ledger: Ledger, state: UndoState, key: str, what: str, text: str) -> None:
+    """Remember that an undo may have taken effect, also when this one ends without an answer."""
+    state = ledger.s.undo or state
+    unclear = {**state.unclear, key: what}
+    ledger.change(
+        undo=state.model_copy(update={"unclear": unclear}),
+        unclear_undos={**ledger.s.unclear_undos, key: text},
+    )
+
+
+def note_clear(ledger: Ledger, state: UndoState, key: str) -> UndoState:
+    """Remember that it is known now whether an effect is undone."""
+    state = ledger.s.undo or state
+    known = {k: text for k, text in ledger.s.unclear_undos.items() if k != key}
+    unclear = {k: what for k, what in state.unclear.items() if k != key}
+    state = state.model_copy(update={"unclear": unclear})
+    ledger.change(undo=state, unclear_undos=known)
+    return state
