@@ -41,6 +41,9 @@ T = TypeVar("T")
 BLOCKED = "Blocked"
 """Type of the failure of a call that blocks the event loop of its worker."""
 
+OF_CALLS = frozenset({"tool", "rejoin"})
+"""Types of the activities in which a tool runs."""
+
 MOST_AT_ONCE = 300
 """Most calls of a task that are taken further at the same time; the others follow.
 
@@ -316,7 +319,7 @@ def _record_failure(ledger: Ledger, n: int, i: int, error: ActivityError, failur
     """Record of a call that stops its step that it took no effect; it may be begun again."""
     if failure.type == NOT_STARTED:
         ledger.call_not_begun(n, i)
-    elif error.activity_type == "tool":
+    elif error.activity_type in OF_CALLS:
         ledger.call_failed(n, i, failure.message, now=now())
 
 
@@ -507,7 +510,7 @@ def _may_have_happened(error: ActivityError, policy: ToolPolicy) -> bool:
     Whatever the failure is, one that is new to this code too, unless it is known to hide none. A
     call that may be repeated is asked about when it has ended, or blocked, its worker too often.
     """
-    if error.activity_type not in ("tool", "rejoin"):  # what is asked about a call stands before it
+    if error.activity_type not in OF_CALLS:  # what is asked about a call stands before it
         return False
     cause = error.cause
     if isinstance(cause, ApplicationError) and cause.type == BLOCKED:
