@@ -19,7 +19,7 @@ from tests.support.rig import histories, until
 ROLL = 60
 
 
-async def rejoined(lab: Lab, tool: str, **changes: object) -> tuple[AgentRunner, Task, BaseProcess]:
+async def rolled(lab: Lab, tool: str, **changes: object) -> tuple[AgentRunner, Task, BaseProcess]:
     """Begin a call of a tool, and wait until its task has continued as new with it."""
     lab.hold(tool)
     worker = await lab.serve(long=0.0, **changes)
@@ -34,6 +34,14 @@ async def rejoined(lab: Lab, tool: str, **changes: object) -> tuple[AgentRunner,
             await handle.signal(SIGNAL, sent)
         return len(await histories(runner.client, task.task_id)) > 1
 
+    await until(has_rolled)
+    return runner, task, worker
+
+
+async def until_joined(runner: AgentRunner, task: Task) -> None:
+    """Wait until the process of the tool has found its place in the task's new run."""
+    handle = runner.client.get_workflow_handle(task.task_id)
+
     async def is_joined() -> bool:
         pending = (await handle.describe()).raw_description.pending_activities
         return any(
@@ -43,9 +51,7 @@ async def rejoined(lab: Lab, tool: str, **changes: object) -> tuple[AgentRunner,
             for each in pending
         )
 
-    await until(has_rolled)
     await until(is_joined)
-    return runner, task, worker
 
 
 async def made_again(lab: Lab, runner: AgentRunner, task: Task) -> None:
@@ -70,8 +76,9 @@ async def asked_about(lab: Lab, runner: AgentRunner, task: Task) -> None:
 @pytest.mark.parametrize("is_alone", [True, False])
 @pytest.mark.parametrize("tool", ["look", "charge"])
 async def test_killed_inside_a_call_over_a_rollover(lab: Lab, tool: str, *, is_alone: bool) -> None:
-    runner, task, worker = await rejoined(lab, tool)
+    runner, task, worker = await rolled(lab, tool)
     if not is_alone:
+        await until_joined(runner, task)
         await lab.serve()
     await lab.kill(worker, signal.SIGKILL)
     lab.let_go(tool)
@@ -84,7 +91,8 @@ async def test_killed_inside_a_call_over_a_rollover(lab: Lab, tool: str, *, is_a
 async def test_a_call_over_a_rollover_that_ends_within_the_grace_is_kept(
     lab: Lab, tool: str
 ) -> None:
-    runner, task, worker = await rejoined(lab, tool, grace=20.0)
+    runner, task, worker = await rolled(lab, tool, grace=20.0)
+    await until_joined(runner, task)
     worker.terminate()
     lab.let_go(tool)
     await lab.until_dead(worker)
@@ -96,7 +104,8 @@ async def test_a_call_over_a_rollover_that_ends_within_the_grace_is_kept(
 
 @pytest.mark.parametrize("tool", ["look", "charge"])
 async def test_a_call_over_a_rollover_that_outlasts_the_grace(lab: Lab, tool: str) -> None:
-    runner, task, worker = await rejoined(lab, tool, grace=0.2)
+    runner, task, worker = await rolled(lab, tool, grace=0.2)
+    await until_joined(runner, task)
     worker.terminate()
     await lab.until_dead(worker)
     assert lab.events("stopped", pid=worker.pid)
