@@ -22,6 +22,7 @@ from holdfast.messages import ToolCall, Usage
 from holdfast.task_head import TaskHead
 from holdfast.tool_context import ToolContext
 from holdfast.tool_errors import ToolErrorFormatter
+from holdfast.tool_failures import NOT_REPEATABLE
 from holdfast.tool_strict import is_same_shape
 from holdfast.tools import Tool, ToolArgumentsError
 from holdfast.values import Json, canonical, digest
@@ -72,6 +73,9 @@ async def find(
     own = merge_patch.plain(merge_patch.apply(state, given.patch))
     if runs:
         _check_fits(await registry.snapshot(head.snapshot), agent, tool, call)
+        check_repeat(
+            given.tried, f"call of tool {tool.name!r}", not tool.policy().may_have_happened
+        )
     if runs and tool.takes_context and head.run.context:
         registry.context(head, own)  # to find out before the tool starts if its class has changed
     ctx = context_of(
@@ -144,6 +148,26 @@ def _check_fits(first: AgentSnapshot, agent: Agent, tool: Tool, call: ToolCall) 
         " with the tool as it is now."
     )
     raise UserError(msg)
+
+
+def check_repeat(tried: int, what: str, is_repeatable: bool) -> None:  # noqa: FBT001
+    """Refuse to repeat what the task takes for repeatable, if a deploy says that it is not.
+
+    Args:
+        tried: Attempts that were lost before the activity was scheduled.
+        what: What is about to be run, for a person.
+        is_repeatable: Whether it is, as this process has it.
+
+    Raises:
+        ApplicationError: An earlier attempt may have run it.
+    """
+    if is_repeatable or tried + activity.info().attempt == 1:
+        return
+    msg = (
+        f"The {what} was cut off or failed before it could say how it ended. When the task began,"
+        " it could have been run again; as this worker process has it, it must not be repeated."
+    )
+    raise ApplicationError(msg, type=NOT_REPEATABLE, non_retryable=True)
 
 
 def context_of(

@@ -42,18 +42,18 @@ async def seen_before(
     return messages, transcript[step.history.skip :]
 
 
-async def count_commits(head: TaskHead) -> int:
-    """Return how many commits the task's session has now; a session that nobody used has none."""
+async def commits_now(head: TaskHead) -> ChainRef:
+    """Return the commits that the task's session has now; a session that nobody used has none."""
     if head.session is None or head.session.unread:
-        return 0
+        return ChainRef()
     handle = activity.client().get_workflow_handle(head.session.id)
     try:
         state: SessionState = await handle.query("state", result_type=SessionState)
     except RPCError as error:
         if error.status is RPCStatusCode.NOT_FOUND:
-            return 0
+            return ChainRef()
         raise
-    return state.base + len(state.commits)
+    return ChainRef(state.base + len(state.commits), state.digest)
 
 
 async def _session(source: Source, session: SessionRef) -> list[Message]:

@@ -15,7 +15,7 @@ from holdfast.activities.failures import (
     typed_failures,
     users_code,
 )
-from holdfast.activities.finding import Ready, context_of, find, tool_of
+from holdfast.activities.finding import Ready, check_repeat, context_of, find, tool_of
 from holdfast.activities.heartbeat import heartbeats
 from holdfast.activities.lease import ensure_ours
 from holdfast.activities.registry import Registry
@@ -137,6 +137,7 @@ class JudgingActivities:
         head, task = await self._source.head(), await self._source.status()
         registry, call = self._registry.of(head), given.effect.call
         tool = tool_of(registry.agent(given.agent or head.agent), call, given.n)
+        check_repeat(0, f"undo of tool {tool.name!r}", tool.undo_idempotent)
         place = ToolInput(
             n=given.n,
             i=given.effect.i,

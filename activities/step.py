@@ -13,7 +13,7 @@ from holdfast.activities.agent_code import RegisteredCode
 from holdfast.activities.asking import Asking
 from holdfast.activities.failures import failure_by, heals_by_time, typed_failures
 from holdfast.activities.heartbeat import Pulse, heartbeats
-from holdfast.activities.history import count_commits, seen_before
+from holdfast.activities.history import commits_now, seen_before
 from holdfast.activities.hooking import StepHooks
 from holdfast.activities.lease import ensure_ours
 from holdfast.activities.registry import Registry
@@ -95,7 +95,7 @@ class StepActivities:
             team={name: AgentRules(**rules) for name, rules in team.items()},
             run_guards=self._run_guards(registry, head),
             step=await self._first_step(agent),
-            commits=await count_commits(head),
+            commits=await commits_now(head),
         )
 
     def _rules(self, registry: Registry, snapshot: AgentSnapshot, head: TaskHead) -> dict[str, Any]:

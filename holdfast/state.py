@@ -37,7 +37,8 @@ def known_head(head: TaskHead, described: Described | None) -> TaskHead:
         return head
     session = head.session
     if session is not None:
-        session = session.model_copy(update={"commits": described.commits})
+        seen = described.commits
+        session = session.model_copy(update={"commits": seen.length, "digest": seen.digest})
     return head.model_copy(update={"snapshot": described.snapshot, "session": session})
 
 
@@ -103,14 +104,14 @@ class Described(AgentRules):
         team: Name to rules of the other agents that the task may be handed to.
         run_guards: Guardrails that the run brought along.
         step: First step as the AgentWorker made it; defaults mean the usual first step.
-        commits: Number of the session's commits that the task sees.
+        commits: The session's commits that the task sees.
     """
 
     snapshot: str
     team: dict[str, AgentRules] = Field(default_factory=dict[str, AgentRules])
     run_guards: tuple[GuardRule, ...] = ()
     step: TaskStep = TaskStep()
-    commits: int = 0
+    commits: ChainRef = ChainRef()
 
     def rules(self, agent: str) -> AgentRules:
         """Return the rules of an agent; without a name, or for another one, those of the first."""
@@ -394,6 +395,7 @@ class SessionState(Value):
         commits: The newest turns, oldest first; a reset is one of them.
         older: Digests in the archive of full lists of commits, before `commits`.
         base: Number of commits in `older`.
+        digest: Digest of the chain of all commits.
         recent: Ids of the tasks that committed last, so that a repeated commit is dropped.
         roll_events: History length at which the session continues as new.
         index_size: Number of commits in a full list.
@@ -402,6 +404,7 @@ class SessionState(Value):
     commits: tuple[CommitRef, ...] = ()
     older: tuple[str, ...] = ()
     base: int = 0
+    digest: str = ""
     recent: tuple[str, ...] = ()
     roll_events: int = 2000
     index_size: int = Field(default=500, ge=1)

@@ -38,6 +38,7 @@ class SessionRef(Value):
         id: Workflow id of the session.
         name: The name that people use.
         commits: Number of commits that the task sees; `describe` finds it out.
+        digest: Digest of the chain of these.
         unread: Whether the task sees none: the run has chosen what of it the model is to see.
         adds: Digest in the archive of messages that the session gets before the task's own: those
             of a run that was given a list.
@@ -47,6 +48,7 @@ class SessionRef(Value):
     id: str
     name: str
     commits: int = 0
+    digest: str = ""
     unread: bool = False
     adds: str = ""
     queue: str = ""

@@ -22,6 +22,12 @@ INTERRUPTED = "Interrupted"
 TIMED_OUT = "ToolTimeoutError"
 """Type of the failure of a call that ran longer than its tool allows."""
 
+NOT_REPEATABLE = "NotRepeatable"
+"""Type of the failure of a call, or undo, that may have been made before and was not repeated.
+
+When the task began it could be; what this process serves under its name must not be.
+"""
+
 CERTAIN: dict[str, Any] = {"certain": True}
 """Detail of a failure that hides no effect: the call was not made, or has itself failed in this
 way."""

@@ -11,6 +11,7 @@ from temporalio import workflow
 from temporalio.common import RawValue, RetryPolicy
 from temporalio.exceptions import ActivityError
 
+from holdfast.chain import extend
 from holdfast.state import COMMIT, CommitRef, SessionState
 from holdfast.workflows.opening import Opening
 
@@ -87,7 +88,8 @@ class Session(Opening):
         if turn.task and turn.task in self.s.recent:  # it has committed already
             return
         recent = (*self.s.recent, turn.task)[-RECENT_KEPT:] if turn.task else self.s.recent
-        self._change(commits=(*self.s.commits, turn), recent=recent)
+        digest = extend(self.s.digest, (turn,))
+        self._change(commits=(*self.s.commits, turn), recent=recent, digest=digest)
 
     @workflow.query
     def state(self) -> SessionState:

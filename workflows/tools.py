@@ -18,7 +18,14 @@ from holdfast.ledger import Ledger
 from holdfast.messages import ToolCall
 from holdfast.nesting import Nesting
 from holdfast.records import Failure, OpenState, Outcome
-from holdfast.tool_failures import AGAIN, INTERRUPTED, NOT_STARTED, TIMED_OUT, is_certain
+from holdfast.tool_failures import (
+    AGAIN,
+    INTERRUPTED,
+    NOT_REPEATABLE,
+    NOT_STARTED,
+    TIMED_OUT,
+    is_certain,
+)
 from holdfast.tool_policy import ToolPolicy
 from holdfast.wire import Probed, ToolInput
 from holdfast.workflows.calls import (
@@ -513,7 +520,7 @@ def _may_have_happened(error: ActivityError, policy: ToolPolicy) -> bool:
     if error.activity_type not in OF_CALLS:  # what is asked about a call stands before it
         return False
     cause = error.cause
-    if isinstance(cause, ApplicationError) and cause.type == BLOCKED:
+    if isinstance(cause, ApplicationError) and cause.type in (BLOCKED, NOT_REPEATABLE):
         return True
     if not policy.may_have_happened:
         return is_lost(error)

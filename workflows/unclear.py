@@ -10,15 +10,18 @@ from temporalio.exceptions import ActivityError, ApplicationError
 
 from holdfast.ledger import Ledger
 from holdfast.state import UndoState
-from holdfast.tool_failures import is_certain
+from holdfast.tool_failures import NOT_REPEATABLE, is_certain
 from holdfast.tool_policy import ToolPolicy
 
 
 def may_have_happened(error: ActivityError, policy: ToolPolicy) -> bool:
     """Whether an undo may have taken effect although its activity failed."""
+    cause = error.cause
+    if isinstance(cause, ApplicationError) and cause.type == NOT_REPEATABLE:
+        return True
     if policy.undo_idempotent:
         return False
-    return not (isinstance(error.cause, ApplicationError) and is_certain(error.cause))
+    return not (isinstance(cause, ApplicationError) and is_certain(cause))
 
 
 def why_unknown(error: ActivityError) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from holdfast.archive import Archive
+from holdfast.chain import extend
 from holdfast.client.reading import Reader
 from holdfast.client.verification import Verification, check_named
 from holdfast.errors import (
@@ -21,8 +23,13 @@ from holdfast.state import CommitRef, SessionState
 from holdfast.task_head import SessionRef, TaskHead
 
 TURNS = "The turns of the session are those whose digests its workflow has, which Temporal keeps."
+ANSWER_SECONDS = 10.0
+"""How long the verification of a task waits for its session: there may be no worker process."""
+
 NO_SESSION = "Temporal knows no session of this name: it has no turns, or was deleted."
 SEEN = "What the task saw of its session, and what the session got of it, is as the session has it."
+
+OTHER = "Session {!r} has other turns than those that the task saw: it was begun anew."
 
 
 class _Turn(NamedTuple):
@@ -75,16 +82,29 @@ async def check_session(
     asked = [ref for ref in asked if ref.commits or (ref is head.session and turn is not None)]
     for ref in asked:
         try:
-            state = await reader.query(ref.id, "state", SessionState, even_closed=True)
+            async with asyncio.timeout(ANSWER_SECONDS):
+                state = await reader.query(ref.id, "state", SessionState, even_closed=True)
+        except TimeoutError:
+            text = f"Session {ref.name!r} gave no answer in {ANSWER_SECONDS:g} seconds."
+            found.unproved.append(text)
+            return
         except (NoWorkerError, QueryFailedError, TaskNotFoundError) as error:
             found.unproved.append(f"Session {ref.name!r} cannot be asked now: {error}")
             return
         turns = await _turns(reader.archive, state, found)
-        await _check_turns(reader.archive, _in_force(turns[: ref.commits]), found)
+        seen = turns[: ref.commits]
+        if len(found) == before and _digest(seen) != ref.digest:
+            found.unproved.append(OTHER.format(ref.name))
+            return
+        await _check_turns(reader.archive, _in_force(seen), found)
         if ref is head.session and turn is not None:
             _check_commit(ref, turns, turn, task_id, found)
     if asked and len(found) == before:
         found.proved.append(SEEN)
+
+
+def _digest(turns: Sequence[_Turn]) -> str:
+    return extend("", [turn.commit for turn in turns if turn.commit is not None])
 
 
 def _check_commit(

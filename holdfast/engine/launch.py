@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
+import sys
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -16,10 +18,18 @@ from holdfast.engine.private import UMASK, owner_only
 from holdfast.engine.process import adopt_child, end_process, free_port, is_alive, start_time
 from holdfast.engine.serverinfo import ServerInfo
 from holdfast.errors import ServerStartError
+from holdfast.extras import needing_local
+from holdfast.logs import log
 from holdfast.values import Value
+
+with needing_local():
+    import psutil
 
 START_SECONDS = 30.0
 START_ATTEMPTS = 3
+LEFT_SECONDS = 10.0
+"""How long a server waits for a new process when all that held a lease were killed."""
+
 LOG_BYTES = 8 * 1024 * 1024
 """A longer log is begun anew at the next start."""
 
@@ -74,7 +84,34 @@ async def start_server(directory: Path) -> ServerRecord:
     if is_retention_new:
         await end_process(record.pid, record.started, grace=0)
         record, _ = await _start_ready(directory)
+    await asyncio.to_thread(_watch, directory, record.pid)
     return record
+
+
+def _watch(directory: Path, pid: int) -> None:
+    """Have a process of its own end the server when those that use it were killed."""
+    if sys.platform == "win32":
+        return  # it has neither fork nor flock
+    paths = (str(Path(psutil.__file__).parent.parent), os.environ.get("PYTHONPATH", ""))
+    program = Path(__file__).with_name("watch.py")
+    try:
+        # Without -P its own directory would be on the import path, and hide other modules.
+        subprocess.run(
+            [sys.executable, "-P", program, directory, str(pid), str(LEFT_SECONDS)],
+            cwd="/",
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            check=True,
+        )
+    except (OSError, subprocess.CalledProcessError) as error:
+        log.warning(
+            "the Temporal server %s is not watched (%s): it stays when all that use it are killed;"
+            " `holdfast stop` ends it",
+            pid,
+            error,
+        )
 
 
 async def _start_ready(directory: Path) -> tuple[ServerRecord, bool]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from datetime import timedelta
 from typing import Any, ClassVar
 
 import pytest
@@ -24,8 +26,12 @@ from holdfast import (
 from holdfast.errors import MaxTurnsExceeded, ModelBehaviorError, StepFailedError, UserError
 from holdfast.hooks import AgentHooks
 from holdfast.testing import FakeOpenAI
+from holdfast.tool_context import Effect
+from holdfast.tool_policy import ToolEffect
 from holdfast.tools import Tool
+from tests.support.people import ask
 from tests.support.rig import MakeAgent, Rig, until_status
+from tests.support.undos import until_undone
 
 
 @dataclasses.dataclass
@@ -462,6 +468,80 @@ async def test_a_run_goes_on_with_an_agent_that_nobody_hands_over_to_any_more(
     await site.rig.serve(new, other)
     result = await Runner.run(new, state, runner=site.runner)
     assert (result.final_output, result.last_agent.name) == ("done", "other")
+
+
+def cut_once(began: asyncio.Event, done: list[str]) -> Callable[[], Awaitable[str]]:
+    """Make a function that acts, and does not end the first time."""
+
+    async def act() -> str:
+        done.append("acted")
+        began.set()
+        if len(done) == 1:
+            await asyncio.Event().wait()
+        return "done"
+
+    return act
+
+
+async def test_a_call_that_was_cut_off_is_not_repeated_once_a_deploy_says_that_it_must_not_be(
+    site: Site, model: FakeOpenAI, make_agent: MakeAgent
+) -> None:
+    began, done = asyncio.Event(), list[str]()
+
+    def make(effect: ToolEffect) -> Agent:
+        act = cut_once(began, done)
+        return make_agent(tool(act, effect=effect, description="Act."))
+
+    await site.rig.serve(make("read"), graceful_shutdown_timeout=timedelta(0))
+    model.call("act")
+    task = await site.runner.create_task("q")
+    running = asyncio.create_task(site.runner.run_step(task))
+    await began.wait()
+    await site.rig.serve(make("irreversible"))
+    asked = await ask(site.runner, task)
+    assert asked.kind == "unknown"
+    assert "must not be repeated" in asked.text
+    assert done == ["acted"]
+    await site.runner.approve(asked, "ann")
+    output = await running
+    if output.status == "waiting":
+        output = await site.runner.run_step(task)
+    assert [str(source) for source in output.sources] == ["done"]
+    assert done == ["acted", "acted"]
+
+
+async def test_an_undo_that_was_cut_off_is_not_repeated_once_a_deploy_says_that_it_must_not_be(
+    site: Site, model: FakeOpenAI, make_agent: MakeAgent
+) -> None:
+    began, done = asyncio.Event(), list[str]()
+
+    def make(*, undo_idempotent: bool) -> Agent:
+        act = cut_once(began, done)
+
+        async def cancel(_effect: Effect) -> str:
+            return await act()
+
+        @tool(undo=cancel, undo_idempotent=undo_idempotent)
+        def book() -> str:
+            """Book."""
+            return "booked"
+
+        return make_agent(book)
+
+    await site.rig.serve(make(undo_idempotent=True), graceful_shutdown_timeout=timedelta(0))
+    model.call("book")
+    task = await site.runner.create_task("q")
+    await site.runner.run_step(task)
+    undone = asyncio.create_task(site.runner.undo_step(task))
+    await began.wait()
+    await site.rig.serve(make(undo_idempotent=False))
+    asked = await ask(site.runner, task)
+    assert "must not be repeated" in asked.text
+    assert done == ["acted"]
+    await site.runner.respond(asked, "ann", "it is undone")
+    await undone
+    await until_undone(site.runner, task)
+    assert done == ["acted"]
 
 
 @pytest.mark.parametrize("kind", [UserError, KeyError])

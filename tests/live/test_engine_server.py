@@ -12,7 +12,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import AsyncGenerator, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import IO
@@ -26,8 +26,9 @@ from temporalio.worker import Worker
 import holdfast
 from holdfast.archive import Archive
 from holdfast.client.names import check_archive
+from holdfast.engine import launch, watch
 from holdfast.engine.connect import connect_embedded
-from holdfast.engine.datadir import read_json, write_json
+from holdfast.engine.datadir import locked, read_json, write_json
 from holdfast.engine.ephemeral import ephemeral_server
 from holdfast.engine.leases import acquire_lease, leased_server, live_leases, release_lease
 from holdfast.engine.process import is_free, wait_until
@@ -131,6 +132,17 @@ def is_gone(pid: int) -> bool:
         return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return True
+
+
+def watchers(pid: int) -> list[int]:
+    """List the processes that watch the leases of a server."""
+    found: list[int] = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            command = process.cmdline()
+            if any(part.endswith("watch.py") for part in command) and str(pid) in command:
+                found.append(process.pid)
+    return found
 
 
 async def start_task(client: Client, task_id: str) -> None:
@@ -307,6 +319,64 @@ async def test_the_last_lease_stops_the_server_and_not_before(data_dir: Path) ->
     assert await release_lease(again)
     assert is_gone(server.pid)
     assert not list((data_dir / "leases").iterdir())
+
+
+@pytest.fixture
+def soon_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have servers that were left wait for a moment only."""
+    monkeypatch.setattr(launch, "LEFT_SECONDS", 0.2)
+
+
+@pytest.mark.usefixtures("soon_left")
+async def test_a_server_ends_by_itself_when_its_last_holder_is_killed(data_dir: Path) -> None:
+    server = await ensure_server(data_dir)
+    with child(HOLD_LEASE, data_dir) as (process, output):
+        assert int(await asyncio.to_thread(output.readline)) == server.pid
+        process.kill()
+        await asyncio.to_thread(process.wait)
+    assert await wait_until(lambda: is_gone(server.pid), SOON)
+    assert await wait_until(lambda: not list((data_dir / "leases").iterdir()), SOON)
+    assert not (data_dir / "server.json").exists()
+    async with leased_server(data_dir) as again:
+        assert again.pid != server.pid
+
+
+@pytest.mark.usefixtures("soon_left")
+async def test_a_server_stays_for_those_that_are_left(data_dir: Path) -> None:
+    async with leased_server(data_dir) as server:
+        with child(HOLD_LEASE, data_dir) as (process, output):
+            await asyncio.to_thread(output.readline)
+            process.kill()
+            await asyncio.to_thread(process.wait)
+        watching = watchers(server.pid)
+        assert len(watching) == 1
+        assert not watch.is_left(data_dir)
+    assert await wait_until(lambda: not watchers(server.pid), SOON)
+
+
+async def test_a_server_that_is_kept_or_never_leased_is_not_left(data_dir: Path) -> None:
+    await ensure_server(data_dir)
+    assert not watch.is_left(data_dir)
+    with child(HOLD_LEASE, data_dir) as (process, output):
+        await asyncio.to_thread(output.readline)
+        process.kill()
+        await asyncio.to_thread(process.wait)
+    assert watch.is_left(data_dir)
+    await ensure_server(data_dir, keep=True)
+    assert not watch.is_left(data_dir)
+
+
+async def test_a_server_that_somebody_starts_or_stops_is_not_ended(data_dir: Path) -> None:
+    server = await ensure_server(data_dir)
+    with child(HOLD_LEASE, data_dir) as (process, output):
+        await asyncio.to_thread(output.readline)
+        process.kill()
+        await asyncio.to_thread(process.wait)
+    async with locked(data_dir):
+        watch.end(data_dir, server.pid)
+    assert find_server(data_dir) == server
+    watch.end(data_dir, server.pid)
+    assert is_gone(server.pid)
 
 
 async def test_two_leases_of_one_process_count_twice(data_dir: Path) -> None:

@@ -1,0 +1,112 @@
+"""End the embedded server of a data directory that killed processes have left behind.
+
+    python watch.py DIRECTORY SERVER_PID GRACE_SECONDS
+
+A process that ends stops the server with its last lease. One that is killed cannot. This process,
+started beside the server, looks at the leases: when there are some, and no process that took one is
+alive, it ends the server after a while in which a new process may take over. A server without
+any lease, or one that is kept, is left alone.
+
+It runs by path, with psutil as its only import beyond the standard library: it is there for as long
+as the server, and small. Processes are told by pid alone. Their start times seem to move when the
+clock is set, and a server that stays too long is better than one that ends under its users.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import sys
+import time
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import psutil
+
+POLL_SECONDS = 1.0
+STOP_SECONDS = 10.0
+
+
+def main(directory: Path, pid: int, grace: float) -> None:
+    """Watch until the server is gone."""
+    if os.fork():  # so that it is nobody's child, and no one has to wait for it
+        return
+    os.setsid()
+    left_since: float | None = None
+    while is_server(pid):
+        if not is_left(directory):
+            left_since = None
+        elif left_since is None:
+            left_since = time.monotonic()
+        elif time.monotonic() - left_since >= grace:
+            end(directory, pid)
+        time.sleep(min(POLL_SECONDS, grace))
+
+
+def is_left(directory: Path) -> bool:
+    """Whether there are leases, none of them of a living process, and the server is not kept."""
+    leases = list((directory / "leases").glob("*.json"))
+    if not leases or any(_is_held(lease) for lease in leases):
+        return False
+    record = _read(directory / "server.json")
+    return not (isinstance(record, dict) and record.get("keep"))
+
+
+def end(directory: Path, pid: int) -> None:
+    """End the server, unless somebody is starting or stopping one, or has taken a lease by now."""
+    with _locked(directory) as is_mine:
+        if not (is_mine and is_left(directory) and is_server(pid)):
+            return
+        leases = list((directory / "leases").glob("*.json"))
+        server = psutil.Process(pid)
+        server.terminate()
+        with suppress(psutil.TimeoutExpired):
+            server.wait(STOP_SECONDS)
+        if is_server(pid):
+            server.kill()
+        for file in (directory / "server.json", *leases):
+            file.unlink(missing_ok=True)
+
+
+def is_server(pid: int) -> bool:
+    """Whether this process lives and is a server of ours."""
+    with suppress(psutil.Error):
+        return _is_alive(pid) and "start-dev" in psutil.Process(pid).cmdline()
+    return False
+
+
+def _is_held(lease: Path) -> bool:
+    found = _read(lease)
+    pid = found.get("pid") if isinstance(found, dict) else None
+    return isinstance(pid, int) and _is_alive(pid)
+
+
+def _is_alive(pid: int) -> bool:
+    with suppress(psutil.NoSuchProcess):
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    return False
+
+
+def _read(file: Path) -> object:
+    with suppress(OSError, ValueError):
+        return json.loads(file.read_text(encoding="utf-8"))
+    return None
+
+
+@contextmanager
+def _locked(directory: Path) -> Generator[bool]:
+    """Hold the directory's lock, if it is free, as `filelock` holds it."""
+    handle = os.open(directory / "server.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield os.fstat(handle).st_nlink > 0  # else the file was deleted, and another one counts
+    except BlockingIOError:
+        yield False
+    finally:
+        os.close(handle)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]))
