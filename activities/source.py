@@ -18,9 +18,11 @@ from holdfast.activities.cache import Cache, TaskMemory
 from holdfast.archive import Archive
 from holdfast.chain import ChainRef, extend
 from holdfast.contents import (
-    checked,
+    Kind,
+    check_reference,
     read_json,
     refer,
+    refer_any,
     rehydrate,
     resolve,
     resolve_message,
@@ -28,10 +30,12 @@ from holdfast.contents import (
     with_parts,
 )
 from holdfast.errors import ArchiveError, DigestMismatchError
-from holdfast.images import Image, data_url
+from holdfast.files import write_file_data
+from holdfast.images import Image
 from holdfast.messages import (
     Blob,
     Content,
+    FilePart,
     ImagePart,
     ImageRef,
     Message,
@@ -272,16 +276,16 @@ class Source:
 
     async def rehydrate(self, message: Message) -> Message:
         """Put the bytes of its images into a message that is about to be sent to a model."""
-        return await rehydrate(message, self._image_url)
+        return await rehydrate(message, self._data)
 
-    async def _image_url(self, image: ImageRef) -> str:
-        await checked(ImagePart(kind="image", stored=image), self)
-        name = f"{image.media_type} {image.sha256}"
-        url = self.cache.images.get(name)
-        if url is None:
-            url = data_url(image.media_type, await self.archive.aget(image.sha256))
-            self.cache.images.keep(name, url)
-        return url
+    async def _data(self, kind: Kind, ref: ImageRef) -> str:
+        await check_reference(kind, ref, self)
+        name = f"{ref.media_type} {ref.sha256}"
+        data = self.cache.images.get(name)
+        if data is None:
+            data = write_file_data(ref.media_type, await self.archive.aget(ref.sha256))
+            self.cache.images.keep(name, data)
+        return data
 
     async def offload(self, message: Message) -> Message:
         """Move large texts, large provider items and the bytes of images to the archive."""
@@ -297,8 +301,8 @@ class Source:
         return message.model_copy(update={"content": content})
 
     async def _offload_part(self, part: Part) -> Part:
-        if isinstance(part, ImagePart):
-            return await self.refer(part)
+        if not isinstance(part, TextPart):
+            return await refer_any(part, self)
         text = clean(part.text)
         stored = await self.store(text) or part.stored
         return TextPart(kind="text", text="" if stored else text, stored=stored)
@@ -307,14 +311,16 @@ class Source:
         """Name an image by reference, its bytes in the archive."""
         return await refer(part, self)
 
-    async def store_result(self, said: str | Sequence[str | Image]) -> Content:
-        """Return a tool's result as history holds it: large texts and images by reference."""
+    async def store_result(self, said: str | Sequence[str | Image | FilePart]) -> Content:
+        """Return a tool's result as history holds it: large texts, images, files by reference."""
         if isinstance(said, str):
             return await self.store(clean(said)) or clean(said)
         parts = [
             await store_image(each, self)
             if isinstance(each, Image)
-            else await self._offload_part(TextPart(kind="text", text=each))
+            else await self._offload_part(
+                each if isinstance(each, FilePart) else TextPart(kind="text", text=each)
+            )
             for each in said
         ]
         return tuple(parts)

@@ -40,7 +40,7 @@ from holdfast.errors import (
 from holdfast.handoffs import HandoffFailedError
 from holdfast.images import Image
 from holdfast.logs import log
-from holdfast.messages import Blob, clean
+from holdfast.messages import Blob, FilePart, clean
 from holdfast.records import Outcome
 from holdfast.redact import redact
 from holdfast.run_context import RunContextWrapper
@@ -154,7 +154,9 @@ class ToolActivities:
             return await self._done(tool, result, nodes)
         return await self._done_with_images(tool, result)
 
-    async def _done_with_images(self, tool: Tool, result: Sequence[str | Image]) -> Outcome:
+    async def _done_with_images(
+        self, tool: Tool, result: Sequence[str | Image | FilePart]
+    ) -> Outcome:
         """Keep images by reference, unless the texts beside them are too long."""
         text = clean("\n".join(each for each in result if isinstance(each, str)))
         if len(text.encode()) > tool.max_output_bytes:

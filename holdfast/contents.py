@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from hmac import compare_digest
-from typing import Protocol, cast
+from typing import Literal, NoReturn, Protocol, cast
 
 from holdfast.errors import InvalidArgumentError
-from holdfast.images import LARGEST_IMAGE_BYTES, Image, address, read_data_url, sniff
-from holdfast.messages import Blob, Content, ImagePart, ImageRef, Message, Part, TextPart
+from holdfast.files import read_file_data
+from holdfast.images import LARGEST_IMAGE_BYTES, Image, read_data_url, reference, sniff
+from holdfast.messages import Blob, Content, FilePart, ImagePart, ImageRef, Message, Part, TextPart
 from holdfast.shown import shown
 from holdfast.values import Json
 
 ReadText = Callable[[Blob], Awaitable[str]]
 """Reads a text of the archive."""
-ImageUrl = Callable[[ImageRef], Awaitable[str]]
-"""Reads an image of the archive as a `data:` URL."""
+Kind = Literal["image", "file"]
+ReadData = Callable[[Kind, ImageRef], Awaitable[str]]
+"""Reads an image or file of the archive as a `data:` URL; a file perhaps as plain Base64."""
 
 
 class Store(Protocol):
@@ -43,7 +45,7 @@ async def store_image(image: Image, store: Store) -> ImagePart:
     """Store an image's bytes; return the part that names them."""
     if image.url or image.file_id:
         return image.part()
-    ref = await _kept(image.data, image.media_type, store)
+    ref = await _kept("image", image.data, image.media_type, store)
     return ImagePart(kind="image", stored=ref, detail=image.detail)
 
 
@@ -92,7 +94,7 @@ async def refer(part: ImagePart, store: Store) -> ImagePart:
         msg = f"An image of a message has {len(data)} bytes; {LARGEST_IMAGE_BYTES} are the most."
         raise InvalidArgumentError(msg)
     media_type = told or sniff(data) or "application/octet-stream"
-    ref = await _kept(data, media_type, store)
+    ref = await _kept("image", data, media_type, store)
     return part.model_copy(update={"url": "", "stored": ref})
 
 
@@ -104,26 +106,63 @@ async def checked(part: ImagePart, store: Store) -> ImagePart:
     Raises:
         InvalidArgumentError: It has no code, or a wrong one; or it is no reference at all.
     """
-    ref = part.stored
-    if ref is not None and ref.mac.isascii() and compare_digest(ref.mac, await _mac(ref, store)):
+    if part.stored is None:
+        _refuse("image", part.url)
+    await check_reference("image", part.stored, store)
+    return part
+
+
+async def refer_file(part: FilePart, store: Store) -> FilePart:
+    """Do with a file what `refer` does with an image.
+
+    Raises:
+        InvalidArgumentError: The data cannot be decoded or is too large, or as for `refer`.
+    """
+    if part.stored is not None:
+        await check_reference("file", part.stored, store)
         return part
+    if not part.data:
+        return part
+    if part.data[:9].lower() == "holdfast:":
+        _refuse("file", part.data)
+    media_type, data = read_file_data(part.data)
+    ref = await _kept("file", data, media_type, store)
+    return part.model_copy(update={"data": "", "stored": ref})
+
+
+async def check_reference(kind: Kind, ref: ImageRef, store: Store) -> None:
+    """Refuse a reference that the archive's programs have not made.
+
+    Raises:
+        InvalidArgumentError: Its code is missing or wrong.
+    """
+    if not (ref.mac.isascii() and compare_digest(ref.mac, await _mac(kind, ref, store))):
+        _refuse(kind, reference(ref))
+
+
+def _refuse(kind: Kind, what: str) -> NoReturn:
     msg = (
-        f"The image {shown(address(part), 300)} is no reference that was made for this archive: its"
-        " code (mac) is missing or wrong. Give the image itself, or its reference unchanged, as a"
+        f"The {kind} {shown(what, 300)} is no reference that was made for this archive: its"
+        f" code (mac) is missing or wrong. Give the {kind} itself, or its reference unchanged, as a"
         " run or a session of the same archive gave it."
     )
     raise InvalidArgumentError(msg)
 
 
-async def _kept(data: bytes, media_type: str, store: Store) -> ImageRef:
-    """Store the bytes of an image and make the reference to them."""
+async def _kept(kind: Kind, data: bytes, media_type: str, store: Store) -> ImageRef:
+    """Store the bytes of an image or file and make the reference to them."""
     ref = ImageRef(sha256=await store.aput(data), size=len(data), media_type=media_type)
-    return ref.model_copy(update={"mac": await _mac(ref, store)})
+    return ref.model_copy(update={"mac": await _mac(kind, ref, store)})
 
 
-async def _mac(ref: ImageRef, store: Store) -> str:
-    """Return the code of a reference: for an image, of this digest, size and type."""
-    return await store.amac(f"image {ref.sha256} {ref.size} {ref.media_type}")
+async def _mac(kind: Kind, ref: ImageRef, store: Store) -> str:
+    """Return the code of a reference: for what it is, its digest, size and type."""
+    return await store.amac(f"{kind} {ref.sha256} {ref.size} {ref.media_type}")
+
+
+async def refer_any(part: ImagePart | FilePart, store: Store) -> ImagePart | FilePart:
+    """Name an image or file by reference."""
+    return await (refer(part, store) if isinstance(part, ImagePart) else refer_file(part, store))
 
 
 async def refer_all(messages: Sequence[Message], store: Store) -> list[Message]:
@@ -134,7 +173,7 @@ async def refer_all(messages: Sequence[Message], store: Store) -> list[Message]:
     """
 
     async def change(part: Part) -> Part:
-        return await refer(part, store) if isinstance(part, ImagePart) else part
+        return part if isinstance(part, TextPart) else await refer_any(part, store)
 
     for message in messages:
         check_whole(message)
@@ -184,13 +223,17 @@ async def _resolved(part: Part, read: ReadText) -> Part:
     return TextPart(kind="text", text=await read(part.stored))
 
 
-async def rehydrate(message: Message, url_of: ImageUrl) -> Message:
-    """Put the bytes of its images into a message, as `data:` URLs: for the model alone."""
+async def rehydrate(message: Message, data_of: ReadData) -> Message:
+    """Put the bytes of its images and files into a message, as texts: for the model alone."""
 
     async def change(part: Part) -> Part:
-        if not isinstance(part, ImagePart) or part.stored is None:
+        if isinstance(part, TextPart) or part.stored is None:
             return part
-        return part.model_copy(update={"url": await url_of(part.stored), "stored": None})
+        if isinstance(part, ImagePart):
+            data = {"url": await data_of("image", part.stored)}
+        else:
+            data = {"data": await data_of("file", part.stored)}
+        return part.model_copy(update={**data, "stored": None})
 
     return await with_parts(message, change)
 

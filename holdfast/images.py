@@ -23,7 +23,7 @@ MEDIA_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 
 _DATA_URL = re.compile(r"data:([^;,]*)((?:;[^;,]*)*),(.*)", re.DOTALL)
 _REFERENCE = re.compile(
-    r"holdfast:([^;]+);size=(\d{1,12});sha256=([0-9a-f]{64})(?:;mac=([0-9a-f]{32}))?"
+    r"holdfast:([^;]*);size=(\d{1,12});sha256=([0-9a-f]{64})(?:;mac=([0-9a-f]{32}))?"
 )
 
 
@@ -208,18 +208,29 @@ def address(part: ImagePart) -> str:
     """
     if part.stored is None:
         return part.url
-    stored = part.stored
+    return reference(part.stored)
+
+
+def reference(stored: ImageRef) -> str:
+    """Write a reference to the archive as a URL."""
     mac = f";mac={stored.mac}" if stored.mac else ""
     return f"holdfast:{stored.media_type};size={stored.size};sha256={stored.sha256}{mac}"
 
 
-def part_at(url: str, detail: Detail = "auto") -> ImagePart:
-    """Make the part of which `url` is the address; whether a reference is true is not known yet."""
+def reference_in(url: str) -> ImageRef | None:
+    """Read what `reference` writes; None for any other text."""
     found = _REFERENCE.fullmatch(url)
     if found is None:
-        return ImagePart(kind="image", url=url, detail=detail)
+        return None
     media_type, size, sha256, mac = found.groups("")
-    stored = ImageRef(sha256=sha256, size=int(size), media_type=media_type, mac=mac)
+    return ImageRef(sha256=sha256, size=int(size), media_type=media_type, mac=mac)
+
+
+def part_at(url: str, detail: Detail = "auto") -> ImagePart:
+    """Make the part of which `url` is the address; whether a reference is true is not known yet."""
+    stored = reference_in(url)
+    if stored is None:
+        return ImagePart(kind="image", url=url, detail=detail)
     return ImagePart(kind="image", stored=stored, detail=detail)
 
 

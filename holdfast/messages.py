@@ -44,12 +44,12 @@ Detail = Literal["auto", "low", "high", "original"]
 
 
 class ImageRef(Value):
-    """An image in the archive.
+    """An image, or another file, in the archive.
 
     Attributes:
         sha256: Digest of the bytes, 64 hexadecimal digits.
         size: Length in bytes.
-        media_type: As in "image/png".
+        media_type: As in "image/png"; empty for a file that was given without.
         mac: Proves that the archive's programs made this reference: nobody else can make one of a
             digest. `AgentRunner` and worker processes put it in and refuse a reference without it.
     """
@@ -87,7 +87,35 @@ class ImagePart(Value):
         return f"[image {self.url[:100]}]" if self.url[:5] != "data:" else "[image]"
 
 
-Part = TextPart | ImagePart
+class FilePart(Value):
+    """A file in a message: by its data, its address or its id at the provider.
+
+    Attributes:
+        data: A `data:` URL or Base64, or empty. It becomes a reference before history sees it.
+        url: Address, or empty.
+        file_id: The provider's id of a file that was uploaded there, or empty.
+        filename: Its name, or empty.
+        stored: Where the archive keeps the data.
+    """
+
+    kind: Literal["file"]
+    data: str = ""
+    url: str = ""
+    file_id: str = ""
+    filename: str = ""
+    stored: ImageRef | None = None
+
+    def __str__(self) -> str:
+        """Describe it in a few words, as in "[file report.pdf 12 kB sha256 ab12cd34..]"."""
+        named = f" {self.filename[:100]}" if self.filename else ""
+        if self.stored is not None:
+            size = -(-self.stored.size // 1000)
+            return f"[file{named} {size} kB sha256 {self.stored.sha256[:8]}..]"
+        where = self.file_id or self.url
+        return f"[file{named}{f' {where[:100]}' if where else ''}]"
+
+
+Part = TextPart | ImagePart | FilePart
 Content = str | Blob | tuple[Part, ...]
 
 
@@ -145,6 +173,13 @@ class Message(Value):
             return ()
         return tuple(part for part in self.content if isinstance(part, ImagePart))
 
+    @property
+    def files(self) -> tuple[FilePart, ...]:
+        """The files of this message, in order."""
+        if isinstance(self.content, str | Blob):
+            return ()
+        return tuple(part for part in self.content if isinstance(part, FilePart))
+
 
 def shown(content: Content) -> str:
     """Return a content as people read it: a placeholder stands for what is not text."""
@@ -158,7 +193,7 @@ def shown(content: Content) -> str:
 
 
 def _shown_part(part: Part) -> str:
-    if isinstance(part, ImagePart):
+    if isinstance(part, ImagePart | FilePart):
         return str(part)
     return part.text if part.stored is None else shown(part.stored)
 
@@ -179,8 +214,8 @@ def clean(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def user(text: str, images: tuple[ImagePart, ...] = ()) -> Message:
-    """Make a user message of a text, and of images if there are any."""
+def user(text: str, images: tuple[ImagePart | FilePart, ...] = ()) -> Message:
+    """Make a user message of a text, and of images and files if there are any."""
     if not images:
         return Message(role="user", content=text)
     if not isinstance(cast("object", images), Iterable):

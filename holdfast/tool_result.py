@@ -9,8 +9,9 @@ from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError, to_json
 
 from holdfast.errors import HoldfastError, InvalidArgumentError
+from holdfast.files import read_file_data
 from holdfast.images import Image
-from holdfast.messages import Detail
+from holdfast.messages import Detail, FilePart
 from holdfast.sources import content_of
 
 
@@ -33,13 +34,13 @@ class ToolResultError(HoldfastError):
         )
 
 
-def read_result(value: Any, *, tool: str = "") -> str | list[str | Image]:
-    """Return what the model is told: a text, or texts and images in their order.
+def read_result(value: Any, *, tool: str = "") -> str | list[str | Image | FilePart]:
+    """Return what the model is told: a text, or texts, images and files in their order.
 
     Args:
         value: What the tool returned: anything for `render_result`, an Image, or a list or tuple
-            that holds Images beside such things. The Agents SDK's ToolOutputText and
-            ToolOutputImage, as objects or as dicts, are a text and an Image.
+            that holds Images beside such things. The Agents SDK's ToolOutputText, ToolOutputImage
+            and ToolOutputFileContent, as objects or as dicts, are a text, an Image and a file.
         tool: Tool name, for the error text.
 
     Raises:
@@ -47,11 +48,13 @@ def read_result(value: Any, *, tool: str = "") -> str | list[str | Image]:
     """
     read = _shown(value, tool)
     if read is not None:
-        return [read] if isinstance(read, Image) else read
+        return read if isinstance(read, str) else [read]
     if isinstance(value, list | tuple):
         several = cast("Sequence[Any]", value)
         parts = [_shown(each, tool) for each in several]
-        if any(isinstance(part, Image) for part in parts) or (parts and None not in parts):
+        if any(isinstance(part, Image | FilePart) for part in parts) or (
+            parts and None not in parts
+        ):
             return [
                 render_result(each, tool=tool) if part is None else part
                 for each, part in zip(several, parts, strict=True)
@@ -59,13 +62,13 @@ def read_result(value: Any, *, tool: str = "") -> str | list[str | Image]:
     return render_result(value, tool=tool)
 
 
-def _shown(value: Any, tool: str) -> str | Image | None:
-    """Read an Image, or what the Agents SDK calls ToolOutputText and ToolOutputImage.
+def _shown(value: Any, tool: str) -> str | Image | FilePart | None:
+    """Read an Image, or what the Agents SDK calls ToolOutputText, ...Image and ...FileContent.
 
-    None for anything else; so for files.
+    None for anything else.
 
     Raises:
-        ToolResultError: It is an image whose URL cannot be read.
+        ToolResultError: It is an image whose URL cannot be read, or a file whose data cannot.
     """
     if isinstance(value, Image):
         return value
@@ -80,8 +83,33 @@ def _shown(value: Any, tool: str) -> str | Image | None:
                 return Image.from_url(url, detail="auto" if detail is None else detail)
             except InvalidArgumentError as error:
                 raise ToolResultError(tool, value, str(error).removesuffix(".")) from error
+        case {"type": "file", **rest} if _is_file(rest):
+            return _file(value, rest, tool)
         case _:
             return None
+
+
+def _is_file(rest: dict[str, Any]) -> bool:
+    """Whether these fields name a file."""
+    return (
+        rest.keys() <= {*_PLACES, "filename"}
+        and all(isinstance(each, str | None) for each in rest.values())
+        and any(rest.get(place) for place in _PLACES)
+    )
+
+
+def _file(value: Any, fields: dict[str, Any], tool: str) -> FilePart:
+    data, url, file_id = (fields.get(place) or "" for place in _PLACES)
+    if data:
+        try:
+            read_file_data(data)
+        except InvalidArgumentError as error:
+            raise ToolResultError(tool, value, str(error).removesuffix(".")) from error
+    name = fields.get("filename") or ""
+    return FilePart(kind="file", data=data, url=url, file_id=file_id, filename=name)
+
+
+_PLACES = ("file_data", "file_url", "file_id")
 
 
 def _is_look(rest: dict[str, Any]) -> bool:
@@ -98,7 +126,7 @@ def _output_fields(value: Any) -> dict[str, Any]:
         fields = cast("dict[str, Any]", value)
     else:
         return {}
-    return fields if fields.get("type") in ("text", "image") else {}
+    return fields if fields.get("type") in ("text", "image", "file") else {}
 
 
 def render_result(value: Any, *, tool: str = "") -> str:

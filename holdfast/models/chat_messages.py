@@ -11,8 +11,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import assert_never
 
 from holdfast.errors import InvalidArgumentError
+from holdfast.files import file_data
 from holdfast.images import address
-from holdfast.messages import Blob, Content, ImagePart, Message, Part, TextPart, ToolCall
+from holdfast.messages import Blob, Content, FilePart, ImagePart, Message, Part, TextPart, ToolCall
 from holdfast.values import Json
 
 ChatMessage = dict[str, Json]
@@ -23,8 +24,8 @@ KEPT_OF_MESSAGE = "chat.message"
 def to_chat_messages(messages: Iterable[Message]) -> list[ChatMessage]:
     """Write messages for Chat Completions.
 
-    Tool messages hold text only there, so the images of tool results follow in one user message
-    after all results of the turn.
+    Tool messages hold text only there, so the images and files of tool results follow in one user
+    message after all results of the turn.
 
     Raises:
         InvalidArgumentError: A content is a reference to the archive.
@@ -49,7 +50,7 @@ def _written(messages: Iterable[Message]) -> Iterator[ChatMessage]:
                     "tool_call_id": message.call_id,
                     "content": _result_text(message),
                 }
-                images += _result_images(message)
+                images += _result_files(message)
             case _:
                 assert_never(message.role)
     if images:
@@ -111,6 +112,19 @@ def _part(part: Part) -> ChatMessage:
             if part.detail != "auto":  # some compatible servers do not know the field
                 image["detail"] = part.detail
             return {"type": "image_url", "image_url": image}
+        case FilePart(data="", stored=None, file_id=""):
+            msg = (
+                f"The file {part.url or part.filename!r} is named by its address, which the Chat"
+                " Completions API does not take. Use the Responses API, or give the file by its"
+                " data or its id at the provider."
+            )
+            raise InvalidArgumentError(msg)
+        case FilePart():
+            data = file_data(part)
+            file: dict[str, Json] = {"file_data": data} if data else {"file_id": part.file_id}
+            if part.filename:
+                file["filename"] = part.filename
+            return {"type": "file", "file": file}
         case _:
             assert_never(part)
 
@@ -119,10 +133,12 @@ def _result_text(message: Message) -> str:
     """Return a tool result's text; one of images alone says where they are."""
     if isinstance(message.content, Blob):
         _content(message.content)
-    if message.text or not _result_images(message):
+    if message.text or not _result_files(message):
         return message.text
-    return "The result is the image in the next user message."
+    what = "image" if message.images else "file"
+    return f"The result is the {what} in the next user message."
 
 
-def _result_images(message: Message) -> list[ChatMessage]:
-    return [_part(part) for part in message.images]
+def _result_files(message: Message) -> list[ChatMessage]:
+    content = message.content if isinstance(message.content, tuple) else ()
+    return [_part(part) for part in content if not isinstance(part, TextPart)]

@@ -20,11 +20,13 @@ from typing import assert_never, cast, get_args
 
 from holdfast import gate
 from holdfast.errors import InvalidArgumentError
+from holdfast.files import file_data, file_with
 from holdfast.images import address, part_at
 from holdfast.messages import (
     Blob,
     Content,
     Detail,
+    FilePart,
     ImagePart,
     Message,
     Part,
@@ -38,6 +40,7 @@ from holdfast.shown import shown
 from holdfast.values import Json
 
 Item = dict[str, Json]
+_OF_FILES = ("file_data", "file_url", "file_id", "filename")
 
 
 def to_response_items(messages: Iterable[Message]) -> list[Item]:
@@ -274,6 +277,14 @@ def _write_part(part: Part, text_type: str) -> Item:
             return {"type": "input_image", "file_id": file_id, "detail": part.detail}
         case ImagePart():
             return {"type": "input_image", "image_url": address(part), "detail": part.detail}
+        case FilePart():
+            known = {
+                "file_data": file_data(part),
+                "file_url": part.url,
+                "file_id": part.file_id,
+                "filename": part.filename,
+            }
+            return {"type": "input_file", **{key: known[key] for key in known if known[key]}}
         case _:
             assert_never(part)
 
@@ -309,6 +320,8 @@ def _is_equal(written: Item, item: Item) -> bool:
 
 
 def _with_detail(part: Item) -> Item:
+    if part.get("type") == "input_file":
+        return {key: part[key] for key in part if part[key] is not None}
     if part.get("type") != "input_image":
         return part
     return {"detail": "auto", **{key: part[key] for key in part if part[key] is not None}}
@@ -338,6 +351,9 @@ def _read_part(part: Item) -> Part | None:
         case "input_image" if isinstance(part.get("image_url"), str):
             detail: Json = part.get("detail")
             return part_at(part["image_url"], detail if detail in get_args(Detail) else "auto")
+        case "input_file":
+            data, url, file_id, name = (as_text(part.get(key)) for key in _OF_FILES)
+            return file_with(data, url=url, file_id=file_id, filename=name)
         case _:
             return None
 
@@ -369,11 +385,11 @@ def _has_annotations(item: Item) -> bool:
 
 
 def _without_images(item: Item) -> Item:
-    """Leave images out of a model's answer: by their addresses it could name those of others."""
+    """Leave images and files out of a model's answer: it could name those of others."""
     content: Json = item.get("content")
     if kind_of(item) != "message" or not is_array(content):
         return item
-    kept = [part for part in content if part.get("type") != "input_image"]
+    kept = [part for part in content if part.get("type") not in ("input_image", "input_file")]
     return item if len(kept) == len(content) else {**item, "content": kept}
 
 

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Literal, get_args
 
 from holdfast.images import Image, part_at
-from holdfast.messages import Content, Detail, Message, Part, TextPart, ToolCall
+from holdfast.messages import Content, Detail, FilePart, Message, Part, TextPart, ToolCall
 from holdfast.models.base import ToolSpec
 from holdfast.models.items import from_response_items
 from holdfast.models.shapes import as_object, as_text, is_array
@@ -171,4 +171,8 @@ def _read_part(part: dict[str, Json]) -> Part:
         image = as_object(part.get("image_url"))
         detail: Json = image.get("detail")
         return part_at(as_text(image.get("url")), detail if detail in get_args(Detail) else "auto")
+    if part.get("type") == "file":
+        file = as_object(part.get("file"))
+        data, file_id, name = (as_text(file.get(k)) for k in ("file_data", "file_id", "filename"))
+        return FilePart(kind="file", data=data, file_id=file_id, filename=name)
     return TextPart(kind="text", text=as_text(part.get("text")))

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 
 from holdfast.images import address
-from holdfast.messages import ImagePart, Message, TextPart, shown
+from holdfast.messages import FilePart, ImagePart, Message, TextPart, shown
 from holdfast.models.base import ModelAnswer, ToolSpec
 from holdfast.values import Json, as_text
 
@@ -73,7 +73,9 @@ def _contents(message: Message) -> list[Json]:
     return [_image(part) if isinstance(part, ImagePart) else _part(part) for part in content]
 
 
-def _part(part: TextPart) -> Json:
+def _part(part: TextPart | FilePart) -> Json:
+    if isinstance(part, FilePart):
+        return _text(str(part))
     return _text(part.text if part.stored is None else shown(part.stored))
 
 

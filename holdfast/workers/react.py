@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, assert_never
 
 from holdfast.errors import InvalidArgumentError
-from holdfast.messages import ImagePart, Message, ToolCall, assistant, shown, system, user
+from holdfast.messages import FilePart, ImagePart, Message, ToolCall, assistant, shown, system, user
 from holdfast.shown import shown as value_shown
 from holdfast.steps import Task, TaskStep, TaskStepOutput
 from holdfast.workers import react_prompt
@@ -31,13 +31,13 @@ RETRIED = "format"
 VERBATIM = "answer"
 
 
-def observation(text: str, of: str, images: tuple[ImagePart, ...] = ()) -> Message:
+def observation(text: str, of: str, images: tuple[ImagePart | FilePart, ...] = ()) -> Message:
     """Make an observation: a user message, for tool messages need native calls.
 
     Args:
         text: What was observed.
         of: Id of the call that gave it, or what else it comes from.
-        images: Images that belong to it.
+        images: Images and files that belong to it.
     """
     return user(f"Observation: {text}", images).model_copy(update={"call_id": of})
 
@@ -181,7 +181,7 @@ def _heard(told: Message, step: TaskStep, ctx: StepContext) -> Message:
     The task's own input stays unmarked, so that history holds it once.
     """
     if CALLS in step.step_state:
-        return observation(told.text or shown(told.content), STEERED, told.images)
+        return observation(told.text or shown(told.content), STEERED, (*told.images, *told.files))
     return told if ctx.n == 1 else told.model_copy(update={"call_id": TURN})
 
 
@@ -237,7 +237,8 @@ async def _act(action: Action, step: TaskStep, ctx: StepContext, reply: str) -> 
         ctx.add(observation(react_prompt.refused(action), call.id))
         return _goes_on(reply, step)
     [result] = await ctx.call_tools([call])
-    ctx.add(observation(result.content, call.id, result.message.images))
+    said = result.message
+    ctx.add(observation(result.content, call.id, (*said.images, *said.files)))
     if policy.return_direct and not result.is_error:
         return _ends(result.content, step, ctx)
     return _goes_on(reply, step)

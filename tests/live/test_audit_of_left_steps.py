@@ -265,3 +265,26 @@ async def test_what_a_left_step_has_done_survives_rollovers(
     shared = [e.arguments for e in await runner.audit(fork) if e.kind == "tool_call"]
     assert shared == ['{"text": "ho"}'] * 3  # what the other task left stays in its audit
     assert await runner.verify(fork) == []
+
+
+async def test_what_an_undo_did_of_tasks_of_calls_is_told_with_the_calls(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    runner = await serve_nested(rig, make_agent)
+    model.call("helper", {"input": "a"})
+    model.reply("helped")
+    task = await runner.create_task("q")
+    await runner.run_step(task)
+    model.call("helper", {"input": "b"})
+    model.hang(call("nothing", {}))
+    running = asyncio.create_task(runner.run_step(task))
+    await asyncio.to_thread(model.wait_held)
+    for _ in range(2):
+        await runner.undo_step(task, by="ben")
+    running.cancel()
+    events = [e for e in await runner.audit(task) if e.kind == "tool_call"]
+    assert [(e.status, e.answered_by, e.undo, e.undone_by) for e in events] == [
+        ("done", f"{task.task_id}~0.1.0.0", "undone", "ben"),
+        ("cut off", f"{task.task_id}~0.2.0.0", "undone", "ben"),
+    ]
+    assert all(e.started > 0 for e in events)

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from holdfast import Image, TaskStep, images
 from holdfast.activities.recent import Recent
-from holdfast.contents import refer, refer_all, rehydrate, resolve, store_image, store_images
+from holdfast.contents import Kind, refer, refer_all, rehydrate, resolve, store_image, store_images
 from holdfast.errors import InvalidArgumentError
 from holdfast.images import address, data_url, part_at, read_data_url, sniff
 from holdfast.messages import Blob, ImagePart, ImageRef, Message, TextPart, assistant, shown, user
@@ -53,7 +53,8 @@ class Shelf:
     async def amac(self, text: str) -> str:
         return digest(f"key {text}".encode())[:32]
 
-    async def url(self, ref: ImageRef) -> str:
+    async def data(self, kind: Kind, ref: ImageRef) -> str:
+        assert kind == "image"
         return data_url(ref.media_type, self.blobs[ref.sha256])
 
 
@@ -235,7 +236,7 @@ async def test_a_message_gives_back_what_it_was_given(shelf: Shelf) -> None:
     [kept, same] = await refer_all([given, plain], shelf)
     assert same == plain
     assert "iVBOR" not in str(kept.wire())
-    assert await rehydrate(kept, shelf.url) == given
+    assert await rehydrate(kept, shelf.data) == given
 
 
 @pytest.mark.parametrize("url", ["https://a.b/c.png", ""])

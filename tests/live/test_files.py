@@ -1,0 +1,215 @@
+"""Files that tools return: part of the result for the model, their data in the archive."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from holdfast import Agent, Runner, tool
+from holdfast.errors import InvalidArgumentError, StepFailedError
+from holdfast.files import file_with
+from holdfast.messages import FilePart, ImageRef, Message
+from holdfast.models.chat import ChatCompletionsModel
+from holdfast.models.chat_messages import to_chat_messages
+from holdfast.testing import FakeOpenAI
+from holdfast.tools import Tool
+from tests.support.pictures import copies, histories_hold, png, url_of
+from tests.support.rig import MakeAgent, MakeRunner, Rig
+
+PDF = b"%PDF-1.7 " + bytes(range(256)) * 200
+PLAIN = base64.b64encode(PDF).decode()
+URL = url_of(PDF, "application/pdf")
+IMAGE = url_of(png(5))
+
+
+class ToolOutputFileContent(BaseModel):
+    """What the Agents SDK has under this name."""
+
+    type: str = "file"
+    file_data: str | None = None
+    file_url: str | None = None
+    file_id: str | None = None
+    filename: str | None = None
+
+
+def tool_that_gives(value: Any) -> Tool[Any, Any]:
+    @tool(effect="read")
+    def fetch() -> Any:
+        """Fetch something."""
+        return value
+
+    return fetch
+
+
+NAMED = {"file_data": URL, "filename": "report.pdf"}
+FILES: dict[str, tuple[Any, list[dict[str, str]]]] = {
+    "data": ({"type": "file", **NAMED}, [NAMED]),
+    "an object": (ToolOutputFileContent(**NAMED), [NAMED]),
+    "plain base64": ({"type": "file", "file_data": PLAIN}, [{"file_data": PLAIN}]),
+    "an address": (
+        {"type": "file", "file_url": "https://a.b/c.pdf", "file_id": None},
+        [{"file_url": "https://a.b/c.pdf"}],
+    ),
+    "an id": (ToolOutputFileContent(file_id="file_1"), [{"file_id": "file_1"}]),
+    "two of them": (
+        [{"type": "file", "file_id": "file_1"}, {"type": "file", **NAMED}],
+        [{"file_id": "file_1"}, NAMED],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+async def test_a_file_of_a_tool_is_part_of_its_result(
+    make_runner: MakeRunner, model: FakeOpenAI, name: str
+) -> None:
+    value, files = FILES[name]
+    runner = await make_runner(tool_that_gives(value))
+    model.call("fetch")
+    model.reply("read")
+    response = await runner.chat("q")
+    sent = model.requests[1].body["input"][-1]
+    assert sent["output"] == [{"type": "input_file", **file} for file in files]
+    assert not await histories_hold(runner, response.task_id, PDF)
+    assert "[file" in response.sources[0].content
+
+
+async def test_texts_images_and_files_keep_their_order(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    image = {"type": "image", "image_url": IMAGE, "detail": "low"}
+    given = [{"type": "text", "text": "a"}, {"type": "file", **NAMED}, image, "b", {"c": 1}]
+    runner = await make_runner(tool_that_gives(given))
+    model.call("fetch")
+    model.reply("read")
+    await runner.chat("q")
+    assert model.requests[1].body["input"][-1]["output"] == [
+        {"type": "input_text", "text": "a"},
+        {"type": "input_file", **NAMED},
+        {"type": "input_image", "image_url": IMAGE, "detail": "low"},
+        {"type": "input_text", "text": "b"},
+        {"type": "input_text", "text": '{"c":1}'},
+    ]
+
+
+@pytest.mark.parametrize(
+    "value", [{"type": "file"}, {"type": "file", "filename": "a"}, {"type": "file", "x": 1}]
+)
+async def test_data_that_only_look_like_a_file_stay_data(
+    make_runner: MakeRunner, model: FakeOpenAI, value: Any
+) -> None:
+    runner = await make_runner(tool_that_gives(value))
+    model.call("fetch")
+    model.reply("read")
+    await runner.chat("q")
+    assert isinstance(model.requests[1].body["input"][-1]["output"], str)
+
+
+async def test_a_file_whose_data_cannot_be_read_is_an_error_for_the_model(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    runner = await make_runner(tool_that_gives({"type": "file", "file_data": "no base64!"}))
+    model.call("fetch")
+    model.reply("I see")
+    response = await runner.chat("q")
+    assert response.sources[0].is_error
+    assert "Base64 or a data: URL" in response.sources[0].content
+
+
+async def test_the_session_and_a_following_run_have_the_file_once_in_the_archive(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    data = PDF + b"of the session"
+    url = url_of(data, "application/pdf")
+    agent = make_agent(tool_that_gives({"type": "file", "file_data": url, "filename": "a.pdf"}))
+    await rig.serve(agent)
+    runner = rig.runner()
+    model.call("fetch")
+    model.reply("read")
+    result = await Runner.run(agent, "q", session=runner.session("s"), runner=runner)
+    assert copies(runner.archive.url, data) == (1, 0)
+    items = result.to_input_list()
+    assert items[2]["output"][0]["file_data"].startswith("holdfast:application/pdf;size=")
+    model.reply("again")
+    await Runner.run(agent, [*items, {"role": "user", "content": "Sure?"}], runner=runner)
+    model.reply("once more")
+    await Runner.run(agent, "And?", session=runner.session("s"), runner=runner)
+    for request in model.requests[1:]:
+        assert request.body["input"][2]["output"][0]["file_data"] == url
+    forged = items[2]["output"][0]["file_data"].partition(";mac=")[0]
+    again = {"type": "input_file", "file_data": forged}
+    with pytest.raises(InvalidArgumentError, match=r"The file .* was made for this archive"):
+        await Runner.run(agent, [{"role": "user", "content": [again]}], runner=runner)
+
+
+async def test_an_undone_step_with_a_file_can_be_run_again(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    runner = await make_runner(tool_that_gives({"type": "file", **NAMED}))
+    model.call("fetch")
+    model.reply("read")
+    task = await runner.create_task("q")
+    await runner.run_step(task)
+    await runner.run_step(task)
+    await runner.undo_step(task)
+    model.reply("read anew")
+    await runner.run_step(task)
+    assert await runner.verify(task) == []
+    [result] = [each for each in model.requests[2].messages if each.role == "tool"]
+    assert result.files == (FilePart(kind="file", data=URL, filename="report.pdf"),)
+
+
+async def test_a_file_in_an_input_is_archived_and_reaches_the_model(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    agent = make_agent()
+    await rig.serve(agent)
+    file = {"type": "input_file", "filename": "report.pdf", "file_data": URL}
+    asked = {"role": "user", "content": [file, {"type": "input_text", "text": "What is it?"}]}
+    model.reply("a report")
+    result = await Runner.run(agent, [asked], runner=rig.runner())
+    assert model.requests[0].body["input"] == [asked]
+    assert not await histories_hold(rig.runner(), result.task_id, PDF)
+
+
+async def test_chat_completions_get_files_after_the_results(rig: Rig, model: FakeOpenAI) -> None:
+    chat = ChatCompletionsModel("gpt-5-mini", base_url=model.base_url, api_key="sk-of-the-tests-1")
+    given = [{"type": "file", **NAMED}, {"type": "file", "file_id": "file_1"}]
+    await rig.serve(Agent(name="agent", model=chat, tools=[tool_that_gives(given)]))
+    model.call("fetch")
+    model.reply("read")
+    await rig.runner().chat("q")
+    await chat.close()
+    result, files = model.requests[1].body["messages"][-2:]
+    assert result["content"] == "The result is the file in the next user message."
+    assert files["role"] == "user"
+    assert files["content"] == [
+        {"type": "file", "file": NAMED},
+        {"type": "file", "file": {"file_id": "file_1"}},
+    ]
+
+
+async def test_chat_completions_are_not_sent_the_address_of_a_file(
+    rig: Rig, model: FakeOpenAI
+) -> None:
+    chat = ChatCompletionsModel("gpt-5-mini", base_url=model.base_url, api_key="sk-of-the-tests-1")
+    given = {"type": "file", "file_url": "https://a.b/c.pdf"}
+    await rig.serve(Agent(name="agent", model=chat, tools=[tool_that_gives(given)]))
+    model.call("fetch")
+    task = await rig.runner().create_task("q")
+    await rig.runner().run_step(task)
+    with pytest.raises(StepFailedError, match="Use the Responses API, or give the file by its"):
+        await rig.runner().run_step(task)
+    await chat.close()
+    await rig.runner().undo_step(task)
+    with pytest.raises(InvalidArgumentError, match="named by its address"):
+        to_chat_messages([Message(role="tool", content=(file_with("", url="https://a.b/c"),))])
+
+
+def test_a_file_is_told_in_a_few_words() -> None:
+    ref = ImageRef(sha256="ab12cd34" + "0" * 56, size=11_900, media_type="application/pdf")
+    known = FilePart(kind="file", filename="a.pdf", stored=ref)
+    assert str(known) == "[file a.pdf 12 kB sha256 ab12cd34..]"
+    assert str(file_with("", file_id="file_1")) == "[file file_1]"
