@@ -11,11 +11,12 @@ from datetime import UTC
 from typing import Any
 
 import pytest
-from temporalio.api.enums.v1 import PendingActivityState
+from temporalio.api.enums.v1 import EventType, PendingActivityState
 
 from holdfast import Agent, AgentRunner, Task, ToolContext, tool
 from holdfast.activities import heartbeat, long_calls
 from holdfast.activities.source import Source
+from holdfast.archive import Archive
 from holdfast.commands import SIGNAL, Command
 from holdfast.errors import ArchiveError, StepFailedError
 from holdfast.long_calls import LONG_CALL, LongCall
@@ -72,14 +73,39 @@ async def begin(runner: AgentRunner, digging: Digging) -> Task:
     return task
 
 
+class Disk:
+    """What the archive is kept on; it may be full."""
+
+    def __init__(self) -> None:
+        self.is_full = True
+        self.has_refused = False
+
+    def fill(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Let the archive refuse to keep anything."""
+        put = Archive.aput
+
+        async def put_if_there_is_room(archive: Archive, data: bytes) -> str:
+            if self.is_full:
+                self.has_refused = True
+                raise ArchiveError("the disk is full")
+            return await put(archive, data)
+
+        monkeypatch.setattr(Archive, "aput", put_if_there_is_room)
+
+
+async def send(runner: AgentRunner, task: Task) -> None:
+    """Send some commands."""
+    handle = runner.client.get_workflow_handle(task.task_id)
+    for _ in range(10):
+        sent = Command(id=uuid.uuid4().hex, verb="drop_step", body={"step": "none"})
+        await handle.signal(SIGNAL, sent)
+
+
 async def rolls(runner: AgentRunner, task: Task, count: int = 2) -> None:
     """Send commands until a task has so many runs."""
-    handle = runner.client.get_workflow_handle(task.task_id)
 
     async def rolled() -> bool:
-        for _ in range(10):
-            sent = Command(id=uuid.uuid4().hex, verb="drop_step", body={"step": "none"})
-            await handle.signal(SIGNAL, sent)
+        await send(runner, task)
         return len(await histories(runner.client, task.task_id)) >= count
 
     await until(rolled)
@@ -406,3 +432,67 @@ async def test_a_repeatable_call_whose_outcome_is_lost_after_a_rollover_is_made_
     digging.let_go.set()
     assert (await runner.run_task(task)).output == "done"
     assert digging.begun == {"a": 2}
+
+
+async def test_an_abandon_stops_a_tool_whose_task_cannot_continue_as_new(
+    make_runner: MakeRunner, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digging, disk = Digging(), Disk()
+
+    @tool(effect="irreversible")
+    async def dig(place: str) -> str:
+        """Dig."""
+        return await digging(place)
+
+    runner = await make_runner(dig, roll_events=ROLL)
+    model.call("dig", {"place": "a"})
+    task = await begin(runner, digging)
+    disk.fill(monkeypatch)
+
+    async def is_cut() -> bool:
+        return digging.cut == {"a": 1}
+
+    async def is_refused() -> bool:
+        await send(runner, task)
+        return disk.has_refused
+
+    await until(is_refused)
+    await runner.abandon(task, by="ann", reason="enough")
+    await until(is_cut)
+    disk.is_full = False
+    await until_status(runner, task, "abandoned")
+
+
+async def test_the_outcome_of_a_call_that_ends_before_its_task_could_continue_as_new_is_kept(
+    make_runner: MakeRunner, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digging, disk = Digging(), Disk()
+
+    @tool(effect="irreversible")
+    async def dig(place: str) -> str:
+        """Dig."""
+        return await digging(place)
+
+    runner = await make_runner(dig, roll_events=ROLL)
+    model.call("dig", {"place": "a"})
+    model.reply("done")
+    task = await begin(runner, digging)
+    disk.fill(monkeypatch)
+
+    async def is_refused() -> bool:
+        await send(runner, task)
+        return disk.has_refused
+
+    async def is_recorded() -> bool:
+        history = (await histories(runner.client, task.task_id))[0]
+        return "ACTIVITY_TASK_COMPLETED" in {
+            EventType.Name(e.event_type).removeprefix("EVENT_TYPE_") for e in history.events[-15:]
+        }
+
+    await until(is_refused)
+    digging.let_go.set()
+    await until(is_recorded)
+    disk.is_full = False
+    assert (await runner.run_task(task)).output == "done"
+    assert digging.begun == {"a": 1}
+    assert "rejoin" not in await activities_of(runner.client, task.task_id)
