@@ -23,11 +23,19 @@ newest."""
 
 
 class Pulse:
-    """What the signs of life of one activity say. Safe from any thread."""
+    """What the signs of life of one activity say. Safe from any thread.
+
+    Attributes:
+        news: Set when a sign of life is to be shown soon.
+        send: Sends one with these details, from the loop that the signs of life come from.
+        has_moved: Whether the task that is worked for has continued as new meanwhile.
+    """
 
     def __init__(self) -> None:
         """Say nothing; signs of life come from the running loop."""
         self.news = asyncio.Event()
+        self.send: Callable[..., None] = activity.heartbeat
+        self.has_moved = False
         self._home = asyncio.get_running_loop()
         self._say: Callable[[], Json] | None = None
 
@@ -43,7 +51,7 @@ class Pulse:
     def beat(self) -> None:
         """Show a sign of life; to be called in the loop that the signs of life come from."""
         said = None if self._say is None else self._say()
-        activity.heartbeat(*([] if said is None else [said]))
+        self.send(*([] if said is None else [said]))
 
     def teller(self) -> Callable[..., None]:
         """Return a function that shows a sign of life with details, as `activity.heartbeat`.
@@ -55,7 +63,7 @@ class Pulse:
 
         def beat(details: tuple[Any, ...]) -> None:
             with suppress(RuntimeError):  # the activity is over
-                activity.heartbeat(*details)
+                self.send(*details)
 
         def tell(*details: Any) -> None:
             self._home.call_soon_threadsafe(beat, details, context=here.copy())

@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from datetime import timedelta
+from functools import partial
 
 from temporalio import activity
 from temporalio.api.workflowservice.v1 import RecordActivityTaskHeartbeatRequest
@@ -38,7 +39,11 @@ class NotOursError(ApplicationError):
 
 
 class Lease:
-    """What is known of who owns one attempt of an activity."""
+    """What is known of who owns one attempt of an activity.
+
+    Attributes:
+        ask: Asks the server whose attempt it is before what is named to it; raises NotOursError.
+    """
 
     def __init__(self, beat: Callable[[], None]) -> None:
         """Know nothing: even the task may have been received long ago.
@@ -46,7 +51,7 @@ class Lease:
         Args:
             beat: Shows a sign of life, from any thread and event loop.
         """
-        self._beat = beat
+        self.ask: Callable[[str], Awaitable[None]] = partial(_ask, beat=beat)
         self._confirmed: float | None = None
         timeout = activity.info().heartbeat_timeout or timedelta(seconds=ASKING_SECONDS)
         self._trusted = TRUSTED_SHARE * timeout.total_seconds()
@@ -62,7 +67,7 @@ class Lease:
         """
         while self._confirmed is None or now() - self._confirmed > self._trusted:
             before = now()
-            await _ask(what, self._beat)
+            await self.ask(what)
             self._confirmed = before  # the answer may have come late
 
 
@@ -72,6 +77,11 @@ _lease: ContextVar[Lease] = ContextVar("holdfast_lease")
 def begin_lease(beat: Callable[[], None]) -> None:
     """Know nothing yet of the current attempt, in all of its coroutines; `beat` as of `Lease`."""
     _lease.set(Lease(beat))
+
+
+def current_lease() -> Lease:
+    """Return what is known of the current attempt."""
+    return _lease.get()
 
 
 async def ensure_ours(what: str) -> None:

@@ -12,6 +12,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from holdfast import merge_patch
+from holdfast.activities import heartbeat
 from holdfast.activities.failures import (
     LONGEST_TEXT,
     ToldError,
@@ -184,7 +185,8 @@ class ToolActivities:
 
 def recorded(source: Source, given: ToolInput, ready: Ready, outcome: Outcome) -> Outcome:
     """Return an outcome as the task records it; what the model is told is at hand from now on."""
-    source.memory().put_result(given.n, given.i, outcome.message(ready.call))
+    if not heartbeat.current.get().has_moved:  # else this run of the task is over
+        source.memory().put_result(given.n, given.i, outcome.message(ready.call))
     at, begun = time.time(), activity.info().started_time.timestamp()
     took = {"ended": round(at, 3), "took": round(max(at - begun, 0), 3)}
     return outcome.model_copy(update={"worker": worker_identity(), **took})

@@ -14,7 +14,8 @@ class AuditEvent(Value):
         time: Seconds since the epoch; of a call, the time at which it ended.
         kind: "created", "step", "model_call", "tool_call", "memo", "asked", "command",
             "refused", "standing", "expired", "probed", "guardrail", "failed", "restarted", "limit",
-            "undone", "effect_undone", "undo_failed", "forked", "withdrawn", "closed".
+            "undone", "effect_undone", "undo_failed", "undo_unknown", "forked", "withdrawn",
+            "closed".
         actor: Who caused it: a person's name, "model", "task".
         verb: What a person asked for: "approve", "reject", "respond", "feedback", "edit_step",
             "drop_step", "pause", "resume", "abandon", "undo".

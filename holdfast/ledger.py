@@ -290,6 +290,12 @@ class Ledger(LedgerState):
         current = self.at(n)
         self._put(current.model_copy(update={"cleared": (*current.cleared, i)}))
 
+    def stop(self, n: int, stops: dict[int, Failure]) -> None:
+        """Record why a step will stop once its calls in progress have ended."""
+        current = self.find(n)
+        if current is not None and current.stops != stops:
+            self._put(current.model_copy(update={"stops": stops}))
+
     def begin_child(self, n: int, i: int, begun: Begun) -> None:
         """Record how an open call began that a task of its own works for."""
         current = self.at(n)

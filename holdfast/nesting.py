@@ -18,6 +18,7 @@ from holdfast import gate
 from holdfast.commands import LONGEST_REASON, Refusal
 from holdfast.errors import InvalidArgumentError
 from holdfast.ids import nested_id
+from holdfast.long_calls import LONG_CALL, LongCall
 from holdfast.messages import Blob, Usage, clean
 from holdfast.records import Approval, Begun, Failure, Outcome, SegmentRef
 from holdfast.settings import Budget
@@ -198,6 +199,14 @@ class ChildState(Value):
         return self.model_copy(update=found)
 
 
+HEARD: dict[str, type[ChildReport | ParentSays | LongCall]] = {
+    SAYS: ParentSays,
+    REPORTS: ChildReport,
+    LONG_CALL: LongCall,
+}
+"""Name of a signal that no person sends to what it says."""
+
+
 class Nesting(Value):
     """How a call of an agent as a tool begins: the child's input, or what the model is told.
 
@@ -220,8 +229,10 @@ class Nesting(Value):
     begun: Begun = Begun()
 
 
-def hear(name: str, payloads: Sequence[bytes]) -> ChildReport | ParentSays | Refusal | None:
-    """Read a signal between a task and one that it works for; never raises.
+def hear(
+    name: str, payloads: Sequence[bytes]
+) -> ChildReport | ParentSays | LongCall | Refusal | None:
+    """Read a signal of a parent, a child or an activity of the task; never raises.
 
     Args:
         name: Name of the signal.
@@ -230,14 +241,15 @@ def hear(name: str, payloads: Sequence[bytes]) -> ChildReport | ParentSays | Ref
     Returns:
         What was said, or why it is not heard; None for a signal of another name.
     """
-    if name not in (SAYS, REPORTS):
+    kind = HEARD.get(name)
+    if kind is None:
         return None
     if len(payloads) != 1:
         return Refusal(verb=name, reason=f"It is one value; this signal brought {len(payloads)}.")
     try:
         # a child reports values that have passed the gate already, in envelopes of our own
         data = gate.read(payloads[0], "It", deepest=gate.DEEPEST + gate.ENVELOPE)
-        return (ParentSays if name == SAYS else ChildReport).model_validate(data)
+        return kind.model_validate(data)
     except (InvalidArgumentError, ValidationError) as cause:
         return Refusal(verb=name, reason=f"It cannot be read: {clean(str(cause))}"[:LONGEST_REASON])
 

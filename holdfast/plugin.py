@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable
+from datetime import timedelta
 from typing import Any, cast
 
 from temporalio.converter import DataConverter
 from temporalio.plugin import SimplePlugin
+from temporalio.worker import WorkerConfig
 
 from holdfast.activities.cache import Cache
 from holdfast.activities.closing import ClosingActivities
 from holdfast.activities.guarding import GuardingActivities
 from holdfast.activities.handling import HandlingActivities
 from holdfast.activities.judging import JudgingActivities
+from holdfast.activities.long_calls import LongCalls
 from holdfast.activities.nesting import NestingActivities
 from holdfast.activities.registry import Registry
 from holdfast.activities.results import ReadableResults
@@ -39,6 +42,7 @@ class Activities:
         registry: The agents that they serve; more may be added while the worker runs.
         all: The activity functions.
         index: The one of them that sessions need.
+        long_calls: Tool calls that may go on while their task continues as new.
     """
 
     def __init__(
@@ -60,7 +64,6 @@ class Activities:
         activities: list[Callable[..., Any]] = [
             steps.describe,
             steps.step,
-            ToolActivities(self.registry, source).tool,
             closing.archive,
             closing.close,
             closing.index,
@@ -78,7 +81,10 @@ class Activities:
             nesting.end_nested,
         ]
         self.index = closing.index if loops is None else loops.apart(closing.index)
-        self.all = activities if loops is None else [loops.apart(each) for each in activities]
+        tool = ToolActivities(self.registry, source).tool
+        self.long_calls = LongCalls(tool if loops is None else loops.apart(tool))
+        apart = activities if loops is None else [loops.apart(each) for each in activities]
+        self.all = [*apart, self.long_calls.tool, self.long_calls.rejoin]
 
 
 class HoldfastPlugin(SimplePlugin):
@@ -111,10 +117,19 @@ class HoldfastPlugin(SimplePlugin):
                 return made
             return dataclasses.replace(made, external_storage=archive_storage(archive))
 
+        self._activities = Activities(served, archive, UserLoops()) if served else None
         super().__init__(  # pyright: ignore[reportUnknownMemberType]  temporalio's types
             "holdfast",
             data_converter=converter,
             workflows=[AgentTask, Session] if served else None,
-            activities=Activities(served, archive, UserLoops()).all if served else None,
+            activities=self._activities.all if self._activities else None,
             interceptors=[ReadableResults()],
         )
+
+    def configure_worker(self, config: WorkerConfig) -> WorkerConfig:
+        """Add the workflows and activities; tool calls get the worker's own grace."""
+        if self._activities is not None:
+            options = cast("dict[str, Any]", config)
+            grace: timedelta = options.get("graceful_shutdown_timeout", timedelta())
+            self._activities.long_calls.grace = grace
+        return super().configure_worker(config)

@@ -519,6 +519,8 @@ class OpenState(Value):
         outcomes: Position of an open call to its outcome.
         called: Position of an open call to what is known of it, once it was begun.
         begun: Position of an open call that a task of its own works for to how it began.
+        stops: Position of an open call to why the step will stop after it, once the calls beside it
+            have ended.
         failure: Why the step stopped.
         limit: "finish" makes the next model call the last, "allow" lets one pass the budget.
         owner: Id of the request that the step is run for, if any.
@@ -545,6 +547,7 @@ class OpenState(Value):
     outcomes: dict[int, Outcome] = Field(default_factory=dict[int, Outcome])
     called: dict[int, Called] = Field(default_factory=dict[int, Called])
     begun: dict[int, Begun] = Field(default_factory=dict[int, Begun])
+    stops: dict[int, Failure] = Field(default_factory=dict[int, Failure])
     failure: Failure | None = None
     limit: Literal["", "allow", "finish"] = ""
     owner: str = ""

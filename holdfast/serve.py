@@ -133,6 +133,7 @@ def serving_worker(client: Client, activities: Activities, *, queue: str, **opti
         "workflows": [AgentTask, Session],
         "activities": activities.all,
     }
+    activities.long_calls.grace = options.get("graceful_shutdown_timeout", GRACE)
     return _worker(client, {**settings, **options})
 
 

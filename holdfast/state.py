@@ -8,6 +8,7 @@ from pydantic import Field
 
 from holdfast.chain import ChainRef
 from holdfast.guard_rules import Guarded, GuardRule
+from holdfast.long_calls import LongCall
 from holdfast.messages import Blob, ImagePart, Message, Usage
 from holdfast.nesting import ChildState, ParentRef, UndoAnswer
 from holdfast.records import (
@@ -262,6 +263,7 @@ class Carried(Value):
             ends that.
         ledger: Length and digest of the chain of all entries of the ledger.
         commands: The ids of the newest commands, packed: a repeated one is dropped.
+        long_calls: The calls in progress with which the task may continue as new.
         entries: Events that came while the ledger was being archived.
     """
 
@@ -319,6 +321,7 @@ class Carried(Value):
     tries_again: bool = False
     ledger: ChainRef = ChainRef()
     commands: str = ""
+    long_calls: tuple[LongCall, ...] = ()
     entries: tuple[Entry, ...] = ()
 
 

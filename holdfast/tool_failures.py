@@ -32,6 +32,10 @@ CERTAIN: dict[str, Any] = {"certain": True}
 """Detail of a failure that hides no effect: the call was not made, or has itself failed in this
 way."""
 
+AGAIN: dict[str, Any] = {"again": True}
+"""Detail of a failure after which the server would start the activity again, had it been asked to:
+the task does so in its place."""
+
 
 @contextmanager
 def certain() -> Generator[None]:

@@ -15,7 +15,7 @@ from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_
 
 from holdfast import approvals
 from holdfast.commands import Command
-from holdfast.records import Approval
+from holdfast.records import Approval, SegmentRef
 from holdfast.seal import Seal
 from holdfast.state import RunReply, TaskInput
 from holdfast.steps import TaskStatus
@@ -72,7 +72,9 @@ class AgentTask(StepLanes, Opening):
         while not self.closed:
             try:
                 await self._wait()
-                if self.ending.is_due:
+                if self.work is not None and not self._lets_go():
+                    await self._work()
+                elif self.ending.is_due:
                     await self._close()
                 elif self._rolls() and (self.ending.is_stuck or not self._undoes()):
                     await self._roll()
@@ -124,19 +126,26 @@ class AgentTask(StepLanes, Opening):
         return calls.time_left(deadline, now=now()) if deadline else None
 
     def _has_work(self) -> bool:
+        if self.work is not None:
+            return True
         if self.closing is not None:
             return self.ending.is_due or self._rolls()
         return self._rolls() or self._runnable()
 
     async def _work(self) -> None:
-        """Do one unit of work; an abandon or undo cancels it, a failure parks the task."""
-        undoing = self.ledger.s.undo is not None
-        work = asyncio.create_task(self._undo_unit() if undoing else self._unit())
+        """Do one unit of work; an abandon or undo cancels it, a failure parks the task.
+
+        One that waits only for calls which go on while the task continues as new is left as it is.
+        """
+        undoing = self.work is None and self.ledger.s.undo is not None
+        work = self.work or asyncio.create_task(self._undo_unit() if undoing else self._unit())
         self.work = work
         try:
             await self._watch(work, undoing=undoing)
         except asyncio.CancelledError:
             self._abandon(CANCELLED)
+        if not work.done() and self._lets_go():
+            return
         if not work.done():
             work.cancel()
             await workflow.wait([work], timeout=CANCEL_GRACE_SECONDS)
@@ -149,7 +158,7 @@ class AgentTask(StepLanes, Opening):
         """Wait for the end of a unit; show what it asks, and let it expire, while it runs."""
 
         def is_over() -> bool:
-            return work.done() or self._interrupted(undoing)
+            return work.done() or self._interrupted(undoing) or self._lets_go()
 
         while not is_over():
             asked = self.ledger.s.approvals
@@ -171,7 +180,7 @@ class AgentTask(StepLanes, Opening):
             return
         opens, branch = self.ledger.s.opens, self.ledger.s.branch
         cut = tuple(sorted({*state.cut, *self.running}))
-        self.ledger.change(undo=state.model_copy(update={"cut": cut}))
+        self.ledger.change(undo=state.model_copy(update={"cut": cut}), long_calls=())
         try:
             if self.ledger.s.described is None:
                 self.ledger.described(await calls.describe(self.ledger))
@@ -226,21 +235,39 @@ class AgentTask(StepLanes, Opening):
         while len(self.ledger.entries) > most or not self._is_done():
             if len(self.ledger.entries) > most:
                 try:
-                    self.ledger.archived(await calls.archive(self.ledger))
+                    segment = await self._archive()
                 except ActivityError as error:
                     self._roll_failed(error)
                     return
+                if segment is None:
+                    break
+                self.ledger.archived(segment)
             most = MOST_CARRIED  # commands may come all the time: the next run archives them
-            await workflow.wait_condition(lambda: self._is_done() or self.ending.is_due)
-            if self.ending.is_due:
+            await workflow.wait_condition(lambda: self._is_done() or self._is_called_off())
+            if self._is_called_off():
                 break
-        if self.ending.is_due:
+        if self._is_called_off():
             self.draining = False
             return
         settle(self.ledger)
         workflow.continue_as_new(
             self.given.model_copy(update={"carried": self.ledger.carried(), "extra_state": {}})
         )
+
+    async def _archive(self) -> SegmentRef | None:
+        """Archive the ledger's entries; None when continuing as new is called off meanwhile."""
+        archiving = asyncio.create_task(calls.archive(self.ledger))
+        try:
+            await workflow.wait_condition(lambda: archiving.done() or self._is_called_off())
+        finally:
+            if not archiving.done():
+                archiving.add_done_callback(lambda done: done.cancelled() or done.exception())
+                archiving.cancel()
+        return archiving.result() if archiving.done() else None
+
+    def _is_called_off(self) -> bool:
+        """Whether something comes before continuing as new: an end, or calls to be cut off."""
+        return self.ending.is_due or (self.work is not None and self._interrupted(undoing=False))
 
     def _roll_failed(self, error: ActivityError) -> None:
         """Park the task; the next request tries to roll again."""
@@ -310,6 +337,7 @@ class AgentTask(StepLanes, Opening):
     def _prepare_close(self, status: TaskStatus) -> None:
         """Do what comes before the archive: the ledger that it gets tells of the end."""
         record_cut(self.ledger, self.running)
+        self.ledger.change(long_calls=())
         approvals.close_open(self.ledger, now=now())
         self.children.close(status)
         if status == "abandoned":

@@ -14,6 +14,7 @@ from holdfast import approvals
 from holdfast.commands import LONGEST_REASON, Command, Refusal, decode
 from holdfast.ledger import Ledger
 from holdfast.links import unmet
+from holdfast.long_calls import AWAITED, LONG_CALL, SECRET, LongCall
 from holdfast.nesting import (
     REPORTS,
     SAYS,
@@ -22,6 +23,7 @@ from holdfast.nesting import (
     UndoAnswer,
     hear,
     is_secret,
+    secret_of_child,
 )
 from holdfast.obey import obey
 from holdfast.records import Approval, Failure, OpenState
@@ -36,6 +38,7 @@ from holdfast.workflows import calls
 from holdfast.workflows.calls import now
 from holdfast.workflows.children import Children
 from holdfast.workflows.ending import Ending
+from holdfast.workflows.long_calls import add_long
 from holdfast.workflows.pending import Pending, refusal
 from holdfast.workflows.reporting import undo_for_parent
 from holdfast.workflows.requests import Requests
@@ -54,6 +57,12 @@ MOST_WAITING = 6
 """Most requests to run that wait at the same time; others ask again every two seconds.
 
 The server holds ten updates of a workflow: the others are for those who undo and finalize.
+"""
+
+MOST_UPDATES = 1900
+"""Most updates that one run of a task accepts; those that follow are accepted by its next run.
+
+The server accepts 2,000, and lets the others wait without an answer.
 """
 
 TURN_SECONDS = 0.001
@@ -84,8 +93,9 @@ class TaskDesk:
         self.draining = False
         self.unrollable = False
         self.updates = 0
-        self.running: Running = set()
-        self.calling: set[int] = set()  # steps whose calls are being taken further
+        self.running: Running = {(call.n, call.i) for call in self.ledger.s.long_calls}
+        self.lanes: set[int] = set()  # steps that are being taken further
+        self.calling: set[int] = set()  # of those, the ones whose calls are
         self.room = Room()
         self.work: asyncio.Task[None] | None = None
         self.seal = Seal()
@@ -123,9 +133,11 @@ class TaskDesk:
 
     def _goes(self, current: OpenState) -> bool:
         """Whether an open step can be taken further."""
+        n = current.n
+        if any(call.n == n for call in self.ledger.s.long_calls):
+            return True
         if current.failure is not None or self.ledger.s.failure is not None:
             return False
-        n = current.n
         if verdict_of_calls(current) is not None:
             return True
         if self.ledger.is_held(current):
@@ -248,6 +260,7 @@ class TaskDesk:
 
     @run_update.validator
     def _check_run(self, asked: RunRequest) -> None:
+        self._refuse_when_full()
         info = workflow.current_update_info()
         s = self.ledger.s
         if info is not None and info.id in s.seen:
@@ -302,6 +315,7 @@ class TaskDesk:
     @workflow.update(name="finalize")
     async def finalize_update(self) -> bool:
         """Commit to the session, once, and close the task."""
+        self.updates += 1
         if self.closing is None:
             self.ledger.change(failure=None)
         self._end("finished")
@@ -312,6 +326,7 @@ class TaskDesk:
 
     @finalize_update.validator
     def _check_finalize(self) -> None:
+        self._refuse_when_full()
         if self.closing == "finished" and not (self.ending.is_stuck or self.draining):
             return  # somebody else's finalize is on its way
         if self.ending.is_stuck and not self.draining:
@@ -355,6 +370,7 @@ class TaskDesk:
 
     @undo_update.validator
     def _check_undo(self, asked: UndoRequest) -> None:
+        self._refuse_when_full()
         self._refuse_when_leaving()
         s = self.ledger.s
         info = workflow.current_update_info()
@@ -374,6 +390,10 @@ class TaskDesk:
         to = asked.to if asked.to >= 0 else s.steps - (0 if s.opens else 1)
         if s.fork is not None and to < s.fork.n:
             raise refusal(calls.of_another(s.fork))
+
+    def _refuse_when_full(self) -> None:
+        if self.updates >= MOST_UPDATES:
+            raise refusal(calls.CROWDED)
 
     def _refuse_when_leaving(self) -> None:
         if self.draining:
@@ -404,6 +424,8 @@ class TaskDesk:
                 self._child_reports(report)
             case ParentSays() as said:
                 self.parent_says(said)
+            case LongCall() as call:
+                self._is_long(call)
             case _:
                 self._command(name, data)
 
@@ -471,6 +493,16 @@ class TaskDesk:
             self._refuse_signal(REPORTS, refused)
         else:
             self._after_news()
+
+    def _is_long(self, call: LongCall) -> None:
+        """Note that the task may continue as new while a call runs, unless that has just ended."""
+        if not is_secret(call.secret, secret_of_child(self.given.secret, LONG_CALL)):
+            self._refuse_signal(LONG_CALL, "It did not come from an activity of this task.")
+        elif self.closing is None and self.ledger.s.undo is None and self._runs(call):
+            add_long(self.ledger, call)
+
+    def _runs(self, call: LongCall) -> bool:
+        return (call.n, call.i) in self.running and call.branch == self.ledger.s.branch
 
     def _refuse_signal(self, name: str, why: str) -> None:
         """Record a signal that somebody sent in the name of a parent or a child."""
@@ -582,6 +614,17 @@ class TaskDesk:
         children = self.ledger.s.children.values()
         asked = [approval for child in children for approval in child.approvals]
         return [*self.ledger.s.approvals, *asked]
+
+    @workflow.query(name=SECRET)
+    def secret_query(self) -> str:
+        """Tell an activity what shows that it is one; all who may ask can read the history, too."""
+        return secret_of_child(self.given.secret, LONG_CALL)
+
+    @workflow.query(name=AWAITED)
+    def awaited_query(self) -> list[str]:
+        """Show which long calls are not to be cut off."""
+        is_cut = self.closing is not None or self.ledger.s.undo is not None
+        return [] if is_cut else [call.id for call in self.ledger.s.long_calls]
 
     @workflow.query(name="newest")
     def newest_query(self) -> Newest:

@@ -42,6 +42,7 @@ class StepLanes(TaskDesk):
                 one touches nothing any more.
         """
         lanes: dict[int, asyncio.Task[None]] = {}
+        self.lanes.clear()
 
         def idle() -> list[OpenState]:
             return [c for c in self.ledger.s.opens if c.n not in lanes and self._goes(c)]
@@ -57,10 +58,12 @@ class StepLanes(TaskDesk):
                     self._take_steps()
                     for current in idle():
                         lanes[current.n] = asyncio.create_task(self._lane(current.n, work))
+                        self.lanes.add(current.n)
                 if not lanes:
                     return
                 await workflow.wait_condition(has_news)
                 for n in [n for n, lane in lanes.items() if lane.done()]:
+                    self.lanes.discard(n)
                     await lanes.pop(n)
         except asyncio.CancelledError:  # not `finally`: an evicted task may await nothing
             for lane in lanes.values():
@@ -154,7 +157,11 @@ class StepLanes(TaskDesk):
         current, due = ledger.at(n), inputs_due(ledger, n)
         stopped = verdict_of_calls(current)
         first = due if _is_answered(current) else [each for each in due if each.rule.blocks]
-        if stopped is not None:
+        if any(call.n == n for call in ledger.s.long_calls):
+            failure = await self._run_calls(n)
+            if not self._is_left(work):
+                self._judge(failure, n)
+        elif stopped is not None:
             self._judge(stopped, n)
         elif first:
             failure = await Checks(ledger, n, first).failure()
@@ -336,6 +343,16 @@ class StepLanes(TaskDesk):
             or info.is_continue_as_new_suggested()
             or self.updates >= UPDATES_PER_RUN
         )
+
+    def _lets_go(self) -> bool:
+        """Whether the task may continue as new although steps are being taken further.
+
+        It may when they wait for nothing but calls that go on meanwhile.
+        """
+        long_calls = self.ledger.s.long_calls
+        if not long_calls or not self._rolls() or self._interrupted(undoing=False):
+            return False
+        return self.lanes == self.calling and self.room.taken == len(long_calls)
 
     def _interrupted(self, undoing: bool) -> bool:  # noqa: FBT001
         return self.closing is not None or (self.ledger.s.undo is not None and not undoing)

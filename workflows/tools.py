@@ -19,6 +19,7 @@ from holdfast.messages import ToolCall
 from holdfast.nesting import Nesting
 from holdfast.records import Failure, OpenState, Outcome
 from holdfast.tool_failures import (
+    AGAIN,
     INTERRUPTED,
     NOT_REPEATABLE,
     NOT_STARTED,
@@ -39,12 +40,16 @@ from holdfast.workflows.calls import (
     quick,
 )
 from holdfast.workflows.children import Children
+from holdfast.workflows.long_calls import drop_long, find_long, rejoin
 from holdfast.workflows.outcomes import cut_text, lost_text, not_known_text, unknown_tool
 
 T = TypeVar("T")
 
 BLOCKED = "Blocked"
 """Type of the failure of a call that blocks the event loop of its worker."""
+
+OF_CALLS = frozenset({"tool", "rejoin"})
+"""Types of the activities in which a tool runs."""
 
 MOST_AT_ONCE = 300
 """Most calls of a task that are taken further at the same time; the others follow.
@@ -103,49 +108,84 @@ async def run_tools(
         room: Room for calls, shared with the steps beside this one.
         leaves: Whether no further call may begin now: the task is about to continue as new.
     """
-    taking: dict[int, asyncio.Task[Failure | None]] = {}
-    ended: dict[int, Failure | BaseException] = {}
+    taken = _Taken(ledger, n, running, children, room)
 
     def fresh(most: int) -> list[int]:
-        return [] if ended or leaves() else ready_calls(ledger, n, taking, most=most)
+        if taken.ended or leaves():
+            return []
+        return ready_calls(ledger, n, taken.tasks, most=most)
 
     def is_over() -> bool:
-        return not taking and not fresh(1)
+        return not taken.tasks and not fresh(1)
 
     def has_news() -> bool:
-        done = any(call.done() for call in taking.values())
-        return done or bool(room.left and fresh(1)) or is_over()
+        return taken.has_ended or bool(room.left and fresh(1)) or is_over()
 
     try:
+        taken.take(call.i for call in ledger.s.long_calls if call.n == n)  # they run already
         while True:
-            for i in fresh(room.left):
-                taking[i] = asyncio.create_task(_take(ledger, n, i, running, children))
-                room.taken += 1
+            taken.take(fresh(room.left))
             if is_over():  # all end before an error is raised: none goes on unseen
                 break
             await workflow.wait_condition(has_news)
-            ended |= _ended(taking, room)
+            taken.settle()
     except asyncio.CancelledError:  # not `finally`: an evicted task may await nothing
-        for call in taking.values():
-            call.cancel()
-        await asyncio.gather(*taking.values(), return_exceptions=True)
-        room.taken -= len(taking)
+        await taken.cancel()
         raise
-    in_order = [ended[i] for i in sorted(ended)]
+    in_order = [taken.ended[i] for i in sorted(taken.ended)]
     for result in in_order:
         if isinstance(result, BaseException):
             raise result
     return next((result for result in in_order if isinstance(result, Failure)), None)
 
 
-def _ended(
-    taking: dict[int, asyncio.Task[Failure | None]], room: Room
-) -> dict[int, Failure | BaseException]:
-    """Take out the calls that have ended; return what stands in the way of those that need it."""
-    done = {i: taking.pop(i) for i in [i for i, call in taking.items() if call.done()]}
-    room.taken -= len(done)
-    found = {i: _came_to(call) for i, call in done.items()}
-    return {i: each for i, each in found.items() if each is not None}
+class _Taken:
+    """The calls of a step that are being taken further.
+
+    Attributes:
+        tasks: The work on each, by its position.
+        ended: What stands in the way of those that have ended, if anything does.
+    """
+
+    def __init__(
+        self, ledger: Ledger, n: int, running: Running, children: Children, room: Room
+    ) -> None:
+        self.tasks: dict[int, asyncio.Task[Failure | None]] = {}
+        self.ended: dict[int, Failure | BaseException] = {**ledger.at(n).stops}
+        self._ledger, self._n = ledger, n
+        self._running, self._children, self._room = running, children, room
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether one of them has ended."""
+        return any(call.done() for call in self.tasks.values())
+
+    def take(self, positions: Iterable[int]) -> None:
+        """Take calls further."""
+        for i in positions:
+            taking = _take(self._ledger, self._n, i, self._running, self._children)
+            self.tasks[i] = asyncio.create_task(taking)
+            self._room.taken += 1
+
+    def settle(self) -> None:
+        """Take out those that have ended; a later run of the task must know of what stops it."""
+        done = {i: self.tasks.pop(i) for i in [i for i, c in self.tasks.items() if c.done()]}
+        self._room.taken -= len(done)
+        found = {i: _came_to(call) for i, call in done.items()}
+        self.ended |= {i: each for i, each in found.items() if each is not None}
+        stops = {
+            i: each if isinstance(each, Failure) else failure_of(each)
+            for i, each in self.ended.items()
+        }
+        self._ledger.stop(self._n, stops if self.tasks else {})
+
+    async def cancel(self) -> None:
+        """Cancel them all, and wait for their ends."""
+        for call in self.tasks.values():
+            call.cancel()
+        await asyncio.gather(*self.tasks.values(), return_exceptions=True)
+        self._room.taken -= len(self.tasks)
+        self._ledger.stop(self._n, {})
 
 
 def _came_to(call: asyncio.Task[Failure | None]) -> Failure | BaseException | None:
@@ -231,7 +271,8 @@ async def _take(
         ledger.outcome(n, i, unknown_tool(call, list(policies)))
         return None
     try:
-        if not await _may_run(ledger, n, i, policy):
+        runs = find_long(ledger, n, i) is not None
+        if not runs and not await _may_run(ledger, n, i, policy):
             return _stopped_by(ledger, n, i)
         approval = approvals.latest(ledger, n, i)
         edited = approvals.effective_call(approval, call) if approval else call
@@ -285,7 +326,7 @@ def _record_failure(ledger: Ledger, n: int, i: int, error: ActivityError, failur
     """Record of a call that stops its step that it took no effect; it may be begun again."""
     if failure.type == NOT_STARTED:
         ledger.call_not_begun(n, i)
-    elif error.activity_type == "tool":
+    elif error.activity_type in OF_CALLS:
         ledger.call_failed(n, i, failure.message, now=now())
 
 
@@ -408,28 +449,45 @@ async def _tool(
     """Run one call; one that is known not to have started is scheduled again.
 
     So is one that may be repeated and whose worker was lost, but not for ever: the tool may be what
-    ends the worker.
+    ends the worker. A call that runs since before the task continued as new is waited for first.
     """
-    starts = lost = 0
-    if not policy.agent:  # of those the task itself was begun before
+    long_call, branch = find_long(ledger, n, i), ledger.s.branch
+    tried = long_call.tried if long_call is not None else 0
+    starts, lost = 0, tried
+    if long_call is None and not policy.agent:  # of those the task itself was begun before
         ledger.call_begins(n, i, now=now(), edited=edited.arguments if edited else "")
     while True:
         try:
-            given = ledger.tool_input(n, i, edited).model_copy(update={"tried": lost})
-            outcome = await _tool_once(ledger, given, policy)
+            if long_call is not None:
+                outcome = await rejoin(ledger, long_call)
+            else:
+                given = ledger.tool_input(n, i, edited).model_copy(update={"tried": tried})
+                outcome = await _tool_once(ledger, given, policy)
         except ActivityError as error:
+            tried += failure_of(error).type != NOT_STARTED
             if policy.repeatable and is_lost(error) and lost + 1 < MOST_LOST:
                 lost += 1
                 continue
-            if starts >= MOST_STARTS or failure_of(error).type != NOT_STARTED:
+            if starts >= MOST_STARTS or not _starts_again(error, policy):
                 raise
             task = asyncio.current_task()
             if task is not None and task.cancelling():  # it was not begun, and is not to be
                 raise
         else:
-            return outcome.model_copy(update={"attempts": outcome.attempts + lost})
+            return outcome.model_copy(update={"attempts": outcome.attempts + tried})
+        finally:
+            long_call = None
+            drop_long(ledger, branch, n, i)
         await workflow.sleep(min(2.0**starts, 60.0))
         starts += 1
+
+
+def _starts_again(error: ActivityError, policy: ToolPolicy) -> bool:
+    """Whether a call is scheduled again that has failed: it was not begun, or may be repeated."""
+    cause = error.cause
+    if not isinstance(cause, ApplicationError):
+        return False
+    return cause.type == NOT_STARTED or (policy.repeatable and AGAIN in cause.details)
 
 
 async def _tool_once(ledger: Ledger, given: ToolInput, policy: ToolPolicy) -> Outcome:
@@ -459,7 +517,7 @@ def _may_have_happened(error: ActivityError, policy: ToolPolicy) -> bool:
     Whatever the failure is, one that is new to this code too, unless it is known to hide none. A
     call that may be repeated is asked about when it has ended, or blocked, its worker too often.
     """
-    if error.activity_type != "tool":  # what is asked about a call stands before it
+    if error.activity_type not in OF_CALLS:  # what is asked about a call stands before it
         return False
     cause = error.cause
     if isinstance(cause, ApplicationError) and cause.type in (BLOCKED, NOT_REPEATABLE):

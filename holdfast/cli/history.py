@@ -13,6 +13,7 @@ from temporalio.client import Client
 
 from holdfast.commands import Command, decode
 from holdfast.messages import Blob, Content, ToolCall, shown
+from holdfast.nesting import HEARD
 from holdfast.records import JournalEntry, OpenState, OpenStep, Outcome, StepResult
 from holdfast.references import new_entries, resolve_calls
 from holdfast.steps import TaskStep
@@ -142,6 +143,8 @@ class TaskHistory:
             where = {"step": given.n, "step_id": given.step or usual_id(given.n)}
             what = {"name": call.name, "text": call.arguments, "calls": (call,)}
             shown = shown.model_copy(update={"kind": "calling", **where, **what})
+        elif name == "rejoin":  # a call that was told of in an earlier run of the task
+            shown = shown.model_copy(update={"kind": "calling", "name": "tool"})
         self._scheduled[event.event_id] = shown
         return shown if name in ("step", "tool") else None
 
@@ -253,8 +256,10 @@ def _at(calls: tuple[ToolCall, ...], place: int) -> ToolCall:
     return calls[place] if place < len(calls) else ToolCall(id="", name="tool", arguments="")
 
 
-def _command(event: HistoryEvent, at: float) -> Happening:
+def _command(event: HistoryEvent, at: float) -> Happening | None:
     sent = event.workflow_execution_signaled_event_attributes
+    if sent.signal_name in HEARD:  # tasks and activities tell each other
+        return None
     got = decode(sent.signal_name, [payload.data for payload in sent.input.payloads])
     if isinstance(got, Command):
         by = f"by {got.by}" if got.by else ""

@@ -62,7 +62,8 @@ LONGEST_PAUSE_SECONDS = 2.0
 CLOSING_SECONDS = 120.0
 MOST_EVENTS = 30_000
 """Events in the history of one run of a task from which on it takes no more of what can wait: the
-server ends a workflow at 51,200, and a task continues as new only between its calls."""
+server ends a workflow at 51,200. A task continues as new while a tool runs, but not while another
+activity does: a model call, an AgentWorker's step, an `undo=`."""
 
 UNHURRIED = frozenset[Verb]({"feedback", "edit_step", "drop_step"})
 """Verbs that are refused then."""
@@ -479,7 +480,7 @@ class TaskClient:
         return receipt
 
     async def _refuse_when_full(self, task_id: str, verb: Verb) -> None:
-        """Keep a task's history from growing without end while a tool of it runs for days.
+        """Keep a task's history from growing without end while the task cannot begin a new one.
 
         Raises:
             CommandRefusedError: It has grown too long already.
@@ -490,9 +491,11 @@ class TaskClient:
             return
         if events >= MOST_EVENTS:
             msg = (
-                f"Task {task_id!r} has {events} events in its history and cannot begin a new one"
-                " before the call that it is running ends, or a worker process is up. Until then it"
-                f" takes no {verb}; decisions, pause, resume and abandon are taken."
+                f"Task {task_id!r} has {events} events in its history, and cannot begin a new one"
+                " before a worker process is up and what the task is doing has ended or, if it is a"
+                f" tool call, has run for a minute. Until then it takes no {verb}; decisions,"
+                " pause, resume and abandon are taken. See that a worker process is up and ask"
+                " again, or abandon the task."
             )
             raise CommandRefusedError(msg)
 

@@ -32,6 +32,7 @@ from temporalio.worker import (
 )
 
 from holdfast import Agent, AgentRunner, TaskStep, TaskStepOutput, ToolContext, tool
+from holdfast.activities import long_calls
 from holdfast.archive import Archive
 from holdfast.client.names import check_archive
 from holdfast.engine.connect import connect_embedded
@@ -72,6 +73,7 @@ class Job:
         die: Points of the program at which it kills itself, each with how often it is passed.
         mute: Whether its activities show no sign of life, as behind a network that is cut.
         grace: Seconds that running calls get after SIGTERM.
+        long: Seconds after which a tool call may go on while its task continues as new.
         options: More options of the Temporal worker.
         task_id: The task, for programs that create one.
         input: Its input.
@@ -86,6 +88,7 @@ class Job:
     die: tuple[tuple[str, int], ...] = ()
     mute: bool = False
     grace: float = 1.0
+    long: float = long_calls.LONG_SECONDS
     options: dict[str, Any] = field(default_factory=dict[str, Any])
     task_id: str = ""
     input: str = ""
@@ -454,6 +457,7 @@ def work(job: Job) -> None:
 
 
 async def _work(job: Job) -> None:
+    long_calls.LONG_SECONDS = job.long
     client = await connect_embedded(job.server, plugins=[HoldfastPlugin(archive=job.archive)])
     await check_archive(client, job.archive)
     options: dict[str, Any] = {
@@ -515,12 +519,11 @@ async def _follow(job: Job) -> None:
     note(job.home, "read")
 
 
-async def make_runner(job: Job, *, heartbeat: float = HEARTBEAT) -> AgentRunner:
+async def make_runner(job: Job, *, heartbeat: float = HEARTBEAT, **options: Any) -> AgentRunner:
     """Connect a client of its own to the app of a job."""
     client = await connect_embedded(job.server, plugins=[HoldfastPlugin(archive=job.archive)])
-    return AgentRunner(
-        client=client, archive=job.archive, agent=AGENT, app=job.app, heartbeat=heartbeat
-    )
+    options |= {"agent": AGENT, "app": job.app, "heartbeat": heartbeat}
+    return AgentRunner(client=client, archive=job.archive, **options)
 
 
 def log_to(home: Path) -> None:

@@ -1,0 +1,405 @@
+"""Tool calls that run for long: they go on although their task continues as new meanwhile.
+
+An activity belongs to one run of its task. When that run ends because the task continues as new,
+the server knows the activity no more: it refuses its signs of life and its result. The tool is not
+cut off by that. The next run schedules an activity that does nothing, under an id that it has from
+here, and the process that runs the tool shows signs of life of that one and completes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import uuid
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Any, NoReturn
+
+from temporalio import activity
+from temporalio.client import (
+    AsyncActivityCancelledError,
+    AsyncActivityHandle,
+    WorkflowExecutionStatus,
+    WorkflowHandle,
+)
+from temporalio.converter import ActivitySerializationContext
+from temporalio.exceptions import ApplicationError, TemporalError
+from temporalio.service import RPCError, RPCStatusCode
+
+from holdfast.activities.failures import LASTING, text_of
+from holdfast.activities.heartbeat import Pulse, heartbeats
+from holdfast.activities.lease import NotOursError, current_lease
+from holdfast.activities.results import check_readable
+from holdfast.logs import log
+from holdfast.long_calls import AWAITED, LONG_CALL, SECRET, LongCall
+from holdfast.records import Outcome
+from holdfast.tool_failures import AGAIN, INTERRUPTED, NOT_STARTED
+from holdfast.wire import ToolInput
+
+LONG_SECONDS = 60.0
+"""After this time a call tells its task that it runs for long: one event more in its history."""
+
+ASKING = timedelta(seconds=10)
+FASTEST_SECONDS = 0.1
+"""Shortest time between two signs of life."""
+
+MOVING_SECONDS = 0.5
+"""Time between two attempts to find the activity that stands for a call in the next run."""
+
+LAST_SECONDS = 10.0
+"""How long a process that is being stopped tries to hand over what a call has come to."""
+
+ToolActivity = Callable[[ToolInput], Awaitable[Outcome]]
+
+
+class LongCalls:
+    """Runs tool calls, and looks after those that run for long.
+
+    Attributes:
+        grace: How long a call may go on once its worker is being stopped.
+    """
+
+    def __init__(self, run: ToolActivity) -> None:
+        """Use this activity to run the calls."""
+        self.grace = timedelta()
+
+        @functools.wraps(run)
+        async def tool(given: ToolInput) -> Outcome:
+            async with heartbeats() as pulse:
+                return await _Call(given, pulse, self).outcome(run)
+
+        self.tool = tool
+
+    @activity.defn(name="rejoin")
+    async def rejoin(self) -> Outcome:
+        """Stand for a call that runs since an earlier run of the task; see `_Call`."""
+        activity.raise_complete_async()
+
+
+class _Call:
+    """One call: run as by any activity at first, looked after from here once it runs for long.
+
+    Attributes:
+        is_told: Whether the task may know that the call runs for long. From then on signs of life
+            and the outcome are sent from here, and not by the worker.
+        is_cancelled: Whether the tool was told to stop.
+    """
+
+    def __init__(self, given: ToolInput, pulse: Pulse, calls: LongCalls) -> None:
+        info, client = activity.info(), activity.client()
+        self.is_told = self.is_cancelled = False
+        self._given, self._pulse, self._calls = given, pulse, calls
+        self._id = uuid.uuid4().hex[:16]
+        task_id = info.workflow_id or ""
+        self._task: WorkflowHandle[Any, Any] = client.get_workflow_handle(task_id)
+        self._run: WorkflowHandle[Any, Any] = client.get_workflow_handle(
+            task_id, run_id=info.workflow_run_id
+        )
+        self._mine = client.get_async_activity_handle(task_token=info.task_token).with_context(
+            _context("tool", info.activity_id)
+        )
+        self._next = client.get_async_activity_handle(
+            workflow_id=task_id, run_id=None, activity_id=self._id
+        ).with_context(_context("rejoin", self._id))
+        self._signalled = self._is_moving = False
+        self._is_asked_to_stop = self._is_dropped = self._is_ending = False
+        self._news, self._details = asyncio.Event(), tuple[Any, ...]()
+        self._work: asyncio.Future[Outcome] = asyncio.Future()
+
+    @property
+    def _handle(self) -> AsyncActivityHandle:
+        """The activity that is this call in the task's present run, as far as it is known."""
+        return self._next if self._pulse.has_moved else self._mine
+
+    async def outcome(self, run: ToolActivity) -> Outcome:
+        """Run the call.
+
+        Raises:
+            ApplicationError: As the activity does that runs it.
+            BaseException: Temporal's own, which says that the outcome is not given by the worker.
+        """
+        self._work = asyncio.ensure_future(run(self._given))
+        beside = [asyncio.create_task(each) for each in (self._live(), self._heed_shutdown())]
+        beside[0].add_done_callback(_log_defect)
+        try:
+            await self._until(self._work)
+            if self.is_told:
+                beside.append(asyncio.create_task(self._hand_over()))
+                await self._until(beside[-1])
+                activity.raise_complete_async()
+        finally:
+            for each in beside:
+                each.cancel()
+            await asyncio.gather(*beside, return_exceptions=True)
+        return self._work.result()
+
+    async def _until(self, done: asyncio.Future[Any]) -> None:
+        """Wait for the end of the tool, or of what follows; a cancelled activity stops the tool.
+
+        That the server does not know the activity any more is no reason once the task knows that
+        the call runs for long: the task may have continued as new.
+        """
+        while not done.done():
+            try:
+                await asyncio.wait({done})
+            except asyncio.CancelledError:
+                why = activity.cancellation_details()
+                if self.is_told and why is not None and (why.not_found or why.timed_out):
+                    self._news.set()
+                elif self._is_ending:
+                    raise
+                else:
+                    self._is_ending = True
+                    self._stop()
+
+    def _stop(self) -> None:
+        """Tell the tool to stop, once: it may be ending already."""
+        if not self.is_cancelled:
+            self.is_cancelled = True
+            self._work.cancel()
+
+    async def _heed_shutdown(self) -> None:
+        """Stop the tool when its worker stops: Temporal cancels no activity a second time."""
+        await activity.wait_for_worker_shutdown()
+        await asyncio.sleep(self._calls.grace.total_seconds())
+        if self.is_told:
+            self._stop()
+
+    # ---- signs of life
+
+    async def _live(self) -> None:
+        """Tell the task that the call runs for long; from then on show its signs of life."""
+        await asyncio.sleep(LONG_SECONDS)
+        secret = await self._secret()
+        if secret is None:
+            return
+        self.is_told = True
+        self._pulse.send = self._show
+        current_lease().ask = self._ensure
+        while not self._is_dropped:
+            self._news.clear()
+            if await self._beat() and not self._signalled:
+                self._signalled = await self._tell(secret)
+            await asyncio.sleep(FASTEST_SECONDS)
+            is_known = self._signalled and not self._is_moving
+            await _wait_for(self._news, None if is_known else MOVING_SECONDS)
+
+    def _show(self, *details: Any) -> None:
+        """Have a sign of life shown soon: at regular times, and when a tool says something."""
+        self._details = details
+        self._news.set()
+
+    async def _secret(self) -> str | None:
+        """Ask the task what shows that an activity of it speaks; None when the attempt is over."""
+        while True:
+            try:
+                secret: str = await self._run.query(SECRET, result_type=str, rpc_timeout=ASKING)
+            except (RPCError, TemporalError) as error:
+                if _is_not_found(error):
+                    return None
+                log.info("Task %r does not answer: %s", self._run.id, error)
+            else:
+                return secret
+            await asyncio.sleep(ASKING.total_seconds())
+
+    async def _tell(self, secret: str) -> bool:
+        """Tell the task that the call runs for long; return whether it has been recorded."""
+        given, started = self._given, activity.info().started_time.timestamp()
+        said = LongCall(
+            id=self._id,
+            branch=given.branch,
+            n=given.n,
+            i=given.i,
+            tried=given.tried,
+            started=round(started, 3),
+            secret=secret,
+        )
+        try:
+            await self._run.signal(LONG_CALL, said, rpc_timeout=ASKING)
+        except RPCError as error:
+            return _is_not_found(error)
+        return True
+
+    async def _beat(self) -> bool:
+        """Show a sign of life; return whether the server knows the call."""
+        try:
+            await self._handle.heartbeat(*self._details, rpc_timeout=ASKING)
+        except AsyncActivityCancelledError:
+            self._is_asked_to_stop = True
+            self._stop()
+        except RPCError as error:
+            if _is_not_found(error):
+                return await self._move()
+            return False  # the server will be there again
+        except Exception:
+            log.exception("A tool's heartbeat of task %r cannot be sent", self._task.id)
+            self._details = ()
+            return False
+        self._is_moving = False
+        return True
+
+    async def _move(self) -> bool:
+        """Look where the call belongs: in the next run of the task, or nowhere any more."""
+        if not self._pulse.has_moved:
+            self._pulse.has_moved = True
+            return await self._beat()
+        self._is_moving = True
+        if not await self._is_awaited():
+            self._is_dropped = True
+            self._stop()
+        return False
+
+    async def _is_awaited(self) -> bool:
+        """Whether the task awaits this call; it does as long as it cannot be asked."""
+        try:
+            found = await self._task.describe(rpc_timeout=ASKING)
+            if found.status is not WorkflowExecutionStatus.RUNNING:
+                return False
+            awaited = await self._task.query(AWAITED, result_type=list[str], rpc_timeout=ASKING)
+        except (RPCError, TemporalError) as error:
+            return not _is_not_found(error)
+        return self._id in awaited
+
+    async def _ensure(self, what: str) -> None:
+        """Return once the server says that the call is this process's; see `Lease`.
+
+        Raises:
+            NotOursError: It is not any more.
+        """
+        while True:
+            try:
+                await self._handle.heartbeat(*self._details, rpc_timeout=ASKING)
+            except AsyncActivityCancelledError:
+                _refuse(what, "this attempt is to be cancelled")
+            except RPCError as error:
+                if not _is_not_found(error):
+                    _refuse(what, f"the server cannot say whose attempt it is: {error.message}")
+                if self._pulse.has_moved and not await self._is_awaited():
+                    _refuse(what, "the task does not wait for this attempt any more")
+                self._pulse.has_moved = True
+            else:
+                return
+            await asyncio.sleep(MOVING_SECONDS)
+
+    # ---- the outcome
+
+    async def _hand_over(self) -> None:
+        """Give the outcome to the run of the task that awaits it, if one does."""
+        giving, late = asyncio.create_task(self._offer()), asyncio.create_task(_late())
+        try:
+            await asyncio.wait({giving, late}, return_when=asyncio.FIRST_COMPLETED)
+            if not giving.done():
+                log.error("The outcome of a call of task %r is not handed over", self._task.id)
+        finally:
+            giving.cancel()
+            late.cancel()
+            await asyncio.gather(giving, late, return_exceptions=True)
+
+    async def _offer(self) -> None:
+        """Give the outcome again and again, until it is taken or not awaited any more."""
+        while not self._is_dropped:
+            if await self._is_handed_over():
+                return
+            await asyncio.sleep(MOVING_SECONDS)
+
+    async def _is_handed_over(self) -> bool:
+        """Give the outcome to the server; return whether that is done with."""
+        handle = self._handle
+        try:
+            await self._give(handle)
+        except RPCError as error:
+            if error.status in LASTING and not _is_not_found(error):
+                log.exception("The outcome of a call of task %r is refused", self._task.id)
+                await self._lose(handle, error)
+                return True
+            if not _is_not_found(error):
+                return False
+            self._pulse.has_moved = self._is_moving = True
+            return not await self._is_awaited()
+        except Exception as error:  # as of a data converter
+            log.exception("The outcome of a call of task %r cannot be sent", self._task.id)
+            await self._lose(handle, error)
+        return True
+
+    async def _give(self, handle: AsyncActivityHandle) -> None:
+        if self._work.cancelled():
+            if self._is_asked_to_stop:
+                await handle.report_cancellation(rpc_timeout=ASKING)
+            else:
+                await handle.fail(_interrupted("its activity was cancelled"), rpc_timeout=ASKING)
+            return
+        error = self._work.exception()
+        if error is None:
+            try:
+                check_readable(self._work.result(), Outcome)
+            except ApplicationError as unreadable:
+                error = unreadable
+            else:
+                await handle.complete(self._work.result(), rpc_timeout=ASKING)
+                return
+        await handle.fail(_final(error), rpc_timeout=ASKING)
+
+    async def _lose(self, handle: AsyncActivityHandle, error: Exception) -> None:
+        try:
+            await handle.fail(_interrupted(text_of(error)), rpc_timeout=ASKING)
+        except RPCError:  # without signs of life the call counts as lost
+            log.exception("The end of a call of task %r is refused", self._task.id)
+
+
+async def _late() -> None:
+    """Wait until the process is being stopped, and then for a while."""
+    await activity.wait_for_worker_shutdown()
+    await asyncio.sleep(LAST_SECONDS)
+
+
+def _final(error: BaseException) -> Exception:
+    """Return a failure that the server does not answer by another attempt: the task may."""
+    if not isinstance(error, ApplicationError):
+        return _interrupted(f"{type(error).__name__}: {error}")
+    if error.non_retryable:
+        return error
+    return ApplicationError(
+        error.message, *error.details, AGAIN, type=error.type, non_retryable=True
+    )
+
+
+def _interrupted(why: str) -> ApplicationError:
+    text = f"The tool was run, but its outcome is lost: {why}"
+    return ApplicationError(text, type=INTERRUPTED, non_retryable=True)
+
+
+def _refuse(what: str, why: str) -> NoReturn:
+    msg = f"The {what} was not begun: {why}."
+    raise NotOursError(msg, type=NOT_STARTED)
+
+
+def _log_defect(ended: asyncio.Task[None]) -> None:
+    if not ended.cancelled() and ended.exception() is not None:
+        log.error("A long call shows no signs of life any more", exc_info=ended.exception())
+
+
+def _is_not_found(error: BaseException) -> bool:
+    return isinstance(error, RPCError) and error.status is RPCStatusCode.NOT_FOUND
+
+
+def _context(kind: str, activity_id: str) -> ActivitySerializationContext:
+    """Name an activity of the current task to a data converter that wants to know."""
+    info = activity.info()
+    return ActivitySerializationContext(
+        namespace=info.namespace,
+        activity_id=activity_id,
+        activity_type=kind,
+        activity_task_queue=info.task_queue,
+        workflow_id=info.workflow_id,
+        workflow_type=info.workflow_type,
+        is_local=False,
+    )
+
+
+async def _wait_for(event: asyncio.Event, seconds: float | None) -> None:
+    """Wait until an event is set, or for so long."""
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        pass
