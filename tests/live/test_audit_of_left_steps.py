@@ -19,7 +19,12 @@ from tests.support.rig import MakeAgent, MakeRunner, Rig, histories, until, unti
 from tests.support.runs import serve_nested
 from tests.support.workers import Doing
 
-PLACES = [("book", {"city": "rome"}), ("send", {"text": "hi"}), ("wait", {}), ("sign", {})]
+PLACES: list[tuple[str, dict[str, str]]] = [
+    ("book", {"city": "rome"}),
+    ("send", {"text": "hi"}),
+    ("wait", {}),
+    ("sign", {}),
+]
 
 
 @pytest.fixture
