@@ -23,14 +23,14 @@ from holdfast.task.requests import refusals
 from holdfast.values.steps import TaskStatus
 from holdfast.workflows import activity_calls as calls
 from holdfast.workflows.activity_calls import now
-from holdfast.workflows.cutting import record_cut
-from holdfast.workflows.opening import Opening
-from holdfast.workflows.reporting import Reporter
-from holdfast.workflows.settled import settle
-from holdfast.workflows.steps import StepLanes
-from holdfast.workflows.tool_calls import ask_about_cut
-from holdfast.workflows.undo import answer_parent, run_undo, stop_undo
-from holdfast.workflows.visible import keep_seal, publish
+from holdfast.workflows.children.finished import settle
+from holdfast.workflows.children.reports import Reporter
+from holdfast.workflows.steps.steps import StepLanes
+from holdfast.workflows.tools.call_outcomes import record_cut
+from holdfast.workflows.tools.tool_calls import ask_about_cut
+from holdfast.workflows.undo.undo import answer_parent, run_undo, stop_undo
+from holdfast.workflows.visibility import keep_seal, publish
+from holdfast.workflows.workflow_input import Opening
 
 CANCEL_GRACE_SECONDS = 10
 

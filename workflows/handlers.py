@@ -44,20 +44,20 @@ from holdfast.task.undo import outdated
 from holdfast.values.base import Json
 from holdfast.values.steps import Task, TaskStatus, TaskStep
 from holdfast.workflows.activity_calls import now
-from holdfast.workflows.children import Children
-from holdfast.workflows.ending import Ending
-from holdfast.workflows.long_calls import add_long
-from holdfast.workflows.reporting import undo_for_parent
+from holdfast.workflows.children.children import Children
+from holdfast.workflows.children.reports import undo_for_parent
+from holdfast.workflows.end import Ending
 from holdfast.workflows.requests import refusal, result_of
 from holdfast.workflows.spans import StepSpans
-from holdfast.workflows.tool_calls import (
+from holdfast.workflows.tools.long_calls import add_long
+from holdfast.workflows.tools.tool_calls import (
     Room,
     Running,
     awaits_children,
     ready_calls,
     verdict_of_calls,
 )
-from holdfast.workflows.visible import publish
+from holdfast.workflows.visibility import publish
 
 COMMANDS_AT_ONCE = 400
 """Most commands that are obeyed in one workflow task; the others wait for the next.

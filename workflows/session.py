@@ -13,7 +13,7 @@ from temporalio.exceptions import ActivityError
 
 from holdfast.task.data.state import COMMIT, CommitRef, SessionState
 from holdfast.values.hash_chain import extend
-from holdfast.workflows.opening import Opening
+from holdfast.workflows.workflow_input import Opening
 
 FEWEST_EVENTS = 10
 """A run that rolled sooner would do nothing but roll."""

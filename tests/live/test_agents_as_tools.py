@@ -29,7 +29,7 @@ from holdfast.reading.recorded import Recorded, read_recorded
 from holdfast.testing import FakeOpenAI, call
 from holdfast.values.messages import ToolCall
 from holdfast.workers import StepContext
-from holdfast.workflows import children
+from holdfast.workflows.children import children
 from tests.support.people import World, ask, asked
 from tests.support.rig import (
     MakeAgent,

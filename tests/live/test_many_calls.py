@@ -11,8 +11,8 @@ from holdfast.testing import FakeOpenAI
 from holdfast.testing.fake_api.replies import Answer, CallSpec
 from holdfast.values.checks.gate import MOST_CALLS
 from holdfast.workers import StepContext
-from holdfast.workflows.tool_calls import MOST_AT_ONCE
-from holdfast.workflows.visible import MOST_CARDS
+from holdfast.workflows.tools.tool_calls import MOST_AT_ONCE
+from holdfast.workflows.visibility import MOST_CARDS
 from tests.support.rig import MakeRunner, histories, until
 from tests.support.workers import Doing
 

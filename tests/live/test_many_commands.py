@@ -16,7 +16,7 @@ from holdfast.task.data.wire import RunRequest
 from holdfast.task.ledger.references import NOTES_APART
 from holdfast.testing import FakeOpenAI
 from holdfast.workflows import handlers as desk
-from holdfast.workflows.children import Children
+from holdfast.workflows.children.children import Children
 from holdfast.workflows.handlers import COMMANDS_AT_ONCE
 from tests.support.people import ask
 from tests.support.rig import MakeAgent, MakeRunner, Rig, event_types, until

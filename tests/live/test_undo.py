@@ -25,7 +25,7 @@ from holdfast.testing import FakeOpenAI
 from holdfast.values.messages import ToolCall, assistant
 from holdfast.workers import StepContext
 from holdfast.workflows import agent_task
-from holdfast.workflows import undo as undoing
+from holdfast.workflows.undo import undo as undoing
 from tests.support.people import World, ask, kinds
 from tests.support.rig import (
     MakeAgent,

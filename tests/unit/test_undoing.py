@@ -12,8 +12,8 @@ from holdfast.task.data.state import Described, TaskInput, UndoRequest, UndoStat
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.values.messages import ToolCall
 from holdfast.workflows.activity_calls import time_left
-from holdfast.workflows.children import Children
-from holdfast.workflows.undo import run_undo
+from holdfast.workflows.children.children import Children
+from holdfast.workflows.undo.undo import run_undo
 
 CALL = ToolCall(id="k1", name="book", arguments="{}")
 

@@ -29,9 +29,9 @@ from holdfast.workflows.activity_calls import (
     failure_of,
     now,
 )
-from holdfast.workflows.children import Children
-from holdfast.workflows.settled import recall
-from holdfast.workflows.unclear_undos import (
+from holdfast.workflows.children.children import Children
+from holdfast.workflows.children.finished import recall
+from holdfast.workflows.undo.unclear_undos import (
     may_have_happened,
     note_clear,
     note_unclear,

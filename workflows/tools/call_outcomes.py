@@ -1,4 +1,4 @@
-"""Calls that the end of their task has cut off: nobody knows whether they took effect."""
+"""Outcomes of tool calls that the task itself words: nothing ran, or it is not known what did."""
 
 from __future__ import annotations
 
@@ -7,8 +7,35 @@ from collections.abc import Iterable, Iterator
 from holdfast.task import approvals
 from holdfast.task.data.records import Called, Outcome
 from holdfast.task.ledger.ledger import Ledger
+from holdfast.values.messages import ToolCall
 from holdfast.workflows.activity_calls import now
-from holdfast.workflows.outcomes import cut_text
+
+
+def unknown_tool(call: ToolCall, known: list[str]) -> Outcome:
+    """Tell the model that it called a tool that does not exist."""
+    names = ", ".join(sorted(known)) or "none"
+    text = f"Tool with name {call.name} not found, please double check. Tools: {names}."
+    return Outcome(content=text, is_error=True, status="failed", attempts=0)
+
+
+def lost_text(call: ToolCall, times: int) -> str:
+    """Say that workers were lost inside a call that may or may not have taken effect."""
+    if times > 1:
+        return (
+            f"Tool {call.name!r} was run {times} times, and each time its worker was lost. The tool"
+            " may be what ends the worker. It is not known whether it took effect."
+        )
+    return not_known_text(f"The worker was lost while tool {call.name!r} ran.")
+
+
+def cut_text(call: ToolCall) -> str:
+    """Say that a call was cancelled and may or may not have taken effect."""
+    return not_known_text(f"Tool {call.name!r} was cancelled while it ran.")
+
+
+def not_known_text(why: str) -> str:
+    """Say that a call may or may not have taken effect."""
+    return f"{why} It is not known whether it took effect, and it must not be repeated blindly."
 
 
 def record_cut(ledger: Ledger, running: Iterable[tuple[int, int]]) -> None:

@@ -18,10 +18,10 @@ from holdfast.task.requests.run_requests import Pending
 from holdfast.values.steps import TaskStep
 from holdfast.workflows import activity_calls as calls
 from holdfast.workflows.activity_calls import now
-from holdfast.workflows.error_handlers import ask_handler, end_with, take_another_turn
-from holdfast.workflows.guardrails import Checks, check_output
 from holdfast.workflows.handlers import TaskDesk
-from holdfast.workflows.tool_calls import run_tools, verdict_of_calls
+from holdfast.workflows.steps.error_handlers import ask_handler, end_with, take_another_turn
+from holdfast.workflows.steps.guardrails import Checks, check_output
+from holdfast.workflows.tools.tool_calls import run_tools, verdict_of_calls
 
 FEWEST_EVENTS = 50
 """A run that rolled sooner would do nothing but roll."""

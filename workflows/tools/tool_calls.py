@@ -39,9 +39,9 @@ from holdfast.workflows.activity_calls import (
     now,
     quick,
 )
-from holdfast.workflows.children import Children
-from holdfast.workflows.long_calls import drop_long, find_long, rejoin
-from holdfast.workflows.outcomes import cut_text, lost_text, not_known_text, unknown_tool
+from holdfast.workflows.children.children import Children
+from holdfast.workflows.tools.call_outcomes import cut_text, lost_text, not_known_text, unknown_tool
+from holdfast.workflows.tools.long_calls import drop_long, find_long, rejoin
 
 T = TypeVar("T")
 
