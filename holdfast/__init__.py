@@ -95,7 +95,7 @@ from holdfast.values.parts.sources import Retrieved, SourceNode
 from holdfast.values.run_context import AgentHookContext, RunContextWrapper
 from holdfast.values.settings import Budget, ModelSettings
 from holdfast.values.steps import AgentResponse, Task, TaskStep, TaskStepOutput, ToolOutput
-from holdfast.version import __version__
+from holdfast.values.version import __version__
 from holdfast.workers.tool_use import StopAtTools, ToolsToFinalOutputResult
 
 if TYPE_CHECKING:

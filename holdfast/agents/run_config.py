@@ -124,7 +124,8 @@ class RunConfig:
                 try:
                     made = kind(**cast("Mapping[str, Any]", given))
                 except TypeError as cause:
-                    msg = f"RunConfig cannot use {name}={shown(given)}: {clean(str(cause))}."
+                    said = shown(getattr(self, name))
+                    msg = f"RunConfig cannot use {name}={said}: {clean(str(cause))}."
                     raise UserError(msg) from None
                 object.__setattr__(self, name, made)
         for name, default in _MAY_BE_NONE:

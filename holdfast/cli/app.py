@@ -46,7 +46,7 @@ class Status(StrEnum):
 
 def _version(given: bool) -> None:
     if given:
-        from holdfast.version import __version__
+        from holdfast.values.version import __version__
 
         print(f"holdfast {__version__}")
         raise typer.Exit

@@ -106,10 +106,11 @@ class HoldfastPlugin(SimplePlugin):
         """
         check_arguments(HoldfastPlugin.__init__, archive=archive)
         given = cast("object", agents)
-        served = tuple(agents) if isinstance(given, Iterable) else ()
-        if not isinstance(given, Iterable) or not all(isinstance(each, Agent) for each in served):
-            msg = f"agents is a list of Agents; it was {shown(given)}."
+        listed = list(cast("Iterable[object]", given)) if isinstance(given, Iterable) else None
+        if listed is None or not all(isinstance(each, Agent) for each in listed):
+            msg = f"agents is a list of Agents; it was {shown(agents)}."
             raise InvalidArgumentError(msg)
+        served = tuple(agents)
 
         def converter(current: DataConverter | None) -> DataConverter:
             made = holdfast_converter(current)

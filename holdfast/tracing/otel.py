@@ -11,7 +11,7 @@ from typing import Any
 from holdfast.values.code.extras import needing
 from holdfast.values.messages import clean
 from holdfast.values.text.logs import log
-from holdfast.version import __version__
+from holdfast.values.version import __version__
 
 with needing("otel", "Making spans"):
     from opentelemetry import trace as api

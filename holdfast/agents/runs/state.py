@@ -87,7 +87,8 @@ class RunState:
             InvalidArgumentError: One of these is of another type.
         """
         check_arguments(RunState.__init__, id=id)
-        items = list(interruptions) if isinstance(cast("object", interruptions), Iterable) else None
+        given = cast("object", interruptions)
+        items = list(cast("Iterable[object]", given)) if isinstance(given, Iterable) else None
         wrong = items is None or not all(isinstance(each, ToolApprovalItem) for each in items)
         if not isinstance(cast("object", task_id), str) or wrong:
             msg = (

@@ -22,6 +22,7 @@ import time
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import cast
 
 import psutil
 
@@ -51,7 +52,7 @@ def is_left(directory: Path) -> bool:
     if not leases or any(_is_held(lease) for lease in leases):
         return False
     record = _read(directory / "server.json")
-    return not (isinstance(record, dict) and record.get("keep"))
+    return not (isinstance(record, dict) and cast("dict[str, object]", record).get("keep"))
 
 
 def end(directory: Path, pid: int) -> None:
@@ -79,7 +80,7 @@ def is_server(pid: int) -> bool:
 
 def _is_held(lease: Path) -> bool:
     found = _read(lease)
-    pid = found.get("pid") if isinstance(found, dict) else None
+    pid = cast("dict[str, object]", found).get("pid") if isinstance(found, dict) else None
     return isinstance(pid, int) and _is_alive(pid)
 
 

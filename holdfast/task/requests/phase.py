@@ -38,35 +38,48 @@ VERBS: tuple[Verb, ...] = get_args(Verb)
 WORDS: tuple[Word, ...] = get_args(Word)
 
 
-def _all(answer: Answer) -> dict[Request, Answer]:
+def _row(usual: Answer, others: Mapping[Request, Answer] | None = None) -> dict[Request, Answer]:
     every: tuple[Request, ...] = (*UPDATES, *VERBS, *WORDS)
-    return dict.fromkeys(every, answer)
+    return {**dict.fromkeys(every, usual), **(others or {})}
 
 
 ALLOWED: Mapping[Phase, Mapping[Request, Answer]] = {
-    "open": _all("take"),
+    "open": _row("take"),
     # What an undo would take back with the steps, unseen, is refused meanwhile.
-    "undoing": _all("take")
-    | {
-        "finalize": "busy_undo",
-        "undo": "other_undo",
-        "feedback": "busy_undo",
-        "edit_step": "busy_undo",
-        "drop_step": "busy_undo",
-    },
-    "closing": _all("closed") | {"finalize": "join"} | dict.fromkeys(WORDS, "later"),
-    "stuck": _all("closed")
-    | {
-        "run": "close",
-        "finalize": "close",
-        "abandon": "take",
-        "resume": "close",
-        "end": "close",
-        "run_for": "close",
-        "undo_for": "close",
-        "hold": "no",
-    },
-    "closed": _all("closed") | dict.fromkeys(WORDS, "no"),
+    "undoing": _row(
+        "take",
+        {
+            "finalize": "busy_undo",
+            "undo": "other_undo",
+            "feedback": "busy_undo",
+            "edit_step": "busy_undo",
+            "drop_step": "busy_undo",
+        },
+    ),
+    "closing": _row(
+        "closed",
+        {
+            "finalize": "join",
+            "end": "later",
+            "hold": "later",
+            "undo_for": "later",
+            "run_for": "later",
+        },
+    ),
+    "stuck": _row(
+        "closed",
+        {
+            "run": "close",
+            "finalize": "close",
+            "abandon": "take",
+            "resume": "close",
+            "end": "close",
+            "run_for": "close",
+            "undo_for": "close",
+            "hold": "no",
+        },
+    ),
+    "closed": _row("closed", {"end": "no", "hold": "no", "undo_for": "no", "run_for": "no"}),
 }
 """What becomes of every request in every phase."""
 
