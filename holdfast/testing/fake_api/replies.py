@@ -230,9 +230,8 @@ def calls(
     if not all(isinstance(cast("object", each), tuple) and len(each) == 2 for each in wanted):  # noqa: PLR2004  name and arguments
         wanted = []
     if not wanted and given not in ([], ()):
-        msg = (
-            f"calls takes a list of (tool, arguments); it was given {shown(cast('object', given))}."
-        )
+        said = shown(given)  # pyright: ignore[reportUnknownArgumentType]  anything is shown
+        msg = f"calls takes a list of (tool, arguments); it was given {said}."
         raise InvalidArgumentError(msg)
     specs = tuple(CallSpec(name=name, arguments=_arguments(given)) for name, given in wanted)
     return Answer(calls=specs, text=text, reasoning=reasoning, usage=usage, match=match)
