@@ -17,6 +17,7 @@ from holdfast import Agent, AgentRunner, Task, ToolContext, tool
 from holdfast.activities import heartbeat, long_calls
 from holdfast.activities.source import Source
 from holdfast.archive import Archive
+from holdfast.cli.history import TaskHistory
 from holdfast.commands import SIGNAL, Command
 from holdfast.errors import ArchiveError, StepFailedError
 from holdfast.long_calls import LONG_CALL, LongCall
@@ -149,6 +150,9 @@ async def test_a_task_continues_as_new_while_a_tool_runs_and_gets_its_outcome_on
     assert (call.status, call.attempts, call.result) == ("done", 1, "found a")
     started = (await histories(runner.client, task.task_id))[0].events[0].event_time
     assert 0 < call.started < started.ToDatetime(UTC).timestamp() < call.ended
+    happened = [each async for each in TaskHistory(runner.client, task.task_id).read(wait=False)]
+    assert [(e.kind, e.text) for e in happened if e.name == "tool"] == [("returned", "found a")]
+    assert {e.name for e in happened if e.kind == "command"} <= {"drop_step"}
 
 
 async def test_a_call_goes_on_over_several_rollovers_in_a_loop_of_its_own(
