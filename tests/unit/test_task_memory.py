@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import threading
 import time
+import uuid
 from contextvars import ContextVar
 from pathlib import Path
 from types import SimpleNamespace
@@ -322,9 +323,10 @@ class Given(Source):
         self.given = call
         self.error = error
         self.store_error: Exception | None = None
+        self.snapshot = ""
 
     async def head(self) -> TaskHead:
-        return TaskHead(agent="a", snapshot="s")
+        return TaskHead(agent="a", snapshot=self.snapshot)
 
     async def call(self, given: ToolInput) -> tuple[ToolCall, dict[str, Any]]:
         if self.error is not None:
@@ -351,7 +353,9 @@ async def run_tool(source: Given, made: Any = act) -> Any:
         workflow_service=service,
         data_converter=pydantic_data_converter,
     )
-    activities = ToolActivities(registry(agent), source)
+    known = Registry([agent], Archive(f"memory://{uuid.uuid4().hex}"))
+    source.snapshot = (await known.publish("a")).digest
+    activities = ToolActivities(known, source)
     given = ToolInput(n=1, digest=call_digest(source.given))
     return await ActivityEnvironment(client=cast("Client", client)).run(activities.tool, given)
 
