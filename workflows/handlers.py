@@ -39,24 +39,18 @@ from holdfast.task.pages import (
 )
 from holdfast.task.requests import refusals
 from holdfast.task.requests.command_effects import obey
+from holdfast.task.requests.end import Ending
 from holdfast.task.requests.run_requests import Pending, RunRequests
+from holdfast.task.tool_calls import Room, Running, awaits_children, ready_calls, verdict_of_calls
 from holdfast.task.undo import outdated
 from holdfast.values.base import Json
 from holdfast.values.steps import Task, TaskStatus, TaskStep
 from holdfast.workflows.activity_calls import now
 from holdfast.workflows.children.children import Children
 from holdfast.workflows.children.reports import undo_for_parent
-from holdfast.workflows.end import Ending
 from holdfast.workflows.requests import refusal, result_of
 from holdfast.workflows.spans import StepSpans
 from holdfast.workflows.tools.long_calls import add_long
-from holdfast.workflows.tools.tool_calls import (
-    Room,
-    Running,
-    awaits_children,
-    ready_calls,
-    verdict_of_calls,
-)
 from holdfast.workflows.visibility import publish
 
 COMMANDS_AT_ONCE = 400

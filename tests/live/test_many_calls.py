@@ -7,11 +7,11 @@ from temporalio.api.enums.v1 import EventType
 
 from holdfast import AgentRunner, Task, TaskStep, TaskStepOutput, ToolCall, tool
 from holdfast.errors import StepFailedError
+from holdfast.task.tool_calls import MOST_AT_ONCE
 from holdfast.testing import FakeOpenAI
 from holdfast.testing.fake_api.replies import Answer, CallSpec
 from holdfast.values.checks.gate import MOST_CALLS
 from holdfast.workers import StepContext
-from holdfast.workflows.tools.tool_calls import MOST_AT_ONCE
 from holdfast.workflows.visibility import MOST_CARDS
 from tests.support.rig import MakeRunner, histories, until
 from tests.support.workers import Doing

@@ -15,13 +15,14 @@ from holdfast.task.data.wire import Advanced, RunRequest
 from holdfast.task.guardrails_due import inputs_due
 from holdfast.task.requests import refusals
 from holdfast.task.requests.run_requests import Pending
+from holdfast.task.tool_calls import verdict_of_calls
 from holdfast.values.steps import TaskStep
 from holdfast.workflows import activity_calls as calls
 from holdfast.workflows.activity_calls import now
 from holdfast.workflows.handlers import TaskDesk
 from holdfast.workflows.steps.error_handlers import ask_handler, end_with, take_another_turn
 from holdfast.workflows.steps.guardrails import Checks, check_output
-from holdfast.workflows.tools.tool_calls import run_tools, verdict_of_calls
+from holdfast.workflows.tools.tool_calls import run_tools
 
 FEWEST_EVENTS = 50
 """A run that rolled sooner would do nothing but roll."""

@@ -1,4 +1,4 @@
-"""How a task ends: what was accepted stays, also when closing fails and has to be tried again."""
+"""The end of a task: what was accepted stays, also when closing fails and is tried again."""
 
 from __future__ import annotations
 
