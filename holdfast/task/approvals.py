@@ -120,6 +120,12 @@ def asked_everywhere(ledger: Ledger) -> list[Approval]:
     return [*pending(ledger), *(each for child in children for each in child.approvals)]
 
 
+def shown(ledger: Ledger) -> list[Approval]:
+    """List the approvals of a task and its child tasks that are open or were just decided."""
+    asked = [approval for child in ledger.s.children.values() for approval in child.approvals]
+    return [*ledger.s.approvals, *asked]
+
+
 def waits(ledger: Ledger, n: int) -> bool:
     """Whether a step waits for a person, as a whole or with one of its calls."""
     return any(approval.n == n and approval.kind != "undo" for approval in pending(ledger))

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from holdfast.task import approvals
 from holdfast.task.data.records import Failure, OpenState
 from holdfast.task.ledger.ledger import Ledger
-from holdfast.task.requests.refusals import is_verdict
+from holdfast.task.refusals import is_verdict
 
 MOST_AT_ONCE = 300
 """Most calls of a task that are taken further at the same time; the others follow.

@@ -10,7 +10,7 @@ import pytest
 from holdfast import tool
 from holdfast.errors import InvalidArgumentError
 from holdfast.testing import FakeOpenAI
-from holdfast.workflows.handlers import MOST_WAITING
+from holdfast.workflows.requests.updates import MOST_WAITING
 from tests.support.rig import MakeRunner, event_types, until
 from tests.support.workers import Counting
 

@@ -15,9 +15,9 @@ from holdfast.task.data.state import RunReply
 from holdfast.task.data.wire import RunRequest
 from holdfast.task.ledger.references import NOTES_APART
 from holdfast.testing import FakeOpenAI
-from holdfast.workflows import handlers as desk
 from holdfast.workflows.children.children import Children
-from holdfast.workflows.handlers import COMMANDS_AT_ONCE
+from holdfast.workflows.requests import commands
+from holdfast.workflows.requests.commands import COMMANDS_AT_ONCE
 from tests.support.people import ask
 from tests.support.rig import MakeAgent, MakeRunner, Rig, event_types, until
 from tests.support.workers import Counting
@@ -122,8 +122,8 @@ async def test_a_request_that_was_accepted_waits_for_commands_that_came_after_it
     await runner.run_step(task)
     await ask(runner, task)
     monkeypatch.setattr(Children, "ask", heard_late)
-    monkeypatch.setattr(desk, "COMMANDS_AT_ONCE", 1)
-    monkeypatch.setattr(desk, "TURN_SECONDS", 0.2)
+    monkeypatch.setattr(commands, "COMMANDS_AT_ONCE", 1)
+    monkeypatch.setattr(commands, "TURN_SECONDS", 0.2)
     handle = runner.client.get_workflow_handle(task.task_id)
     asked = await handle.start_update(  # pyright: ignore[reportUnknownMemberType]  temporalio's types
         "run",

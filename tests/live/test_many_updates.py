@@ -17,7 +17,7 @@ from holdfast.engine.dev_server.ephemeral import ephemeral_server
 from holdfast.task.data.commands import SIGNAL, Command
 from holdfast.values.messages import ToolCall
 from holdfast.workers import StepContext
-from holdfast.workflows import handlers as desk
+from holdfast.workflows.requests import updates
 from tests.support.rig import (
     Engine,
     MakeAgent,
@@ -112,7 +112,7 @@ async def test_a_task_takes_more_requests_than_one_run_of_a_workflow_while_a_too
 async def test_requests_beyond_what_a_run_takes_are_answered_by_the_next(
     make_runner: MakeRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(desk, "MOST_UPDATES", 5)
+    monkeypatch.setattr(updates, "MOST_UPDATES", 5)
     runner = await make_runner(worker=Counting(100), roll_events=60)
     task = await runner.create_task("q")
     async with asyncio.timeout(30):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from datetime import timedelta
+from typing import Never
 
 from holdfast import Agent
 from holdfast.serving import worker_host as hosting
@@ -13,12 +14,12 @@ from holdfast.workflows.agent_task import AgentTask
 agent = Agent(name="bricked", model="offline")
 
 
-def block(_task: AgentTask) -> bool:
+def block(_task: AgentTask) -> Never:
     """Never come back."""
-    threading.Event().wait()
-    return True
+    while True:
+        threading.Event().wait()
 
 
-AgentTask._has_work = block  # type: ignore[method-assign, assignment]  # pyright: ignore[reportPrivateUsage]
+AgentTask._next = block  # type: ignore[method-assign, assignment]  # pyright: ignore[reportPrivateUsage]
 hosting.EXTRA_SECONDS = 2.0
 serve.GRACE = timedelta(seconds=1)

@@ -11,7 +11,7 @@ from holdfast.task import approvals
 from holdfast.task.data.children import REPORTS, ChildReport, ParentSays, UndoAnswer
 from holdfast.task.data.state import UndoRequest, UndoState
 from holdfast.task.ledger.ledger import Ledger
-from holdfast.task.requests.refusals import UNDO_RUNS, is_verdict
+from holdfast.task.refusals import UNDO_RUNS, is_verdict
 from holdfast.values.steps import CLOSED, TaskStatus
 
 Asked = Callable[[], TaskStatus | None]

@@ -337,6 +337,10 @@ class LedgerState:
         self.change(marks=self.s.marks + 1)
         return self.s.marks
 
+    def receipt_of(self, command_id: str) -> Receipt | None:
+        """Return the receipt of a command, if it is one of the newest."""
+        return next((r for r in reversed(self.s.receipts) if r.id == command_id), None)
+
     def receipt(self, receipt: Receipt) -> None:
         """Keep what became of a command."""
         self.change(receipts=(*self.s.receipts, receipt)[-RECEIPTS_KEPT:])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from holdfast.task.data.records import CLOSING, Failure
 from holdfast.task.data.state import Closing
 from holdfast.task.ledger.ledger import Ledger
-from holdfast.task.requests.refusals import CLOSED, abandoned
+from holdfast.task.refusals import CLOSED, abandoned
 from holdfast.values.steps import TaskStatus
 
 LONGEST_PAUSE_SECONDS = 3600.0

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from holdfast.task import refusals
 from holdfast.task.data.records import Failure
 from holdfast.task.data.state import RunReply
 from holdfast.task.data.wire import RunRequest
 from holdfast.task.ledger.ledger import Ledger
-from holdfast.task.requests import refusals
 from holdfast.values.steps import TaskStep
 
 

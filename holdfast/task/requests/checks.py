@@ -1,0 +1,145 @@
+"""Why a request is refused: first by the task's phase, then by the rules of the request. Pure."""
+
+from __future__ import annotations
+
+from holdfast.task import approvals, refusals
+from holdfast.task.data.records import Failure
+from holdfast.task.data.state import UndoRequest
+from holdfast.task.data.wire import RunRequest
+from holdfast.task.ledger.ledger import Ledger
+from holdfast.task.ledger.queue import unmet
+from holdfast.task.requests.agenda import Agenda
+from holdfast.task.requests.end import Ending
+from holdfast.task.requests.phase import ALLOWED, Answer, Phase, Update
+from holdfast.task.undo import outdated
+
+
+def refused_by(answer: Answer, ending: Ending) -> Failure | None:
+    """Return the words with which a phase refuses a request; None when it does not.
+
+    Args:
+        answer: The table's answer to the request.
+        ending: The end of the task, as far as one was accepted.
+    """
+    match answer:
+        case "busy_undo":
+            return refusals.UNDOING
+        case "other_undo":
+            return refusals.UNDO_RUNS
+        case "join" if ending.status != "finished":
+            return ending.refusal()
+        case "closed":
+            return ending.refusal()
+        case _:
+            return None
+
+
+def refuse_update(
+    request: Update, phase: Phase, ending: Ending, *, moves: bool, is_reading: bool
+) -> Failure | None:
+    """Return why an update cannot be taken in the phase that the task is in.
+
+    Args:
+        request: The update.
+        phase: The phase.
+        ending: The end of the task, as far as one was accepted.
+        moves: Whether the task is about to continue as new: the next run takes the update.
+        is_reading: Whether commands wait that came before the update.
+    """
+    if moves:
+        return refusals.DRAINING
+    answer = ALLOWED[phase][request]
+    refused = refused_by(answer, ending)
+    if refused is not None:
+        return refused
+    return refusals.BUSY if is_reading and answer not in ("join", "close") else None
+
+
+def refuse_run(
+    ledger: Ledger, agenda: Agenda, asked: RunRequest, request_id: str
+) -> Failure | None:
+    """Return why a request to run steps cannot be served by an open task.
+
+    Args:
+        ledger: The task.
+        agenda: What it can do.
+        asked: The request.
+        request_id: Its id, by which a step in progress may be its own.
+    """
+    s = ledger.s
+    heard = _heard_verdict(ledger)
+    if heard is not None:
+        return heard
+    failed = agenda.failed(asked.step)
+    if asked.restart and (failed is None or approvals.waits(ledger, failed.n)):
+        return refusals.NOT_FAILED
+    is_own = bool(request_id) and request_id in {current.owner for current in s.opens}
+    if ledger.status == "waiting" and asked.changes and not is_own:
+        return refusals.WAITS
+    begun = failed is not None and (failed.journal or failed.result is not None)
+    if begun and not asked.restart and asked.changes:
+        return refusals.BEGUN
+    refused = _refuse_step(ledger, asked.step) if asked.step else None
+    if refused is not None:
+        return refused
+    if not s.opens and not s.undelivered and not (s.answered and asked.all):
+        return _refuse_idle(ledger, asked)
+    return None
+
+
+def _heard_verdict(ledger: Ledger) -> Failure | None:
+    """Return the verdict of a child task that its parent has taken for the call's outcome."""
+    failure = ledger.failure
+    if ledger.given.parent is None or ledger.s.verdict is not None:
+        return None
+    return failure if refusals.is_verdict(failure) else None
+
+
+def _refuse_step(ledger: Ledger, step_id: str) -> Failure | None:
+    """Refuse a step that is not there or not ready, or that would run before a failed one."""
+    failed = [current.open.step.step_id for current in ledger.failed]
+    if failed:
+        return None if step_id in failed else refusals.other_failed(failed[0])
+    queued = next((step for step in ledger.s.queue if step.step_id == step_id), None)
+    if queued is None:
+        return refusals.no_such_step(step_id)
+    if queued not in ledger.ready():
+        pending = {step.step_id for step in ledger.upcoming()}
+        return refusals.not_ready(step_id, unmet(queued, pending))
+    return None
+
+
+def _refuse_idle(ledger: Ledger, asked: RunRequest) -> Failure | None:
+    """Refuse a request that could only wait: nothing is in progress, and nothing is ready."""
+    queue = ledger.s.queue
+    if not queue:
+        ended = refusals.NO_STEPS if ledger.s.answered else refusals.NONE_FOLLOWED
+        return refusals.stalled("") if asked.all else ended
+    if not ledger.ready() and ledger.s.described is not None:
+        return refusals.none_ready(queue)
+    return None
+
+
+def refuse_finalize(ledger: Ledger) -> Failure | None:
+    """Return why an open task cannot be finalized."""
+    return None if ledger.s.answered else refusals.NOT_LAST
+
+
+def refuse_undo(ledger: Ledger, asked: UndoRequest) -> Failure | None:
+    """Return why an open task cannot be taken back to where a request wants it."""
+    s = ledger.s
+    if not s.opens and not s.steps:
+        return refusals.NOTHING_DONE
+    found = outdated(ledger, asked)
+    if found is not None:
+        return found
+    if asked.to > s.steps or (asked.to == s.steps and not s.opens):
+        return refusals.NOTHING_AFTER
+    if s.fork is not None and last_kept(ledger, asked) < s.fork.n:
+        return refusals.of_another(s.fork)
+    return None
+
+
+def last_kept(ledger: Ledger, asked: UndoRequest) -> int:
+    """Return the ordinal of the last step that an undo keeps."""
+    return asked.to if asked.to >= 0 else ledger.s.steps - (0 if ledger.s.opens else 1)

@@ -1,0 +1,196 @@
+"""The state of one task that its drivers share: the ledger, and what only this run knows."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from temporalio import workflow
+
+from holdfast.task import approvals, refusals
+from holdfast.task.data.commands import Command
+from holdfast.task.data.records import Failure
+from holdfast.task.data.seal import Seal
+from holdfast.task.data.state import TaskInput
+from holdfast.task.ledger.ledger import Ledger
+from holdfast.task.requests.agenda import Agenda
+from holdfast.task.requests.end import Ending
+from holdfast.task.requests.phase import Phase, phase_of
+from holdfast.task.requests.run_requests import RunRequests
+from holdfast.task.tool_calls import Room, Running
+from holdfast.values.steps import TaskStatus
+from holdfast.workflows import visibility
+from holdfast.workflows.activity_calls import now
+from holdfast.workflows.children.children import Children
+from holdfast.workflows.spans import StepSpans
+
+FEWEST_EVENTS = 50
+"""A run that continued as new sooner would do nothing else."""
+
+UPDATES_PER_RUN = 1500
+"""Updates after which a run continues as new: the server accepts 2,000 of one run."""
+
+Work = asyncio.Task[Any] | None
+"""A unit of work of the main loop: steps, or an undo, taken as far as they go."""
+
+
+class Core:
+    """What the drivers of a task work on; they own no state themselves.
+
+    Attributes:
+        given: The workflow's input.
+        ledger: The task; carried over when it continues as new, as all that it holds.
+        requests: Requests to run that wait. Their callers ask again after a rollover.
+        ending: The end that was accepted, if one was; part of the ledger.
+        agenda: What can be done now.
+        children: The tasks that calls of agents as tools are.
+        spans: Reports steps to the trace.
+        closed: Whether the task is closed: the workflow ends.
+        moving: Whether the task is about to continue as new: updates are sent away.
+        unrollable: Whether archiving failed, so that only the next request tries to roll again.
+        updates: How many updates this run has accepted.
+        running: Calls whose tools may be running; an end or undo counts them as unknown.
+        lanes: Numbers of the steps that are being taken further.
+        room: Room for calls that are taken further at the same time.
+        work: The unit of work in progress.
+        seal: Digests of the closed task.
+        undo_failure: Why the newest undo was refused or failed.
+        undone_requests: Ids of the requests that waited when the undo in progress was accepted.
+    """
+
+    def __init__(self, given: TaskInput) -> None:
+        """Begin a run of a task, its first one or a later one."""
+        self.given = given
+        self.ledger = Ledger(given, task_id=workflow.info().workflow_id, now=now())
+        self.requests = RunRequests()
+        self.ending = Ending(self.ledger)
+        self.agenda = Agenda(self.ledger, self.requests)
+        self.spans = StepSpans(self.ledger)
+        self.children = Children(self.ledger, self.spans)
+        self.closed = False
+        self.moving = False
+        self.unrollable = False
+        self.updates = 0
+        self.running: Running = {(call.n, call.i) for call in self.ledger.s.long_calls}
+        self.lanes: set[int] = set()
+        self.room = Room()
+        self.work: asyncio.Task[None] | None = None
+        self.seal = Seal()
+        self.undo_failure: Failure | None = None
+        self.undone_requests: frozenset[str] = frozenset()
+
+    @property
+    def phase(self) -> Phase:
+        """The phase that the task is in."""
+        return phase_of(self.ledger.s, closed=self.closed)
+
+    @property
+    def goes(self) -> bool:
+        """Whether there is something to do that waits for nobody."""
+        return self.agenda.undo_goes if self.phase == "undoing" else self.agenda.steps_go
+
+    @property
+    def rolls(self) -> bool:
+        """Whether the task is to continue as new, as soon as nothing stands in the way."""
+        if self.unrollable:
+            return False
+        info = workflow.info()
+        return (
+            info.get_current_history_length() >= max(self.given.roll_events, FEWEST_EVENTS)
+            or info.is_continue_as_new_suggested()
+            or self.updates >= UPDATES_PER_RUN
+        )
+
+    @property
+    def lets_go(self) -> bool:
+        """Whether the task may continue as new although steps are being taken further.
+
+        It may when they wait for nothing but calls that go on meanwhile.
+        """
+        long_calls = self.ledger.s.long_calls
+        if not long_calls or not self.rolls or self.is_interrupted():
+            return False
+        return self.lanes == self.agenda.calling and self.room.taken == len(long_calls)
+
+    def is_interrupted(self, *, undoing: bool = False) -> bool:
+        """Whether a unit of work is to be broken off: by an end, or by an undo.
+
+        Args:
+            undoing: Whether the unit is the undo itself.
+        """
+        return self.ending.status is not None or (self.ledger.s.undo is not None and not undoing)
+
+    @property
+    def leaves_steps(self) -> bool:
+        """Whether no open step may be taken further now, whatever its state."""
+        return self.is_interrupted() or self.rolls
+
+    def is_left(self, work: Work) -> bool:
+        """Whether a unit did not heed its cancellation, and another has taken its place."""
+        return work is None or work is not self.work
+
+    def publish(self) -> None:
+        """Show the task's status and open approvals in lists."""
+        visibility.publish(self.ledger, self.ledger.status)
+
+    def expire(self) -> None:
+        """Settle the approvals whose deadline has passed."""
+        approvals.expire(self.ledger, now=now())
+
+    def end(self, status: TaskStatus) -> None:
+        """Accept an end; what came first stays: another end, and an undo as well."""
+        if self.ledger.s.undo is None:
+            self.ending.begin(status)
+
+    def abandon(self, command: Command) -> None:
+        """Accept an abandon, which also takes the place of an end that cannot be reached."""
+        who = command.by or "somebody"
+        self.ending.abandon(f"{who}: {command.reason}" if command.reason else who)
+
+    def judge(self, failure: Failure | None, n: int = 0) -> None:
+        """End the task with a verdict; park it with any other failure of a step.
+
+        A child task parks with its verdict, too: its parent decides what follows.
+
+        Args:
+            failure: The failure, if there is one.
+            n: Number of the step; 0 for none.
+        """
+        if failure is None:
+            return
+        if refusals.is_verdict(failure) and self.given.parent is None:
+            self.ledger.change(verdict=failure)
+            self.end("failed")
+        else:
+            self.park(failure, n)
+
+    def park(self, failure: Failure, n: int = 0) -> None:
+        """Leave a step first in the queue with its failure, of which waiting requests are told.
+
+        They are told once the steps beside it have come to their ends.
+        """
+        current = self.ledger.find(n)
+        if current is not None:
+            failure = failure.model_copy(update={"step": current.open.step.step_id})
+        self.ledger.fail(failure, now=now(), n=n)
+        self.ledger.change(automatic=False, rounds={}, tries_again=False)
+        self.ledger.disown()
+        self.requests.fail_later(failure)
+
+    def after_news(self) -> None:
+        """Answer requests that would wait for nothing now, and show in lists what has changed."""
+        if self.ending.status is not None:
+            return
+        if not self.goes:
+            self.requests.settle(self.ledger)
+        if not self.moving:
+            self.publish()
+
+    def hold_children(self, was: str) -> None:
+        """Pause or resume child tasks when this task's own pause has changed.
+
+        Args:
+            was: Why the task was paused before, or empty.
+        """
+        if self.ledger.paused != was:
+            self.children.pause(self.ledger.paused)

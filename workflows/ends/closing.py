@@ -1,0 +1,113 @@
+"""Closing a task: the archive first, then its session, then the end of the workflow."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from temporalio import workflow
+
+from holdfast.task import approvals, refusals
+from holdfast.task.data.seal import Seal
+from holdfast.task.data.state import RunReply
+from holdfast.task.data.wire import CloseInput
+from holdfast.values.steps import TaskStatus
+from holdfast.workflows import activity_calls as calls
+from holdfast.workflows.activity_calls import now
+from holdfast.workflows.core import Core
+from holdfast.workflows.requests.commands import Commands
+from holdfast.workflows.tools.call_outcomes import record_cut
+from holdfast.workflows.visibility import keep_seal, publish
+
+
+class Closing:
+    """Carries an accepted end out. An attempt that fails leaves the task stuck, and is repeated."""
+
+    def __init__(self, core: Core, commands: Commands, hear_again: Callable[[], None]) -> None:
+        """Drive this task.
+
+        Args:
+            core: The task.
+            commands: Its commands: those that came before the end are refused, each with a note.
+            hear_again: Hears what the parent has said meanwhile, when closing has failed.
+        """
+        self._core = core
+        self._commands = commands
+        self._hear_again = hear_again
+
+    async def close(self) -> None:
+        """Make one attempt to close the task.
+
+        The commit to the session comes last: until it is made, an abandon can take the place of an
+        end that cannot be reached, and after it nothing can fail any more.
+        """
+        core = self._core
+        status = core.ending.status or "finished"
+        await workflow.wait_condition(lambda: not self._commands.are_waiting)
+        if core.ending.prepare():
+            self._prepare(status)
+        head = core.given.head
+        commits = status == "finished" or (status == "failed" and head.dialect.keeps_failed)
+        sent = CloseInput(
+            status=status,
+            at=core.ledger.s.transcript,
+            commit=commits and head.session is not None,
+            failure=core.ending.failure(),
+            ledger=core.ledger.s.ledger,
+        )
+        storing = asyncio.create_task(self._store(sent))
+        while not storing.done():
+            try:
+                await workflow.wait_condition(storing.done)
+            except asyncio.CancelledError:  # it is ending already
+                continue
+        error = storing.exception()
+        if error is None:
+            self._over(sent, storing.result())
+        else:
+            self._failed(error)
+
+    def _prepare(self, status: TaskStatus) -> None:
+        """Do, once, what the ledger tells of the end before it goes to the archive."""
+        core = self._core
+        record_cut(core.ledger, core.running)
+        core.ledger.change(long_calls=())
+        approvals.close_open(core.ledger, now=now())
+        core.children.close(status)
+        if status == "abandoned":
+            core.children.end("abandon", core.ending.why)
+        core.ledger.note(
+            "closed",
+            now=now(),
+            text=core.ending.why,
+            body={"status": status, "number": core.ledger.next_number()},
+        )
+
+    async def _store(self, sent: CloseInput) -> Seal:
+        """Write the task to the archive, then its turn to its session."""
+        stored = await calls.close(self._core.ledger, sent)
+        session = self._core.given.head.session
+        if session is not None and stored.turn is not None:
+            await calls.commit(session.id, stored.turn)
+        return stored.seal
+
+    def _over(self, sent: CloseInput, seal: Seal) -> None:
+        """Answer all requests: nothing runs any more."""
+        core = self._core
+        core.closed = True
+        core.seal = seal
+        keep_seal(seal)
+        core.children.end("finish")
+        if sent.failure is not None:
+            core.requests.fail_all(sent.failure)
+        core.requests.answer_all(RunReply(n=core.ledger.s.steps), only_all=True)
+        core.requests.fail_all(refusals.CLOSED)
+        publish(core.ledger, sent.status)
+
+    def _failed(self, error: BaseException) -> None:
+        """Leave the task stuck until the next attempt."""
+        core = self._core
+        pause = core.given.heartbeat
+        core.park(core.ending.failed(calls.failure_of(error), now=now(), pause=pause))
+        core.requests.tell()
+        self._hear_again()

@@ -1,0 +1,158 @@
+"""Signals: commands of people and programs, reports of child tasks, words of the parent task."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Literal
+
+from temporalio import workflow
+
+from holdfast.task.data.children import (
+    REPORTS,
+    ChildReport,
+    ParentSays,
+    hear,
+    is_secret,
+    secret_of_child,
+)
+from holdfast.task.data.commands import LONGEST_REASON, Command, Refusal, decode
+from holdfast.task.data.long_calls import LONG_CALL, LongCall
+from holdfast.task.data.state import Receipt
+from holdfast.task.requests.checks import refused_by
+from holdfast.task.requests.command_effects import obey
+from holdfast.task.requests.phase import ALLOWED
+from holdfast.values.base import Json
+from holdfast.workflows.activity_calls import now
+from holdfast.workflows.core import Core
+from holdfast.workflows.requests.parent import ParentWords
+from holdfast.workflows.tools.long_calls import add_long
+
+COMMANDS_AT_ONCE = 400
+"""Most commands that are obeyed in one workflow task; the others wait for the next.
+
+A workflow task may take two seconds of wall time, and tens of thousands of commands may have come
+while no worker process was up. Tasks in flight depend on the number.
+"""
+
+TURN_SECONDS = 0.001
+"""Length of the timer that ends one workflow task and begins the next."""
+
+
+class Commands:
+    """Reads signals in the order in which they came; never raises, whatever was sent."""
+
+    def __init__(self, core: Core, parent: ParentWords) -> None:
+        """Drive this task."""
+        self._core = core
+        self._parent = parent
+        self._inbox: deque[tuple[str, list[bytes]]] = deque()
+        self._has_news = False
+        self._obeyed = (0, 0)
+
+    @property
+    def are_waiting(self) -> bool:
+        """Whether commands wait to be read."""
+        return bool(self._inbox)
+
+    def take(self, name: str, data: list[bytes]) -> None:
+        """Take a signal: reports and words of tasks at once, commands in their turn."""
+        match hear(name, data):
+            case ChildReport() as report:
+                self._report(report)
+            case ParentSays() as said:
+                self._parent.hear(said)
+            case LongCall() as call:
+                self._long_call(call)
+            case _:
+                self._command(name, data)
+
+    async def read(self) -> None:
+        """Obey the commands that wait, batch after batch, and answer what that has changed."""
+        while True:
+            await workflow.wait_condition(lambda: self._has_news or self.are_waiting)
+            self._has_news = False
+            self._core.after_news()
+            if self._inbox:
+                await workflow.sleep(TURN_SECONDS)
+                for _ in range(min(COMMANDS_AT_ONCE, len(self._inbox))):
+                    self._read_one(*self._inbox.popleft())
+                self._has_news = True
+            self._core.agenda.holds_back = self.are_waiting
+
+    def _command(self, name: str, data: list[bytes]) -> None:
+        if self._inbox or not self._has_time():
+            self._inbox.append((name, data))
+        else:
+            self._read_one(name, data)
+        self._core.agenda.holds_back = self.are_waiting
+        self._has_news = True
+
+    def _has_time(self) -> bool:
+        """Whether another command may be obeyed in this workflow task."""
+        at, count = self._obeyed
+        length = workflow.info().get_current_history_length()
+        count = count + 1 if at == length else 1
+        self._obeyed = (length, count)
+        return count <= COMMANDS_AT_ONCE
+
+    def _read_one(self, name: str, data: list[bytes]) -> None:
+        """Obey or refuse a command; either is recorded."""
+        ledger = self._core.ledger
+        unheard = hear(name, data)
+        got = unheard if isinstance(unheard, Refusal) else decode(name, data)
+        if got.id and got.id in ledger.commands:
+            return
+        if isinstance(got, Command):
+            reason = self._obey(got)[:LONGEST_REASON]
+            kind, by, text = "command", got.by, got.reason
+        else:
+            reason, kind, by, text = got.reason, "refused", "", got.reason
+        body: dict[str, Json] = {"id": got.id, "verb": got.verb}
+        if isinstance(got, Command):
+            body |= {"arguments": got.body}
+        if reason:
+            kind, text = "refused", reason
+        ledger.note(kind, now=now(), by=by, text=text, body=body)
+        status: Literal["applied", "refused"] = "refused" if reason else "applied"
+        ledger.receipt(Receipt(id=got.id, verb=got.verb, status=status, reason=reason))
+        if got.id:
+            ledger.commands.add(got.id)
+
+    def _obey(self, command: Command) -> str:
+        """Carry a command out; return why not, or empty."""
+        core = self._core
+        answer = ALLOWED[core.phase][command.verb]
+        if answer == "close":
+            core.ending.try_again()
+            return ""
+        refused = refused_by(answer, core.ending)
+        if refused is not None:
+            is_due = core.phase != "stuck" and core.ending.status is not None
+            return f"The task is {core.ending.status} already." if is_due else refused.message
+        if command.verb == "abandon":
+            core.abandon(command)
+            return ""
+        was = core.ledger.paused
+        reason = obey(core.ledger, command, now=now())
+        core.hold_children(was)
+        return reason
+
+    def _report(self, report: ChildReport) -> None:
+        """Take a child task's report of its status."""
+        refused = self._core.children.heard(report)
+        if refused:
+            self._parent.refuse(REPORTS, refused)
+        else:
+            self._core.after_news()
+
+    def _long_call(self, call: LongCall) -> None:
+        """Note that the task may continue as new while a call runs, unless that has just ended."""
+        core = self._core
+        if not is_secret(call.secret, secret_of_child(core.given.secret, LONG_CALL)):
+            self._parent.refuse(LONG_CALL, "It did not come from an activity of this task.")
+        elif core.phase == "open" and self._runs(call):
+            add_long(core.ledger, call)
+
+    def _runs(self, call: LongCall) -> bool:
+        place = (call.n, call.i)
+        return place in self._core.running and call.branch == self._core.ledger.s.branch

@@ -1,0 +1,237 @@
+"""Updates: requests to run steps, to finalize and to undo, each answered once by its id."""
+
+from __future__ import annotations
+
+from temporalio import workflow
+
+from holdfast.task import approvals, refusals
+from holdfast.task.data.records import Failure
+from holdfast.task.data.state import RunReply, UndoRequest, UndoState
+from holdfast.task.data.wire import RunRequest
+from holdfast.task.requests import checks
+from holdfast.task.requests.phase import ALLOWED, Update
+from holdfast.task.requests.run_requests import Pending
+from holdfast.workflows.core import Core
+from holdfast.workflows.requests.answers import refusal, result_of
+from holdfast.workflows.requests.commands import Commands
+
+MOST_WAITING = 6
+"""Most requests to run that wait at the same time; others ask again every two seconds.
+
+The server holds ten updates of a workflow: the others are for those who undo and finalize.
+"""
+
+MOST_UPDATES = 1900
+"""Most updates that one run of a task accepts; those that follow are accepted by its next run.
+
+The server accepts 2,000, and lets the others wait without an answer.
+"""
+
+
+class Updates:
+    """Serves the updates of a task: a check that changes nothing, then the work and its answer."""
+
+    def __init__(self, core: Core, commands: Commands) -> None:
+        """Drive this task."""
+        self._core = core
+        self._commands = commands
+        self._waiting = 0
+
+    def check_run(self, asked: RunRequest) -> None:
+        """Refuse a request to run that cannot be served.
+
+        Raises:
+            ApplicationError: It cannot; its type names the error class.
+        """
+        core = self._core
+        if self._is_known("run"):
+            return
+        if ALLOWED[core.phase]["run"] == "close":
+            return
+        if self._waiting >= MOST_WAITING:
+            raise refusal(refusals.CROWDED)
+        _raise(checks.refuse_run(core.ledger, core.agenda, asked, _request_id()))
+
+    def check_finalize(self) -> None:
+        """Refuse to finalize a task that has no answer yet.
+
+        Raises:
+            ApplicationError: It cannot be done; its type names the error class.
+        """
+        if not self._is_known("finalize") and ALLOWED[self._core.phase]["finalize"] == "take":
+            _raise(checks.refuse_finalize(self._core.ledger))
+
+    def check_undo(self, asked: UndoRequest) -> None:
+        """Refuse an undo of steps that are not there, or not as they were seen.
+
+        Raises:
+            ApplicationError: It cannot be done; its type names the error class.
+        """
+        undo, request = self._core.ledger.s.undo, _request_id()
+        is_same = undo is not None and bool(request) and request == undo.request
+        if self._is_known("undo", is_same=is_same) or is_same:
+            return
+        _raise(checks.refuse_undo(self._core.ledger, asked))
+
+    def _is_known(self, request: Update, *, is_same: bool = False) -> bool:
+        """Whether an update has its answer already; else refuse it if its time is not now.
+
+        Args:
+            request: The update.
+            is_same: Whether it is the one in progress, sent again.
+
+        Raises:
+            ApplicationError: It cannot be taken in the phase that the task is in.
+        """
+        core = self._core
+        if core.updates >= MOST_UPDATES:
+            raise refusal(refusals.CROWDED)
+        if request != "finalize" and _request_id() in core.ledger.s.seen:
+            return True
+        refused = checks.refuse_update(
+            request,
+            core.phase,
+            core.ending,
+            moves=core.moving,
+            is_reading=self._commands.are_waiting,
+        )
+        if refused is not None and not (is_same and refused is refusals.UNDO_RUNS):
+            raise refusal(refused)
+        return False
+
+    async def run(self, asked: RunRequest) -> RunReply:
+        """Serve a request to run one step, or all of them.
+
+        Raises:
+            ApplicationError: It failed; its type names the error class.
+        """
+        self._waiting += 1
+        try:
+            return await self._run(asked)
+        finally:
+            self._waiting -= 1
+
+    async def _run(self, asked: RunRequest) -> RunReply:
+        core = self._core
+        core.updates += 1
+        pending = Pending(_request_id(), asked)
+        seen = core.ledger.s.seen
+        if pending.id in seen:
+            return seen[pending.id]
+        if core.phase == "stuck":
+            return await self._close_for(asked)
+        if core.ledger.s.children:
+            await core.children.ask()
+            while self._commands.are_waiting:  # an id that was accepted has one answer in a run
+                await workflow.wait_condition(lambda: not self._commands.are_waiting)
+            self._refuse_when_leaving()
+        ledger = core.ledger
+        if (asked.attaches or (asked.round and not ledger.s.opens)) and ledger.s.undelivered:
+            return self._deliver(pending)
+        if asked.all and not ledger.s.answered:
+            ledger.change(automatic=True, undelivered=())
+        if asked.stream:
+            ledger.show()
+        core.unrollable = False
+        core.requests.add(pending)
+        if not core.goes:
+            core.requests.settle(ledger)
+        await workflow.wait_condition(lambda: pending.done)
+        return result_of(pending)
+
+    def _refuse_when_leaving(self) -> None:
+        """Refuse a request whose task has begun to end or to move while it was being prepared."""
+        if self._core.moving:
+            raise refusal(refusals.DRAINING)
+        if self._core.ending.status is not None:
+            raise refusal(self._core.ending.refusal())
+
+    def _deliver(self, pending: Pending) -> RunReply:
+        """Hand over outputs of steps that were completed while no request waited for them."""
+        ledger = self._core.ledger
+        first, *rest = ledger.s.undelivered
+        if pending.asked.round:
+            reply = RunReply(n=first, round=(first, *rest))
+            rest = []
+        else:
+            reply = RunReply(n=first)
+        ledger.change(undelivered=tuple(rest))
+        ledger.remember(pending.id, reply)
+        return reply
+
+    async def finalize(self) -> bool:
+        """Commit the task to its session, once, and close it.
+
+        Raises:
+            ApplicationError: It could not be closed, or has another end.
+        """
+        core = self._core
+        core.updates += 1
+        if core.ending.status is None:
+            core.ledger.change(failure=None)
+        core.end("finished")
+        await self._until_closed()
+        if core.ending.status != "finished":
+            raise refusal(core.ending.failure() or refusals.CLOSED)
+        return True
+
+    async def _close_for(self, asked: RunRequest) -> RunReply:
+        """Try to close a task whose end was accepted; no step is run."""
+        core = self._core
+        await self._until_closed()
+        failure = core.ending.failure()
+        if core.ending.status == "finished" and asked.all:
+            return RunReply(n=core.ledger.s.steps)
+        raise refusal(failure if failure is not None else refusals.CLOSED)
+
+    async def _until_closed(self) -> None:
+        """Have the task closed, or fail with what stands in the way of that."""
+        core = self._core
+        core.ending.try_again()
+        failures = core.ending.failures
+        await workflow.wait_condition(lambda: core.closed or core.ending.failures > failures)
+        if not core.closed:
+            raise refusal(core.ledger.s.failure or refusals.CLOSED, parked=True)
+
+    async def undo(self, asked: UndoRequest) -> RunReply:
+        """Move the head back; answers when done, or when a person must decide.
+
+        Raises:
+            ApplicationError: It was refused or failed, or the task is ended meanwhile.
+        """
+        core = self._core
+        core.updates += 1
+        s, request = core.ledger.s, _request_id()
+        if request in s.seen:
+            return s.seen[request]
+        if s.undo is None:  # else this is the same request, sent again while it is waited for
+            explicit = asked.model_copy(update={"to": checks.last_kept(core.ledger, asked)})
+            begun = UndoState(asked=explicit, done=s.undone_effects, request=request)
+            core.ledger.change(undo=begun)
+            core.undone_requests = core.requests.ids
+        await workflow.wait_condition(self._undo_rests)
+        if core.ending.status is not None:
+            raise refusal(core.ending.refusal())
+        if core.ledger.s.undo is not None:
+            return RunReply(n=core.ledger.s.steps, status="waiting")
+        _raise(core.undo_failure)
+        return RunReply(n=core.ledger.s.steps)
+
+    def _undo_rests(self) -> bool:
+        """Whether the undo is over, waits for a person, or was cut short by an end of the task."""
+        core = self._core
+        if core.ending.status is not None:
+            return core.phase in ("closed", "stuck")
+        return core.ledger.s.undo is None or approvals.undo_waits(core.ledger)
+
+
+def _request_id() -> str:
+    """Return the id of the update that is being handled."""
+    info = workflow.current_update_info()
+    return info.id if info is not None else ""
+
+
+def _raise(failure: Failure | None) -> None:
+    """Refuse with a failure, if there is one."""
+    if failure is not None:
+        raise refusal(failure)
