@@ -23,6 +23,7 @@ from holdfast.workflows import visibility
 from holdfast.workflows.activity_calls import now
 from holdfast.workflows.children.children import Children
 from holdfast.workflows.spans import StepSpans
+from holdfast.workflows.tools.tool_calls import ToolCalls
 
 FEWEST_EVENTS = 50
 """A run that continued as new sooner would do nothing else."""
@@ -52,6 +53,7 @@ class Core:
         running: Calls whose tools may be running; an end or undo counts them as unknown.
         lanes: Numbers of the steps that are being taken further.
         room: Room for calls that are taken further at the same time.
+        tool_calls: Takes tool calls further.
         work: The unit of work in progress.
         seal: Digests of the closed task.
         undo_failure: Why the newest undo was refused or failed.
@@ -74,6 +76,7 @@ class Core:
         self.running: Running = {(call.n, call.i) for call in self.ledger.s.long_calls}
         self.lanes: set[int] = set()
         self.room = Room()
+        self.tool_calls = ToolCalls(self.ledger, self.children, self.running, self.room)
         self.work: asyncio.Task[None] | None = None
         self.seal = Seal()
         self.undo_failure: Failure | None = None

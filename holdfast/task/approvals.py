@@ -204,11 +204,16 @@ def in_words(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-def stands(ledger: Ledger, n: int, i: int, *, now: float) -> bool:
-    """Decide a call by what was decided for all calls of its tool; return whether that was done."""
-    tool = ledger.at(n).calls[i].name
+def standing_rule(ledger: Ledger, tool: str) -> StandingRule | None:
+    """Return the decision for all calls of a tool; an undo ends it, as it ends approvals."""
     rule = ledger.s.standing.get(tool)
-    if rule is None or rule.branch != ledger.s.branch:  # an undo ends it, as it ends approvals
+    return rule if rule is not None and rule.branch == ledger.s.branch else None
+
+
+def stands(ledger: Ledger, n: int, i: int, *, now: float) -> bool:
+    """Decide a call by the decision for all calls of its tool; return whether there is one."""
+    rule = standing_rule(ledger, ledger.at(n).calls[i].name)
+    if rule is None:
         return False
     asked = ask(ledger, n, i, "tool", now=now)
     _apply(ledger, asked, rule, now=now)

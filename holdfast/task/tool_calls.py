@@ -1,14 +1,19 @@
-"""Tool calls of open steps: which of them can go on now."""
+"""Tool calls of open steps: the state of each, and which of them can go on now. Pure."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Collection
+from typing import Literal
 
 from holdfast.task import approvals
-from holdfast.task.data.records import Failure, OpenState
+from holdfast.task.data.children import ChildState
+from holdfast.task.data.long_calls import LongCall
+from holdfast.task.data.records import Approval, Failure, OpenState, Outcome
+from holdfast.task.data.tool_policy import ToolPolicy
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.refusals import is_verdict
+from holdfast.values.messages import ToolCall
 
 MOST_AT_ONCE = 300
 """Most calls of a task that are taken further at the same time; the others follow.
@@ -94,3 +99,174 @@ def verdict_of_calls(current: OpenState) -> Failure | None:
     """
     failures = (current.outcomes[i].failure for i in sorted(current.outcomes))
     return next((failure for failure in failures if is_verdict(failure)), None)
+
+
+def add_long(ledger: Ledger, call: LongCall) -> None:
+    """Note that the task may continue as new while a call runs."""
+    kept = _others(ledger, call.branch, call.n, call.i)
+    ledger.change(long_calls=(*kept, call.model_copy(update={"secret": ""})))
+
+
+def find_long(ledger: Ledger, n: int, i: int) -> LongCall | None:
+    """Return a call with which the task may continue as new, or has."""
+    return next((call for call in ledger.s.long_calls if (call.n, call.i) == (n, i)), None)
+
+
+def drop_long(ledger: Ledger, branch: int, n: int, i: int) -> None:
+    """Note that an attempt of a call is over."""
+    others = _others(ledger, branch, n, i)
+    if len(others) < len(ledger.s.long_calls):
+        ledger.change(long_calls=others)
+
+
+def _others(ledger: Ledger, *place: int) -> tuple[LongCall, ...]:
+    return tuple(c for c in ledger.s.long_calls if (c.branch, c.n, c.i) != place)
+
+
+CallState = Literal[
+    "over",
+    "unknown_tool",
+    "runs_on",
+    "gating",
+    "standing",
+    "screening",
+    "to_ask",
+    "asked",
+    "checking",
+    "rejected",
+    "to_nest",
+    "in_child",
+    "to_run",
+]
+"""over: it has its outcome, or its step was left. unknown_tool: its agent has no such tool.
+runs_on: it was begun in an earlier run of the task and goes on. gating: the tool's predicate must
+say whether a person decides. standing: a decision for all calls of the tool settles it. screening:
+guardrails see it before a person does. to_ask, asked: a person is to decide, or is deciding.
+checking: edited arguments are to be checked. rejected: the rejection is to be worded for the model.
+to_nest: its child task is to be started. in_child: its child task is in progress. to_run: its tool
+is to be run."""
+
+_BY_DECISION: dict[str, CallState] = {
+    "open": "asked",
+    "checking": "checking",
+    "rejected": "rejected",
+}
+
+
+class Call:
+    """One call of an open step, as far as the task knows it.
+
+    Attributes:
+        n: Number of its step.
+        i: Its position among the step's open calls.
+        is_gated: Whether the tool's predicate has said that a person decides.
+        is_screened: Whether guardrails have let it pass before a person is asked.
+    """
+
+    def __init__(self, ledger: Ledger, n: int, i: int) -> None:
+        """Look at a call of a step in progress."""
+        self.n = n
+        self.i = i
+        self.is_gated = False
+        self.is_screened = False
+        self._ledger = ledger
+        self._branch = ledger.s.branch
+
+    @property
+    def asked(self) -> ToolCall:
+        """The call as the model made it."""
+        return self._ledger.at(self.n).calls[self.i]
+
+    @property
+    def agent(self) -> str:
+        """Name of the agent that made it; empty for the task's first."""
+        return self._ledger.at(self.n).open.step.agent
+
+    @property
+    def policies(self) -> dict[str, ToolPolicy]:
+        """Tool name to policy of the agent that made it, as the task began with them."""
+        described = self._ledger.s.described
+        return {} if described is None else described.rules(self.agent).policies
+
+    @property
+    def policy(self) -> ToolPolicy:
+        """The rules of its tool."""
+        return self.policies[self.asked.name]
+
+    @property
+    def approval(self) -> Approval | None:
+        """The newest question about it, if there is one."""
+        return approvals.latest(self._ledger, self.n, self.i)
+
+    @property
+    def effective(self) -> ToolCall:
+        """The call as it runs: with the arguments of a person who has edited them."""
+        approval = self.approval
+        return approvals.effective_call(approval, self.asked) if approval else self.asked
+
+    @property
+    def edited(self) -> ToolCall | None:
+        """The call as a person has edited it, if one has."""
+        effective = self.effective
+        return None if effective == self.asked else effective
+
+    @property
+    def child(self) -> ChildState | None:
+        """The task that it is, for a call of an agent, once that is begun."""
+        return self._ledger.s.children.get(self._ledger.child(self.n, self.i))
+
+    @property
+    def long_call(self) -> LongCall | None:
+        """The call as it goes on since an earlier run of the task."""
+        return find_long(self._ledger, self.n, self.i)
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """Its outcome, once that is known."""
+        current = self._ledger.find(self.n)
+        return None if current is None else current.outcomes.get(self.i)
+
+    @property
+    def is_left(self) -> bool:
+        """Whether it has its outcome, or its step was left; work on it counts no more then."""
+        if self._ledger.find(self.n) is None or self._ledger.s.branch != self._branch:
+            return True
+        return not self._ledger.is_missing(self.n, self.i)
+
+    @property
+    def state(self) -> CallState:
+        """Its state: what is to be done with it next."""
+        if self.is_left:
+            return "over"
+        if self.asked.name not in self.policies:
+            return "unknown_tool"
+        if self.long_call is not None:
+            return "runs_on"
+        approval = self.approval
+        if approval is None or approval.status == "closed":  # closed by an end that failed: anew
+            return self._undecided()
+        if approval.status == "approved":
+            return self._allowed()
+        return _BY_DECISION.get(approval.status, "asked")
+
+    def _undecided(self) -> CallState:
+        """Return the state of a call of which no person was asked."""
+        policy = self.policy
+        cleared = self._ledger.at(self.n).cleared
+        if policy.needs_approval == "no" or self.i in cleared:
+            return self._allowed()
+        if policy.needs_approval == "ask" and not self.is_gated:
+            return "gating"
+        if approvals.standing_rule(self._ledger, self.asked.name) is not None:
+            return "standing"
+        screens = policy.guarded and self._ledger.given.head.run.guards_before_approval
+        return "screening" if screens and not self.is_screened else "to_ask"
+
+    def _allowed(self) -> CallState:
+        """Return the state of a call that may run."""
+        if not self.policy.agent:
+            return "to_run"
+        child = self.child
+        if child is None:
+            return "to_nest"
+        return "to_run" if child.is_over else "in_child"  # its activity collects the result

@@ -21,11 +21,11 @@ from holdfast.task.data.state import Receipt
 from holdfast.task.requests.checks import refused_by
 from holdfast.task.requests.command_effects import obey
 from holdfast.task.requests.phase import ALLOWED
+from holdfast.task.tool_calls import add_long
 from holdfast.values.base import Json
 from holdfast.workflows.activity_calls import now
 from holdfast.workflows.core import Core
 from holdfast.workflows.requests.parent import ParentWords
-from holdfast.workflows.tools.long_calls import add_long
 
 COMMANDS_AT_ONCE = 400
 """Most commands that are obeyed in one workflow task; the others wait for the next.

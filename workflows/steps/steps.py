@@ -18,7 +18,6 @@ from holdfast.workflows.activity_calls import now
 from holdfast.workflows.core import Core, Work
 from holdfast.workflows.steps.error_handlers import ask_handler, end_with, take_another_turn
 from holdfast.workflows.steps.guardrails import Checks, check_output
-from holdfast.workflows.tools.tool_calls import run_tools
 
 
 class Steps:
@@ -174,14 +173,7 @@ class Steps:
         core = self._core
         core.agenda.calling.add(n)
         try:
-            return await run_tools(
-                core.ledger,
-                n,
-                core.running,
-                core.children,
-                room=core.room,
-                leaves=lambda: core.leaves_steps,
-            )
+            return await core.tool_calls.run(n, lambda: core.leaves_steps)
         finally:
             core.agenda.calling.discard(n)
 

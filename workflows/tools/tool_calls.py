@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from datetime import timedelta
-from typing import TypeVar
 
 from temporalio import workflow
-from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
-from temporalio.workflow import ActivityCancellationType
 
 from holdfast.task import approvals
 from holdfast.task.data.children import Nesting
 from holdfast.task.data.records import Failure, Outcome
 from holdfast.task.data.tool_failures import (
-    AGAIN,
     INTERRUPTED,
     NOT_REPEATABLE,
     NOT_STARTED,
@@ -24,15 +19,12 @@ from holdfast.task.data.tool_failures import (
     is_certain,
 )
 from holdfast.task.data.tool_policy import ToolPolicy
-from holdfast.task.data.wire import Probed, ToolInput
+from holdfast.task.data.wire import Probed
 from holdfast.task.ledger.ledger import Ledger
-from holdfast.task.tool_calls import Room, Running, ready_calls
-from holdfast.values.messages import ToolCall
+from holdfast.task.tool_calls import Call, Room, Running, ready_calls
 from holdfast.workflows.activity_calls import (
     LONGEST_TOOL,
-    LOSSES,
     MOST_LOST,
-    MOST_STARTS,
     failure_of,
     is_lost,
     now,
@@ -40,9 +32,7 @@ from holdfast.workflows.activity_calls import (
 )
 from holdfast.workflows.children.children import Children
 from holdfast.workflows.tools.call_outcomes import cut_text, lost_text, not_known_text, unknown_tool
-from holdfast.workflows.tools.long_calls import drop_long, find_long, rejoin
-
-T = TypeVar("T")
+from holdfast.workflows.tools.tool_runs import run_tool
 
 BLOCKED = "Blocked"
 """Type of the failure of a call that blocks the event loop of its worker."""
@@ -53,59 +43,242 @@ OF_CALLS = frozenset({"tool", "rejoin"})
 NOT_HAPPENED = "It did not take effect: so says the probe of its tool."
 
 
-async def run_tools(
-    ledger: Ledger,
-    n: int,
-    running: Running,
-    children: Children,
-    *,
-    room: Room,
-    leaves: Callable[[], bool],
-) -> Failure | None:
-    """Take a step's open calls as far as they go without a person; return their first failure.
+class ToolCalls:
+    """Takes tool calls of open steps as far as they go without a person."""
 
-    First in the order of the calls. As many run at once as the task has room for and the run
-    allows; one that is approved meanwhile joins them. Outcomes are recorded as they come, so that a
-    call that is done is never repeated because of a sibling that failed.
+    def __init__(self, ledger: Ledger, children: Children, running: Running, room: Room) -> None:
+        """Drive the calls of a task.
 
-    Args:
-        ledger: The task.
-        n: The step.
-        running: Filled with the calls that are being run; an undo that cuts them off must count
-            them as unknown.
-        children: Starts the tasks that calls of agents are.
-        room: Room for calls, shared with the steps beside this one.
-        leaves: Whether no further call may begin now: the task is about to continue as new.
-    """
-    taken = _Taken(ledger, n, running, children, room)
+        Args:
+            ledger: The task.
+            children: Starts the tasks that calls of agents are.
+            running: Filled with the calls that are being run; an undo that cuts them off must count
+                them as unknown.
+            room: Room for calls, shared by all steps.
+        """
+        self._ledger = ledger
+        self._children = children
+        self._running = running
+        self._room = room
 
-    def fresh(most: int) -> list[int]:
-        if taken.ended or leaves():
-            return []
-        return ready_calls(ledger, n, taken.tasks, most=most)
+    async def run(self, n: int, leaves: Callable[[], bool]) -> Failure | None:
+        """Take a step's open calls as far as they go; return their first failure.
 
-    def is_over() -> bool:
-        return not taken.tasks and not fresh(1)
+        First in the order of the calls. As many run at once as the task has room for and the run
+        allows; one that is approved meanwhile joins them. Outcomes are recorded as they come, so
+        that a call that is done is never repeated because of a sibling that failed.
 
-    def has_news() -> bool:
-        return taken.has_ended or bool(room.left and fresh(1)) or is_over()
+        Args:
+            n: The step.
+            leaves: Whether no further call may begin now: the task is about to continue as new.
+        """
+        ledger, room, taken = self._ledger, self._room, _Taken(self, self._ledger, n, self._room)
 
-    try:
-        taken.take(call.i for call in ledger.s.long_calls if call.n == n)  # they run already
+        def fresh(most: int) -> list[int]:
+            if taken.ended or leaves():
+                return []
+            return ready_calls(ledger, n, taken.tasks, most=most)
+
+        def is_over() -> bool:
+            return not taken.tasks and not fresh(1)
+
+        def has_news() -> bool:
+            return taken.has_ended or bool(room.left and fresh(1)) or is_over()
+
+        try:
+            taken.take(call.i for call in ledger.s.long_calls if call.n == n)  # they run already
+            while True:
+                taken.take(fresh(room.left))
+                if is_over():  # all end before an error is raised: none goes on unseen
+                    break
+                await workflow.wait_condition(has_news)
+                taken.settle()
+        except asyncio.CancelledError:  # not `finally`: an evicted task may await nothing
+            await taken.cancel()
+            raise
+        in_order = [taken.ended[i] for i in sorted(taken.ended)]
+        for result in in_order:
+            if isinstance(result, BaseException):
+                raise result
+        return next((result for result in in_order if isinstance(result, Failure)), None)
+
+    async def take(self, call: Call) -> Failure | None:
+        """Take one call to its outcome, to its child task, or to a person.
+
+        Returns:
+            Why its step stops, if it does.
+        """
+        try:
+            return await self._take(call)
+        except ActivityError as error:
+            if is_cancelled_exception(error) or call.is_left:
+                raise
+            return failure_of(error)
+
+    async def _take(self, call: Call) -> Failure | None:
         while True:
-            taken.take(fresh(room.left))
-            if is_over():  # all end before an error is raised: none goes on unseen
-                break
-            await workflow.wait_condition(has_news)
-            taken.settle()
-    except asyncio.CancelledError:  # not `finally`: an evicted task may await nothing
-        await taken.cancel()
-        raise
-    in_order = [taken.ended[i] for i in sorted(taken.ended)]
-    for result in in_order:
-        if isinstance(result, BaseException):
-            raise result
-    return next((result for result in in_order if isinstance(result, Failure)), None)
+            match call.state:
+                case "over":
+                    return call.outcome.failure if call.outcome is not None else None
+                case "unknown_tool":
+                    return self._refuse(call)
+                case "asked":
+                    return None
+                case "in_child":
+                    return self._children.take(call.n, call.i)
+                case "to_nest":
+                    return await self._nest(call)
+                case "to_run" | "runs_on":
+                    return await self._run(call)
+                case "to_ask":
+                    seconds = call.policy.approval_seconds
+                    approvals.ask(self._ledger, call.n, call.i, "tool", now=now(), seconds=seconds)
+                case "standing":
+                    approvals.stands(self._ledger, call.n, call.i, now=now())
+                case "gating" | "screening" | "checking" | "rejected":
+                    await self._look(call)
+
+    async def _look(self, call: Call) -> None:
+        """Have an activity find out what only code of the user can say.
+
+        Raises:
+            ActivityError: It failed; the call waits as it is.
+        """
+        ledger, n, i = self._ledger, call.n, call.i
+        match call.state:
+            case "gating":
+                call.is_gated = await quick(ledger, "gate", ledger.tool_input(n, i), bool)
+                if not call.is_gated and not call.is_left:
+                    ledger.clear(n, i)
+            case "screening":
+                stopped = await quick(ledger, "screen", ledger.tool_input(n, i), Outcome)
+                call.is_screened = True
+                if stopped != Outcome() and not call.is_left:
+                    ledger.outcome(n, i, stopped)
+            case "checking":
+                approval, given = call.approval, ledger.tool_input(n, i, call.effective)
+                refused = await quick(ledger, "check", given, str)
+                if approval is not None and not call.is_left:
+                    approvals.checked(ledger, approval, refused, now=now())
+            case "rejected":
+                text = await quick(ledger, "rejected", ledger.tool_input(n, i), str)
+                if not call.is_left:
+                    approvals.rejected(ledger, n, i, text)
+            case _:
+                pass
+
+    def _refuse(self, call: Call) -> Failure | None:
+        """Tell the model that there is no such tool, or end the run where its rules say so."""
+        head, name = self._ledger.given.head, call.asked.name
+        if head.dialect.unknown_tool == "raise":
+            text = f"Tool {name} not found in agent {call.agent or head.agent}"
+            return Failure(type="ModelBehaviorError", message=text)
+        self._ledger.outcome(call.n, call.i, unknown_tool(call.asked, list(call.policies)))
+        return None
+
+    async def _nest(self, call: Call) -> Failure | None:
+        """Start the task that a call of an agent is, unless the call has its outcome before."""
+        ledger, n, i, edited = self._ledger, call.n, call.i, call.edited
+        given = ledger.tool_input(n, i, edited)
+        plan = await quick(ledger, "nest", given, Nesting, longest=LONGEST_TOOL)
+        if call.is_left:
+            return None
+        said = edited.arguments if edited is not None else ""
+        if plan.outcome is None:
+            child = self._children.start(n, i, plan)
+            ledger.call_begins(n, i, now=now(), edited=said, child=child)
+            return None
+        changed = {"edited": said} if said else {}
+        ledger.outcome(n, i, plan.outcome.model_copy(update=changed))
+        return plan.outcome.failure
+
+    async def _run(self, call: Call) -> Failure | None:
+        """Run the tool; an outcome that is not known is found out about."""
+        ledger, n, i, policy = self._ledger, call.n, call.i, call.policy
+        edited = call.edited
+        self._running.add((n, i))  # and it stays there when the call is cut off
+        try:
+            outcome = await run_tool(ledger, n, i, edited, policy)
+            if call.is_left:
+                return None
+            if edited is not None:
+                outcome = outcome.model_copy(update={"edited": edited.arguments})
+            self._children.done(n, i, outcome)
+            ledger.outcome(n, i, outcome)
+            approvals.settle(ledger, n, i, now=now())
+            self._running.discard((n, i))
+            return outcome.failure
+        except ActivityError as error:
+            if is_cancelled_exception(error) or call.is_left:
+                raise
+            self._running.discard((n, i))
+            failure = failure_of(error)
+            if not may_have_happened(error, policy):
+                self._record_failure(call, error, failure)
+                return failure
+            return await self._ask_about(call, _unknown_text(error, call, policy), failure)
+
+    def _record_failure(self, call: Call, error: ActivityError, failure: Failure) -> None:
+        """Record of a call that stops its step that it took no effect; it may be begun again."""
+        if failure.type == NOT_STARTED:
+            self._ledger.call_not_begun(call.n, call.i)
+        elif error.activity_type in OF_CALLS:
+            self._ledger.call_failed(call.n, call.i, failure.message, now=now())
+
+    async def ask_about_cut(self, cut: Iterable[tuple[int, int]]) -> None:
+        """Ask about calls that were cut off by an undo that then did not come to its end."""
+        if self._ledger.s.described is None:
+            return
+        for n, i in cut:
+            call = Call(self._ledger, n, i)
+            if not call.is_left and not call.policy.repeatable:
+                await self._ask_about(call, cut_text(call.asked))
+
+    async def _ask_about(
+        self, call: Call, text: str, failure: Failure | None = None
+    ) -> Failure | None:
+        """Find out about a call that may have happened: by its probe, else by a person.
+
+        Args:
+            call: The call.
+            text: What is known, for a person.
+            failure: How its activity failed, if it did.
+
+        Returns:
+            Why the step stops, if the call is now known not to have happened.
+        """
+        ledger, n, i = self._ledger, call.n, call.i
+        edited = call.edited
+        if not call.policy.has_probe:
+            approvals.ask(ledger, n, i, "unknown", now=now(), text=text, call=call.effective)
+            return None
+        try:
+            probed = await quick(ledger, "probe", ledger.tool_input(n, i, edited), Probed)
+        except ActivityError as error:
+            text += f" Its probe failed: {failure_of(error).message}"
+            approvals.ask(ledger, n, i, "unknown", now=now(), text=text, call=call.effective)
+            return None
+        ledger.note(
+            "probed", now=now(), body={"tool": call.asked.name, "happened": probed.happened}
+        )
+        if probed.happened:
+            known = Outcome(content=probed.content, edited=edited.arguments if edited else "")
+            ledger.outcome(n, i, known)
+        elif failure is not None and failure.type == TIMED_OUT:
+            return self._timed_out(call, failure)
+        else:
+            ledger.call_failed(n, i, NOT_HAPPENED, now=now())
+            ledger.clear(n, i)  # it did not happen, so it is run: it was approved before
+        return None
+
+    def _timed_out(self, call: Call, failure: Failure) -> Failure | None:
+        """End a call that took too long and has not happened: another run might take as long."""
+        if call.policy.timeout_behavior == "raise_exception":
+            self._ledger.call_failed(call.n, call.i, failure.message, now=now())
+            return failure
+        outcome = Outcome(content=failure.message, is_error=True, status="failed")
+        self._ledger.outcome(call.n, call.i, outcome)
+        return None
 
 
 class _Taken:
@@ -116,13 +289,10 @@ class _Taken:
         ended: What stands in the way of those that have ended, if anything does.
     """
 
-    def __init__(
-        self, ledger: Ledger, n: int, running: Running, children: Children, room: Room
-    ) -> None:
+    def __init__(self, calls: ToolCalls, ledger: Ledger, n: int, room: Room) -> None:
         self.tasks: dict[int, asyncio.Task[Failure | None]] = {}
         self.ended: dict[int, Failure | BaseException] = {**ledger.at(n).stops}
-        self._ledger, self._n = ledger, n
-        self._running, self._children, self._room = running, children, room
+        self._calls, self._ledger, self._n, self._room = calls, ledger, n, room
 
     @property
     def has_ended(self) -> bool:
@@ -132,7 +302,7 @@ class _Taken:
     def take(self, positions: Iterable[int]) -> None:
         """Take calls further."""
         for i in positions:
-            taking = _take(self._ledger, self._n, i, self._running, self._children)
+            taking = self._calls.take(Call(self._ledger, self._n, i))
             self.tasks[i] = asyncio.create_task(taking)
             self._room.taken += 1
 
@@ -164,268 +334,7 @@ def _came_to(call: asyncio.Task[Failure | None]) -> Failure | BaseException | No
     return call.exception() or call.result()
 
 
-async def ask_about_cut(ledger: Ledger, cut: Iterable[tuple[int, int]]) -> None:
-    """Ask about calls that were cut off by an undo that then did not come to its end."""
-    described = ledger.s.described
-    for n, i in cut:
-        current = ledger.find(n)
-        if current is None or described is None or not ledger.is_missing(n, i):
-            continue
-        call = current.calls[i]
-        policy = described.rules(current.open.step.agent).policies[call.name]
-        if not policy.repeatable:
-            await _ask_about(ledger, n, i, policy, cut_text(call))
-
-
-async def _take(
-    ledger: Ledger, n: int, i: int, running: Running, children: Children
-) -> Failure | None:
-    """Take one call to its outcome, or to a person."""
-    current, described = ledger.find(n), ledger.s.described
-    if current is None or described is None:
-        return None
-    call, branch = current.calls[i], ledger.s.branch
-    agent = current.open.step.agent
-    policies = described.rules(agent).policies
-    policy = policies.get(call.name)
-    if policy is None:
-        if ledger.given.head.dialect.unknown_tool == "raise":
-            text = f"Tool {call.name} not found in agent {agent or ledger.given.head.agent}"
-            return Failure(type="ModelBehaviorError", message=text)
-        ledger.outcome(n, i, unknown_tool(call, list(policies)))
-        return None
-    try:
-        runs = find_long(ledger, n, i) is not None
-        if not runs and not await _may_run(ledger, n, i, policy):
-            return _stopped_by(ledger, n, i)
-        approval = approvals.latest(ledger, n, i)
-        edited = approvals.effective_call(approval, call) if approval else call
-        child = ledger.s.children.get(ledger.child(n, i)) if policy.agent else None
-        if policy.agent and not (child and child.is_over):
-            if child is not None:
-                return children.take(n, i)
-            return await _nest(ledger, n, i, None if edited == call else edited, children)
-        running.add((n, i))  # and it stays there when the call is cut off
-        outcome = await _tool(ledger, n, i, None if edited == call else edited, policy)
-        if _is_left(ledger, branch, n, i):
-            return None
-        if edited != call:
-            outcome = outcome.model_copy(update={"edited": edited.arguments})
-        children.done(n, i, outcome)
-        ledger.outcome(n, i, outcome)
-        approvals.settle(ledger, n, i, now=now())
-        running.discard((n, i))
-        return outcome.failure
-    except ActivityError as error:
-        if is_cancelled_exception(error) or _is_left(ledger, branch, n, i):
-            raise
-        running.discard((n, i))
-        failure = failure_of(error)
-        if not _may_have_happened(error, policy):
-            _record_failure(ledger, n, i, error, failure)
-            return failure
-        why = _unknown_text(error, call, policy)
-        return await _ask_about(ledger, n, i, policy, why, failure=failure)
-
-
-async def _nest(
-    ledger: Ledger, n: int, i: int, edited: ToolCall | None, children: Children
-) -> Failure | None:
-    """Start the task that a call of an agent is, unless the call has its outcome before that."""
-    branch, given = ledger.s.branch, ledger.tool_input(n, i, edited)
-    plan = await quick(ledger, "nest", given, Nesting, longest=LONGEST_TOOL)
-    if _is_left(ledger, branch, n, i):
-        return None
-    said = edited.arguments if edited is not None else ""
-    if plan.outcome is None:
-        child = children.start(n, i, plan)
-        ledger.call_begins(n, i, now=now(), edited=said, child=child)
-        return None
-    changed = {"edited": said} if said else {}
-    ledger.outcome(n, i, plan.outcome.model_copy(update=changed))
-    return plan.outcome.failure
-
-
-def _record_failure(ledger: Ledger, n: int, i: int, error: ActivityError, failure: Failure) -> None:
-    """Record of a call that stops its step that it took no effect; it may be begun again."""
-    if failure.type == NOT_STARTED:
-        ledger.call_not_begun(n, i)
-    elif error.activity_type in OF_CALLS:
-        ledger.call_failed(n, i, failure.message, now=now())
-
-
-def _is_left(ledger: Ledger, branch: int, n: int, i: int) -> bool:
-    """Whether a call that did not heed its cancellation has outlived its step, or its question."""
-    if ledger.find(n) is None or ledger.s.branch != branch:
-        return True
-    return not ledger.is_missing(n, i)
-
-
-async def _may_run(ledger: Ledger, n: int, i: int, policy: ToolPolicy) -> bool:
-    """Whether a call may run now; asks a person where the tool wants it."""
-    approval = approvals.latest(ledger, n, i)
-    if approval is not None and approval.status != "closed":  # as by an end that failed: ask anew
-        if approval.status == "checking":
-            edited = approvals.effective_call(approval, _call(ledger, n, i))
-            refused = await quick(ledger, "check", ledger.tool_input(n, i, edited), str)
-            approvals.checked(ledger, approval, refused, now=now())
-            return not refused
-        if approval.status == "rejected":
-            text = await quick(ledger, "rejected", ledger.tool_input(n, i), str)
-            approvals.rejected(ledger, n, i, text)
-        return approval.status == "approved"
-    current = ledger.find(n)
-    if policy.needs_approval == "no" or (current is not None and i in current.cleared):
-        return True
-    if policy.needs_approval == "ask" and not await quick(
-        ledger, "gate", ledger.tool_input(n, i), bool
-    ):
-        ledger.clear(n, i)
-        return True
-    if approvals.stands(ledger, n, i, now=now()):  # a rejection may still have to be worded
-        return ledger.is_missing(n, i) and await _may_run(ledger, n, i, policy)
-    if policy.guarded and ledger.given.head.run.guards_before_approval:
-        stopped = await quick(ledger, "screen", ledger.tool_input(n, i), Outcome)
-        if stopped != Outcome():
-            ledger.outcome(n, i, stopped)
-            return False
-    approvals.ask(ledger, n, i, "tool", now=now(), seconds=policy.approval_seconds)
-    return False
-
-
-def _stopped_by(ledger: Ledger, n: int, i: int) -> Failure | None:
-    """Return why a call that is not run stops its step: a guardrail saw it before any person."""
-    current = ledger.find(n)
-    outcome = current.outcomes.get(i) if current is not None else None
-    return outcome.failure if outcome is not None else None
-
-
-async def _ask_about(
-    ledger: Ledger,
-    n: int,
-    i: int,
-    policy: ToolPolicy,
-    text: str,
-    *,
-    failure: Failure | None = None,
-) -> Failure | None:
-    """Find out about a call that may have happened: by its probe, else by a person.
-
-    Args:
-        ledger: The task.
-        n: The step.
-        i: Position of the call.
-        policy: The rules of its tool.
-        text: What is known, for a person.
-        failure: How its activity failed, if it did.
-
-    Returns:
-        Why the step stops, if the call is now known not to have happened.
-    """
-    call, approval = _call(ledger, n, i), approvals.latest(ledger, n, i)
-    ran = approvals.effective_call(approval, call) if approval else call
-    edited = None if ran == call else ran
-    if policy.has_probe:
-        try:
-            probed = await quick(ledger, "probe", ledger.tool_input(n, i, edited), Probed)
-        except ActivityError as error:
-            text += f" Its probe failed: {failure_of(error).message}"
-        else:
-            body = {"tool": call.name, "happened": probed.happened}
-            ledger.note("probed", now=now(), body=body)
-            if probed.happened:
-                known = Outcome(content=probed.content, edited=edited.arguments if edited else "")
-                ledger.outcome(n, i, known)
-            elif failure is not None and failure.type == TIMED_OUT:
-                return _timed_out(ledger, n, i, policy, failure)
-            else:
-                ledger.call_failed(n, i, NOT_HAPPENED, now=now())
-                ledger.clear(n, i)  # it did not happen, so it is run: it was approved before
-            return None
-    approvals.ask(ledger, n, i, "unknown", now=now(), text=text, call=ran)
-    return None
-
-
-def _timed_out(
-    ledger: Ledger, n: int, i: int, policy: ToolPolicy, failure: Failure
-) -> Failure | None:
-    """End a call that took too long and has not happened: another run might take as long."""
-    if policy.timeout_behavior == "raise_exception":
-        ledger.call_failed(n, i, failure.message, now=now())
-        return failure
-    ledger.outcome(n, i, Outcome(content=failure.message, is_error=True, status="failed"))
-    return None
-
-
-async def _tool(
-    ledger: Ledger, n: int, i: int, edited: ToolCall | None, policy: ToolPolicy
-) -> Outcome:
-    """Run one call; one that is known not to have started is scheduled again.
-
-    So is one that may be repeated and whose worker was lost, but not for ever: the tool may be what
-    ends the worker. A call that runs since before the task continued as new is waited for first.
-    """
-    long_call, branch = find_long(ledger, n, i), ledger.s.branch
-    tried = long_call.tried if long_call is not None else 0
-    starts, lost = 0, tried
-    if long_call is None and not policy.agent:  # of those the task itself was begun before
-        ledger.call_begins(n, i, now=now(), edited=edited.arguments if edited else "")
-    while True:
-        try:
-            if long_call is not None:
-                outcome = await rejoin(ledger, long_call)
-            else:
-                given = ledger.tool_input(n, i, edited).model_copy(update={"tried": tried})
-                outcome = await _tool_once(ledger, given, policy)
-        except ActivityError as error:
-            tried += failure_of(error).type != NOT_STARTED
-            if policy.repeatable and is_lost(error) and lost + 1 < MOST_LOST:
-                lost += 1
-                continue
-            if starts >= MOST_STARTS or not _starts_again(error, policy):
-                raise
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():  # it was not begun, and is not to be
-                raise
-        else:
-            return outcome.model_copy(update={"attempts": outcome.attempts + tried})
-        finally:
-            long_call = None
-            drop_long(ledger, branch, n, i)
-        await workflow.sleep(min(2.0**starts, 60.0))
-        starts += 1
-
-
-def _starts_again(error: ActivityError, policy: ToolPolicy) -> bool:
-    """Whether a call is scheduled again that has failed: it was not begun, or may be repeated."""
-    cause = error.cause
-    if not isinstance(cause, ApplicationError):
-        return False
-    return cause.type == NOT_STARTED or (policy.repeatable and AGAIN in cause.details)
-
-
-async def _tool_once(ledger: Ledger, given: ToolInput, policy: ToolPolicy) -> Outcome:
-    outcome: Outcome = await workflow.execute_activity(
-        "tool",
-        given,
-        result_type=Outcome,
-        start_to_close_timeout=LONGEST_TOOL,
-        heartbeat_timeout=timedelta(seconds=ledger.given.heartbeat),
-        retry_policy=RetryPolicy(
-            maximum_attempts=0 if policy.repeatable else 1,
-            maximum_interval=timedelta(seconds=60),
-            non_retryable_error_types=LOSSES if policy.repeatable else None,
-        ),
-        cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-    )
-    return outcome
-
-
-def _call(ledger: Ledger, n: int, i: int) -> ToolCall:
-    return ledger.at(n).calls[i]
-
-
-def _may_have_happened(error: ActivityError, policy: ToolPolicy) -> bool:
+def may_have_happened(error: ActivityError, policy: ToolPolicy) -> bool:
     """Whether a call may have taken effect although its activity failed.
 
     Whatever the failure is, one that is new to this code too, unless it is known to hide none. A
@@ -441,11 +350,11 @@ def _may_have_happened(error: ActivityError, policy: ToolPolicy) -> bool:
     return not (isinstance(cause, ApplicationError) and is_certain(cause))
 
 
-def _unknown_text(error: ActivityError, call: ToolCall, policy: ToolPolicy) -> str:
+def _unknown_text(error: ActivityError, call: Call, policy: ToolPolicy) -> str:
     """Say to a person why it is not known whether a call took effect."""
     cause = error.cause
     if not isinstance(cause, ApplicationError):
-        return lost_text(call, MOST_LOST if policy.repeatable else 1)
+        return lost_text(call.asked, MOST_LOST if policy.repeatable else 1)
     if cause.type in (INTERRUPTED, BLOCKED):
         return cause.message
     return not_known_text(cause.message)

@@ -7,7 +7,6 @@ from holdfast.task.data.state import RunReply, UndoState
 from holdfast.workflows import activity_calls as calls
 from holdfast.workflows.activity_calls import now
 from holdfast.workflows.core import Core
-from holdfast.workflows.tools.tool_calls import ask_about_cut
 from holdfast.workflows.undo.undo import answer_parent, run_undo, stop_undo
 
 
@@ -54,7 +53,7 @@ class Undos:
         if state.number:
             answer_parent(core.ledger, state, core.undo_failure)
         if core.undo_failure is not None or state.mode == "release":
-            await ask_about_cut(core.ledger, cut)
+            await core.tool_calls.ask_about_cut(cut)
         elif state.number:
             core.ending.abandon(f"{state.asked.by or 'its parent'}: undone")
         else:

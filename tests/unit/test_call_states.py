@@ -1,0 +1,247 @@
+"""The states of a tool call: from every state, each event that can come leads to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, get_args
+
+import pytest
+
+from holdfast.task import approvals
+from holdfast.task.data.children import ChildState, child_ids
+from holdfast.task.data.commands import Command, Verb
+from holdfast.task.data.head import AGENTS_SDK, RunRules, TaskHead
+from holdfast.task.data.long_calls import LongCall
+from holdfast.task.data.records import Outcome, StandingRule
+from holdfast.task.data.state import Described, TaskInput
+from holdfast.task.data.tool_policy import ToolPolicy
+from holdfast.task.data.wire import RunRequest
+from holdfast.task.ledger.ledger import Ledger
+from holdfast.task.tool_calls import Call, CallState, add_long, drop_long
+from holdfast.task.undo import leave_open_steps
+from holdfast.values.messages import ToolCall
+from holdfast.values.steps import TaskStatus
+
+N, AT = 1, 0
+PLACE = (0, N, 0, AT)
+
+
+def make(policy: ToolPolicy | None, rules: RunRules) -> tuple[Ledger, Call]:
+    """Make a task whose first step has one open call."""
+    head = TaskHead(agent="a", run=rules, dialect=AGENTS_SDK)
+    ledger = Ledger(TaskInput(head=head, input="q"), task_id="t", now=1.0)
+    policies = {} if policy is None else {"pay": policy}
+    ledger.described(Described(snapshot="s", policies=policies))
+    ledger.begin(RunRequest(), now=2.0)
+    asked = ToolCall(id="c", name="pay", arguments='{"sum": 1}')
+    ledger.change(opens=(ledger.at(N).model_copy(update={"calls": (asked,)}),))
+    return ledger, Call(ledger, N, AT)
+
+
+Event = Callable[[Ledger, Call], None]
+
+
+def asks(ledger: Ledger, call: Call) -> None:
+    approvals.ask(ledger, N, AT, "tool", now=3.0)
+
+
+def asks_for_a_while(ledger: Ledger, call: Call) -> None:
+    approvals.ask(ledger, N, AT, "tool", now=3.0, seconds=5)
+
+
+def asks_whether_it_happened(ledger: Ledger, call: Call) -> None:
+    approvals.ask(ledger, N, AT, "unknown", now=3.0, text="lost")
+
+
+def decides(verb: Verb, **body: Any) -> Event:
+    """A person decides the newest question."""
+
+    def event(ledger: Ledger, call: Call) -> None:
+        approval = call.approval
+        assert approval is not None
+        command = Command(id="x", verb=verb, by="ann", body={"approval": approval.id, **body})
+        refused = approvals.decide(ledger, command, now=4.0)
+        assert not refused, refused
+
+    return event
+
+
+def check_says(refused: str) -> Event:
+    def event(ledger: Ledger, call: Call) -> None:
+        approval = call.approval
+        assert approval is not None
+        approvals.checked(ledger, approval, refused, now=5.0)
+
+    return event
+
+
+def gate_says_a_person_decides(ledger: Ledger, call: Call) -> None:
+    call.is_gated = True
+
+
+def gate_says_nobody_has_to(ledger: Ledger, call: Call) -> None:
+    ledger.clear(N, AT)
+
+
+def guards_let_it_pass(ledger: Ledger, call: Call) -> None:
+    call.is_screened = True
+
+
+def rule_stands(verb: str, *, branch: int = 0) -> Event:
+    def event(ledger: Ledger, call: Call) -> None:
+        rule = StandingRule(
+            verb="approve" if verb == "approve" else "reject", by="ann", branch=branch
+        )
+        ledger.change(standing={"pay": rule})
+
+    return event
+
+
+def rule_is_applied(ledger: Ledger, call: Call) -> None:
+    approvals.stands(ledger, N, AT, now=3.0)
+
+
+def rejection_is_worded(ledger: Ledger, call: Call) -> None:
+    approvals.rejected(ledger, N, AT, "no")
+
+
+def time_is_up(ledger: Ledger, call: Call) -> None:
+    approvals.expire(ledger, now=100.0)
+
+
+def is_done(ledger: Ledger, call: Call) -> None:
+    ledger.outcome(N, AT, Outcome(content="paid"))
+
+
+def fails_for_certain(ledger: Ledger, call: Call) -> None:
+    ledger.call_begins(N, AT, now=3.0)
+    ledger.call_failed(N, AT, "refused", now=4.0)
+
+
+def end_fails(ledger: Ledger, call: Call) -> None:
+    approvals.close_open(ledger, now=4.0)
+
+
+def is_undone(ledger: Ledger, call: Call) -> None:
+    leave_open_steps(ledger, now=4.0, by="ann")
+
+
+def child_is(status: TaskStatus, *, closed: bool = False, is_over: bool = False) -> Event:
+    def event(ledger: Ledger, call: Call) -> None:
+        name = next(iter(child_ids("t", PLACE)))
+        child = ChildState(place=PLACE, status=status, closed=closed)
+        ledger.put_child(name, child)
+        assert child.is_over is is_over
+
+    return event
+
+
+def runs_long(ledger: Ledger, call: Call) -> None:
+    add_long(ledger, LongCall(id="l", branch=0, n=N, i=AT))
+
+
+def long_attempt_is_over(ledger: Ledger, call: Call) -> None:
+    drop_long(ledger, 0, N, AT)
+
+
+PLAIN = RunRules()
+SCREENS = RunRules(guards_before_approval=True)
+WORDS = RunRules(tool_error_formatter="module:words")
+
+FREE = ToolPolicy()
+YES = ToolPolicy(needs_approval="yes")
+ASK = ToolPolicy(needs_approval="ask")
+GUARDED = ToolPolicy(needs_approval="yes", guarded=True)
+AGENT = ToolPolicy(agent="b")
+APPROVED_AGENT = ToolPolicy(agent="b", needs_approval="yes")
+
+approve = decides("approve")
+edit = decides("approve", arguments={"sum": 2})
+reject = decides("reject")
+respond = decides("respond", result="paid by hand")
+
+# Name, policy, rules of the run, events in order, and the state that they lead to.
+ROWS: list[tuple[str, ToolPolicy | None, RunRules, list[Event], CallState]] = [
+    ("fresh, nobody has to decide", FREE, PLAIN, [], "to_run"),
+    ("fresh, a person decides", YES, PLAIN, [], "to_ask"),
+    ("fresh, the predicate decides", ASK, PLAIN, [], "gating"),
+    ("fresh, of an agent", AGENT, PLAIN, [], "to_nest"),
+    ("fresh, no such tool", None, PLAIN, [], "unknown_tool"),
+    ("gated: a person decides", ASK, PLAIN, [gate_says_a_person_decides], "to_ask"),
+    ("gated: nobody has to", ASK, PLAIN, [gate_says_nobody_has_to], "to_run"),
+    (
+        "gated, a rule stands",
+        ASK,
+        PLAIN,
+        [rule_stands("approve"), gate_says_a_person_decides],
+        "standing",
+    ),
+    ("not gated, a rule stands", ASK, PLAIN, [rule_stands("approve")], "gating"),
+    ("a rule stands", YES, PLAIN, [rule_stands("approve")], "standing"),
+    ("a rule of another branch", YES, PLAIN, [rule_stands("approve", branch=1)], "to_ask"),
+    ("a rule approves", YES, PLAIN, [rule_stands("approve"), rule_is_applied], "to_run"),
+    (
+        "a rule rejects, in its own words",
+        YES,
+        WORDS,
+        [rule_stands("reject"), rule_is_applied],
+        "rejected",
+    ),
+    ("a rule rejects", YES, PLAIN, [rule_stands("reject"), rule_is_applied], "over"),
+    ("a rule is no matter where nobody decides", FREE, PLAIN, [rule_stands("reject")], "to_run"),
+    ("guards come first", GUARDED, SCREENS, [], "screening"),
+    ("guards come later", GUARDED, PLAIN, [], "to_ask"),
+    ("guards let it pass", GUARDED, SCREENS, [guards_let_it_pass], "to_ask"),
+    ("guards stop it", GUARDED, SCREENS, [is_done], "over"),
+    ("asked", YES, PLAIN, [asks], "asked"),
+    ("asked, approved", YES, PLAIN, [asks, approve], "to_run"),
+    ("asked, edited", YES, PLAIN, [asks, edit], "checking"),
+    ("edited, refused", YES, PLAIN, [asks, edit, check_says("no sum")], "asked"),
+    ("edited, accepted", YES, PLAIN, [asks, edit, check_says("")], "to_run"),
+    ("edited, refused, approved", YES, PLAIN, [asks, edit, check_says("no"), approve], "to_run"),
+    ("asked, rejected", YES, PLAIN, [asks, reject], "over"),
+    ("asked, rejected in the words of the run", YES, WORDS, [asks, reject], "rejected"),
+    ("rejected, worded", YES, WORDS, [asks, reject, rejection_is_worded], "over"),
+    ("asked, answered", YES, PLAIN, [asks, respond], "over"),
+    ("asked, too late", YES, PLAIN, [asks_for_a_while, time_is_up], "over"),
+    ("asked, an end fails", YES, PLAIN, [asks, end_fails], "to_ask"),
+    ("asked of a gated call, an end fails", ASK, PLAIN, [asks, end_fails], "gating"),
+    ("approved, done", YES, PLAIN, [asks, approve, is_done], "over"),
+    ("approved, certain to have failed", YES, PLAIN, [asks, approve, fails_for_certain], "to_run"),
+    ("done", FREE, PLAIN, [is_done], "over"),
+    ("certain to have failed", FREE, PLAIN, [fails_for_certain], "to_run"),
+    ("lost", FREE, PLAIN, [asks_whether_it_happened], "asked"),
+    ("lost, it did not happen", FREE, PLAIN, [asks_whether_it_happened, approve], "to_run"),
+    ("lost, it happened", FREE, PLAIN, [asks_whether_it_happened, respond], "over"),
+    ("runs long", FREE, PLAIN, [runs_long], "runs_on"),
+    ("approved, runs long", YES, PLAIN, [asks, approve, runs_long], "runs_on"),
+    ("its long attempt is over", FREE, PLAIN, [runs_long, long_attempt_is_over], "to_run"),
+    ("runs long, undone", FREE, PLAIN, [runs_long, is_undone], "over"),
+    ("of an agent, a person decides", APPROVED_AGENT, PLAIN, [], "to_ask"),
+    ("of an agent, approved", APPROVED_AGENT, PLAIN, [asks, approve], "to_nest"),
+    ("child runs", AGENT, PLAIN, [child_is("running")], "in_child"),
+    ("child waits for a person", AGENT, PLAIN, [child_is("waiting")], "in_child"),
+    ("child has its answer", AGENT, PLAIN, [child_is("answered", is_over=True)], "to_run"),
+    ("child was ended", AGENT, PLAIN, [child_is("abandoned", closed=True, is_over=True)], "to_run"),
+    ("child is collected", AGENT, PLAIN, [child_is("answered", is_over=True), is_done], "over"),
+    ("undone", FREE, PLAIN, [is_undone], "over"),
+    ("asked, undone", YES, PLAIN, [asks, is_undone], "over"),
+]
+
+
+@pytest.mark.parametrize(
+    ("policy", "rules", "events", "state"),
+    [row[1:] for row in ROWS],
+    ids=[row[0] for row in ROWS],
+)
+def test_events_lead_to_a_state(
+    policy: ToolPolicy | None, rules: RunRules, events: list[Event], state: CallState
+) -> None:
+    ledger, call = make(policy, rules)
+    for event in events:
+        event(ledger, call)
+    assert call.state == state
+
+
+def test_every_state_has_a_row() -> None:
+    assert {row[4] for row in ROWS} == set(get_args(CallState))
