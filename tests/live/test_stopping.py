@@ -59,7 +59,7 @@ async def test_a_runner_closes_although_the_workflow_task_of_a_task_does_not_end
         return door.wait()
 
     runner = await AgentRunner.local(Agent(name="a", model="offline"), data_dir=None).start()
-    monkeypatch.setattr(AgentTask, "_has_work", block)
+    monkeypatch.setattr(AgentTask, "_next", block)
     task = await runner.create_task("1 + 1")
 
     async def was_failed() -> bool:
