@@ -63,3 +63,13 @@ def test_pydantic_gets_its_own_error_where_a_value_is_part_of_another() -> None:
 
 def test_the_signature_of_a_value_names_its_fields() -> None:
     assert list(inspect.signature(ToolCall).parameters) == ["id", "name", "arguments"]
+
+
+@pytest.mark.parametrize("name", ["api_key", "options", "client_secret"])
+def test_a_secret_that_does_not_fit_is_not_shown(name: str) -> None:
+    model = create_model("Given", **{name: (int, ...)})  # type: ignore[call-overload]  # pyright: ignore
+    with pytest.raises(ValidationError) as raised:
+        model.model_validate({name: "my-very-secret-value"})
+    text = misfit("connect", raised.value)
+    assert "secret-value" not in text
+    assert f"connect cannot use {name}=a value that is not shown (str)" in text

@@ -75,9 +75,15 @@ class Rollover:
         return archiving.result() if archiving.done() else None
 
     def _is_called_off(self) -> bool:
-        """Whether something comes before continuing as new: an end, or calls to be cut off."""
-        core = self._core
-        return core.phase == "closing" or (core.work is not None and core.is_interrupted())
+        """Whether something comes before continuing as new: an end, or work that cannot go on.
+
+        A call that ended meanwhile without a known outcome is being asked about, or begun again:
+        the next run would know nothing of that.
+        """
+        core, work = self._core, self._core.work
+        return core.phase == "closing" or (
+            work is not None and not work.done() and not core.lets_go
+        )
 
     def _failed(self, error: ActivityError) -> None:
         """Park the task; the next request tries to roll again."""

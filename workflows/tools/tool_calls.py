@@ -219,7 +219,12 @@ class ToolCalls:
             return await self._ask_about(call, _unknown_text(error, call, policy), failure)
 
     def _record_failure(self, call: Call, error: ActivityError, failure: Failure) -> None:
-        """Record of a call that stops its step that it took no effect; it may be begun again."""
+        """Record of a call that stops its step that it took no effect, if that is certain.
+
+        It may be begun again. Of one that was begun before, the last attempt may say nothing.
+        """
+        if not (isinstance(error.cause, ApplicationError) and is_certain(error.cause)):
+            return
         if failure.type == NOT_STARTED:
             self._ledger.call_not_begun(call.n, call.i)
         elif error.activity_type in OF_CALLS:

@@ -109,7 +109,8 @@ async def _rejoin(ledger: Ledger, call: LongCall) -> Outcome:
         activity_id=call.id,
         start_to_close_timeout=time_left(call.started + LONGEST_TOOL.total_seconds(), now=now()),
         heartbeat_timeout=timedelta(seconds=ledger.given.heartbeat),
-        retry_policy=RetryPolicy(maximum_attempts=1),
+        # A worker process that does not know the activity says so, and another one takes it.
+        retry_policy=RetryPolicy(non_retryable_error_types=LOSSES),
         cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
     )
     return outcome
