@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ValidationError, create_model
 
 from holdfast import Image, Message, Task, TaskStep, ToolCall
 from holdfast.client.agent_runner.runner import AgentRunner
@@ -15,6 +15,7 @@ from holdfast.client.runner.engines import configure
 from holdfast.errors import InvalidArgumentError
 from holdfast.models import ResponsesModel
 from holdfast.values.messages import ImagePart
+from holdfast.values.text.misfits import misfit
 
 ODD: Any = 7
 MESSAGE: Any = Message
