@@ -550,7 +550,7 @@ async def test_a_signal_that_cannot_be_encoded_once_leaves_the_call_alive(
     make_runner: MakeRunner, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     digging, failed, told = Digging(), asyncio.Event(), asyncio.Event()
-    signal = WorkflowHandle.signal
+    signal: Any = WorkflowHandle.signal  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 
     async def signal_at_second_try(handle: Any, name: str, *given: Any, **options: Any) -> None:
         if name == LONG_CALL and not failed.is_set():

@@ -68,7 +68,8 @@ def test_the_signature_of_a_value_names_its_fields() -> None:
 
 @pytest.mark.parametrize("name", ["api_key", "options", "client_secret"])
 def test_a_secret_that_does_not_fit_is_not_shown(name: str) -> None:
-    model = create_model("Given", **{name: (int, ...)})  # type: ignore[call-overload]  # pyright: ignore
+    fields: Any = {name: (int, ...)}
+    model: type[BaseModel] = create_model("Given", **fields)
     with pytest.raises(ValidationError) as raised:
         model.model_validate({name: "my-very-secret-value"})
     text = misfit("connect", raised.value)
