@@ -70,7 +70,8 @@ class GuardingActivities:
                 found = (await guardrail.run(agent, given_input, context)).output
             else:
                 view = await self._source.output_of(given.step.n)
-                output = typed_output(agent.made_output, await self._output(view))
+                shown = await self._output(view)
+                output = typed_output(agent.made_output, shown)
                 context = _context(registry, head, view.state)
                 context.usage = view.usage
                 found = (await guardrail.run(context, agent, output)).output

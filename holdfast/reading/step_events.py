@@ -8,11 +8,13 @@ have their events interleaved; `step_id` tells them apart.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Literal, assert_never
+from typing import Literal, assert_never, cast
 
+from holdfast.errors import InvalidArgumentError
 from holdfast.values.base import Value
 from holdfast.values.messages import ToolCall
 from holdfast.values.steps import AgentResponse, TaskStatus, TaskStep, TaskStepOutput, ToolOutput
+from holdfast.values.text.shown import shown
 from holdfast.values.text.terminal import printable
 
 LONGEST_TEXT = 200
@@ -139,7 +141,14 @@ EventHandler = Callable[[StepEvent], Awaitable[object] | object]
 
 
 def event_text(event: StepEvent) -> str:
-    """Say in one line what happened; empty for what the events around it say already."""
+    """Say in one line what happened; empty for what the events around it say already.
+
+    Raises:
+        InvalidArgumentError: It is something else than an event.
+    """
+    if not isinstance(cast("object", event), TaskEvent):
+        msg = f"An event of `step_events` has a text; this is {shown(event)}."
+        raise InvalidArgumentError(msg)
     match event:
         case ChatStart():
             return f"> Task {event.task_id}: {_short(event.input)}"

@@ -46,10 +46,11 @@ def test_link_leads_to_the_directory_at_the_root(name: str) -> None:
 
 @pytest.mark.parametrize("name", MAPPED)
 def test_import_name_works_outside_the_checkout(name: str, tmp_path: Path) -> None:
-    module = next(python_files(ROOT / name)).stem
-    code = f"import holdfast.{name}.{module} as m; print(m.__file__)"
+    module = next(python_files(ROOT / name))
+    dotted = ".".join(module.relative_to(ROOT).with_suffix("").parts)
+    code = f"import holdfast.{dotted} as m; print(m.__file__)"
     found = Path(run_python(code, cwd=tmp_path))
-    assert found.samefile(ROOT / name / f"{module}.py")
+    assert found.samefile(module)
 
 
 def test_nothing_imports_them_by_their_bare_name() -> None:
