@@ -198,6 +198,8 @@ class _Call:
                 if _is_not_found(error):
                     return None
                 log.info("Task %r does not answer: %s", self._run.id, error)
+            except Exception:  # as of a data converter
+                log.exception("Task %r cannot be asked what its signals carry", self._run.id)
             else:
                 return secret
             await asyncio.sleep(ASKING.total_seconds())
@@ -218,6 +220,9 @@ class _Call:
             await self._run.signal(LONG_CALL, said, rpc_timeout=ASKING)
         except RPCError as error:
             return _is_not_found(error)
+        except Exception:  # as of a data converter
+            log.exception("Task %r cannot be told of a call that runs for long", self._task.id)
+            return False
         return True
 
     async def _beat(self) -> bool:
@@ -258,6 +263,9 @@ class _Call:
             awaited = await self._task.query(AWAITED, result_type=list[str], rpc_timeout=ASKING)
         except (RPCError, TemporalError) as error:
             return not _is_not_found(error)
+        except Exception:  # as of a data converter
+            log.exception("Task %r cannot be asked about a call that runs for long", self._task.id)
+            return True
         return self._id in awaited
 
     async def _ensure(self, what: str) -> None:
@@ -293,7 +301,9 @@ class _Call:
         finally:
             giving.cancel()
             late.cancel()
-            await asyncio.gather(giving, late, return_exceptions=True)
+            said, _ = await asyncio.gather(giving, late, return_exceptions=True)
+            if isinstance(said, Exception):
+                log.error("An outcome of task %r is lost", self._task.id, exc_info=said)
 
     async def _offer(self) -> None:
         """Give the outcome again and again, until it is taken or not awaited any more."""

@@ -267,8 +267,14 @@ class AgentTask(StepLanes, Opening):
         return archiving.result() if archiving.done() else None
 
     def _is_called_off(self) -> bool:
-        """Whether something comes before continuing as new: an end, or calls to be cut off."""
-        return self.ending.is_due or (self.work is not None and self._interrupted(undoing=False))
+        """Whether something comes before continuing as new: an end, or work that cannot go on.
+
+        A call that ended meanwhile without a known outcome is being asked about, or begun again:
+        the next run would know nothing of that.
+        """
+        if self.ending.is_due:
+            return True
+        return self.work is not None and not self.work.done() and not self._lets_go()
 
     def _roll_failed(self, error: ActivityError) -> None:
         """Park the task; the next request tries to roll again."""

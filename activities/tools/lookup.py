@@ -72,7 +72,7 @@ async def find(
     tool = tool_of(agent, call, given.n)
     own = merge_patch.plain(merge_patch.apply(state, given.patch))
     if runs:
-        _check_fits(await registry.snapshot(head.snapshot), agent, tool, call)
+        check_fits(await registry.snapshot(head.snapshot), agent, tool, call)
         check_repeat(
             given.tried, f"call of tool {tool.name!r}", not tool.policy().may_have_happened
         )
@@ -111,7 +111,7 @@ def tool_of(agent: Agent, call: ToolCall, n: int) -> Tool:
     raise ApplicationError(msg, type="ToolMissingError", non_retryable=True)
 
 
-def _check_fits(first: AgentSnapshot, agent: Agent, tool: Tool, call: ToolCall) -> None:
+def check_fits(first: AgentSnapshot, agent: Agent, tool: Tool, call: ToolCall) -> None:
     """Refuse to take for the model's mistake what a deploy has done.
 
     The model calls a tool as it was when the task began. Arguments that do not fit it now fitted it

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from temporalio import activity
@@ -70,13 +71,18 @@ class ToolActivities:
         """Run one call. What the model can act on is a result, also when it is an error."""
         with typed_failures():
             async with heartbeats():
-                with certain(), typed_failures(), not_started("tool"):
+                with self._before_first(given), typed_failures(), not_started("tool"):
                     ready = await find(self._registry, self._source, given)
                     await ensure_ours("tool")
                     stopped = None if given.child else await ready.watch.begin()  # `nest` has
                 if stopped is not None:
                     return recorded(self._source, given, ready, stopped)
                 return await self._started(given, ready)
+
+    def _before_first(self, given: ToolInput) -> AbstractContextManager[None]:
+        """Say of errors that no effect can hide behind them, unless the call was begun before."""
+        is_first = given.tried == 0 and activity.info().attempt == 1
+        return certain() if is_first else nullcontext()
 
     async def _started(self, given: ToolInput, ready: Ready) -> Outcome:
         """Run the tool.

@@ -11,7 +11,7 @@ from pydantic_core import PydanticSerializationError, to_json
 from holdfast.errors import HoldfastError, InvalidArgumentError
 from holdfast.values.messages import Detail, FilePart
 from holdfast.values.parts.files import read_file_data
-from holdfast.values.parts.images import Image
+from holdfast.values.parts.images import LONGEST_URL, Image
 from holdfast.values.parts.sources import content_of
 
 
@@ -100,6 +100,13 @@ def _is_file(rest: dict[str, Any]) -> bool:
 
 def _file(value: Any, fields: dict[str, Any], tool: str) -> FilePart:
     data, url, file_id = (fields.get(place) or "" for place in _PLACES)
+    if url[:5].lower() == "data:":
+        data, url = data or url, ""
+    names = {"file_url": url, "file_id": file_id, "filename": fields.get("filename") or ""}
+    for field, text in names.items():
+        if len(text) > LONGEST_URL:
+            why = f"its {field} has {len(text)} characters; {LONGEST_URL} are the most"
+            raise ToolResultError(tool, value, why)
     if data:
         try:
             read_file_data(data)

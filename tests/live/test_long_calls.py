@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 from temporalio.api.enums.v1 import EventType, PendingActivityState
+from temporalio.client import WorkflowHandle
 
-from holdfast import Agent, AgentRunner, Task, ToolContext, tool
+from holdfast import Agent, AgentRunner, Effect, Task, ToolContext, tool
 from holdfast.activities import heartbeat, long_calls
 from holdfast.activities.data.source import Source
 from holdfast.archive.archive import Archive
@@ -500,3 +501,77 @@ async def test_the_outcome_of_a_call_that_ends_before_its_task_could_continue_as
     assert (await runner.run_task(task)).output == "done"
     assert digging.begun == {"a": 1}
     assert "rejoin" not in await activities_of(runner.client, task.task_id)
+
+
+async def test_a_call_that_is_asked_about_keeps_its_task_from_continuing_as_new(
+    make_runner: MakeRunner, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digging, disk, probing, known = Digging(), Disk(), asyncio.Event(), asyncio.Event()
+
+    async def probe(ctx: ToolContext, effect: Effect) -> str:
+        probing.set()
+        await known.wait()
+        return "it was dug"
+
+    @tool(effect="irreversible", probe=probe, timeout_seconds=3)
+    async def dig(place: str) -> str:
+        """Dig."""
+        return await digging(place)
+
+    runner = await make_runner(dig, roll_events=ROLL)
+    model.call("dig", {"place": "a"})
+    model.reply("done")
+    task = await begin(runner, digging)
+    disk.fill(monkeypatch)
+
+    async def is_held_up() -> bool:
+        await send(runner, task)
+        return disk.has_refused
+
+    await until(is_held_up)
+    await asyncio.wait_for(probing.wait(), 60)
+    disk.is_full = False
+
+    async def archived() -> bool:
+        found = await runner.client.get_workflow_handle(task.task_id).describe()
+        pending = found.raw_description.pending_activities
+        return all(each.activity_type.name != "archive" for each in pending)
+
+    await until(archived)
+    assert len(await histories(runner.client, task.task_id)) == 1
+    known.set()
+    output = await runner.run_task(task)
+    assert output.output == "done"
+    assert model.requests[1].results == {"call_1": "it was dug"}
+    assert digging.begun == {"a": 1}
+
+
+async def test_a_signal_that_cannot_be_encoded_once_leaves_the_call_alive(
+    make_runner: MakeRunner, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digging, failed, told = Digging(), asyncio.Event(), asyncio.Event()
+    signal: Any = WorkflowHandle.signal  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+
+    async def signal_at_second_try(handle: Any, name: str, *given: Any, **options: Any) -> None:
+        if name == LONG_CALL and not failed.is_set():
+            failed.set()
+            raise RuntimeError("the key of the payload codec cannot be read")
+        await signal(handle, name, *given, **options)
+        if name == LONG_CALL:
+            told.set()
+
+    monkeypatch.setattr(WorkflowHandle, "signal", signal_at_second_try)
+
+    @tool(effect="read")
+    async def dig(place: str) -> str:
+        """Dig."""
+        return await digging(place)
+
+    runner = await make_runner(dig, roll_events=ROLL)
+    model.call("dig", {"place": "a"})
+    model.reply("done")
+    task = await begin(runner, digging)
+    await asyncio.wait_for(told.wait(), 60)
+    digging.let_go.set()
+    assert (await runner.run_task(task)).output == "done"
+    assert digging.begun == {"a": 1}

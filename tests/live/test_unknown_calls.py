@@ -6,12 +6,22 @@ import asyncio
 from typing import Any
 
 import pytest
+from temporalio import activity
 
 from holdfast import AgentRunner, Task, ToolContext, tool
 from holdfast.activities.data import source
+from holdfast.activities.data.source import Source
+from holdfast.activities.tools import lookup
 from holdfast.agents.tools.context import Effect
 from holdfast.archive.archive import Archive
-from holdfast.errors import ArchiveError, ToolTimeoutError, UndoFailedError, UndoRefusedError
+from holdfast.errors import (
+    ArchiveError,
+    StepFailedError,
+    ToolTimeoutError,
+    UndoFailedError,
+    UndoRefusedError,
+    UserError,
+)
 from holdfast.testing import FakeOpenAI
 from tests.support.people import World, ask
 from tests.support.rig import MakeAgent, MakeRunner, Rig, until_status
@@ -295,3 +305,45 @@ async def test_an_undo_that_raises_has_failed_and_asks_nobody(
     with pytest.raises(UndoFailedError, match="the hotel's archive"):
         await runner.undo_step(task)
     assert world.done == ["try"]
+
+
+async def test_a_deploy_that_fits_no_more_hides_no_effect_of_the_attempt_before(
+    make_runner: MakeRunner, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    booked: list[str] = []
+    undone: list[str] = []
+    written, fits = Source.written, lookup.check_fits
+
+    async def lost_once(source: Source, outcome: Any) -> None:
+        if activity.info().attempt == 1:
+            raise ArchiveError("the disk is full")
+        await written(source, outcome)
+
+    def fits_at_first(*given: Any) -> None:
+        if activity.info().attempt > 1:
+            raise UserError("Tool 'book' is another one since a deploy.")
+        fits(*given)
+
+    monkeypatch.setattr(Source, "written", lost_once)
+    monkeypatch.setattr(lookup, "check_fits", fits_at_first)
+
+    def cancel(effect: Effect) -> None:
+        undone.append(str(effect.arguments["city"]))
+
+    @tool(effect="reversible", undo=cancel, idempotent=True)
+    async def book(city: str) -> str:
+        """Book."""
+        booked.append(city)
+        return "booked"
+
+    runner = await make_runner(book)
+    model.call("book", {"city": "Rome"})
+    task = await runner.create_task("q")
+    with pytest.raises(StepFailedError, match="another one since a deploy"):
+        await runner.run_task(task)
+    with pytest.raises(UndoRefusedError, match="may have happened"):
+        await runner.undo_step(task, by="ann")
+    await runner.undo_step(task, by="ann", residue="keep")
+    assert (booked, undone) == (["Rome"], [])
+    [told] = [event for event in await runner.audit(task) if event.kind == "tool_call"]
+    assert told.status == "unknown"

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ValidationError, create_model
 
 from holdfast import Image, Message, Task, TaskStep, ToolCall
 from holdfast.client.agent_runner.runner import AgentRunner
@@ -15,6 +15,7 @@ from holdfast.client.runner.engines import configure
 from holdfast.errors import InvalidArgumentError
 from holdfast.models import ResponsesModel
 from holdfast.values.messages import ImagePart
+from holdfast.values.text.misfits import misfit
 
 ODD: Any = 7
 MESSAGE: Any = Message
@@ -63,3 +64,14 @@ def test_pydantic_gets_its_own_error_where_a_value_is_part_of_another() -> None:
 
 def test_the_signature_of_a_value_names_its_fields() -> None:
     assert list(inspect.signature(ToolCall).parameters) == ["id", "name", "arguments"]
+
+
+@pytest.mark.parametrize("name", ["api_key", "options", "client_secret"])
+def test_a_secret_that_does_not_fit_is_not_shown(name: str) -> None:
+    fields: Any = {name: (int, ...)}
+    model: type[BaseModel] = create_model("Given", **fields)
+    with pytest.raises(ValidationError) as raised:
+        model.model_validate({name: "my-very-secret-value"})
+    text = misfit("connect", raised.value)
+    assert "secret-value" not in text
+    assert f"connect cannot use {name}=a value that is not shown (str)" in text

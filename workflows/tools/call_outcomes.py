@@ -46,7 +46,7 @@ def record_cut(ledger: Ledger, running: Iterable[tuple[int, int]]) -> None:
         running: (step, position) of the calls that were running when the steps were stopped.
     """
     asked = [a for a in approvals.pending(ledger) if a.kind == "unknown"]
-    cut = {*running, *((a.n, a.i) for a in asked), *_begun(ledger)}
+    cut = {*running, *((a.n, a.i) for a in asked), *begun(ledger)}
     for n, i in sorted(cut):
         if ledger.find(n) is None or i not in ledger.missing_calls(n):
             continue
@@ -65,7 +65,7 @@ def record_cut(ledger: Ledger, running: Iterable[tuple[int, int]]) -> None:
         ledger.outcome(n, i, unknown)
 
 
-def _begun(ledger: Ledger) -> Iterator[tuple[int, int]]:
+def begun(ledger: Ledger) -> Iterator[tuple[int, int]]:
     """Yield the calls that may have taken effect; tasks of calls tell of themselves."""
     for current in ledger.s.opens:
         for i, called in current.called.items():

@@ -11,7 +11,7 @@ from temporalio.workflow import ActivityCancellationType
 from holdfast.task.data.long_calls import LongCall
 from holdfast.task.data.records import Outcome
 from holdfast.task.ledger.ledger import Ledger
-from holdfast.workflows.activity_calls import LONGEST_TOOL, now, time_left
+from holdfast.workflows.activity_calls import LONGEST_TOOL, LOSSES, now, time_left
 
 
 def add_long(ledger: Ledger, call: LongCall) -> None:
@@ -51,7 +51,8 @@ async def rejoin(ledger: Ledger, call: LongCall) -> Outcome:
         activity_id=call.id,
         start_to_close_timeout=time_left(call.started + LONGEST_TOOL.total_seconds(), now=now()),
         heartbeat_timeout=timedelta(seconds=ledger.given.heartbeat),
-        retry_policy=RetryPolicy(maximum_attempts=1),
+        # A worker process that does not know the activity says so, and another one takes it.
+        retry_policy=RetryPolicy(non_retryable_error_types=LOSSES),
         cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
     )
     return outcome

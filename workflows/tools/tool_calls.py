@@ -323,7 +323,12 @@ async def _nest(
 
 
 def _record_failure(ledger: Ledger, n: int, i: int, error: ActivityError, failure: Failure) -> None:
-    """Record of a call that stops its step that it took no effect; it may be begun again."""
+    """Record of a call that stops its step that it took no effect, if that is certain.
+
+    It may be begun again. Of one that was begun before, the last attempt may say nothing.
+    """
+    if not (isinstance(error.cause, ApplicationError) and is_certain(error.cause)):
+        return
     if failure.type == NOT_STARTED:
         ledger.call_not_begun(n, i)
     elif error.activity_type in OF_CALLS:

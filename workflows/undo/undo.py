@@ -31,6 +31,7 @@ from holdfast.workflows.activity_calls import (
 )
 from holdfast.workflows.children.children import Children
 from holdfast.workflows.children.finished import recall
+from holdfast.workflows.tools.call_outcomes import begun
 from holdfast.workflows.undo.unclear_undos import (
     may_have_happened,
     note_clear,
@@ -124,7 +125,7 @@ async def _targets(ledger: Ledger, state: UndoState) -> list[Undoable]:
         known |= {target.n: target for target in recalled}
     targets = [known[n] for n in wanted]
     asked = [a for a in approvals.pending(ledger) if a.kind == "unknown"]
-    cut = {*state.cut, *((approval.n, approval.i) for approval in asked)}
+    cut = {*state.cut, *((approval.n, approval.i) for approval in asked), *begun(ledger)}
     for k, current in enumerate(ledger.s.opens, start=ledger.s.steps + 1):
         mine = {i for n, i in cut if n == current.n}
         targets.append(_of_open(current, mine, n=k, branch=ledger.s.branch))

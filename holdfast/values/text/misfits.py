@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import ValidationError
 
+from holdfast.values.text.redact import holds_secret, redact
 from holdfast.values.text.shown import shown
 
 
@@ -23,7 +24,10 @@ def misfit(owner: str, error: ValidationError) -> str:
     name = ".".join(map(str, place))
     if first["type"] == "missing":
         return f"{owner} needs {name}, and it was not given."
-    given = f"{name}={shown(first['input'])}" if name else shown(first["input"])
+    value = redact(shown(first["input"]))
+    if any(holds_secret(str(part)) for part in first["loc"]):
+        value = f"a value that is not shown ({type(first['input']).__name__})"
+    given = f"{name}={value}" if name else value
     return f"{owner} cannot use {given}: {' or '.join(said)}."
 
 

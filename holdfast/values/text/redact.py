@@ -69,6 +69,11 @@ _USER_INFO = re.compile(r"(://)[^\s/?#]*@")
 _QUERY_VALUE = re.compile(r"([?&;][^=&;#\s]*=)[^&;#\s]*")
 
 
+def holds_secret(name: str) -> bool:
+    """Whether an argument of this name is a secret, or may hold some."""
+    return bool(_SECRET_NAME.search(name.upper())) or name in ("options", "storage_options")
+
+
 def redact(text: str) -> str:
     """Replace secrets in a text.
 
