@@ -298,7 +298,7 @@ async def _take(
         running.discard((n, i))
         failure = failure_of(error)
         if not _may_have_happened(error, policy):
-            _record_failure(ledger, n, i, error, failure)
+            _record_failure(ledger, n, i, error, failure, reads=policy.effect == "read")
             return failure
         why = _unknown_text(error, call, policy)
         return await _ask_about(ledger, n, i, policy, why, failure=failure)
@@ -322,12 +322,23 @@ async def _nest(
     return plan.outcome.failure
 
 
-def _record_failure(ledger: Ledger, n: int, i: int, error: ActivityError, failure: Failure) -> None:
+def _record_failure(
+    ledger: Ledger, n: int, i: int, error: ActivityError, failure: Failure, *, reads: bool
+) -> None:
     """Record of a call that stops its step that it took no effect, if that is certain.
 
     It may be begun again. Of one that was begun before, the last attempt may say nothing.
+
+    Args:
+        ledger: The task.
+        n: The step.
+        i: Position of the call.
+        error: The error of its activity.
+        failure: The same, as data.
+        reads: Whether the tool changes nothing in the world.
     """
-    if not (isinstance(error.cause, ApplicationError) and is_certain(error.cause)):
+    is_known = isinstance(error.cause, ApplicationError) and is_certain(error.cause)
+    if not (reads or is_known):
         return
     if failure.type == NOT_STARTED:
         ledger.call_not_begun(n, i)
