@@ -73,6 +73,11 @@ KNOWN: tuple[Known, ...] = (
         ("answers/a_text_that_is_cut_off/streamed", "answers/a_text_that_was_filtered/streamed"),
     ),
     Known(
+        "A call that may have acted before it took too long is told of as one of unknown outcome.",
+        ("runs.0.events",),
+        ("tool_failures/a_tool_that_takes_too_long_ends_the_run/streamed",),
+    ),
+    Known(
         "So do the results of the guardrail that has ended the run.",
         ("runs.0.guardrails.tool_input",),
         (

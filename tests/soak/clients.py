@@ -7,6 +7,7 @@ import os
 import random
 import time
 import traceback
+import uuid
 from collections.abc import Awaitable, Callable
 
 from holdfast import AgentRunner, Task
@@ -43,6 +44,7 @@ class Person:
         self.name = f"client-{os.getpid()}"
         self.chance = random.Random(job.input)
         self.world = World(job.home)
+        self._own = uuid.uuid4().hex[:10]  # a process may have the number of one that has ended
         self._made = 0
 
     async def act(self) -> None:
@@ -75,7 +77,7 @@ class Person:
     async def begin(self) -> Task:
         """Create a task; the id is noted before it exists, so that none can get lost unseen."""
         self._made += 1
-        name = f"t{os.getpid()}x{self._made}"
+        name = f"t{self._own}x{self._made}"
         recent = f"s{time.monotonic() // SESSION_SECONDS:.0f}"
         session = self.chance.choice([None, recent])
         text = draw_input(self.chance, self.job.app, name)

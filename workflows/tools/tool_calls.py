@@ -223,7 +223,8 @@ class ToolCalls:
 
         It may be begun again. Of one that was begun before, the last attempt may say nothing.
         """
-        if not (isinstance(error.cause, ApplicationError) and is_certain(error.cause)):
+        is_known = isinstance(error.cause, ApplicationError) and is_certain(error.cause)
+        if not (is_known or call.policy.effect == "read"):
             return
         if failure.type == NOT_STARTED:
             self._ledger.call_not_begun(call.n, call.i)
