@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 
+from holdfast.agents.agent import Agent
 from holdfast.agents.hooks import RunHooks
 from holdfast.agents.items import HandoffOutputItem, ToolCallOutputItem
 from holdfast.agents.output_type import typed_output
@@ -14,7 +15,6 @@ from holdfast.agents.runs.item_reading import (
     Team,
     handoff_names,
     result_item,
-    step_answers,
     step_items,
 )
 from holdfast.agents.runs.results import ItemHelpers, RunInput
@@ -26,9 +26,9 @@ from holdfast.reading.reader import Reader
 from holdfast.reading.resolved import resolved
 from holdfast.reading.run_results import response
 from holdfast.reading.streams.follower import Follower
-from holdfast.task.data.records import OpenState, Outcome, StepRecord
+from holdfast.task.step_body import StepBody, StepCall
 from holdfast.values.base import Json
-from holdfast.values.messages import ToolCall, Usage
+from holdfast.values.messages import Usage
 from holdfast.values.run_context import AgentHookContext, RunContextWrapper
 from holdfast.values.steps import AgentResponse
 from holdfast.values.text.logs import log
@@ -98,7 +98,7 @@ class HookTeller:
         self._told: dict[tuple[float, int], set[tuple[Any, ...]]] = {}
         self._agent = ""
         self._usage = Usage()
-        self._due: list[StepRecord | OpenState] = []
+        self._due: list[StepBody] = []
 
     async def look(self, *, tells: bool = True) -> None:
         """Read what is new and tell of it, or only note that it was before.
@@ -107,9 +107,8 @@ class HookTeller:
             HookFailed: A hook has raised.
             EngineError: The record cannot be read now; what was not told is told by the next look.
         """
-        _, entries, opens = await self._follower.look()
-        self._due += [entry.step for entry in entries if entry.step is not None]
-        self._due += opens
+        look = await self._follower.look()
+        self._due += look.steps
         while self._due:
             await self._step(self._due[0], tells=tells)
             del self._due[0]
@@ -163,20 +162,16 @@ class HookTeller:
             await asyncio.sleep(pause if left else 0)
             pause *= 2
 
-    async def _step(self, of: StepRecord | OpenState, *, tells: bool) -> None:
-        key = (of.started, of.key if isinstance(of, StepRecord) else of.n)
+    async def _step(self, of: StepBody, *, tells: bool) -> None:
+        key = (of.started, of.key)
         if key not in self._told:
-            agent = self._team.of(_agent_of(of)).name
+            agent = self._team.of(of.step.agent).name
             begun = agent == self._agent
             self._told[key] = {("agent",)} if begun else set()
             self._agent = agent
-        read: StepRecord | OpenState
-        if isinstance(of, StepRecord):
-            read = await resolved(of, self._text)
-        else:
-            read = await resolved(of, self._text)
+        read = await resolved(of, self._text)
         output: Json = None
-        if isinstance(of, StepRecord) and of.last:
+        if of.status == "last":
             output = await read_json(of.output, of.stored, self._text)
         known = self._told[key]
         for told in happenings(read, self._team, self._items, output):
@@ -186,7 +181,7 @@ class HookTeller:
             self._usage += told.usage
             if tells:
                 await self._tell(told)
-        if isinstance(of, StepRecord):
+        if of.is_completed:
             self._items += [item.to_input_item() for item in step_items(read, self._team)]
 
     async def _tell(self, told: Told) -> None:
@@ -208,7 +203,7 @@ class HookTeller:
 
 
 def happenings(
-    of: StepRecord | OpenState, team: Team, before: Sequence[dict[str, Json]], output: Json
+    of: StepBody, team: Team, before: Sequence[dict[str, Json]], output: Json
 ) -> Iterator[Told]:
     """Say what hooks are to be told of a step as far as it is recorded, in order.
 
@@ -221,87 +216,50 @@ def happenings(
         before: The conversation before the step.
         output: What the step gave, if it is the last.
     """
-    agent = team.of(_agent_of(of))
+    agent = team.of(of.step.agent)
     yield Told(("agent",), "on_agent_start", (agent,))
     prompt = agent.instructions if isinstance(agent.instructions, str) else None
-    answers = iter(step_answers(of))
-    results = _Results(of, team)
-    batch = 0
-    for k, entry in enumerate(of.journal):
-        if entry.answer is not None:
-            answer = response(next(answers))
+    handoffs = handoff_names(of, agent)
+    for k, part in enumerate(of.journal):
+        if part.answer is not None:
+            answer = response(part.answer)
             yield Told(("llm", k), "on_llm_start", (agent, prompt or None, list(before)))
             yield Told(("llm", k, "end"), "on_llm_end", (agent, answer), usage=answer.usage)
-        if entry.calls:
-            yield from _batch(of, batch, entry.calls, dict(enumerate(entry.outcomes)), results)
-            batch += 1
-    last = of.outcomes if isinstance(of, OpenState) else dict(enumerate(of.outcomes))
-    yield from _batch(of, batch, of.calls, last, results)
-    if isinstance(of, StepRecord) and of.last:
-        yield Told(
-            ("agent", "end"), "on_agent_end", (agent, typed_output(agent.made_output, output))
-        )
-
-
-class _Results:
-    """What the calls of a step gave, and which of them tasks work for."""
-
-    def __init__(self, of: StepRecord | OpenState, team: Team) -> None:
-        self.begun = of.begun.keys() if isinstance(of, OpenState) else frozenset[int]()
-        self.agent = team.of(_agent_of(of))
-        self.handoffs = handoff_names(of, self.agent)
-        self._of = of
-        self._team = team
-
-    def item(
-        self, call: ToolCall, outcome: Outcome | None
-    ) -> ToolCallOutputItem | HandoffOutputItem | None:
-        """Return what a call gave, if it has."""
-        return None if outcome is None else result_item(self._of, call, outcome, self._team)
+        yield from _batch(of, part.calls, team, handoffs)
+    yield from _batch(of, of.calls, team, handoffs)
+    if of.status == "last":
+        final = typed_output(agent.made_output, output)
+        yield Told(("agent", "end"), "on_agent_end", (agent, final))
 
 
 def _batch(
-    of: StepRecord | OpenState,
-    batch: int,
-    calls: Sequence[ToolCall],
-    outcomes: Mapping[int, Outcome],
-    results: _Results,
+    of: StepBody, calls: Sequence[StepCall], team: Team, handoffs: Collection[str]
 ) -> Iterator[Told]:
     """Tell of calls that were made together, each when it happened."""
     found: list[tuple[int, Told]] = []
-    marks = {(m.kind, m.i): m.number for m in of.marks if m.batch == batch}
-    for i, call in enumerate(calls):
-        made, done = marks.get(("call", i), 0), marks.get(("done", i), 0)
-        item = results.item(call, outcomes.get(i))
-        if isinstance(item, HandoffOutputItem) and done:
-            args = (results.agent, item.target_agent)
-            found.append((done, Told(("handoff", batch, i), "on_handoff", args)))
-        elif call.name not in results.handoffs:
-            found += _call(results, (batch, i), call, outcomes.get(i), (made, done))
+    agent = team.of(of.step.agent)
+    for each in calls:
+        item = result_item(of, each, team)
+        if isinstance(item, HandoffOutputItem) and each.done:
+            told = Told(("handoff", each.batch, each.i), "on_handoff", (agent, item.target_agent))
+            found.append((each.done, told))
+        elif each.call.name not in handoffs:
+            found += _call(each, agent, item.output if isinstance(item, ToolCallOutputItem) else "")
     yield from (told for _, told in sorted(found, key=lambda each: each[0]))
 
 
-def _call(
-    results: _Results,
-    place: tuple[int, int],
-    call: ToolCall,
-    outcome: Outcome | None,
-    numbers: tuple[int, int],
-) -> Iterator[tuple[int, Told]]:
-    agent, (made, done) = results.agent, numbers
-    tool = agent.tool(call.name)
+def _call(each: StepCall, agent: Agent, output: Any) -> Iterator[tuple[int, Told]]:
+    tool, outcome, place = agent.tool(each.call.name), each.outcome, (each.batch, each.i)
     guards = getattr(tool, "tool_input_guardrails", None)
     at_once = tool is not None and tool.needs_approval is False and not guards
     if outcome is not None and outcome.attempts == 0:  # it was not run: rejected, or not on offer
         return
-    shown = tool or ToolSpec(name=call.name, parameters={})
-    if at_once or outcome is not None or place[1] in results.begun:
+    shown = tool or ToolSpec(name=each.call.name, parameters={})
+    if at_once or outcome is not None or each.begun is not None:
         start = Told(("tool", *place), "on_tool_start", (agent, shown))
-        yield (made if at_once or not done else done), start
+        yield (each.asked if at_once or not each.done else each.done), start
     if outcome is not None:
-        item = results.item(call, outcome)
-        args = (agent, shown, item.output if isinstance(item, ToolCallOutputItem) else "")
-        yield done, Told(("tool", *place, "end"), "on_tool_end", args)
+        yield each.done, Told(("tool", *place, "end"), "on_tool_end", (agent, shown, output))
 
 
 async def _begun(started: asyncio.Event, running: asyncio.Future[Any]) -> None:
@@ -316,7 +274,3 @@ async def _begun(started: asyncio.Event, running: asyncio.Future[Any]) -> None:
 async def _no_response(task_id: str) -> AgentResponse:
     """Stand for the answer of the task, which its last step has already told."""
     return AgentResponse(response="", task_id=task_id)
-
-
-def _agent_of(of: StepRecord | OpenState) -> str:
-    return of.step.agent if isinstance(of, StepRecord) else of.open.step.agent
