@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from holdfast.models.base import ModelAnswer
-from holdfast.task.data.records import Entry, EventRecord, JournalEntry, OpenState, Outcome
+from holdfast.task.data.records import Entry, EventRecord, Handed, JournalEntry, OpenState, Outcome
 from holdfast.task.step_body import JournalPart, StepBody, StepCall, body_of
 from holdfast.values.messages import Message
 
@@ -72,9 +72,11 @@ class MemoMade(InStep):
     """An AgentWorker had something recorded.
 
     Attributes:
+        memo: What it made.
         entry: The entry of the journal that has it.
     """
 
+    memo: Handed
     entry: JournalEntry
 
 
@@ -268,7 +270,7 @@ def _of_part(body: StepBody, part: JournalPart, k: int, after: float) -> Iterato
         at = part.answer.at or after
         yield ModelAnswered(body=body, at=at, answer=part.answer, k=k, part=part)
     if part.entry.memo is not None:
-        yield MemoMade(body=body, at=after, entry=part.entry)
+        yield MemoMade(body=body, at=after, memo=part.entry.memo, entry=part.entry)
     for call in part.calls:
         yield from call_happenings(body, call, after)
 
