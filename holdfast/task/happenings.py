@@ -190,10 +190,14 @@ class Fold:
         is_closed: Whether the task was closed.
     """
 
-    def __init__(self) -> None:
-        """Have read nothing yet."""
+    def __init__(self, *, is_closed: bool = False) -> None:
+        """Have read nothing yet.
+
+        Args:
+            is_closed: Whether the task is known to be closed.
+        """
         self.branch = 0
-        self.is_closed = False
+        self.is_closed = is_closed
 
     def entries(self, entries: Iterable[Entry]) -> Iterator[Happening]:
         """Yield what happened by entries of the ledger, which follow those read before."""
@@ -294,7 +298,10 @@ def call_happenings(body: StepBody, call: StepCall, after: float) -> Iterator[Of
         yield CallDone(
             body=body, call=call, at=at, number=call.done, outcome=outcome, message=message
         )
-    elif called is not None:
+    elif called is None:
+        if call.begun is not None:  # its child task is about to start
+            yield CallBegan(body=body, call=call, at=after)
+    else:
         decided = called.decided[-1].at if called.decided else 0.0
         yield CallBegan(body=body, call=call, at=max(decided, called.at))
         if called.error:

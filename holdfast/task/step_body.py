@@ -311,6 +311,8 @@ def answer_places(journal: Sequence[JournalEntry], adds: Sequence[Message]) -> d
 
 def _has(message: Message, answer: Message) -> bool:
     """Whether a message says what an answer does, or its beginning."""
+    if message.calls not in ((), answer.calls) or not (message.content or message.calls):
+        return False
     if isinstance(message.content, Blob) or isinstance(answer.content, Blob):
         return message.content == answer.content
     return answer.text.strip().startswith(message.text)

@@ -294,6 +294,7 @@ MINE, OWN = assistant("mine"), assistant("own words")
         ([answered(SAID_IN_ADDS)], [user("q"), MINE], {0: 1}),
         ([answered(MINE), answered(SAID_IN_ADDS)], [OWN], {1: 0}),
         ([answered(assistant("own words, and more")), answered(SAID_IN_ADDS)], [OWN, MINE], {1: 1}),
+        ([answered(MINE), answered(SAID_IN_ADDS)], [assistant("", calls=(LOOK,)), OWN], {1: 0}),
         ([answered(MINE)], [user("q"), MINE], {}),
         ([answered(SAID_IN_ADDS)], [], {}),
     ],

@@ -93,7 +93,7 @@ def step_messages(of: StepBody) -> list[Message]:
 
 
 def result_item(
-    of: StepBody, call: StepCall, team: Team
+    of: StepBody, call: StepCall, team: Team, handoffs: Collection[str]
 ) -> ToolCallOutputItem | HandoffOutputItem | None:
     """Return what a call of a step gave; None before, and for a handoff that was not taken.
 
@@ -101,11 +101,12 @@ def result_item(
         of: The step, archived texts put in.
         call: The call.
         team: The agents.
+        handoffs: Names of calls by which the step's agent hands the task over.
     """
     if call.message is None:
         return None
     agent = team.of(of.step.agent)
-    is_handoff = call.call.name in handoff_names(of, agent)
+    is_handoff = call.call.name in handoffs
     [item] = _items([call.message], agent, (), team, {call.message.call_id} if is_handoff else ())
     if isinstance(item, HandoffOutputItem):
         return item
@@ -280,7 +281,8 @@ def handoff_names(of: StepBody, agent: Agent) -> set[str]:
     """Name the calls of a step by which its agent hands the task over."""
     names = {each.tool_name for each in agent.made_handoffs}
     made = [each.call for each in of.all_calls()]
-    calls = [*made, *(call for answer in of.answers for call in answer.message.calls)]
+    apart = [part.answer for part in of.journal if part.at is None and part.answer is not None]
+    calls = [*made, *(call for answer in apart for call in answer.message.calls)]
     return names.union(call.name for call in calls if _hands_over(of, call))
 
 

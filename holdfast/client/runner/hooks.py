@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Sequence
 from contextlib import suppress
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar
 
-from holdfast.agents.agent import Agent
 from holdfast.agents.hooks import RunHooks
 from holdfast.agents.items import HandoffOutputItem, ToolCallOutputItem
 from holdfast.agents.output_type import typed_output
@@ -26,7 +27,18 @@ from holdfast.reading.reader import Reader
 from holdfast.reading.resolved import resolved
 from holdfast.reading.run_results import response
 from holdfast.reading.streams.follower import Follower
-from holdfast.task.step_body import StepBody, StepCall
+from holdfast.task.happenings import (
+    CallAsked,
+    CallBegan,
+    CallDone,
+    InStep,
+    ModelAnswered,
+    OfCall,
+    StepBegan,
+    StepEnded,
+    step_happenings,
+)
+from holdfast.task.step_body import StepBody
 from holdfast.values.base import Json
 from holdfast.values.messages import Usage
 from holdfast.values.run_context import AgentHookContext, RunContextWrapper
@@ -217,49 +229,61 @@ def happenings(
         output: What the step gave, if it is the last.
     """
     agent = team.of(of.step.agent)
-    yield Told(("agent",), "on_agent_start", (agent,))
     prompt = agent.instructions if isinstance(agent.instructions, str) else None
     handoffs = handoff_names(of, agent)
-    for k, part in enumerate(of.journal):
-        if part.answer is not None:
-            answer = response(part.answer)
-            yield Told(("llm", k), "on_llm_start", (agent, prompt or None, list(before)))
-            yield Told(("llm", k, "end"), "on_llm_end", (agent, answer), usage=answer.usage)
-        yield from _batch(of, part.calls, team, handoffs)
-    yield from _batch(of, of.calls, team, handoffs)
-    if of.status == "last":
-        final = typed_output(agent.made_output, output)
-        yield Told(("agent", "end"), "on_agent_end", (agent, final))
+    for batch, found in groupby(step_happenings(of), key=_batch):
+        if batch is not None:
+            calls = [_told_of(each, team, handoffs) for each in found if isinstance(each, OfCall)]
+            told = [each for each in calls if each is not None]
+            yield from (each for _, each in sorted(told, key=itemgetter(0)))
+            continue
+        for happening in found:
+            match happening:
+                case StepBegan():
+                    yield Told(("agent",), "on_agent_start", (agent,))
+                case ModelAnswered(answer=answer, k=k):
+                    said = response(answer)
+                    yield Told(("llm", k), "on_llm_start", (agent, prompt or None, list(before)))
+                    yield Told(("llm", k, "end"), "on_llm_end", (agent, said), usage=said.usage)
+                case StepEnded() if of.status == "last":
+                    final = typed_output(agent.made_output, output)
+                    yield Told(("agent", "end"), "on_agent_end", (agent, final))
+                case _:
+                    continue
 
 
-def _batch(
-    of: StepBody, calls: Sequence[StepCall], team: Team, handoffs: Collection[str]
-) -> Iterator[Told]:
-    """Tell of calls that were made together, each when it happened."""
-    found: list[tuple[int, Told]] = []
-    agent = team.of(of.step.agent)
-    for each in calls:
-        item = result_item(of, each, team)
-        if isinstance(item, HandoffOutputItem) and each.done:
-            told = Told(("handoff", each.batch, each.i), "on_handoff", (agent, item.target_agent))
-            found.append((each.done, told))
-        elif each.call.name not in handoffs:
-            found += _call(each, agent, item.output if isinstance(item, ToolCallOutputItem) else "")
-    yield from (told for _, told in sorted(found, key=lambda each: each[0]))
+def _batch(happening: InStep) -> int | None:
+    """Return which batch of calls something is about; None when it is about none."""
+    return happening.call.batch if isinstance(happening, OfCall) else None
 
 
-def _call(each: StepCall, agent: Agent, output: Any) -> Iterator[tuple[int, Told]]:
-    tool, outcome, place = agent.tool(each.call.name), each.outcome, (each.batch, each.i)
+def _told_of(happening: OfCall, team: Team, handoffs: Collection[str]) -> tuple[int, Told] | None:
+    """Return what hooks are told of something that happened to a call, and its number."""
+    agent, call = team.of(happening.body.step.agent), happening.call
+    place, outcome = (call.batch, call.i), call.outcome
+    is_done = isinstance(happening, CallDone)
+    item = result_item(happening.body, call, team, handoffs) if is_done else None
+    if call.call.name in handoffs:
+        if not isinstance(item, HandoffOutputItem) or not call.done:
+            return None
+        return call.done, Told(("handoff", *place), "on_handoff", (agent, item.target_agent))
+    if outcome is not None and outcome.attempts == 0:  # it was not run: rejected, or not on offer
+        return None
+    tool = agent.tool(call.call.name)
+    shown = tool or ToolSpec(name=call.call.name, parameters={})
+    start = Told(("tool", *place), "on_tool_start", (agent, shown))
     guards = getattr(tool, "tool_input_guardrails", None)
     at_once = tool is not None and tool.needs_approval is False and not guards
-    if outcome is not None and outcome.attempts == 0:  # it was not run: rejected, or not on offer
-        return
-    shown = tool or ToolSpec(name=each.call.name, parameters={})
-    if at_once or outcome is not None or each.begun is not None:
-        start = Told(("tool", *place), "on_tool_start", (agent, shown))
-        yield (each.asked if at_once or not each.done else each.done), start
-    if outcome is not None:
-        yield each.done, Told(("tool", *place, "end"), "on_tool_end", (agent, shown, output))
+    match happening:
+        case CallAsked() if at_once:
+            return call.asked, start
+        case CallBegan() if not at_once and (outcome is not None or call.begun is not None):
+            return call.done or call.asked, start
+        case CallDone():
+            output = item.output if isinstance(item, ToolCallOutputItem) else ""
+            return call.done, Told(("tool", *place, "end"), "on_tool_end", (agent, shown, output))
+        case _:
+            return None
 
 
 async def _begun(started: asyncio.Event, running: asyncio.Future[Any]) -> None:

@@ -14,7 +14,8 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import asynccontextmanager
-from typing import NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
 
 from holdfast.archive.segments import read_archived, read_record
 from holdfast.errors import HoldfastError, TaskClosedError, TaskNotFoundError
@@ -34,6 +35,7 @@ from holdfast.task.data.records import Entry, EventRecord, OpenState, archived_e
 from holdfast.task.happenings import (
     CallAsked,
     CallDone,
+    Fold,
     Happening,
     StepBegan,
     StepEnded,
@@ -43,14 +45,15 @@ from holdfast.task.happenings import (
     in_order,
 )
 from holdfast.task.pages import EntriesPage, EntriesRequest
-from holdfast.task.step_body import StepBody, bodies_of
+from holdfast.task.step_body import StepBody
 from holdfast.values.steps import CLOSED, AgentResponse, Task, TaskStatus
 from holdfast.values.text.logs import log
 
 Respond = Callable[[str], Awaitable[AgentResponse]]
 
 
-class Look(NamedTuple):
+@dataclass(frozen=True)
+class Look:
     """What is new in a task.
 
     Attributes:
@@ -63,12 +66,17 @@ class Look(NamedTuple):
     entries: list[Entry]
     opens: Sequence[OpenState]
 
+    @cached_property
+    def happenings(self) -> list[Happening]:
+        """What the new entries and the open steps tell, in the order of the ledger."""
+        fold = Fold(is_closed=self.task.status in CLOSED)
+        return [*fold.entries(self.entries), *fold.opens(self.opens)]
+
     @property
     def steps(self) -> list[StepBody]:
         """The steps among the new entries that are completed, then those that are open."""
-        records = [entry.step for entry in self.entries if entry.step is not None]
-        is_closed = self.task.status in CLOSED
-        return bodies_of(records, self.opens, is_closed=is_closed)
+        began = (each.body for each in self.happenings if isinstance(each, StepBegan))
+        return [body for body in began if not body.is_left]
 
 
 class Follower:
@@ -109,11 +117,10 @@ class Follower:
         events: list[StepEvent] = []
         if self._after < 0:
             events.append(ChatStart(number=0, task_id=self._task_id, input=look.task.input))
-        found = list(happenings(look.entries, look.opens))
-        for happening in in_order(found):
+        for happening in in_order(look.happenings):
             event = await self._event(happening) if happening.number > self._after else None
             events += [event] if event is not None else []
-        closed = [each.event for each in found if isinstance(each, TaskClosed)]
+        closed = [each.event for each in look.happenings if isinstance(each, TaskClosed)]
         self._closing = closed[-1] if closed else self._closing
         self._after = max([self._after, *(event.number for event in events)])
         self.status = look.task.status

@@ -16,8 +16,15 @@ from typing import NamedTuple
 from holdfast.models.base import ModelAnswer
 from holdfast.task.data.records import Entry, EventRecord
 from holdfast.task.data.stream_offset import LAST_ATTEMPT, Offset
+from holdfast.task.happenings import (
+    CallAsked,
+    ModelAnswered,
+    StepBegan,
+    noted_of,
+    step_happenings,
+)
 from holdfast.task.step_body import StepBody, StepCall
-from holdfast.task.undo import UNDONE, active_steps
+from holdfast.task.undo import active_steps
 from holdfast.values.messages import Message, ToolCall
 
 ITEMS = 256
@@ -118,7 +125,7 @@ def undone(entries: Iterable[Entry], event: EventRecord, agent: str) -> Undone:
         before.append(entry)
         if entry.event == event:
             break
-    number = number_of(event)
+    number = noted_of(event).number
     standing = active_steps(before)
     kept = {mark.number for step in standing for mark in step.marks}
     void: list[tuple[int, int]] = []
@@ -131,17 +138,6 @@ def undone(entries: Iterable[Entry], event: EventRecord, agent: str) -> Undone:
         void.append((first, end))
     last = standing[-1].step.agent if standing else ""
     return Undone(Offset(number), event, tuple(void), last or agent)
-
-
-def number_of(event: EventRecord) -> int:
-    """Return the place of an undo in the life of its task."""
-    return int(event.body.get("number", 0))
-
-
-def undos(entries: Iterable[Entry]) -> list[EventRecord]:
-    """List the undos among entries of a ledger."""
-    events = (entry.event for entry in entries)
-    return [event for event in events if event is not None and event.kind == UNDONE]
 
 
 def asking(of: StepBody) -> Asking | None:
@@ -162,6 +158,7 @@ class _Step:
         self.k = 0
         self.attempts = 0
         self.mark = of.start
+        self._batches = of.batches
         self._calls: set[ToolCall] = set()
         self._outputs: list[Message] = []
 
@@ -169,23 +166,29 @@ class _Step:
         of = self.of
         if not of.start:
             return
-        yield Began(Offset(self.mark), self.agent)
-        if not of.alone and of.end:
-            self.mark = of.end
         newest: ModelAnswer | None = None
-        for part in of.journal:
-            if part.answer is not None:
-                newest = part.answer
-                if of.alone or of.end:
+        for happening in step_happenings(of):
+            match happening:
+                case StepBegan(number=number):
+                    yield Began(Offset(number), self.agent)
+                    if not of.alone and of.end:
+                        self.mark = of.end
+                case ModelAnswered(answer=newest, part=part) if of.alone or of.end:
                     yield self._answered(newest, part.entry.attempts)
-            else:
-                yield from self._batch(part.calls, newest)
+                case ModelAnswered(answer=newest):
+                    continue
+                case CallAsked(call=call) if call.i == 0 and not self._ends_step(call):
+                    yield from self._batch(self._batches[call.batch], newest)
+                case _:
+                    continue
         if of.has_result:
             yield from self._end()
-            return
-        yield from self._batch(of.calls, newest)
-        if of.is_over and newest is not None and not newest.message.calls:
+        elif of.is_over and newest is not None and not newest.message.calls:
             yield self._said(Offset(self.mark, LAST_ATTEMPT), newest.message)
+
+    def _ends_step(self, call: StepCall) -> bool:
+        """Whether a call is one of those that end the step."""
+        return self.of.has_result and call.batch == len(self._batches) - 1
 
     def _answered(self, answer: ModelAnswer, attempts: int) -> Answered:
         self.attempts += attempts
