@@ -48,4 +48,4 @@ async def _call(call: StepCall, adds: Sequence[Message], text: ReadText) -> Step
         return call
     said = adds[outcome.at] if outcome.at is not None else await resolve_message(message, text)
     whole = outcome.model_copy(update={"content": said.content})
-    return replace(call, outcome=whole, message=said)
+    return replace(call, outcome=whole, said=said)

@@ -115,11 +115,14 @@ class CallDone(OfCall):
 
     Attributes:
         outcome: What became of it, its content whole.
-        message: The message by which the model gets that.
     """
 
     outcome: Outcome
-    message: Message
+
+    @property
+    def message(self) -> Message:
+        """The message by which the model gets its result."""
+        return self.call.said or self.outcome.message(self.call.call)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -289,15 +292,13 @@ def call_happenings(body: StepBody, call: StepCall, after: float) -> Iterator[Of
             was decided.
     """
     yield CallAsked(body=body, call=call, at=after, number=call.asked)
-    outcome, message, called = call.outcome, call.message, call.called
-    if outcome is not None and message is not None:
+    outcome, called = call.outcome, call.called
+    if outcome is not None:
         decided = outcome.decided[-1].at if outcome.decided else 0.0
         at = outcome.ended or max(decided, after)
         if outcome.attempts > 0:
             yield CallBegan(body=body, call=call, at=max(at - outcome.took, 0))
-        yield CallDone(
-            body=body, call=call, at=at, number=call.done, outcome=outcome, message=message
-        )
+        yield CallDone(body=body, call=call, at=at, number=call.done, outcome=outcome)
     elif called is None:
         if call.begun is not None:  # its child task is about to start
             yield CallBegan(body=body, call=call, at=after)

@@ -48,7 +48,7 @@ class StepCall:
         batch: Which of the step's batches of calls it is in, from 0.
         i: Its position there.
         outcome: What became of it, its content whole; None as long as that is not known.
-        message: The message by which the model gets that.
+        said: The message of the transcript that tells the model of that, if there is one already.
         called: How it was begun, as long as it has no outcome.
         begun: What guardrails found before the child task began that works for it.
         stop: Why the step will stop after it.
@@ -60,12 +60,19 @@ class StepCall:
     batch: int
     i: int
     outcome: Outcome | None = None
-    message: Message | None = None
+    said: Message | None = None
     called: Called | None = None
     begun: Begun | None = None
     stop: Failure | None = None
     asked: int = 0
     done: int = 0
+
+    @property
+    def message(self) -> Message | None:
+        """The message by which the model gets its result, once there is one."""
+        if self.outcome is None or self.said is not None:
+            return self.said
+        return self.outcome.message(self.call)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -372,15 +379,16 @@ class _Calls:
         begun: Begun | None = None,
         stop: Failure | None = None,
     ) -> StepCall:
-        message = None if outcome is None else told(self._adds, call, outcome)
-        if outcome is not None and message is not None and outcome.at is not None:
-            outcome = outcome.model_copy(update={"content": message.content})
+        said: Message | None = None
+        if outcome is not None and outcome.at is not None:
+            said = told(self._adds, call, outcome)
+            outcome = outcome.model_copy(update={"content": said.content})
         return StepCall(
             call=call,
             batch=self._batch,
             i=i,
             outcome=outcome,
-            message=message,
+            said=said,
             called=called if outcome is None else None,
             begun=begun,
             stop=stop,
