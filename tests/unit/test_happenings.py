@@ -28,12 +28,14 @@ from holdfast.task.happenings import (
     Fold,
     Happening,
     InStep,
+    ModelAnswered,
     Noted,
     OfCall,
     StepsUndone,
     TaskClosed,
     happenings,
     in_order,
+    step_happenings,
 )
 from holdfast.task.ledger.references import SAID_IN_ADDS
 from holdfast.task.step_body import answer_places, body_of
@@ -269,6 +271,16 @@ def test_a_step_has_the_same_body_open_and_completed() -> None:
     assert contents == [["seen", "gone"]] * 2
     assert (open_.adds, open_.input, open_.start) == (done.adds[:2], done.input, done.start)
     assert (open_.status, open_.is_over, done.status, done.is_over) == ("open", False, "done", True)
+
+
+def test_calls_of_several_batches_and_answers_are_told_apart() -> None:
+    made = JournalEntry(request="s", calls=(LOOK,), outcomes=(Outcome(),))
+    marks = (Mark(1, "start"), Mark(2, "call"), Mark(3, "done"), Mark(4, "call", 1))
+    journal = (answered(), made, answered())
+    body = body_of(current(journal=journal, result=None, calls=(LOOK,), outcomes={}, marks=marks))
+    assert [(c.batch, c.asked, c.done) for c in body.all_calls()] == [(0, 2, 3), (1, 4, 0)]
+    answers = [each for each in step_happenings(body) if isinstance(each, ModelAnswered)]
+    assert [each.k for each in answers] == [0, 1]
 
 
 def test_the_last_step_and_one_that_has_failed_say_so() -> None:
