@@ -27,7 +27,6 @@ from holdfast.task.ledger.references import (
     input_message,
     place_of,
     resolve_adds,
-    told,
     usage_of,
     without_adds,
 )
@@ -196,12 +195,9 @@ def body_of(
             return _left(of)
 
 
-def bodies_of(
-    records: Iterable[StepRecord], opens: Iterable[OpenState] = (), *, is_closed: bool = False
-) -> list[StepBody]:
+def bodies_of(records: Iterable[StepRecord], opens: Iterable[OpenState]) -> list[StepBody]:
     """Return the bodies of completed steps, then those of open ones; see `body_of`."""
-    completed = [body_of(record) for record in records]
-    return [*completed, *(body_of(current, is_closed=is_closed) for current in opens)]
+    return [*map(body_of, records), *map(body_of, opens)]
 
 
 def _completed(record: StepRecord) -> StepBody:
@@ -381,7 +377,7 @@ class _Calls:
     ) -> StepCall:
         said: Message | None = None
         if outcome is not None and outcome.at is not None:
-            said = told(self._adds, call, outcome)
+            said = self._adds[outcome.at]
             outcome = outcome.model_copy(update={"content": said.content})
         return StepCall(
             call=call,
