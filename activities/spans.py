@@ -20,9 +20,10 @@ from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import Outcome
 from holdfast.task.data.state import TaskRecord
 from holdfast.task.data.wire import AdvanceInput, ToolInput
+from holdfast.task.step_body import body_of
 from holdfast.tracing import contents, switch
 from holdfast.tracing.export import send
-from holdfast.tracing.finished import open_step_span, task_span, usage_attributes
+from holdfast.tracing.finished import step_span, task_span, usage_attributes
 from holdfast.tracing.rules import TraceRules
 from holdfast.values.messages import ToolCall, shown
 from holdfast.values.steps import Task
@@ -331,7 +332,8 @@ def tell_of_closed(
         return
     with harmless():
         for current in record.opens:
-            send(rules, open_step_span(rules, current, branch=branch, status=status, at=at))
+            body = body_of(current, branch=branch, is_closed=True)
+            send(rules, step_span(rules, body, status=status, at=at))
         output = record.output if record.stored is None else shown(record.stored)
         ended = task_span(rules, task, status=status, at=at, output=output, failure=record.failure)
         send(rules, ended)

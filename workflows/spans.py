@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterable
 from temporalio import workflow
 
 from holdfast.task.data.head import RunRules
-from holdfast.task.data.records import OpenState, Outcome, StepRecord
+from holdfast.task.data.records import LeftStep, OpenState, Outcome, StepRecord
 from holdfast.task.ledger.ledger import Ledger
+from holdfast.task.step_body import body_of
 from holdfast.tracing import switch
 from holdfast.tracing.export import send_later
-from holdfast.tracing.finished import Finished, call_span, open_step_span, step_span
+from holdfast.tracing.finished import Finished, call_span, step_span
 from holdfast.tracing.rules import TraceRules, below_call
 from holdfast.values.messages import ToolCall
 
@@ -36,15 +37,13 @@ class StepSpans:
 
     def over(self, record: StepRecord) -> None:
         """Tell of a step that is completed."""
-        self._add(record.ended, functools.partial(step_span, record=record))
+        self._add(record.ended, functools.partial(_step_span, record))
 
     def left(self, opens: Iterable[OpenState], branch: int, at: float) -> None:
         """Tell of open steps that an undo has left."""
         for current in opens:
-            made = functools.partial(
-                open_step_span, current=current, branch=branch, status="undone", at=at
-            )
-            self._add(at, made)
+            left = LeftStep(was=current, branch=branch, at=at, why="undone")
+            self._add(at, functools.partial(_step_span, left))
 
     def called(
         self,
@@ -94,3 +93,7 @@ class StepSpans:
 
     def _has_news(self) -> bool:
         return bool(self._due) and not workflow.unsafe.is_replaying()
+
+
+def _step_span(of: StepRecord | LeftStep, rules: TraceRules) -> Finished:
+    return step_span(rules, body_of(of))

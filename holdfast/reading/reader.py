@@ -29,11 +29,12 @@ from holdfast.reading.presence import PATIENCE_SECONDS, Presence
 from holdfast.reading.server_errors import server_errors
 from holdfast.reading.visibility import listed
 from holdfast.task.data.head import TaskHead
-from holdfast.task.data.records import Approval, Entry, OpenState, Outcome, StepRecord
+from holdfast.task.data.records import Approval, Entry, OpenState, Outcome
 from holdfast.task.data.state import TaskRecord
 from holdfast.task.data.wire import View, ViewRequest
-from holdfast.task.ledger.references import input_message, resolve_adds, told
+from holdfast.task.ledger.references import input_message, resolve_adds
 from holdfast.task.pages import EntriesPage, EntriesRequest, StepView, point
+from holdfast.task.step_body import StepBody, body_of
 from holdfast.task.undo import active_messages, active_steps
 from holdfast.values.messages import Blob, Message, ToolCall, shown
 from holdfast.values.parts.sources import read_nodes
@@ -247,11 +248,11 @@ class Reader:
         entries = await self.entries(task_id)
         active = active_steps(entries)
         if not undone:
-            return [await self.output(task_id, record) for record in active]
+            return [await self.output(task_id, body_of(record)) for record in active]
         kept = {id(record) for record in active}
         outputs: list[TaskStepOutput] = []
         for record in (entry.step for entry in entries if entry.step is not None):
-            output = await self.output(task_id, record)
+            output = await self.output(task_id, body_of(record))
             left = id(record) not in kept
             outputs.append(output.model_copy(update={"status": "undone"}) if left else output)
         return outputs
@@ -302,11 +303,11 @@ class Reader:
 
         view = await self.read(task_id, ask, recorded)
         if view.record is not None:
-            return await self.output(task_id, view.record)
+            return await self.output(task_id, body_of(view.record))
         async for _, entries in read_back(self.archive, view.segment):
             for entry in reversed(entries):  # the newest of this number is not undone
                 if entry.step is not None and entry.step.n == n:
-                    return await self.output(task_id, entry.step)
+                    return await self.output(task_id, body_of(entry.step))
         msg = f"Could not find step number {n} of task {task_id!r}"
         raise StepNotFoundError(msg)
 
@@ -330,7 +331,7 @@ class Reader:
                 steps = active_steps(await self.entries(task_id))
                 record = next((step for step in reversed(steps) if step.key == n), None)
                 if record is not None:
-                    return await self.output(task_id, record)
+                    return await self.output(task_id, body_of(record))
         step = view.step.model_copy(update={"task_id": task_id})
         return TaskStepOutput(status="waiting", task_step=step, waiting_for=view.waiting_for)
 
@@ -347,31 +348,29 @@ class Reader:
             outputs.append(TaskStepOutput(status="waiting", task_step=step, waiting_for=texts))
         return outputs
 
-    async def output(self, task_id: str, record: StepRecord) -> TaskStepOutput:
-        """Make the public form of a step record, archived texts put in."""
-        output = await read_json(record.output, record.stored, self.text)
+    async def output(self, task_id: str, body: StepBody) -> TaskStepOutput:
+        """Make the public form of a completed step, archived texts put in."""
+        output = await read_json(body.output, body.stored, self.text)
         return TaskStepOutput(
             output=output,
-            task_step=record.step.model_copy(update={"task_id": task_id}),
-            next_steps=tuple(_with_task(step, task_id) for step in record.next),
-            is_last=record.last,
-            calls=record.calls,
-            sources=await self.sources(record),
-            usage=record.usage,
-            branch=record.branch,
+            task_step=body.step.model_copy(update={"task_id": task_id}),
+            next_steps=tuple(_with_task(step, task_id) for step in body.next),
+            is_last=body.status == "last",
+            calls=tuple(each.call for each in body.calls),
+            sources=await self.sources(body),
+            usage=body.usage,
+            branch=body.branch,
         )
 
-    async def sources(self, record: StepRecord) -> tuple[ToolOutput, ...]:
+    async def sources(self, body: StepBody) -> tuple[ToolOutput, ...]:
         """List a step's tool results in call order."""
-        pairs = [
-            *((c, o) for e in record.journal for c, o in zip(e.calls, e.outcomes, strict=True)),
-            *zip(record.calls, record.outcomes, strict=True),
-        ]
-        outputs: list[ToolOutput] = []
-        for call, outcome in pairs:
-            message = told(record.adds, call, outcome)
-            outputs.append(await self.source(call, outcome, message))
-        return tuple(outputs)
+        return tuple(
+            [
+                await self.source(each.call, each.outcome, each.message)
+                for each in body.all_calls()
+                if each.outcome is not None and each.message is not None
+            ]
+        )
 
     async def source(self, call: ToolCall, outcome: Outcome, message: Message) -> ToolOutput:
         """Make the public form of one tool result, archived texts put in."""

@@ -10,8 +10,9 @@ from holdfast.errors import NotFoundError, NoWorkerError, QueryFailedError
 from holdfast.reading.reader import Reader
 from holdfast.reading.resolved import resolved
 from holdfast.task.data.head import SessionRef, TaskHead
-from holdfast.task.data.records import Approval, Entry, OpenState, StepRecord
+from holdfast.task.data.records import Approval, Entry, OpenState
 from holdfast.task.data.state import SessionState
+from holdfast.task.step_body import StepBody, bodies_of
 from holdfast.task.undo import active_steps
 from holdfast.values.base import Json
 from holdfast.values.messages import Message
@@ -26,9 +27,10 @@ class Recorded:
     Attributes:
         task: The task.
         head: Agent, session and rules.
-        steps: The completed steps of the present branch, oldest first.
-        opens: The steps that are open, or were when the task ended.
+        steps: The completed steps of the present branch, oldest first, then those that are open, or
+            were when the task ended.
         entries: The whole ledger, oldest first; its texts are not put in.
+        opens: The open steps among `steps`, likewise.
         approvals: What waits for a person.
         output: Output of the last step, JSON data.
         before: Messages that preceded the task, when it was given a list.
@@ -40,9 +42,9 @@ class Recorded:
 
     task: Task
     head: TaskHead
-    steps: list[StepRecord]
-    opens: list[OpenState]
+    steps: list[StepBody]
     entries: list[Entry]
+    opens: list[OpenState]
     approvals: list[Approval]
     output: Json
     before: list[Message]
@@ -78,9 +80,9 @@ async def read_recorded(reader: Reader, task_id: str) -> Recorded:
     return Recorded(
         task=task,
         head=head,
-        steps=[await resolved(step, reader.text) for step in steps],
-        opens=[await resolved(current, reader.text) for current in opens],
+        steps=[await resolved(of, reader.text) for of in bodies_of(steps, opens)],
         entries=entries,
+        opens=list(opens),
         approvals=approvals,
         output=await read_json(last.output, last.stored, reader.text) if last else None,
         before=await _messages(reader, head.history) if head.history else [],

@@ -9,12 +9,12 @@ from holdfast.agents.items import RawItem, RunItem, ToolApprovalItem
 from holdfast.agents.output_type import typed_output
 from holdfast.agents.run_config import RunConfig
 from holdfast.agents.runs.guardrail_results import Known, guardrail_results
-from holdfast.agents.runs.item_reading import Team, step_answers, step_items, step_messages, team_of
+from holdfast.agents.runs.item_reading import Team, step_items, step_messages, team_of
 from holdfast.agents.runs.results import ModelResponse, RunData, RunInput, RunResult
 from holdfast.models.base import ModelAnswer
 from holdfast.models.openai.items import to_response_items
 from holdfast.reading.recorded import Recorded
-from holdfast.task.data.records import Approval, OpenState, StepRecord
+from holdfast.task.data.records import Approval
 from holdfast.task.pages import point
 from holdfast.values.base import Json
 from holdfast.values.code import context_data as context_object
@@ -47,7 +47,6 @@ def run_data(
     """
     task = recorded.task
     team = team_of(agent, first=task.agent)
-    said: list[StepRecord | OpenState] = [*recorded.steps, *recorded.opens]
     asked = interruptions(recorded, team)
     last_agent = team.of(recorded.last_step.agent)
     guards = guardrail_results(
@@ -57,11 +56,11 @@ def run_data(
         known=known_guardrails(agent, config),
         output=typed_output(last_agent.made_output, recorded.output),
     )
-    items: list[RunItem] = [item for of in said for item in step_items(of, team)]
+    items: list[RunItem] = [item for of in recorded.steps for item in step_items(of, team)]
     return RunData(
         input=_input(recorded, given),
         new_items=[*items, *asked],
-        raw_responses=[response(answer) for of in said for answer in step_answers(of)],
+        raw_responses=[response(answer) for of in recorded.steps for answer in of.answers],
         last_agent=last_agent,
         context_wrapper=RunContextWrapper(
             context=_context(task.extra_state, context), usage=task.usage, task_id=task.task_id
@@ -72,7 +71,7 @@ def run_data(
         output_guardrail_results=guards.output,
         tool_input_guardrail_results=guards.tool_input,
         tool_output_guardrail_results=guards.tool_output,
-        normalized=_normalized(recorded, said),
+        normalized=_normalized(recorded),
     )
 
 
@@ -156,14 +155,12 @@ def _input(recorded: Recorded, given: RunInput | None) -> str | list[dict[str, J
     return to_response_items([user(task.input, task.images)])
 
 
-def _normalized(
-    recorded: Recorded, said: list[StepRecord | OpenState]
-) -> list[dict[str, Json]] | None:
+def _normalized(recorded: Recorded) -> list[dict[str, Json]] | None:
     """Return what the last agent saw and said, when a handoff has changed what it saw."""
     ref = recorded.last_step.history
     if ref is None or recorded.history is None:
         return None
-    transcript = [message for of in said for message in step_messages(of)]
+    transcript = [message for of in recorded.steps for message in step_messages(of)]
     return to_response_items([*recorded.history, *transcript[ref.skip :]])
 
 

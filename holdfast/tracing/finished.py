@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from holdfast.task.data.records import Failure, OpenState, Outcome, StepRecord
+from holdfast.task.data.records import Failure, Outcome
+from holdfast.task.step_body import StepBody
 from holdfast.tracing import contents
 from holdfast.tracing.blocks import DEFAULT_WORKFLOW_NAME, metadata_attributes
 from holdfast.tracing.rules import TraceRules
@@ -41,43 +42,31 @@ class Finished:
     failure: Failure | None = None
 
 
-def step_span(rules: TraceRules, record: StepRecord) -> Finished:
-    """Make the span of a completed step."""
-    facts = _of_step(rules, record.step, record.key, record.branch)
-    if rules.sensitive:
-        output = as_text(record.output) if record.stored is None else shown(record.stored)
-        facts["holdfast.step.output"] = output or None
-    return Finished(
-        span=rules.trace.step(record.branch, record.key),
-        parent=rules.trace.root,
-        name=_step_name(rules, record.step, record.key),
-        start=record.started,
-        end=record.ended,
-        attributes=facts,
-    )
-
-
-def open_step_span(
-    rules: TraceRules, current: OpenState, *, branch: int, status: str, at: float
+def step_span(
+    rules: TraceRules, body: StepBody, *, status: str = "", at: float | None = None
 ) -> Finished:
-    """Make the span of a step that will not be completed.
+    """Make the span of a step that is completed, or will not be.
 
     Args:
         rules: The task's trace.
-        current: The step.
-        branch: Branch of the ledger on which it ran.
-        status: "undone", or what the task closed with.
-        at: When it was left.
+        body: The step.
+        status: Of a step that will not be completed: "undone", or what the task closed with.
+        at: When it was left, likewise.
     """
-    facts = _of_step(rules, current.open.step, current.n, branch)
+    facts = _of_step(rules, body.step, body.key, body.branch)
+    if not body.is_completed:
+        facts["holdfast.step.status"] = status or body.status
+    elif rules.sensitive:
+        output = as_text(body.output) if body.stored is None else shown(body.stored)
+        facts["holdfast.step.output"] = output or None
     return Finished(
-        span=rules.trace.step(branch, current.n),
+        span=rules.trace.step(body.branch, body.key),
         parent=rules.trace.root,
-        name=_step_name(rules, current.open.step, current.n),
-        start=current.started,
-        end=at,
-        attributes=facts | {"holdfast.step.status": status},
-        failure=current.failure,
+        name=_step_name(rules, body.step, body.key),
+        start=body.started,
+        end=body.ended if at is None else at,
+        attributes=facts,
+        failure=body.failure,
     )
 
 

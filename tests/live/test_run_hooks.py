@@ -17,6 +17,7 @@ from holdfast.errors import MaxTurnsExceeded
 from holdfast.models.base import ModelAnswer
 from holdfast.task.data.records import JournalEntry, Mark, Outcome, StepRecord
 from holdfast.task.ledger.references import SAID_IN_ADDS
+from holdfast.task.step_body import body_of
 from holdfast.testing import FakeOpenAI
 from holdfast.values.messages import Message, ToolCall, assistant
 from holdfast.values.steps import TaskStep
@@ -196,7 +197,7 @@ def test_a_handoff_is_told_in_place_of_its_call() -> None:
         ),
     )
     team = team_of(Agent(name="a", handoffs=[Agent(name="b")]))
-    assert [told.hook for told in happenings(step, team, [], None)] == [
+    assert [told.hook for told in happenings(body_of(step), team, [], None)] == [
         "on_agent_start",
         "on_llm_start",
         "on_llm_end",

@@ -20,6 +20,7 @@ from holdfast.task.data.records import (
     StepResult,
 )
 from holdfast.task.ledger.references import SAID_IN_ADDS
+from holdfast.task.step_body import body_of
 from holdfast.values.messages import Message, ToolCall, assistant, user
 from holdfast.values.steps import TaskStep
 
@@ -39,13 +40,13 @@ def told(call: ToolCall, text: str) -> Message:
 def test_the_input_of_the_run_is_no_item_and_later_input_is_one() -> None:
     first = StepRecord(n=1, step=TaskStep(input="q"), adds=(user("q"), assistant("a")))
     second = StepRecord(n=2, step=TaskStep(input="more"), adds=(user("more"), assistant("b")))
-    assert types(step_items(first, TEAM)) == ["message_output_item"]
-    assert types(step_items(second, TEAM)) == ["input_item", "message_output_item"]
+    assert types(step_items(body_of(first), TEAM)) == ["message_output_item"]
+    assert types(step_items(body_of(second), TEAM)) == ["input_item", "message_output_item"]
 
 
 def test_a_list_as_input_leaves_every_user_message_of_the_first_step() -> None:
     step = StepRecord(n=1, step=TaskStep(), adds=(user("noted"), assistant("a")))
-    assert types(step_items(step, TEAM)) == ["input_item", "message_output_item"]
+    assert types(step_items(body_of(step), TEAM)) == ["input_item", "message_output_item"]
 
 
 def test_a_step_with_calls_shows_each_response_item_once_and_in_order() -> None:
@@ -58,7 +59,7 @@ def test_a_step_with_calls_shows_each_response_item_once_and_in_order() -> None:
         outcomes=(Outcome(),),
         journal=(JournalEntry(request="r", answer=ANSWERED),),
     )
-    items = step_items(step, TEAM)
+    items = step_items(body_of(step), TEAM)
     assert types(items) == ["message_output_item", "tool_call_item", "tool_call_output_item"]
     assert isinstance(items[2], ToolCallOutputItem)
     assert (items[2].output, items[2].call_id, items[2].agent.name) == ("seen", "c1", "a")
@@ -80,12 +81,12 @@ def test_an_open_step_shows_the_outcomes_that_are_known() -> None:
         outcomes={1: Outcome(content="two")},
     )
     kinds = ["tool_call_item", "tool_call_item", "tool_call_output_item"]
-    assert types(step_items(current, TEAM)) == kinds
+    assert types(step_items(body_of(current), TEAM)) == kinds
     stop = Outcome(attempts=0, failure=Failure(type="Tripped", message="no"))
     stopped = current.model_copy(update={"outcomes": {1: stop}})
-    assert types(step_items(stopped, TEAM)) == kinds[:2]
+    assert types(step_items(body_of(stopped), TEAM)) == kinds[:2]
     unread = current.model_copy(update={"result": None, "calls": (), "outcomes": {}})
-    assert types(step_items(unread, TEAM)) == kinds[:2]
+    assert types(step_items(body_of(unread), TEAM)) == kinds[:2]
 
 
 def test_calls_made_inside_a_step_are_shown_and_its_inner_words_are_not_input() -> None:
@@ -102,7 +103,7 @@ def test_calls_made_inside_a_step_are_shown_and_its_inner_words_are_not_input() 
         ),
     )
     kinds = ["message_output_item", "tool_call_item", "tool_call_output_item"]
-    assert types(step_items(step, TEAM)) == kinds
+    assert types(step_items(body_of(step), TEAM)) == kinds
 
 
 def test_an_answer_that_is_kept_to_itself_does_not_move_the_final_one_before_its_calls() -> None:
@@ -118,7 +119,7 @@ def test_an_answer_that_is_kept_to_itself_does_not_move_the_final_one_before_its
         ),
     )
     kinds = ["tool_call_item", "tool_call_output_item", "message_output_item"]
-    assert types(step_items(step, TEAM)) == kinds
+    assert types(step_items(body_of(step), TEAM)) == kinds
 
 
 def handed_over(*, step_agent: str = "", target: str = "b") -> StepRecord:
@@ -137,23 +138,24 @@ def handed_over(*, step_agent: str = "", target: str = "b") -> StepRecord:
 def test_a_handoff_names_both_agents_also_where_they_are_unknown() -> None:
     b = Agent(name="b")
     for team in (team_of(Agent(name="a", handoffs=[b])), Team("a")):
-        items = step_items(handed_over(), team)
+        items = step_items(body_of(handed_over()), team)
         assert types(items) == ["handoff_call_item", "handoff_output_item"]
         assert isinstance(items[1], HandoffOutputItem)
         assert (items[1].source_agent.name, items[1].target_agent.name) == ("a", "b")
-    assert step_items(handed_over(), team_of(Agent(name="a", handoffs=[b])))[1].target_agent is b  # type: ignore[attr-defined]
+    own = team_of(Agent(name="a", handoffs=[b]))
+    assert step_items(body_of(handed_over()), own)[1].target_agent is b  # type: ignore[attr-defined]
 
 
 def test_a_tool_that_speaks_like_a_handoff_is_none() -> None:
     adds = (assistant("", calls=(CALL,)), told(CALL, '{"assistant": "b"}'))
     step = StepRecord(n=2, step=TaskStep(), adds=adds, calls=(CALL,), outcomes=(Outcome(),))
-    assert types(step_items(step, TEAM)) == ["tool_call_item", "tool_call_output_item"]
+    assert types(step_items(body_of(step), TEAM)) == ["tool_call_item", "tool_call_output_item"]
 
 
 def test_reasoning_is_an_item_of_its_own() -> None:
     thought: dict[str, Any] = {"type": "reasoning", "id": "rs_1", "summary": []}
     said = assistant("a").model_copy(update={"items": (thought,)})
-    items = step_items(StepRecord(n=2, step=TaskStep(), adds=(said,)), TEAM)
+    items = step_items(body_of(StepRecord(n=2, step=TaskStep(), adds=(said,))), TEAM)
     assert types(items) == ["reasoning_item", "message_output_item"]
 
 
@@ -177,7 +179,9 @@ def second_round() -> OpenState:
 
 
 def test_a_step_adds_the_result_of_a_call_whose_id_an_earlier_call_had() -> None:
-    said = [message.text for message in step_messages(second_round()) if message.role == "tool"]
+    said = [
+        message.text for message in step_messages(body_of(second_round())) if message.role == "tool"
+    ]
     assert said == ["of rome", "of oslo"]
 
 
@@ -199,8 +203,8 @@ def test_a_handoff_does_not_make_one_of_an_earlier_call_of_its_id() -> None:
         next=(TaskStep(agent="b"),),
     )
     kinds = ["tool_call_item", "tool_call_output_item", "handoff_call_item", "handoff_output_item"]
-    assert types(step_items(step, TEAM)) == kinds
-    hooks = [(each.hook, each.args[-1]) for each in happenings(step, TEAM, (), None)]
+    assert types(step_items(body_of(step), TEAM)) == kinds
+    hooks = [(each.hook, each.args[-1]) for each in happenings(body_of(step), TEAM, (), None)]
     assert ("on_tool_end", "of rome") in hooks
 
 
@@ -213,5 +217,7 @@ def test_hooks_are_told_what_each_call_gave_where_ids_are_repeated() -> None:
         calls=(OSLO,),
         outcomes=(Outcome(at=3),),
     )
-    ends = [each for each in happenings(step, TEAM, (), None) if each.hook == "on_tool_end"]
+    ends = [
+        each for each in happenings(body_of(step), TEAM, (), None) if each.hook == "on_tool_end"
+    ]
     assert [each.args[-1] for each in ends] == ["of rome", "of oslo"]

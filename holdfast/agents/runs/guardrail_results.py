@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Never
 
 from holdfast.agents.guardrails import (
@@ -23,7 +22,7 @@ from holdfast.agents.tools.guardrails import (
     ToolOutputGuardrailResult,
 )
 from holdfast.task.data.guard_rules import ToolGuarded
-from holdfast.task.data.records import Begun, Entry, Failure, OpenState, Outcome, StepRecord
+from holdfast.task.data.records import Entry, Failure, OpenState
 from holdfast.task.guardrails_due import (
     GUARDRAIL,
     INPUT_TRIPPED,
@@ -31,6 +30,7 @@ from holdfast.task.guardrails_due import (
     TOOL_INPUT_TRIPPED,
     TOOL_OUTPUT_TRIPPED,
 )
+from holdfast.task.step_body import StepBody, bodies_of
 from holdfast.task.undo import UNDONE, active_steps
 from holdfast.values.base import Json
 
@@ -145,8 +145,7 @@ def guardrail_results(
             results.input.append(found)
         else:
             results.output.append(found)
-    calls = [each for record in active_steps(entries) for each in _calls_of(record)]
-    calls += [each for current in opens for each in _calls_of(current)]
+    calls = [each for step in bodies_of(active_steps(entries), opens) for each in _calls_of(step)]
     for agent, tool, guards in calls:
         for result in (_tool_result(each, tool, agent or first, known) for each in guards):
             if isinstance(result, ToolInputGuardrailResult):
@@ -205,21 +204,12 @@ def _run_result(
     return OutputGuardrailResult(guardrail, output, known.agents.get(agent, agent), found)
 
 
-def _calls_of(
-    step: StepRecord | OpenState,
-) -> Iterator[tuple[str, str, tuple[ToolGuarded, ...]]]:
+def _calls_of(of: StepBody) -> Iterator[tuple[str, str, tuple[ToolGuarded, ...]]]:
     """List (agent, tool, what its guardrails found) of a step's calls, in their order."""
-    agent = step.step.agent if isinstance(step, StepRecord) else step.open.step.agent
-    for entry in step.journal:
-        for call, outcome in zip(entry.calls, entry.outcomes, strict=True):
-            yield agent, call.name, outcome.guards
-    newest: dict[int, Outcome | Begun]
-    if isinstance(step, OpenState):
-        newest = {**step.begun, **step.outcomes}
-    else:
-        newest = dict(enumerate(step.outcomes))
-    for i, found in sorted(newest.items(), key=itemgetter(0)):
-        yield agent, step.calls[i].name, found.guards
+    for each in of.all_calls():
+        found = each.outcome or each.begun
+        if found is not None:
+            yield of.step.agent, each.call.name, found.guards
 
 
 def _tool_result(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import takewhile
 from typing import Any
 
@@ -19,21 +19,12 @@ from holdfast.agents.items import (
     ToolCallItem,
     ToolCallOutputItem,
 )
-from holdfast.models.base import ModelAnswer
 from holdfast.models.openai.items import to_response_items
-from holdfast.task.data.records import JournalEntry, OpenState, Outcome, StepRecord
-from holdfast.task.ledger.references import (
-    SAID_IN_ADDS,
-    input_message,
-    last_round,
-    resolve_adds,
-    told,
-    without_adds,
-)
+from holdfast.task.ledger.references import last_round
+from holdfast.task.step_body import StepBody, StepCall
 from holdfast.values.base import Json
 from holdfast.values.checks.json_shapes import is_object
 from holdfast.values.messages import Message, ToolCall
-from holdfast.values.steps import TaskStep
 
 
 class Team:
@@ -77,7 +68,7 @@ def team_of(agent: Agent, *, first: str = "") -> Team:
     return Team(first or agent.name, agents)
 
 
-def step_items(of: StepRecord | OpenState, team: Team) -> list[RunItem]:
+def step_items(of: StepBody, team: Team) -> list[RunItem]:
     """Return what happened in a step, completed or open, without the input of the run.
 
     A handoff's output comes last, after the results of the tools that were called beside it.
@@ -88,54 +79,38 @@ def step_items(of: StepRecord | OpenState, team: Team) -> list[RunItem]:
         of: The step.
         team: The agents.
     """
-    agent = team.of(_step(of).agent)
+    agent = team.of(of.step.agent)
     items = _items(_said(of), agent, handoff_names(of, agent), team)
     return sorted(items, key=lambda item: isinstance(item, HandoffOutputItem))
 
 
-def step_messages(of: StepRecord | OpenState) -> list[Message]:
+def step_messages(of: StepBody) -> list[Message]:
     """Return what a step adds to the transcript, or will add as far as is known."""
-    adds, _, outcomes = _parts(of)
-    asked, answers = last_round(adds, of.calls)
-    known = {i: o for i, o in outcomes.items() if o.at is None and not o.is_stopped}
-    done = [(call, known[i]) for i, call in enumerate(of.calls) if i in known]
-    said = [o.message(call) for call, o in done if call.id in asked and call.id not in answers]
-    return [*adds, *said]
+    adds = _adds(of)
+    asked, answers = last_round(adds, [each.call for each in of.calls])
+    known = [_own_message(each) for each in of.calls if each.call.id in asked]
+    return [*adds, *(said for said in known if said is not None and said.call_id not in answers)]
 
 
 def result_item(
-    of: StepRecord | OpenState, call: ToolCall, outcome: Outcome, team: Team
+    of: StepBody, call: StepCall, team: Team, handoffs: Collection[str]
 ) -> ToolCallOutputItem | HandoffOutputItem | None:
-    """Return what a call of a step gave, by its place; None for a handoff that was not taken.
+    """Return what a call of a step gave; None before, and for a handoff that was not taken.
 
     Args:
         of: The step, archived texts put in.
         call: The call.
-        outcome: What became of it.
         team: The agents.
+        handoffs: Names of calls by which the step's agent hands the task over.
     """
-    agent = team.of(_step(of).agent)
-    said = told(of.adds if isinstance(of, StepRecord) else (), call, outcome)
-    is_handoff = call.name in handoff_names(of, agent)
-    [item] = _items([said], agent, (), team, {said.call_id} if is_handoff else ())
+    if call.message is None:
+        return None
+    agent = team.of(of.step.agent)
+    is_handoff = call.call.name in handoffs
+    [item] = _items([call.message], agent, (), team, {call.message.call_id} if is_handoff else ())
     if isinstance(item, HandoffOutputItem):
         return item
     return item if isinstance(item, ToolCallOutputItem) and not is_handoff else None
-
-
-def step_answers(of: StepRecord | OpenState) -> list[ModelAnswer]:
-    """Return the answers that models gave in a step, oldest first."""
-    adds, journal, _ = _parts(of)
-    rest, found = list(adds), list[ModelAnswer]()
-    for entry in journal:
-        if entry.answer is None:
-            continue
-        said = _up_to(entry.answer.message, rest)
-        del rest[: len(said)]
-        is_there = entry.answer.message == SAID_IN_ADDS and bool(said)
-        message = said[-1] if is_there else entry.answer.message
-        found.append(entry.answer.model_copy(update={"message": message}))
-    return found
 
 
 def message_items(
@@ -228,73 +203,67 @@ def _full_message(raw: dict[str, Json]) -> RawItem:
     return RawItem({"type": "message", **raw, "content": content})
 
 
-def _step(of: StepRecord | OpenState) -> TaskStep:
-    return of.step if isinstance(of, StepRecord) else of.open.step
-
-
 def _known_by(call: ToolCall) -> tuple[str, str, str]:
     """Return what tells a call from others of its step; ids may be given twice."""
     return call.id, call.name, call.arguments
 
 
-def _said(of: StepRecord | OpenState) -> Iterator[Message]:
+def _said(of: StepBody) -> Iterator[Message]:
     """Say what a step said: what the transcript has of it, and calls that it made inside.
 
     A worker that speaks with the model in its own way (as ReAct) keeps calls and results out of the
     transcript, and puts its own words there as user messages that are marked by a call id.
     """
-    adds, journal, outcomes = _parts(of)
-    made = [*outcomes.values(), *(outcome for entry in journal for outcome in entry.outcomes)]
-    claimed = {outcome.at for outcome in made}
+    adds = _adds(of)
+    claimed = {each.outcome.at for each in of.all_calls() if each.outcome is not None}
     own = {m.call_id for at, m in enumerate(adds) if m.role == "tool" and at not in claimed}
     asked = {_known_by(call) for message in adds for call in message.calls}
     rest = [m for m in adds if m.role != "user" or m.call_id in ("", "turn")]
-    if of.n == 1 and _step(of).message() is not None:
+    if of.n == 1 and of.input is not None:
         _drop_input(rest)
-    for entry in journal:
-        if entry.answer is not None:
-            said = _up_to(entry.answer.message, rest)
+    for part in of.journal:
+        if part.answer is not None:
+            said = _up_to(part.answer.message, rest, is_there=part.at is not None)
             yield from said
             del rest[: len(said)]
-        inside = [call for call in entry.calls if _known_by(call) not in asked]
-        if inside:
-            yield Message(role="assistant", calls=tuple(inside))
-        results = zip(entry.calls, entry.outcomes, strict=True)
-        yield from (
-            outcome.message(call)
-            for call, outcome in results
-            if outcome.at is None and call.id not in own
-        )
+        yield from _inside(part.calls, asked)
+        yield from (m for m in map(_message_outside, part.calls) if m and m.call_id not in own)
     yield from rest
-    inside = [call for call in of.calls if _known_by(call) not in asked]
-    if inside:
-        yield Message(role="assistant", calls=tuple(inside))
-    for i, call in enumerate(of.calls):
-        outcome = outcomes.get(i)
-        if outcome is None or outcome.is_stopped or outcome.at is not None or call.id in own:
-            continue
-        yield outcome.message(call)
+    yield from _inside(of.calls, asked)
+    yield from (m for m in map(_own_message, of.calls) if m and m.call_id not in own)
 
 
-def _parts(
-    of: StepRecord | OpenState,
-) -> tuple[Sequence[Message], Sequence[JournalEntry], Mapping[int, Outcome]]:
-    """Return a step's messages for the transcript, its journal, and outcomes of its last calls."""
-    if isinstance(of, StepRecord):
-        return of.adds, of.journal, dict(enumerate(of.outcomes))
-    if of.result is not None:
-        return resolve_adds(of.result, of), without_adds(of.result, of), of.outcomes
-    opened = of.open
-    has_input = opened.stored is not None or opened.step.message() is not None
-    said = [entry.answer.message for entry in of.journal if entry.answer is not None]
-    return (*((input_message(opened),) if has_input else ()), *said), of.journal, of.outcomes
+def _adds(of: StepBody) -> Sequence[Message]:
+    """Return a step's messages for the transcript, before its result as far as is known."""
+    if of.has_result:
+        return of.adds
+    given = () if of.input is None else (of.input,)
+    return (*given, *(answer.message for answer in of.answers))
 
 
-def _up_to(answer: Message, rest: Sequence[Message]) -> list[Message]:
+def _inside(calls: Sequence[StepCall], asked: Collection[tuple[str, str, str]]) -> list[Message]:
+    """Return a message that asks for the calls that no message of the transcript asks for."""
+    found = tuple(each.call for each in calls if _known_by(each.call) not in asked)
+    return [Message(role="assistant", calls=found)] if found else []
+
+
+def _message_outside(call: StepCall) -> Message | None:
+    """Return what a call gave, unless the transcript has it."""
+    is_outside = call.outcome is not None and call.outcome.at is None
+    return call.message if is_outside else None
+
+
+def _own_message(call: StepCall) -> Message | None:
+    """Return what a call gave that ends its step, unless the transcript has it or gets nothing."""
+    is_stopped = call.outcome is not None and call.outcome.is_stopped
+    return None if is_stopped else _message_outside(call)
+
+
+def _up_to(answer: Message, rest: Sequence[Message], *, is_there: bool) -> list[Message]:
     """Return the messages up to the one by which the transcript has an answer; none without it."""
     for k, message in enumerate(rest):
         if message.role == "assistant":
-            has_it = answer == SAID_IN_ADDS or answer.text.strip().startswith(message.text)
+            has_it = is_there or answer.text.strip().startswith(message.text)
             return list(rest[: k + 1]) if has_it else []
     return []
 
@@ -308,20 +277,18 @@ def _drop_input(messages: list[Message]) -> None:
             return
 
 
-def handoff_names(of: StepRecord | OpenState, agent: Agent) -> set[str]:
+def handoff_names(of: StepBody, agent: Agent) -> set[str]:
     """Name the calls of a step by which its agent hands the task over."""
     names = {each.tool_name for each in agent.made_handoffs}
-    asked = [entry.answer.message for entry in of.journal if entry.answer is not None]
-    made = [*of.calls, *(call for entry in of.journal for call in entry.calls)]
-    calls = [*made, *(call for message in asked for call in message.calls)]
+    made = [each.call for each in of.all_calls()]
+    apart = [part.answer for part in of.journal if part.at is None and part.answer is not None]
+    calls = [*made, *(call for answer in apart for call in answer.message.calls)]
     return names.union(call.name for call in calls if _hands_over(of, call))
 
 
-def _hands_over(of: StepRecord | OpenState, call: ToolCall) -> bool:
+def _hands_over(of: StepBody, call: ToolCall) -> bool:
     """Whether a call handed the task over, told by the step that follows: agents may be unknown."""
-    if not isinstance(of, StepRecord) or not of.next or not of.next[0].agent:
-        return False
-    if of.next[0].agent == of.step.agent:
+    if not of.next or not of.next[0].agent or of.next[0].agent == of.step.agent:
         return False
     asked, answers = last_round(of.adds, (call,))
     is_newest = not asked or call in asked.values()

@@ -17,8 +17,10 @@ from holdfast.cli.following.live import line, style
 from holdfast.cli.options import Common
 from holdfast.errors import NoWorkerError
 from holdfast.reading.visibility import LISTED, listed
-from holdfast.task.data.records import Approval, Entry, StepRecord
+from holdfast.task.data.records import Approval, Entry
+from holdfast.task.happenings import Noted, StepEnded, happenings
 from holdfast.task.ledger.ledger_state import CREATED
+from holdfast.task.step_body import StepBody
 from holdfast.values.base import Json
 from holdfast.values.steps import Task, TaskStep, TaskStepOutput
 
@@ -53,7 +55,9 @@ class Shown:
     def wire(self) -> Json:
         """Return it as JSON data."""
         known = LISTED if self.source == "history" else None
-        records = [entry.step for entry in self.entries if entry.step is not None]
+        found = list(happenings(self.entries))
+        steps = [each.body for each in found if isinstance(each, StepEnded)]
+        events = [each.event for each in found if isinstance(each, Noted)]
         return {
             "task": self.task.model_dump(mode="json", include=known),
             "source": self.source,
@@ -61,14 +65,14 @@ class Shown:
             "steps": [
                 {
                     **output_.model_dump(mode="json"),
-                    "n": record.n,
-                    "started": record.started,
-                    "ended": record.ended,
-                    "model_calls": record.usage.requests,
+                    "n": body.n,
+                    "started": body.started,
+                    "ended": body.ended,
+                    "model_calls": body.usage.requests,
                 }
-                for record, output_ in zip(records, self.outputs, strict=False)
+                for body, output_ in zip(steps, self.outputs, strict=False)
             ],
-            "events": [e.event.model_dump(mode="json") for e in self.entries if e.event],
+            "events": [event.model_dump(mode="json") for event in events],
             "upcoming": [step.model_dump(mode="json") for step in self.upcoming],
             "approvals": [each.model_dump(mode="json") for each in self.approvals],
             "happenings": [each.model_dump(mode="json") for each in self.happenings],
@@ -125,12 +129,15 @@ def _print(shown: Shown) -> None:
     out = output.out()
     _print_facts(shown)
     outputs = iter(shown.outputs)
-    for entry in shown.entries:
-        if entry.step is not None:
-            _print_step(entry.step, next(outputs, None), branches=shown.has_branches)
-        if entry.event is not None and entry.event.kind != CREATED:
-            text, colour = event_line(entry.event)
-            out.print(f"{'event':<10} {text}", style=colour)
+    for told in happenings(shown.entries):
+        match told:
+            case StepEnded(body=body):
+                _print_step(body, next(outputs, None), branches=shown.has_branches)
+            case Noted(event=event) if event.kind != CREATED:
+                text, colour = event_line(event)
+                out.print(f"{'event':<10} {text}", style=colour)
+            case _:
+                continue
     for step in shown.upcoming:
         out.print(f"{'next':<10} step {step.step_id} {step.input or ''}".rstrip(), style="dim")
     for approval in shown.approvals:
@@ -169,15 +176,15 @@ def _print_facts(shown: Shown) -> None:
         )
 
 
-def _print_step(record: StepRecord, got: TaskStepOutput | None, *, branches: bool) -> None:
+def _print_step(body: StepBody, got: TaskStepOutput | None, *, branches: bool) -> None:
     out = output.out()
     undone = got is not None and got.status == "undone"
-    step_id = record.step.step_id
-    own = f" {step_id}" if step_id != usual_id(record.n) else ""
-    name = f" {step_id}@{record.branch}" if branches else own
-    seconds = record.ended - record.started
-    calls = f"{record.usage.requests} model call{'s' if record.usage.requests != 1 else ''}"
-    text = f"step {record.n:<5}{name} {calls}, {seconds:.1f} s{', undone' if undone else ''}"
+    step_id = body.step.step_id
+    own = f" {step_id}" if step_id != usual_id(body.n) else ""
+    name = f" {step_id}@{body.branch}" if branches else own
+    seconds = body.ended - body.started
+    calls = f"{body.usage.requests} model call{'s' if body.usage.requests != 1 else ''}"
+    text = f"step {body.n:<5}{name} {calls}, {seconds:.1f} s{', undone' if undone else ''}"
     out.print(text, style="dim strike" if undone else "bold")
     if got is None:
         return

@@ -1,4 +1,8 @@
-"""What happens to a task, read from its Temporal history: live, and with no worker up too."""
+"""What happens to a task, read from its Temporal history: live, and with no worker up too.
+
+It is another source than the ledger, which `holdfast.task.happenings` reads: history has each start
+and retry of an activity, and neither branches nor decisions; so it has a vocabulary of its own.
+"""
 
 from __future__ import annotations
 

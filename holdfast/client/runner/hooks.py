@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Sequence
 from contextlib import suppress
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar
 
 from holdfast.agents.hooks import RunHooks
@@ -14,7 +16,6 @@ from holdfast.agents.runs.item_reading import (
     Team,
     handoff_names,
     result_item,
-    step_answers,
     step_items,
 )
 from holdfast.agents.runs.results import ItemHelpers, RunInput
@@ -26,9 +27,20 @@ from holdfast.reading.reader import Reader
 from holdfast.reading.resolved import resolved
 from holdfast.reading.run_results import response
 from holdfast.reading.streams.follower import Follower
-from holdfast.task.data.records import OpenState, Outcome, StepRecord
+from holdfast.task.happenings import (
+    CallAsked,
+    CallBegan,
+    CallDone,
+    InStep,
+    ModelAnswered,
+    OfCall,
+    StepBegan,
+    StepEnded,
+    step_happenings,
+)
+from holdfast.task.step_body import StepBody
 from holdfast.values.base import Json
-from holdfast.values.messages import ToolCall, Usage
+from holdfast.values.messages import Usage
 from holdfast.values.run_context import AgentHookContext, RunContextWrapper
 from holdfast.values.steps import AgentResponse
 from holdfast.values.text.logs import log
@@ -98,7 +110,7 @@ class HookTeller:
         self._told: dict[tuple[float, int], set[tuple[Any, ...]]] = {}
         self._agent = ""
         self._usage = Usage()
-        self._due: list[StepRecord | OpenState] = []
+        self._due: list[StepBody] = []
 
     async def look(self, *, tells: bool = True) -> None:
         """Read what is new and tell of it, or only note that it was before.
@@ -107,9 +119,8 @@ class HookTeller:
             HookFailed: A hook has raised.
             EngineError: The record cannot be read now; what was not told is told by the next look.
         """
-        _, entries, opens = await self._follower.look()
-        self._due += [entry.step for entry in entries if entry.step is not None]
-        self._due += opens
+        look = await self._follower.look()
+        self._due += look.steps
         while self._due:
             await self._step(self._due[0], tells=tells)
             del self._due[0]
@@ -163,20 +174,16 @@ class HookTeller:
             await asyncio.sleep(pause if left else 0)
             pause *= 2
 
-    async def _step(self, of: StepRecord | OpenState, *, tells: bool) -> None:
-        key = (of.started, of.key if isinstance(of, StepRecord) else of.n)
+    async def _step(self, of: StepBody, *, tells: bool) -> None:
+        key = (of.started, of.key)
         if key not in self._told:
-            agent = self._team.of(_agent_of(of)).name
+            agent = self._team.of(of.step.agent).name
             begun = agent == self._agent
             self._told[key] = {("agent",)} if begun else set()
             self._agent = agent
-        read: StepRecord | OpenState
-        if isinstance(of, StepRecord):
-            read = await resolved(of, self._text)
-        else:
-            read = await resolved(of, self._text)
+        read = await resolved(of, self._text)
         output: Json = None
-        if isinstance(of, StepRecord) and of.last:
+        if of.status == "last":
             output = await read_json(of.output, of.stored, self._text)
         known = self._told[key]
         for told in happenings(read, self._team, self._items, output):
@@ -186,7 +193,7 @@ class HookTeller:
             self._usage += told.usage
             if tells:
                 await self._tell(told)
-        if isinstance(of, StepRecord):
+        if of.is_completed:
             self._items += [item.to_input_item() for item in step_items(read, self._team)]
 
     async def _tell(self, told: Told) -> None:
@@ -208,7 +215,7 @@ class HookTeller:
 
 
 def happenings(
-    of: StepRecord | OpenState, team: Team, before: Sequence[dict[str, Json]], output: Json
+    of: StepBody, team: Team, before: Sequence[dict[str, Json]], output: Json
 ) -> Iterator[Told]:
     """Say what hooks are to be told of a step as far as it is recorded, in order.
 
@@ -221,87 +228,62 @@ def happenings(
         before: The conversation before the step.
         output: What the step gave, if it is the last.
     """
-    agent = team.of(_agent_of(of))
-    yield Told(("agent",), "on_agent_start", (agent,))
+    agent = team.of(of.step.agent)
     prompt = agent.instructions if isinstance(agent.instructions, str) else None
-    answers = iter(step_answers(of))
-    results = _Results(of, team)
-    batch = 0
-    for k, entry in enumerate(of.journal):
-        if entry.answer is not None:
-            answer = response(next(answers))
-            yield Told(("llm", k), "on_llm_start", (agent, prompt or None, list(before)))
-            yield Told(("llm", k, "end"), "on_llm_end", (agent, answer), usage=answer.usage)
-        if entry.calls:
-            yield from _batch(of, batch, entry.calls, dict(enumerate(entry.outcomes)), results)
-            batch += 1
-    last = of.outcomes if isinstance(of, OpenState) else dict(enumerate(of.outcomes))
-    yield from _batch(of, batch, of.calls, last, results)
-    if isinstance(of, StepRecord) and of.last:
-        yield Told(
-            ("agent", "end"), "on_agent_end", (agent, typed_output(agent.made_output, output))
-        )
+    handoffs = handoff_names(of, agent)
+    for batch, found in groupby(step_happenings(of), key=_batch):
+        if batch is not None:
+            calls = [_told_of(each, team, handoffs) for each in found if isinstance(each, OfCall)]
+            told = [each for each in calls if each is not None]
+            yield from (each for _, each in sorted(told, key=itemgetter(0)))
+            continue
+        for happening in found:
+            match happening:
+                case StepBegan():
+                    yield Told(("agent",), "on_agent_start", (agent,))
+                case ModelAnswered(answer=answer, k=k):
+                    said = response(answer)
+                    yield Told(("llm", k), "on_llm_start", (agent, prompt or None, list(before)))
+                    yield Told(("llm", k, "end"), "on_llm_end", (agent, said), usage=said.usage)
+                case StepEnded() if of.status == "last":
+                    final = typed_output(agent.made_output, output)
+                    yield Told(("agent", "end"), "on_agent_end", (agent, final))
+                case _:
+                    continue
 
 
-class _Results:
-    """What the calls of a step gave, and which of them tasks work for."""
-
-    def __init__(self, of: StepRecord | OpenState, team: Team) -> None:
-        self.begun = of.begun.keys() if isinstance(of, OpenState) else frozenset[int]()
-        self.agent = team.of(_agent_of(of))
-        self.handoffs = handoff_names(of, self.agent)
-        self._of = of
-        self._team = team
-
-    def item(
-        self, call: ToolCall, outcome: Outcome | None
-    ) -> ToolCallOutputItem | HandoffOutputItem | None:
-        """Return what a call gave, if it has."""
-        return None if outcome is None else result_item(self._of, call, outcome, self._team)
+def _batch(happening: InStep) -> int | None:
+    """Return which batch of calls something is about; None when it is about none."""
+    return happening.call.batch if isinstance(happening, OfCall) else None
 
 
-def _batch(
-    of: StepRecord | OpenState,
-    batch: int,
-    calls: Sequence[ToolCall],
-    outcomes: Mapping[int, Outcome],
-    results: _Results,
-) -> Iterator[Told]:
-    """Tell of calls that were made together, each when it happened."""
-    found: list[tuple[int, Told]] = []
-    marks = {(m.kind, m.i): m.number for m in of.marks if m.batch == batch}
-    for i, call in enumerate(calls):
-        made, done = marks.get(("call", i), 0), marks.get(("done", i), 0)
-        item = results.item(call, outcomes.get(i))
-        if isinstance(item, HandoffOutputItem) and done:
-            args = (results.agent, item.target_agent)
-            found.append((done, Told(("handoff", batch, i), "on_handoff", args)))
-        elif call.name not in results.handoffs:
-            found += _call(results, (batch, i), call, outcomes.get(i), (made, done))
-    yield from (told for _, told in sorted(found, key=lambda each: each[0]))
-
-
-def _call(
-    results: _Results,
-    place: tuple[int, int],
-    call: ToolCall,
-    outcome: Outcome | None,
-    numbers: tuple[int, int],
-) -> Iterator[tuple[int, Told]]:
-    agent, (made, done) = results.agent, numbers
-    tool = agent.tool(call.name)
+def _told_of(happening: OfCall, team: Team, handoffs: Collection[str]) -> tuple[int, Told] | None:
+    """Return what hooks are told of something that happened to a call, and its number."""
+    agent, call = team.of(happening.body.step.agent), happening.call
+    place, outcome = (call.batch, call.i), call.outcome
+    is_done = isinstance(happening, CallDone)
+    item = result_item(happening.body, call, team, handoffs) if is_done else None
+    if call.call.name in handoffs:
+        if not isinstance(item, HandoffOutputItem) or not call.done:
+            return None
+        return call.done, Told(("handoff", *place), "on_handoff", (agent, item.target_agent))
+    if outcome is not None and outcome.attempts == 0:  # it was not run: rejected, or not on offer
+        return None
+    tool = agent.tool(call.call.name)
+    shown = tool or ToolSpec(name=call.call.name, parameters={})
+    start = Told(("tool", *place), "on_tool_start", (agent, shown))
     guards = getattr(tool, "tool_input_guardrails", None)
     at_once = tool is not None and tool.needs_approval is False and not guards
-    if outcome is not None and outcome.attempts == 0:  # it was not run: rejected, or not on offer
-        return
-    shown = tool or ToolSpec(name=call.name, parameters={})
-    if at_once or outcome is not None or place[1] in results.begun:
-        start = Told(("tool", *place), "on_tool_start", (agent, shown))
-        yield (made if at_once or not done else done), start
-    if outcome is not None:
-        item = results.item(call, outcome)
-        args = (agent, shown, item.output if isinstance(item, ToolCallOutputItem) else "")
-        yield done, Told(("tool", *place, "end"), "on_tool_end", args)
+    match happening:
+        case CallAsked() if at_once:
+            return call.asked, start
+        case CallBegan() if not at_once and (outcome is not None or call.begun is not None):
+            return call.done or call.asked, start
+        case CallDone():
+            output = item.output if isinstance(item, ToolCallOutputItem) else ""
+            return call.done, Told(("tool", *place, "end"), "on_tool_end", (agent, shown, output))
+        case _:
+            return None
 
 
 async def _begun(started: asyncio.Event, running: asyncio.Future[Any]) -> None:
@@ -316,7 +298,3 @@ async def _begun(started: asyncio.Event, running: asyncio.Future[Any]) -> None:
 async def _no_response(task_id: str) -> AgentResponse:
     """Stand for the answer of the task, which its last step has already told."""
     return AgentResponse(response="", task_id=task_id)
-
-
-def _agent_of(of: StepRecord | OpenState) -> str:
-    return of.step.agent if isinstance(of, StepRecord) else of.open.step.agent

@@ -7,10 +7,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 
 from holdfast.reading.audit.event import AuditEvent
-from holdfast.reading.audit.steps import Keyed, left_events, open_events, step_events
+from holdfast.reading.audit.steps import step_event
 from holdfast.reading.audit.undos import CallPlace, Undos
 from holdfast.task.data.records import Entry, EventRecord, OpenState, StepRecord
-from holdfast.task.undo import UNDONE, active_steps
+from holdfast.task.happenings import (
+    CallUndone,
+    Happening,
+    InStep,
+    OfCall,
+    StepsUndone,
+    happenings,
+)
+from holdfast.task.undo import UNDONE, active_steps, effect_place
 from holdfast.values.base import Json, Value
 from holdfast.values.hash_chain import extend
 from holdfast.values.text.redact import REDACTED
@@ -46,16 +54,14 @@ def audit_events(
         opens: The steps in progress, or those that were when the task ended.
     """
     told = _Telling()
-    for entry in entries:
-        told.entry(entry)
-    for current in opens:
-        told.open(current)
+    for happening in happenings(entries, opens):
+        told.take(happening)
     told.events.sort(key=lambda event: event.time)  # steps are recorded at their end
     return [_cut(_redacted(event, secrets) if secrets else event) for event in told.events]
 
 
 class _Telling:
-    """Tells entries of a ledger, in their order, as events.
+    """Tells what happened in a task, in the order of its ledger, as events.
 
     Attributes:
         events: What was told.
@@ -65,44 +71,33 @@ class _Telling:
         """Begin with nothing."""
         self.events: list[AuditEvent] = []
         self._asked: dict[str, EventRecord] = {}
-        self._branch = 0
-        self._is_closed = False
         self._undos = Undos()
 
-    def entry(self, entry: Entry) -> None:
-        """Tell an entry."""
-        if entry.step is not None:
-            self._branch = entry.step.branch
-            self._add(step_events(entry.step), entry.step.n)
-        elif entry.left is not None:
-            self._add(left_events(entry.left), left=entry.left.why)
-        elif entry.event is not None:
-            self._event(entry.event)
+    def take(self, happening: Happening) -> None:
+        """Tell something that happened."""
+        if isinstance(happening, InStep):
+            event = step_event(happening)
+            self.events += [event] if event is not None else []
+            if event is not None and isinstance(happening, OfCall):
+                self._called(happening)
+            return
+        event_ = happening.event
+        if event_.kind == "asked":
+            self._asked[str(event_.body.get("id"))] = event_
+        self.events.append(_event(event_, happening.branch, self._asked))
+        if isinstance(happening, CallUndone):
+            self._undos.taken_back(happening, self.events)
+        elif isinstance(happening, StepsUndone):
+            self._undos.left(happening.first, self.events)
 
-    def open(self, current: OpenState) -> None:
-        """Tell a step that is in progress, or was when its task ended."""
-        self._add(open_events(current, self._branch, is_closed=self._is_closed))
-
-    def _event(self, event: EventRecord) -> None:
-        if event.kind == "asked":
-            self._asked[str(event.body.get("id"))] = event
-        self._is_closed = self._is_closed or event.kind == "closed"
-        self.events.append(_event(event, self._branch, self._asked))
-        if event.kind == "effect_undone":
-            self._undos.taken_back(event, self.events)
-        if event.kind == "undone":
-            self._undos.left(int(event.body.get("n", 0)), self.events)
-            self._branch += 1
-
-    def _add(self, found: Keyed, n: int = 0, left: str = "") -> None:
-        for key, event in found:
-            at = len(self.events)
-            self.events.append(event)
-            if key:
-                place = CallPlace(at, key, n, str(event.body.get("task", "")))
-                self._undos.call(place, self.events)
-                if left == UNDONE and not self.events[at].undo:
-                    self._undos.remains(at, self.events)
+    def _called(self, happening: OfCall) -> None:
+        """Join the call that was told last to the undos."""
+        body, call, at = happening.body, happening.call, len(self.events) - 1
+        key = effect_place(body.branch, body.key, call.batch, call.i)
+        child = str(self.events[at].body.get("task", ""))
+        self._undos.call(CallPlace(at, key, body.n if body.is_completed else 0, child), self.events)
+        if body.status == UNDONE and not self.events[at].undo:
+            self._undos.remains(at, self.events)
 
 
 def verify(entries: Iterable[Entry]) -> list[Finding]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from holdfast.reading.audit.event import AuditEvent
-from holdfast.task.data.records import EventRecord
+from holdfast.task.happenings import CallUndone
 from holdfast.task.undo import UNDONE
 
 
@@ -35,7 +35,7 @@ class Undos:
     def __init__(self) -> None:
         """Begin with no call and no undo."""
         self._done: dict[str, CallPlace] = {}
-        self._waiting: dict[str, EventRecord] = {}
+        self._waiting: dict[str, str] = {}
 
     def call(self, place: CallPlace, events: list[AuditEvent]) -> None:
         """Take note of a call that is told, and tell what an undo before did of it."""
@@ -45,13 +45,13 @@ class Undos:
             if place.n:
                 self._done[key] = place
 
-    def taken_back(self, event: EventRecord, events: list[AuditEvent]) -> None:
+    def taken_back(self, undone: CallUndone, events: list[AuditEvent]) -> None:
         """Tell of a call that its effect was taken back."""
-        key = str(event.body.get("key") or event.body.get("task", ""))
-        if key in self._done:
-            _mark_undone(events, self._done[key].at, event)
+        by = undone.event.by
+        if undone.place in self._done:
+            _mark_undone(events, self._done[undone.place].at, by)
         else:
-            self._waiting[key] = event
+            self._waiting[undone.place] = by
 
     def left(self, n: int, events: list[AuditEvent]) -> None:
         """Tell of the calls of completed steps, from an ordinal on, that an undo has left them."""
@@ -72,5 +72,5 @@ def _ran(event: AuditEvent) -> bool:
     return event.status == "unknown" or event.attempts > 0
 
 
-def _mark_undone(events: list[AuditEvent], at: int, event: EventRecord) -> None:
-    events[at] = events[at].model_copy(update={"undo": UNDONE, "undone_by": event.by})
+def _mark_undone(events: list[AuditEvent], at: int, by: str) -> None:
+    events[at] = events[at].model_copy(update={"undo": UNDONE, "undone_by": by})

@@ -11,11 +11,11 @@ from collections.abc import (
     Awaitable,
     Callable,
     Collection,
-    Mapping,
     Sequence,
 )
 from contextlib import asynccontextmanager
-from typing import NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
 
 from holdfast.archive.segments import read_archived, read_record
 from holdfast.errors import HoldfastError, TaskClosedError, TaskNotFoundError
@@ -31,34 +31,29 @@ from holdfast.reading.step_events import (
     ToolCalled,
     ToolDone,
 )
-from holdfast.reading.streams.timeline import number_of, undos
-from holdfast.task.data.records import (
-    Entry,
-    EventRecord,
-    Mark,
-    OpenState,
-    Outcome,
-    StepRecord,
-    archived_entries,
+from holdfast.task.data.records import Entry, EventRecord, OpenState, archived_entries
+from holdfast.task.happenings import (
+    CallAsked,
+    CallDone,
+    Fold,
+    Happening,
+    StepBegan,
+    StepEnded,
+    StepsUndone,
+    TaskClosed,
+    happenings,
+    in_order,
 )
-from holdfast.task.ledger.references import told as told_by
 from holdfast.task.pages import EntriesPage, EntriesRequest
-from holdfast.values.messages import Message, ToolCall
+from holdfast.task.step_body import StepBody
 from holdfast.values.steps import CLOSED, AgentResponse, Task, TaskStatus
 from holdfast.values.text.logs import log
 
 Respond = Callable[[str], Awaitable[AgentResponse]]
-Batch = tuple[Sequence[ToolCall], Mapping[int, Outcome]]
 
 
-class Marked(NamedTuple):
-    """A mark with what it is about."""
-
-    mark: Mark
-    of: StepRecord | OpenState
-
-
-class Look(NamedTuple):
+@dataclass(frozen=True)
+class Look:
     """What is new in a task.
 
     Attributes:
@@ -70,6 +65,18 @@ class Look(NamedTuple):
     task: Task
     entries: list[Entry]
     opens: Sequence[OpenState]
+
+    @cached_property
+    def happenings(self) -> list[Happening]:
+        """What the new entries and the open steps tell, in the order of the ledger."""
+        fold = Fold(is_closed=self.task.status in CLOSED)
+        return [*fold.entries(self.entries), *fold.opens(self.opens)]
+
+    @property
+    def steps(self) -> list[StepBody]:
+        """The steps among the new entries that are completed, then those that are open."""
+        began = (each.body for each in self.happenings if isinstance(each, StepBegan))
+        return [body for body in began if not body.is_left]
 
 
 class Follower:
@@ -106,38 +113,21 @@ class Follower:
             TaskNotFoundError: There is no such task.
             NoWorkerError: No worker process is up to answer.
         """
-        task, entries, opened = await self.look()
+        look = await self.look()
         events: list[StepEvent] = []
         if self._after < 0:
-            events.append(ChatStart(number=0, task_id=self._task_id, input=task.input))
-        marked = [Marked(m, e.step) for e in entries if e.step is not None for m in e.step.marks]
-        marked += [Marked(m, current) for current in opened for m in current.marks]
-        for mark, of in sorted(marked, key=lambda each: each.mark.number):
-            if mark.number > self._after:
-                events.append(await self._event(mark, of))
-        events += self._undone(entries)
-        events.sort(key=lambda event: event.number)
-        closed = [e.event for e in entries if e.event is not None and e.event.kind == "closed"]
+            events.append(ChatStart(number=0, task_id=self._task_id, input=look.task.input))
+        for happening in in_order(look.happenings):
+            event = await self._event(happening) if happening.number > self._after else None
+            events += [event] if event is not None else []
+        closed = [each.event for each in look.happenings if isinstance(each, TaskClosed)]
         self._closing = closed[-1] if closed else self._closing
         self._after = max([self._after, *(event.number for event in events)])
-        self.status = task.status
-        if task.status in CLOSED and not self.ended:
+        self.status = look.task.status
+        if self.status in CLOSED and not self.ended:
             self.ended = True
-            events += await self._end(task)
+            events += await self._end(look.task)
         return events
-
-    def _undone(self, entries: Sequence[Entry]) -> list[StepUndone]:
-        return [
-            StepUndone(
-                number=number_of(event),
-                task_id=self._task_id,
-                steps=event.body.get("steps", ()),
-                by=event.by,
-                reason=event.text,
-            )
-            for event in undos(entries)
-            if number_of(event) > self._after
-        ]
 
     async def look(self) -> Look:
         """Read what is new in the task; what led to its status is read then.
@@ -161,9 +151,8 @@ class Follower:
         page = await self._reader.query(self._task_id, "entries", EntriesPage, newest)
         self._base = self._seen = archived_entries(page.segment)
         entries, opened = await self._ask(even_closed=False)
-        marks = [mark for entry in entries if entry.step is not None for mark in entry.step.marks]
-        marks += [mark for current in opened for mark in current.marks]
-        numbers = [*(mark.number for mark in marks), *map(number_of, undos(entries))]
+        found = in_order(happenings(entries, opened))
+        numbers = (each.number for each in found if not isinstance(each, TaskClosed))
         self._after = max([0, self._after, *numbers])
 
     @property
@@ -221,34 +210,29 @@ class Follower:
                 self._seen += len(entries)
                 return entries, page.opens
 
-    async def _event(self, mark: Mark, of: StepRecord | OpenState) -> StepEvent:
-        step = of.step if isinstance(of, StepRecord) else of.open.step
-        step = step.model_copy(update={"task_id": self._task_id})
-        number, task_id = mark.number, self._task_id
-        if mark.kind == "start":
-            return StepStart(number=number, task_id=task_id, step=step)
-        if mark.kind == "end" and isinstance(of, StepRecord):
-            output = await self._reader.output(task_id, of)
-            return StepEnd(number=number, task_id=task_id, output=output)
-        calls, outcomes = _batches(of)[mark.batch]
-        call = calls[mark.i]
-        if mark.kind == "call":
-            return ToolCalled(number=number, task_id=task_id, step_id=step.step_id, call=call)
-        outcome = outcomes[mark.i]
-        got = await self._reader.source(call, outcome, _message(of, call, outcome))
-        return ToolDone(number=number, task_id=task_id, step_id=step.step_id, output=got)
-
-
-def _batches(of: StepRecord | OpenState) -> list[Batch]:
-    """List the batches of calls of a step, with the outcomes that are known."""
-    batches: list[Batch] = [(e.calls, dict(enumerate(e.outcomes))) for e in of.journal if e.calls]
-    last = of.outcomes if isinstance(of, OpenState) else dict(enumerate(of.outcomes))
-    return [*batches, (of.calls, last)]
-
-
-def _message(of: StepRecord | OpenState, call: ToolCall, outcome: Outcome) -> Message:
-    """Find what a call gave: a completed step may hold it among its messages only."""
-    return told_by(of.adds if isinstance(of, StepRecord) else (), call, outcome)
+    async def _event(self, happening: Happening) -> StepEvent | None:
+        """Return the event that tells of something that happened, if there is one for it."""
+        number, task_id = happening.number, self._task_id
+        match happening:
+            case StepBegan(body=body):
+                step = body.step.model_copy(update={"task_id": task_id})
+                return StepStart(number=number, task_id=task_id, step=step)
+            case CallAsked(body=body, call=each):
+                id = body.step.step_id
+                return ToolCalled(number=number, task_id=task_id, step_id=id, call=each.call)
+            case CallDone(body=body, call=each, outcome=outcome, message=message):
+                got = await self._reader.source(each.call, outcome, message)
+                id = body.step.step_id
+                return ToolDone(number=number, task_id=task_id, step_id=id, output=got)
+            case StepEnded(body=body):
+                given = await self._reader.output(task_id, body)
+                return StepEnd(number=number, task_id=task_id, output=given)
+            case StepsUndone(event=event, steps=steps):
+                return StepUndone(
+                    number=number, task_id=task_id, steps=steps, by=event.by, reason=event.text
+                )
+            case _:
+                return None
 
 
 async def follow(

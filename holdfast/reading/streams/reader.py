@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Collection, Iterator, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterator
 from typing import Any, Literal
 
 from holdfast.agents.agent import Agent
@@ -21,7 +21,7 @@ from holdfast.reading.streams.events import (
     StepUndoneStreamEvent,
     StreamEvent,
 )
-from holdfast.reading.streams.follower import Follower
+from holdfast.reading.streams.follower import Follower, Look
 from holdfast.reading.streams.hub import LocalHub, StreamKey, local_hub
 from holdfast.reading.streams.raw import AnswerEvents, Raw, load_openai, to_openai
 from holdfast.reading.streams.timeline import (
@@ -34,12 +34,11 @@ from holdfast.reading.streams.timeline import (
     asking,
     moments,
     undone,
-    undos,
 )
 from holdfast.reading.streams.watch import Watch
 from holdfast.task.data.agent_snapshot import AgentSnapshot
-from holdfast.task.data.records import OpenState, StepRecord
 from holdfast.task.data.stream_offset import LAST_ATTEMPT, MOST_PLACES, Offset
+from holdfast.task.happenings import StepsUndone
 from holdfast.values.steps import CLOSED, TaskStatus
 
 FIRST_PAUSE_SECONDS = 0.02
@@ -147,7 +146,7 @@ class StreamReader:
         self._first_agent = look.task.agent
         steps = [current for current in look.opens if current.marks]
         first = min((step.marks[0].number for step in steps if to == "step"), default=None)
-        place = _asking(look.opens)
+        place = _asking(look)
         newest = Offset(self._follower.after, LAST_ATTEMPT, MOST_PLACES)
         if place is not None:
             newest = Offset(place.mark, place.attempts, MOST_PLACES)
@@ -223,18 +222,15 @@ class StreamReader:
                 now = self._team.of(self._agent)
                 events.append(AgentUpdatedStreamEvent(new_agent=now, offset=self.offset))
             events += self._tell_agent(Offset(0, 0, 1), self._agent)
-        records = [entry.step for entry in look.entries if entry.step is not None]
-        steps: list[StepRecord | OpenState] = [*records, *look.opens]
-        over = look.task.status in CLOSED
-        found = [m for step in steps for m in moments(step, self._first_agent, over=over)]
-        if news := undos(look.entries):
+        found = [m for step in look.steps for m in moments(step, self._first_agent)]
+        if news := [each.event for each in look.happenings if isinstance(each, StepsUndone)]:
             entries, _ = await self._reader.ledger(self._task_id)
             found += [undone(entries, each, self._first_agent) for each in news]
         for moment in sorted(found, key=lambda each: each.at):
             events += await self._tell(moment)
-        self._asking = _asking(look.opens)
+        self._asking = _asking(look)
         self.status = look.task.status
-        self.ended = over
+        self.ended = look.task.status in CLOSED
         return events
 
     async def _tell(self, moment: Moment) -> list[StreamEvent]:
@@ -358,9 +354,9 @@ class StreamReader:
             yield from self._tell_raws(live.take(frame), at, frame.attempt)
 
 
-def _asking(opens: Sequence[OpenState]) -> Asking | None:
+def _asking(look: Look) -> Asking | None:
     """Say where the next answer is told; None when none is, or steps run side by side."""
-    return asking(opens[0]) if len(opens) == 1 else None
+    return asking(look.steps[-1]) if len(look.opens) == 1 else None
 
 
 async def _first_of(*events: asyncio.Event, seconds: float) -> None:

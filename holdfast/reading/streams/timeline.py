@@ -10,22 +10,21 @@ Steps that ran beside others tell their answers at their end: their marks are in
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from holdfast.models.base import ModelAnswer
-from holdfast.task.data.records import (
-    Entry,
-    EventRecord,
-    JournalEntry,
-    Mark,
-    OpenState,
-    Outcome,
-    StepRecord,
-)
+from holdfast.task.data.records import Entry, EventRecord
 from holdfast.task.data.stream_offset import LAST_ATTEMPT, Offset
-from holdfast.task.ledger.references import SAID_IN_ADDS, resolve_adds, told
-from holdfast.task.undo import UNDONE, active_steps
+from holdfast.task.happenings import (
+    CallAsked,
+    ModelAnswered,
+    StepBegan,
+    noted_of,
+    step_happenings,
+)
+from holdfast.task.step_body import StepBody, StepCall
+from holdfast.task.undo import active_steps
 from holdfast.values.messages import Message, ToolCall
 
 ITEMS = 256
@@ -98,15 +97,16 @@ class Asking(NamedTuple):
     started: float
 
 
-def moments(of: StepRecord | OpenState, agent: str, *, over: bool = False) -> list[Moment]:
+def moments(of: StepBody, agent: str) -> list[Moment]:
     """List what is to be told of a step as far as it is recorded, in order.
+
+    When the task has ended, the answer that an open step has is its last word.
 
     Args:
         of: The step.
         agent: The agent that the task began with.
-        over: Whether the task has ended: the answer that an open step has is its last word then.
     """
-    return list(_Step(of, agent).moments(over=over))
+    return list(_Step(of, agent).moments())
 
 
 def undone(entries: Iterable[Entry], event: EventRecord, agent: str) -> Undone:
@@ -125,7 +125,7 @@ def undone(entries: Iterable[Entry], event: EventRecord, agent: str) -> Undone:
         before.append(entry)
         if entry.event == event:
             break
-    number = number_of(event)
+    number = noted_of(event).number
     standing = active_steps(before)
     kept = {mark.number for step in standing for mark in step.marks}
     void: list[tuple[int, int]] = []
@@ -140,115 +140,92 @@ def undone(entries: Iterable[Entry], event: EventRecord, agent: str) -> Undone:
     return Undone(Offset(number), event, tuple(void), last or agent)
 
 
-def number_of(event: EventRecord) -> int:
-    """Return the place of an undo in the life of its task."""
-    return int(event.body.get("number", 0))
-
-
-def undos(entries: Iterable[Entry]) -> list[EventRecord]:
-    """List the undos among entries of a ledger."""
-    events = (entry.event for entry in entries)
-    return [event for event in events if event is not None and event.kind == UNDONE]
-
-
-def asking(of: OpenState) -> Asking | None:
+def asking(of: StepBody) -> Asking | None:
     """Say where the next answer of an open step is told; None when it waits for none to be told."""
-    if not of.alone or of.result is not None or of.calls or not of.marks:
+    if not of.alone or of.has_result or of.calls or not of.start:
         return None
     step = _Step(of, "")
     list(step.moments())
-    return Asking(of.n, step.k, step.mark, step.attempts, of.started)
+    return Asking(of.key, step.k, step.mark, step.attempts, of.started)
 
 
 class _Step:
     """Walks through the record of one step."""
 
-    def __init__(self, of: StepRecord | OpenState, agent: str) -> None:
+    def __init__(self, of: StepBody, agent: str) -> None:
         self.of = of
-        step = of.step if isinstance(of, StepRecord) else of.open.step
-        self.agent = step.agent or agent
+        self.agent = of.step.agent or agent
         self.k = 0
         self.attempts = 0
-        self.mark = of.marks[0].number if of.marks else 0
+        self.mark = of.start
+        self._batches = of.batches
         self._calls: set[ToolCall] = set()
         self._outputs: list[Message] = []
 
-    def moments(self, *, over: bool = False) -> Iterator[Moment]:
+    def moments(self) -> Iterator[Moment]:
         of = self.of
-        if not of.marks:
+        if not of.start:
             return
-        yield Began(Offset(self.mark), self.agent)
-        ended = next((m.number for m in of.marks if m.kind == "end"), None)
-        if not of.alone and ended is not None:
-            self.mark = ended
-        answers = iter(_answers(of))
         newest: ModelAnswer | None = None
-        batch = 0
-        for entry in of.journal:
-            if entry.answer is not None:
-                newest = next(answers)
-                if of.alone or ended is not None:
-                    yield self._answered(newest, entry.attempts)
-            elif entry.calls:
-                yield from self._batch(batch, entry, newest)
-                batch += 1
-        if isinstance(of, OpenState) and of.result is None:
-            yield from self._batch(batch, of, newest)
-            if over and newest is not None and not newest.message.calls:
-                yield self._said(Offset(self.mark, LAST_ATTEMPT), newest.message)
-        else:
-            yield from self._end(batch)
+        for happening in step_happenings(of):
+            match happening:
+                case StepBegan(number=number):
+                    yield Began(Offset(number), self.agent)
+                    if not of.alone and of.end:
+                        self.mark = of.end
+                case ModelAnswered(answer=newest, part=part) if of.alone or of.end:
+                    yield self._answered(newest, part.entry.attempts)
+                case ModelAnswered(answer=newest):
+                    continue
+                case CallAsked(call=call) if call.i == 0 and not self._ends_step(call):
+                    yield from self._batch(self._batches[call.batch], newest)
+                case _:
+                    continue
+        if of.has_result:
+            yield from self._end()
+        elif of.is_over and newest is not None and not newest.message.calls:
+            yield self._said(Offset(self.mark, LAST_ATTEMPT), newest.message)
+
+    def _ends_step(self, call: StepCall) -> bool:
+        """Whether a call is one of those that end the step."""
+        return self.of.has_result and call.batch == len(self._batches) - 1
 
     def _answered(self, answer: ModelAnswer, attempts: int) -> Answered:
         self.attempts += attempts
         at = Offset(self.mark, self.attempts)
-        n = self.of.key if isinstance(self.of, StepRecord) else self.of.n
-        told = Answered(at, answer, n, self.k, self.attempts, attempts, self.of.started)
+        told = Answered(at, answer, self.of.key, self.k, self.attempts, attempts, self.of.started)
         self.k += 1
         return told
 
-    def _batch(
-        self, batch: int, of: JournalEntry | OpenState, asked: ModelAnswer | None
-    ) -> Iterator[Said]:
+    def _batch(self, calls: Sequence[StepCall], asked: ModelAnswer | None) -> Iterator[Said]:
         """Tell calls made in the middle of the step, and their outputs."""
-        marks = self._marks(batch)
-        first = next((m.number for m in marks if m.kind == "call"), 0)
-        if not of.calls or not first:
+        if not calls or not calls[0].asked:
             return
+        made = tuple(each.call for each in calls)
         wanted = set(asked.message.calls) if asked is not None else set[ToolCall]()
-        at = Offset(first)  # before the answers that follow the mark
-        if asked is not None and wanted >= set(of.calls):
+        at = Offset(calls[0].asked)  # before the answers that follow the mark
+        if asked is not None and wanted >= set(made):
             yield self._said(at, asked.message)
         else:
-            yield self._said(at, Message(role="assistant", calls=of.calls))
-        outcomes = of.outcomes
-        known = outcomes if isinstance(outcomes, dict) else dict(enumerate(outcomes))
-        yield from self._done(batch, of.calls, known)
+            yield self._said(at, Message(role="assistant", calls=made))
+        yield from self._done(calls)
         if self.of.alone:
-            self.mark, self.attempts = max(m.number for m in marks), 0
+            self.mark, self.attempts = max(max(each.asked, each.done) for each in calls), 0
 
-    def _end(self, batch: int) -> Iterator[Said]:
+    def _end(self) -> Iterator[Said]:
         """Tell what joins the transcript, then the outputs of the calls that end the step."""
         of = self.of
-        if isinstance(of, StepRecord):
-            last = {outcome.at for outcome in of.outcomes}
-            adds = [m for at, m in enumerate(of.adds) if at not in last]
-            quiet = last == {None}
-        else:
-            result = of.result
-            adds = list(resolve_adds(result, of)) if result is not None else []
-            quiet = result is not None and result.quiet
+        last = {each.outcome.at for each in of.calls if each.outcome is not None}
         at = Offset(self.mark, LAST_ATTEMPT)
-        if of.alone or isinstance(of, StepRecord):
-            yield from self._adds(at, adds)
-        if quiet:
+        if of.alone or of.is_completed:
+            yield from self._adds(at, [m for k, m in enumerate(of.adds) if k not in last])
+        if of.quiet:
             return
-        extra = tuple(call for call in of.calls if call not in self._calls)
-        marks = self._marks(batch)
-        if extra and marks:
-            yield self._said(Offset(marks[0].number), Message(role="assistant", calls=extra))
-        known = dict(enumerate(of.outcomes)) if isinstance(of, StepRecord) else of.outcomes
-        yield from self._done(batch, of.calls, known)
+        extra = tuple(each.call for each in of.calls if each.call not in self._calls)
+        if extra and of.calls[0].asked:
+            at = Offset(of.calls[0].asked)
+            yield self._said(at, Message(role="assistant", calls=extra))
+        yield from self._done(of.calls)
 
     def _adds(self, at: Offset, adds: Sequence[Message]) -> Iterator[Said]:
         for message in adds:
@@ -263,43 +240,18 @@ class _Step:
                 yield self._said(at, message)
             at = at._replace(place=at.place + ITEMS)
 
-    def _done(
-        self, batch: int, calls: Sequence[ToolCall], outcomes: Mapping[int, Outcome]
-    ) -> Iterator[Said]:
+    def _done(self, calls: Sequence[StepCall]) -> Iterator[Said]:
         """Tell outputs in call order, each when those before it are done as well."""
-        done = {m.i: m.number for m in self._marks(batch) if m.kind == "done"}
         newest = 0
-        for i, call in enumerate(calls):
-            if i not in done or i not in outcomes:
+        for each in calls:
+            if not each.done or each.outcome is None or each.message is None:
                 return
-            newest = max(newest, done[i])
-            at = Offset(newest, 0, i * ITEMS)
-            if not outcomes[i].is_stopped:
-                yield self._said(at, self._output(call, outcomes[i]))
-
-    def _output(self, call: ToolCall, outcome: Outcome) -> Message:
-        """Find what a call gave: a completed step may hold it among its messages only."""
-        return told(self.of.adds if isinstance(self.of, StepRecord) else (), call, outcome)
+            newest = max(newest, each.done)
+            if not each.outcome.is_stopped:
+                yield self._said(Offset(newest, 0, each.i * ITEMS), each.message)
 
     def _said(self, at: Offset, message: Message) -> Said:
         self._calls |= set(message.calls)
         if message.role == "tool":
             self._outputs.append(message)
         return Said(at, message, self.agent)
-
-    def _marks(self, batch: int) -> list[Mark]:
-        return [m for m in self.of.marks if m.kind in ("call", "done") and m.batch == batch]
-
-
-def _answers(of: StepRecord | OpenState) -> Iterator[ModelAnswer]:
-    """Yield the answers of a step whole: a record may hold their messages elsewhere."""
-    adds = of.adds if isinstance(of, StepRecord) else ()
-    said = iter([message for message in adds if message.role == "assistant"])
-    for entry in of.journal:
-        if entry.answer is None:
-            continue
-        if entry.answer.message == SAID_IN_ADDS:
-            message = next(said, Message(role="assistant"))
-            yield entry.answer.model_copy(update={"message": message})
-        else:
-            yield entry.answer
