@@ -15,6 +15,7 @@ from temporalio import workflow
 from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 
+from holdfast.engine.search_attributes import AGENT_TASK
 from holdfast.task import approvals
 from holdfast.task.data.children import secret_of_child
 from holdfast.task.data.commands import Command
@@ -52,7 +53,7 @@ ORPHANED = Command(
 )
 
 
-@workflow.defn(name="AgentTask", sandboxed=False)
+@workflow.defn(name=AGENT_TASK, sandboxed=False)
 class AgentTask(Opening):
     """One task: one agent on one input."""
 

@@ -5,16 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from temporalio import workflow
-from temporalio.common import SearchAttributeKey, SearchAttributeUpdate
+from temporalio.common import SearchAttributeUpdate
 
+from holdfast.engine.search_attributes import (
+    APPROVALS_MEMO,
+    HF_APPROVALS,
+    HF_STATUS,
+    SEAL_MEMO,
+)
 from holdfast.task import approvals
-from holdfast.task.data.seal import MEMO, Seal
+from holdfast.task.data.seal import Seal
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.values.steps import TaskStatus
 
-HF_STATUS = SearchAttributeKey.for_keyword("HfStatus")
-HF_APPROVALS = SearchAttributeKey.for_int("HfApprovals")
-MEMO_KEY = "approvals"
 MOST_CARDS = 20
 """Most approvals of a task that lists show; the task itself tells of all. Each change of these is
 in history with all of them."""
@@ -22,7 +25,7 @@ in history with all of them."""
 
 def keep_seal(seal: Seal) -> None:
     """Keep the digests of what was stored of a task with its closed run."""
-    workflow.upsert_memo({MEMO: seal.wire()})
+    workflow.upsert_memo({SEAL_MEMO: seal.wire()})
 
 
 def publish(ledger: Ledger, status: TaskStatus) -> None:
@@ -39,5 +42,5 @@ def publish(ledger: Ledger, status: TaskStatus) -> None:
         updates += [HF_APPROVALS.value_set(len(open_now))]
     workflow.upsert_search_attributes(updates)  # pyright: ignore[reportUnknownMemberType]  temporalio's types
     if ids != shown_before:
-        workflow.upsert_memo({MEMO_KEY: [approvals.card(each) for each in shown]})
+        workflow.upsert_memo({APPROVALS_MEMO: [approvals.card(each) for each in shown]})
     ledger.change(published=status, published_approvals=now_open)

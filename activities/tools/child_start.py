@@ -18,6 +18,7 @@ from holdfast.agents.agent_tool import AgentTool
 from holdfast.agents.runs.rules import run_rules
 from holdfast.archive.segments import read_archived, write_messages
 from holdfast.archive.session_commits import RPC_TIMEOUT
+from holdfast.engine.search_attributes import AGENT_TASK
 from holdfast.errors import NotFoundError
 from holdfast.models.openai.items import from_response_items
 from holdfast.task.data.children import SAYS, EndNested, Nesting, ParentSays, secret_of_child
@@ -67,7 +68,7 @@ class NestingActivities:
         """Say whether a workflow is a task that a call of this task is."""
         handle = activity.client().get_workflow_handle(task)
         found = await handle.describe(rpc_timeout=RPC_TIMEOUT)
-        return (found.workflow_type, found.parent_id) == ("AgentTask", task_id())
+        return (found.workflow_type, found.parent_id) == (AGENT_TASK, task_id())
 
     @activity.defn(name="end_nested")
     async def end_nested(self, given: EndNested) -> None:

@@ -19,7 +19,12 @@ from temporalio.api.workflowservice.v1 import (
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
-from holdfast.engine.dev_server.command import SEARCH_ATTRIBUTES
+from holdfast.engine.search_attributes import (
+    HF_AGENT,
+    HF_APPROVALS,
+    HF_STATUS,
+    SEARCH_ATTRIBUTES,
+)
 from holdfast.errors import ConnectError
 
 POLLER_SECONDS = 70.0
@@ -28,7 +33,7 @@ POLLER_SECONDS = 70.0
 VISIBLE_SECONDS = 60.0
 """Frontends read the list of search attributes from a cache of about half a minute."""
 
-_PROBE = "HfStatus = '-' AND HfApprovals = 0 AND HfAgent = '-'"
+_PROBE = f"{HF_STATUS.name} = '-' AND {HF_APPROVALS.name} = 0 AND {HF_AGENT.name} = '-'"
 _RPC_TIMEOUT = timedelta(seconds=10)
 _POLLERS_TIMEOUT = timedelta(seconds=3)
 _POLLERS_ATTEMPTS = 4

@@ -22,8 +22,8 @@ from holdfast.agents.agent import Agent, reachable
 from holdfast.archive.archive import Archive
 from holdfast.engine.connect import connect_embedded
 from holdfast.engine.dev_server.serverinfo import ServerInfo
+from holdfast.engine.search_attributes import OPEN_TASKS, is_
 from holdfast.errors import ConnectError, InvalidArgumentError
-from holdfast.reading.visibility import is_
 from holdfast.serving.names import check_archive
 from holdfast.serving.plugin import Activities, HoldfastPlugin
 from holdfast.serving.worker_host import Host, Workers
@@ -172,9 +172,7 @@ class LocalEngine:
     async def _has_tasks(self, served: _Served) -> bool:
         """Whether a queue has open tasks; so it counts, too, while that cannot be found out."""
         [queue] = served.workers.queues
-        query = (
-            f"WorkflowType = 'AgentTask' AND ExecutionStatus = 'Running'{is_('TaskQueue', queue)}"
-        )
+        query = f"{OPEN_TASKS}{is_('TaskQueue', queue)}"
         try:
             return self._client is None or (await self._client.count_workflows(query)).count > 0
         except RPCError:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from temporalio.client import Client
 
 from holdfast.engine.cluster import has_workers
+from holdfast.engine.search_attributes import OPEN_TASKS, is_
 from holdfast.errors import EngineError
 from holdfast.reading.server_errors import server_errors
-from holdfast.reading.visibility import is_
 from holdfast.values.checks.ids import serves
 from holdfast.values.text.logs import log
 
@@ -73,8 +73,7 @@ async def unserved(client: Client, served: Collection[str]) -> list[Unserved]:
 
 async def _other(client: Client, known: Collection[str]) -> Unserved | None:
     """Find an open task of a queue that is not among these."""
-    query = "WorkflowType = 'AgentTask' AND ExecutionStatus = 'Running'"
-    query += "".join(is_("TaskQueue", queue, negated=True) for queue in known)
+    query = OPEN_TASKS + "".join(is_("TaskQueue", queue, negated=True) for queue in known)
     with server_errors():
         async for task in client.list_workflows(query, page_size=1000):
             if task.task_queue not in known:

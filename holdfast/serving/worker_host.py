@@ -16,7 +16,7 @@ from temporalio.worker import Worker
 
 from holdfast.activities.user_loop import UserLoops
 from holdfast.engine.loop import LoopThread
-from holdfast.reading.visibility import is_
+from holdfast.engine.search_attributes import is_
 from holdfast.values.code.threads import DaemonThreads
 from holdfast.values.text.logs import log
 

@@ -15,11 +15,12 @@ from holdfast.agents.tools.decorator import Tool
 from holdfast.archive.archive import Archive, record_name
 from holdfast.archive.names import blob_path
 from holdfast.archive.segments import read_record, read_segment
+from holdfast.engine.search_attributes import SEAL_MEMO
 from holdfast.errors import MaxTurnsExceeded
 from holdfast.reading.audit import session_verification as verifying_sessions
 from holdfast.reading.audit.session_verification import NO_SESSION, SEEN, TURNS
 from holdfast.reading.audit.task_verification import CONSISTENT, ENDED_OUTSIDE, IN_MEMO, UNSIGNED
-from holdfast.task.data.seal import MEMO, record_digest
+from holdfast.task.data.seal import record_digest
 from holdfast.task.data.state import SessionState
 from holdfast.task.pages import EntriesPage, EntriesRequest
 from holdfast.testing import FakeOpenAI
@@ -100,7 +101,7 @@ async def test_the_history_of_a_run_has_the_digest_of_its_record(
         dict(e.workflow_properties_modified_event_attributes.upserted_memo.fields)
         for e in history.events
     ]
-    [sealed] = [json.loads(f[MEMO].data) for f in fields if MEMO in f]
+    [sealed] = [json.loads(f[SEAL_MEMO].data) for f in fields if SEAL_MEMO in f]
     record: Any = rig.engine.archive.get_record(record_name("tasks", task.task_id))
     assert sealed["record"] == record_digest(record)
 

@@ -11,6 +11,7 @@ from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import ActivityError, FailureError, WorkflowAlreadyStartedError
 from temporalio.workflow import ChildWorkflowHandle, ParentClosePolicy
 
+from holdfast.engine.search_attributes import AGENT_TASK
 from holdfast.reading.visibility import attributes, memo
 from holdfast.task import approvals
 from holdfast.task.data.children import (
@@ -141,7 +142,7 @@ class Children:
         """
         try:
             handle: ChildWorkflowHandle[Any, Any] = await workflow.start_child_workflow(
-                "AgentTask",
+                AGENT_TASK,
                 begun,
                 id=name,
                 parent_close_policy=ParentClosePolicy.ABANDON,

@@ -11,6 +11,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from holdfast.cli.commands.task_lookup import find_task
 from holdfast.cli.connection import Engine
 from holdfast.engine.cluster import has_workers
+from holdfast.engine.search_attributes import APPROVALS_MEMO
 from holdfast.errors import EngineError, InvalidArgumentError, TaskClosedError, TaskNotFoundError
 from holdfast.reading.visibility import listed
 from holdfast.task.data.records import Approval, call_digest
@@ -75,7 +76,7 @@ async def waiting_in(
         raise
     if found.status is not WorkflowExecutionStatus.RUNNING:
         return []
-    cards = (await found.memo()).get("approvals", [])
+    cards = (await found.memo()).get(APPROVALS_MEMO, [])
     approvals = [Approval.model_validate(card) for card in cards]
     silent = set() if silent is None else silent
     if found.task_queue not in silent and await has_workers(engine.client, found.task_queue):

@@ -9,8 +9,8 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.archive.segments import read_record
 from holdfast.cli.connection import Engine
+from holdfast.engine.search_attributes import AGENT_TASK, TASKS, begins
 from holdfast.errors import InvalidArgumentError, TaskNotFoundError
-from holdfast.reading.visibility import begins
 from holdfast.values.checks.ids import is_nested
 
 SHOWN = 10
@@ -46,7 +46,7 @@ async def _is_task(engine: Engine, task_id: str) -> bool:
         if error.status not in (RPCStatusCode.NOT_FOUND, RPCStatusCode.INVALID_ARGUMENT):
             raise
         return await read_record(engine.archive, task_id) is not None
-    return found.workflow_type == "AgentTask"
+    return found.workflow_type == AGENT_TASK
 
 
 async def _visible(engine: Engine, beginning: str) -> set[str]:
@@ -55,7 +55,7 @@ async def _visible(engine: Engine, beginning: str) -> set[str]:
     A task that works for another is meant only when nothing else is: its id begins with the
     other's.
     """
-    query = f"WorkflowType = 'AgentTask'{begins('WorkflowId', beginning)}"
+    query = f"{TASKS}{begins('WorkflowId', beginning)}"
     found: set[str] = set()
     for which in (" AND ParentWorkflowId IS NULL", ""):
         async for each in engine.client.list_workflows(query + which):

@@ -6,9 +6,8 @@ import asyncio
 from collections.abc import Mapping
 from typing import Literal, cast
 
-from temporalio.common import SearchAttributeKey
-
 from holdfast.client.agent_runner.base import RunnerBase, TaskLike, id_of, step_id_of
+from holdfast.engine.search_attributes import APPROVALS_MEMO, HF_APPROVALS, OPEN_TASKS
 from holdfast.errors import CommandRefusedError, EngineError, HoldfastError, InvalidArgumentError
 from holdfast.reading.server_errors import server_errors
 from holdfast.task.data.records import Approval
@@ -21,7 +20,6 @@ from holdfast.values.checks.ids import approval_parts
 from holdfast.values.steps import TaskStep
 from holdfast.values.text.shown import shown
 
-HF_APPROVALS = SearchAttributeKey.for_int("HfApprovals")
 ApprovalLike = Approval | str
 CHECKS = 100
 AGAIN_SECONDS = 0.05
@@ -143,10 +141,10 @@ class TaskControl(RunnerBase):
         if task is not None:
             return [a for a in await self._read.approvals(id_of(task)) if a.status == "open"]
         found: list[Approval] = []
-        query = "WorkflowType = 'AgentTask' AND ExecutionStatus = 'Running' AND HfApprovals > 0"
+        query = f"{OPEN_TASKS} AND {HF_APPROVALS.name} > 0"
         with server_errors():
             async for execution in self.client.list_workflows(query, page_size=1000):
-                cards = (await execution.memo()).get("approvals", [])
+                cards = (await execution.memo()).get(APPROVALS_MEMO, [])
                 shown = [Approval.model_validate(card) for card in cards]
                 many = len(shown) < (execution.typed_search_attributes.get(HF_APPROVALS) or 0)
                 found += await self._asked_of(execution.id, shown) if many else shown

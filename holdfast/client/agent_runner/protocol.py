@@ -28,6 +28,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.archive.archive import record_name
 from holdfast.archive.segments import read_record
+from holdfast.engine.search_attributes import AGENT_TASK, TASKS, is_
 from holdfast.errors import (
     CommandRefusedError,
     ConnectError,
@@ -46,7 +47,7 @@ from holdfast.reading.server_errors import (
     server_errors,
     to_error,
 )
-from holdfast.reading.visibility import attributes, is_, memo
+from holdfast.reading.visibility import attributes, memo
 from holdfast.task.data.commands import SIGNAL, Command, Verb, compose
 from holdfast.task.data.records import Failure
 from holdfast.task.data.state import Receipt, RunReply, TaskInput, TaskRecord, UndoRequest
@@ -131,7 +132,7 @@ class TaskClient:
         try:
             with server_errors():
                 await self._client.start_workflow(
-                    "AgentTask",
+                    AGENT_TASK,
                     given,
                     id=task_id,
                     task_queue=queue,
@@ -179,7 +180,7 @@ class TaskClient:
         presence.started(task_id, queue)
         given = _prepared(given)
         start: WithStartWorkflowOperation[object, object] = WithStartWorkflowOperation(
-            "AgentTask",
+            AGENT_TASK,
             given,
             id=task_id,
             task_queue=queue,
@@ -527,7 +528,7 @@ class TaskClient:
                 await self.delete(child)
         known = await self._delete_run(task_id) if await self._is_known(task_id) else False
         self._reader.presence.forget(task_id)
-        query = f"WorkflowType = 'AgentTask'{is_('WorkflowId', task_id)}"
+        query = f"{TASKS}{is_('WorkflowId', task_id)}"
         with server_errors():
             async for run in self._client.list_workflows(query):
                 if run.id != task_id:
@@ -539,7 +540,7 @@ class TaskClient:
 
     async def _children(self, task_id: str) -> set[str]:
         """List the tasks that calls of agents as tools were in a task."""
-        query = f"WorkflowType = 'AgentTask'{is_('ParentWorkflowId', task_id)}"
+        query = f"{TASKS}{is_('ParentWorkflowId', task_id)}"
         with server_errors():
             found = self._client.list_workflows(query)
             return {each.id async for each in found if each.parent_id == task_id}
@@ -574,7 +575,7 @@ class TaskClient:
             found = await self._describe(task_id)
         except TaskNotFoundError:
             return False
-        return found.workflow_type == "AgentTask"
+        return found.workflow_type == AGENT_TASK
 
     async def _describe(self, task_id: str) -> WorkflowExecutionDescription:
         return await self._reader.describe(task_id)

@@ -7,13 +7,11 @@ import shutil
 from importlib import metadata
 from pathlib import Path
 
+from holdfast.engine.search_attributes import SEARCH_ATTRIBUTES
 from holdfast.errors import ServerStartError
 
 CLI_VARIABLE = "HOLDFAST_TEMPORAL_CLI"
 DATABASE = "temporal.db"
-
-SEARCH_ATTRIBUTES = {"HfStatus": "Keyword", "HfApprovals": "Int", "HfAgent": "Keyword"}
-"""Our search attributes and their types: lists and the inbox read these, never a query per task."""
 
 DYNAMIC_CONFIG = {
     # The server has one shard, and each shard reads its queues 20 times a second by default: a

@@ -8,6 +8,7 @@ from pydantic import ValidationError
 
 from holdfast.archive.archive import Archive, record_name
 from holdfast.archive.segments import read_segment
+from holdfast.engine.search_attributes import SEAL_MEMO
 from holdfast.errors import (
     BlobMissingError,
     DigestMismatchError,
@@ -237,5 +238,5 @@ async def _sealed(reader: Reader, task_id: str) -> Seal | str:
         memo = await (await reader.describe(task_id)).memo()
     except TaskNotFoundError:
         return FORGOTTEN
-    kept = memo.get(seal.MEMO)
+    kept = memo.get(SEAL_MEMO)
     return Seal.model_validate(kept) if kept else UNSEALED

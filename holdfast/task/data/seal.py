@@ -19,9 +19,6 @@ from holdfast.values.hash_chain import ChainRef
 KEY_VARIABLE = "HOLDFAST_SIGNING_KEY"
 """Environment variable with the key that signs records; older keys may follow, after commas."""
 
-MEMO = "seal"
-"""Name of the seal in the memo of a closed run."""
-
 _SIGNATURE = "signature"
 
 
