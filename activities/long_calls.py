@@ -19,18 +19,17 @@ from temporalio import activity
 from temporalio.client import (
     AsyncActivityCancelledError,
     AsyncActivityHandle,
-    WorkflowExecutionStatus,
-    WorkflowHandle,
 )
 from temporalio.converter import ActivitySerializationContext
-from temporalio.exceptions import ApplicationError, TemporalError
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError
 
 from holdfast.activities.failures import LASTING, text_of
 from holdfast.activities.heartbeat import Pulse, heartbeats
 from holdfast.activities.lease import NotOursError, current_lease
+from holdfast.activities.owning_task import ASKING, OwningTask, is_not_found
 from holdfast.activities.results import check_readable
-from holdfast.task.data.long_calls import AWAITED, LONG_CALL, SECRET, LongCall
+from holdfast.task.data.long_calls import LongCall
 from holdfast.task.data.records import Outcome
 from holdfast.task.data.tool_failures import AGAIN, INTERRUPTED, NOT_STARTED
 from holdfast.task.data.wire import ToolInput
@@ -39,7 +38,6 @@ from holdfast.values.text.logs import log
 LONG_SECONDS = 60.0
 """After this time a call tells its task that it runs for long: one event more in its history."""
 
-ASKING = timedelta(seconds=10)
 FASTEST_SECONDS = 0.1
 """Shortest time between two signs of life."""
 
@@ -90,16 +88,12 @@ class _Call:
         self.is_told = self.is_cancelled = False
         self._given, self._pulse, self._calls = given, pulse, calls
         self._id = uuid.uuid4().hex[:16]
-        task_id = info.workflow_id or ""
-        self._task: WorkflowHandle[Any, Any] = client.get_workflow_handle(task_id)
-        self._run: WorkflowHandle[Any, Any] = client.get_workflow_handle(
-            task_id, run_id=info.workflow_run_id
-        )
+        self._task = OwningTask()
         self._mine = client.get_async_activity_handle(task_token=info.task_token).with_context(
             _context("tool", info.activity_id)
         )
         self._next = client.get_async_activity_handle(
-            workflow_id=task_id, run_id=None, activity_id=self._id
+            workflow_id=self._task.id, run_id=None, activity_id=self._id
         ).with_context(_context("rejoin", self._id))
         self._signalled = self._is_moving = False
         self._is_asked_to_stop = self._is_dropped = self._is_ending = False
@@ -170,16 +164,17 @@ class _Call:
     async def _live(self) -> None:
         """Tell the task that the call runs for long; from then on show its signs of life."""
         await asyncio.sleep(LONG_SECONDS)
-        secret = await self._secret()
+        secret = await self._task.secret()
         if secret is None:
             return
+        call = self._announcement(secret)
         self.is_told = True
         self._pulse.send = self._show
         current_lease().ask = self._ensure
         while not self._is_dropped:
             self._news.clear()
             if await self._beat() and not self._signalled:
-                self._signalled = await self._tell(secret)
+                self._signalled = await self._task.announce(call)
             await asyncio.sleep(FASTEST_SECONDS)
             is_known = self._signalled and not self._is_moving
             await _wait_for(self._news, None if is_known else MOVING_SECONDS)
@@ -189,25 +184,10 @@ class _Call:
         self._details = details
         self._news.set()
 
-    async def _secret(self) -> str | None:
-        """Ask the task what shows that an activity of it speaks; None when the attempt is over."""
-        while True:
-            try:
-                secret: str = await self._run.query(SECRET, result_type=str, rpc_timeout=ASKING)
-            except (RPCError, TemporalError) as error:
-                if _is_not_found(error):
-                    return None
-                log.info("Task %r does not answer: %s", self._run.id, error)
-            except Exception:  # as of a data converter
-                log.exception("Task %r cannot be asked what its signals carry", self._run.id)
-            else:
-                return secret
-            await asyncio.sleep(ASKING.total_seconds())
-
-    async def _tell(self, secret: str) -> bool:
-        """Tell the task that the call runs for long; return whether it has been recorded."""
+    def _announcement(self, secret: str) -> LongCall:
+        """What the task has to know of this call to await it in its next run."""
         given, started = self._given, activity.info().started_time.timestamp()
-        said = LongCall(
+        return LongCall(
             id=self._id,
             branch=given.branch,
             n=given.n,
@@ -216,14 +196,6 @@ class _Call:
             started=round(started, 3),
             secret=secret,
         )
-        try:
-            await self._run.signal(LONG_CALL, said, rpc_timeout=ASKING)
-        except RPCError as error:
-            return _is_not_found(error)
-        except Exception:  # as of a data converter
-            log.exception("Task %r cannot be told of a call that runs for long", self._task.id)
-            return False
-        return True
 
     async def _beat(self) -> bool:
         """Show a sign of life; return whether the server knows the call."""
@@ -233,7 +205,7 @@ class _Call:
             self._is_asked_to_stop = True
             self._stop()
         except RPCError as error:
-            if _is_not_found(error):
+            if is_not_found(error):
                 return await self._move()
             return False  # the server will be there again
         except Exception:
@@ -249,24 +221,10 @@ class _Call:
             self._pulse.has_moved = True
             return await self._beat()
         self._is_moving = True
-        if not await self._is_awaited():
+        if not await self._task.awaits(self._id):
             self._is_dropped = True
             self._stop()
         return False
-
-    async def _is_awaited(self) -> bool:
-        """Whether the task awaits this call; it does as long as it cannot be asked."""
-        try:
-            found = await self._task.describe(rpc_timeout=ASKING)
-            if found.status is not WorkflowExecutionStatus.RUNNING:
-                return False
-            awaited = await self._task.query(AWAITED, result_type=list[str], rpc_timeout=ASKING)
-        except (RPCError, TemporalError) as error:
-            return not _is_not_found(error)
-        except Exception:  # as of a data converter
-            log.exception("Task %r cannot be asked about a call that runs for long", self._task.id)
-            return True
-        return self._id in awaited
 
     async def _ensure(self, what: str) -> None:
         """Return once the server says that the call is this process's; see `Lease`.
@@ -280,9 +238,9 @@ class _Call:
             except AsyncActivityCancelledError:
                 _refuse(what, "this attempt is to be cancelled")
             except RPCError as error:
-                if not _is_not_found(error):
+                if not is_not_found(error):
                     _refuse(what, f"the server cannot say whose attempt it is: {error.message}")
-                if self._pulse.has_moved and not await self._is_awaited():
+                if self._pulse.has_moved and not await self._task.awaits(self._id):
                     _refuse(what, "the task does not wait for this attempt any more")
                 self._pulse.has_moved = True
             else:
@@ -318,14 +276,14 @@ class _Call:
         try:
             await self._give(handle)
         except RPCError as error:
-            if error.status in LASTING and not _is_not_found(error):
+            if error.status in LASTING and not is_not_found(error):
                 log.exception("The outcome of a call of task %r is refused", self._task.id)
                 await self._lose(handle, error)
                 return True
-            if not _is_not_found(error):
+            if not is_not_found(error):
                 return False
             self._pulse.has_moved = self._is_moving = True
-            return not await self._is_awaited()
+            return not await self._task.awaits(self._id)
         except Exception as error:  # as of a data converter
             log.exception("The outcome of a call of task %r cannot be sent", self._task.id)
             await self._lose(handle, error)
@@ -386,10 +344,6 @@ def _refuse(what: str, why: str) -> NoReturn:
 def _log_defect(ended: asyncio.Task[None]) -> None:
     if not ended.cancelled() and ended.exception() is not None:
         log.error("A long call shows no signs of life any more", exc_info=ended.exception())
-
-
-def _is_not_found(error: BaseException) -> bool:
-    return isinstance(error, RPCError) and error.status is RPCStatusCode.NOT_FOUND
 
 
 def _context(kind: str, activity_id: str) -> ActivitySerializationContext:

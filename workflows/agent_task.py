@@ -138,7 +138,7 @@ class AgentTask(Opening):
 
     def is_done(self) -> bool:
         """Whether all handlers, commands and signals to child tasks have finished."""
-        done = workflow.all_handlers_finished() and self.core.children.are_told
+        done = workflow.all_handlers_finished() and self.core.children.all_sent
         return done and not self.commands.are_waiting
 
     async def _wait(self) -> None:

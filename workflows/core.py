@@ -21,6 +21,7 @@ from holdfast.task.tool_calls import Room, Running
 from holdfast.values.steps import TaskStatus
 from holdfast.workflows import visibility
 from holdfast.workflows.activity_calls import now
+from holdfast.workflows.children.child_undos import ChildUndos
 from holdfast.workflows.children.children import Children
 from holdfast.workflows.spans import StepSpans
 from holdfast.workflows.tools.tool_calls import ToolCalls
@@ -45,6 +46,7 @@ class Core:
         ending: The end that was accepted, if one was; part of the ledger.
         agenda: What can be done now.
         children: The tasks that calls of agents as tools are.
+        child_undos: Undoes what children did.
         spans: Reports steps to the trace.
         closed: Whether the task is closed: the workflow ends.
         moving: Whether the task is about to continue as new: updates are sent away.
@@ -69,6 +71,7 @@ class Core:
         self.agenda = Agenda(self.ledger, self.requests)
         self.spans = StepSpans(self.ledger)
         self.children = Children(self.ledger, self.spans)
+        self.child_undos = ChildUndos(self.ledger, self.children)
         self.closed = False
         self.moving = False
         self.unrollable = False

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast import Agent, AgentRunner, Budget, TaskStep, TaskStepOutput, ToolCall, tool
-from holdfast.activities.data import source as source_module
+from holdfast.activities.data import large_values
 from holdfast.archive.archive import Archive
 from holdfast.errors import ArchiveError, StepFailedError
 from holdfast.models.base import ModelRequest
@@ -50,7 +50,7 @@ class Outage:
             return put(archive, data)
 
         monkeypatch.setattr(Archive, "put", failing)
-        monkeypatch.setattr(source_module, "PATIENCE_SECONDS", ())
+        monkeypatch.setattr(large_values, "PATIENCE_SECONDS", ())
 
 
 async def test_an_output_that_is_not_json_does_not_cost_a_second_answer() -> None:

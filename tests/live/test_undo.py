@@ -25,7 +25,7 @@ from holdfast.testing import FakeOpenAI
 from holdfast.values.messages import ToolCall, assistant
 from holdfast.workers import StepContext
 from holdfast.workflows import agent_task
-from holdfast.workflows.undo import undo as undoing
+from holdfast.workflows.undo import effect_undo
 from tests.support.people import World, ask, kinds
 from tests.support.rig import (
     MakeAgent,
@@ -781,7 +781,7 @@ async def test_an_abandon_ends_an_undo_in_progress(
 async def test_what_an_undo_did_before_an_abandon_is_known_or_said_to_be_unknown(
     make_runner: MakeRunner, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch, in_time: bool
 ) -> None:
-    monkeypatch.setattr(undoing, "GRACE_SECONDS", 20 if in_time else 1)
+    monkeypatch.setattr(effect_undo, "GRACE_SECONDS", 20 if in_time else 1)
     began, may_end = asyncio.Event(), asyncio.Event()
 
     async def cancel(effect: Effect) -> str:
@@ -807,7 +807,7 @@ async def test_what_an_undo_did_before_an_abandon_is_known_or_said_to_be_unknown
         await undone
     await until_status(runner, task, "abandoned")
     found = [(e.kind, e.reason) for e in await runner.audit(task) if "undo" in e.kind]
-    known, unknown = ("effect_undone", "cancelled"), ("undo_failed", undoing.CUT)
+    known, unknown = ("effect_undone", "cancelled"), ("undo_failed", effect_undo.CUT)
     assert found == [known if in_time else unknown]
 
 

@@ -9,7 +9,7 @@ import pytest
 from temporalio import activity
 
 from holdfast import AgentRunner, Task, ToolContext, tool
-from holdfast.activities.data import source
+from holdfast.activities.data import large_values
 from holdfast.activities.data.source import Source
 from holdfast.activities.tools import lookup
 from holdfast.agents.tools.context import Effect
@@ -44,7 +44,7 @@ def full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
         return put(self, data)
 
     monkeypatch.setattr(Archive, "put", failing)
-    monkeypatch.setattr(source, "PATIENCE_SECONDS", (0.01,))
+    monkeypatch.setattr(large_values, "PATIENCE_SECONDS", (0.01,))
 
 
 def found(effect: Effect) -> str:

@@ -20,7 +20,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import ActivityEnvironment
 
 from holdfast import Agent, tool
-from holdfast.activities.data import source as source_module
+from holdfast.activities.data import large_values
 from holdfast.activities.data.cache import Cache, TaskMemory, weight
 from holdfast.activities.data.registry import Registry
 from holdfast.activities.data.source import Source, task_id
@@ -455,7 +455,7 @@ def test_an_idempotency_key_names_a_call_at_its_place() -> None:
 async def test_an_answer_too_large_for_history_waits_for_the_archive(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(source_module, "PATIENCE_SECONDS", (0.0,))
+    monkeypatch.setattr(large_values, "PATIENCE_SECONDS", (0.0,))
     archive = Archive(tmp_path)
     failures = [ArchiveError("down")]
     put = archive.put

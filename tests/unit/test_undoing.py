@@ -12,7 +12,7 @@ from holdfast.task.data.state import Described, TaskInput, UndoRequest, UndoStat
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.values.messages import ToolCall
 from holdfast.workflows.activity_calls import time_left
-from holdfast.workflows.children.children import Children
+from holdfast.workflows.children.child_undos import ChildUndos
 from holdfast.workflows.undo.undo import run_undo
 
 CALL = ToolCall(id="k1", name="book", arguments="{}")
@@ -41,7 +41,7 @@ def undoing(**fields: Any) -> Ledger:
 
 async def end(ledger: Ledger) -> str:
     """Take the undo to its end; return why it was refused, or empty."""
-    failure = await run_undo(ledger, cast("Children", InTheWay()))
+    failure = await run_undo(ledger, cast("ChildUndos", InTheWay()))
     assert ledger.s.undo is None
     return failure.message if failure is not None else ""
 

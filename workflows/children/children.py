@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any, Literal
 
@@ -28,8 +27,7 @@ from holdfast.task.data.children import (
     secret_of_child,
 )
 from holdfast.task.data.records import Failure, Outcome
-from holdfast.task.data.state import TaskInput, UndoRequest
-from holdfast.task.data.wire import Undoable
+from holdfast.task.data.state import TaskInput
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.ledger.references import batches_of
 from holdfast.workflows.activity_calls import failure_of, now
@@ -66,18 +64,19 @@ class Children:
         self._ledger = ledger
         self._spans = spans
         self._starting: dict[str, asyncio.Task[None]] = {}
-        self._saying: set[asyncio.Task[None]] = set()
+        self._sending: set[asyncio.Task[None]] = set()
         self._room = asyncio.Semaphore(MOST_AT_ONCE)
 
     @property
-    def are_told(self) -> bool:
-        """Whether all that was to be said has been said."""
-        return not self._saying and not self._starting
+    def all_sent(self) -> bool:
+        """Whether all starts of children and signals to them have finished."""
+        return not self._sending and not self._starting
 
     def _known(self) -> dict[str, ChildState]:
         return self._ledger.s.children
 
-    def _change(self, child: str, **fields: object) -> None:
+    def change(self, child: str, **fields: object) -> None:
+        """Change what the ledger knows of a child."""
         self._ledger.put_child(child, self._known()[child].model_copy(update=fields))
 
     # ---- one call
@@ -93,10 +92,10 @@ class Children:
         if child.status != "needs_attention":
             return None
         if child.told:
-            self._change(name, status="running", failure=None, told=False)
-            self._say(name, run=True)
+            self.change(name, status="running", failure=None, told=False)
+            self.send(name, run=True)
             return None
-        self._change(name, told=True)
+        self.change(name, told=True)
         found = child.failure or Failure(type="StepFailedError", message="It needs attention.")
         text = (
             f"Task {name!r}, which a tool call of this step runs, needs attention:"
@@ -162,7 +161,7 @@ class Children:
         """Go on with a workflow that is there already, if it is a child of this task."""
         try:
             if await self._is_own(name):
-                self._say(name)
+                self.send(name)
             else:
                 self._refuse(name, STRANGER.format(name))
         except ActivityError as error:  # the call would wait for ever
@@ -183,7 +182,7 @@ class Children:
         branch, n, _, i = child.place
         open_here = self._ledger.find(n) is not None and self._ledger.child(n, i) == name
         failure = Failure(type="TaskExistsError", message=text)
-        self._change(name, closed=True, left=True, status="failed", failure=failure)
+        self.change(name, closed=True, left=True, status="failed", failure=failure)
         if open_here and branch == self._ledger.s.branch:
             told = Outcome(content=text, is_error=True, status=status, attempts=0)
             self._ledger.outcome(n, i, told)
@@ -198,7 +197,7 @@ class Children:
         child = self._known().get(name)
         if child is not None and not child.closed:
             status = child.status if child.is_over else "abandoned"
-            self._change(name, closed=True, status=status, approvals=(), failure=GONE)
+            self.change(name, closed=True, status=status, approvals=(), failure=GONE)
 
     def heard(self, report: ChildReport) -> str:
         """Take over what a child reports; return why it is refused, or empty."""
@@ -213,10 +212,10 @@ class Children:
         """Note what came of a call."""
         name = self._ledger.child(n, i)
         if name:
-            self._tell(name, outcome)
+            self.emit_span(name, outcome)
 
-    def _tell(self, name: str, outcome: Outcome | None = None, status: str = "") -> None:
-        """Tell of a call that is over or left; told once, it is not told again."""
+    def emit_span(self, name: str, outcome: Outcome | None = None, status: str = "") -> None:
+        """Emit the span of a call that is over or left, once."""
         child = self._known()[name]
         _, n, _, i = child.place
         if not child.started or self._ledger.find(n) is None or self._ledger.child(n, i) != name:
@@ -234,22 +233,22 @@ class Children:
             end=now(),
             status=status,
         )
-        self._change(name, started=0.0)
+        self.change(name, started=0.0)
 
-    # ---- saying
+    # ---- signals
 
-    def _say(self, name: str, **wanted: Any) -> int:
-        """Say something to a child, without waiting; return its number."""
+    def send(self, name: str, **wanted: Any) -> int:
+        """Send a request to a child without waiting for it; return the request's number."""
         number = self._known()[name].said + 1
-        self._change(name, said=number)
+        self.change(name, said=number)
         secret = secret_of_child(self._ledger.given.secret, name)
         said = ParentSays(secret=secret, number=number, **wanted)
-        saying = asyncio.create_task(self._send(name, said))
-        self._saying.add(saying)
-        saying.add_done_callback(self._saying.discard)
+        saying = asyncio.create_task(self._signal(name, said))
+        self._sending.add(saying)
+        saying.add_done_callback(self._sending.discard)
         return number
 
-    async def _send(self, name: str, said: ParentSays) -> None:
+    async def _signal(self, name: str, said: ParentSays) -> None:
         starting = self._starting.get(name)
         if starting is not None:
             await asyncio.shield(starting)
@@ -267,12 +266,12 @@ class Children:
         """
         for name, child in self._known().items():
             if not (child.closed or child.left or child.is_over):
-                self._say(name, paused=paused)
+                self.send(name, paused=paused)
 
     async def ask(self) -> None:
         """Have those that are not done say how they are: somebody may just have decided."""
         asked = {
-            name: self._say(name)
+            name: self.send(name)
             for name, child in self._known().items()
             if child.is_awaited and not child.left
         }
@@ -296,17 +295,18 @@ class Children:
         """Let go of the children of an open step, whose calls are made anew."""
         for name, child in self._known().items():
             if child.place[:2] == (self._ledger.s.branch, n) and not child.left:
-                self._leave(name, "made anew")
-                self._say(name, end="abandon", reason="The call was made anew.")
+                self.leave_call(name, "made anew")
+                self.send(name, end="abandon", reason="The call was made anew.")
 
-    def _leave(self, name: str, status: str) -> None:
-        self._tell(name, status=status)
-        self._change(name, left=True, approvals=(), held=False)
+    def leave_call(self, name: str, status: str) -> None:
+        """End the call of a child without an outcome: the child's questions are not asked here."""
+        self.emit_span(name, status=status)
+        self.change(name, left=True, approvals=(), held=False)
 
     def close(self, status: str) -> None:
-        """Tell of the calls that this task leaves open when it closes."""
+        """Emit the spans of the calls that this task leaves open when it closes."""
         for name in self._known():
-            self._tell(name, status=status)
+            self.emit_span(name, status=status)
 
     def end(self, end: Literal["finish", "abandon"], reason: str = "") -> None:
         """Have all children end, as this task does."""
@@ -316,86 +316,9 @@ class Children:
             given = EndNested(segment=s.segment, secret=secret, end=end, reason=reason)
             self._ledger.change(settled=0)
             saying = asyncio.create_task(end_settled(self._ledger, given))
-            self._saying.add(saying)
-            saying.add_done_callback(self._saying.discard)
+            self._sending.add(saying)
+            saying.add_done_callback(self._sending.discard)
         for name, child in self._known().items():
             if not child.closed:
-                self._leave(name, end)
-                self._say(name, end=end, reason=reason)
-
-    # ---- undo
-
-    def of(self, targets: Iterable[Undoable]) -> list[tuple[Undoable, str]]:
-        """List the children of steps whose calls stand, with their steps, oldest first."""
-        found: list[tuple[Undoable, str]] = []
-        for target in targets:
-            mine = [name for name in self.all_of([target]) if not self._known()[name].left]
-            found += [(target, name) for name in mine]
-        return found
-
-    def all_of(self, targets: Iterable[Undoable]) -> list[str]:
-        """List all children of steps, oldest first."""
-        steps = {(target.branch, target.key) for target in targets}
-        mine = [(c.place, name) for name, c in self._known().items() if c.place[:2] in steps]
-        return [name for _, name in sorted(mine)]
-
-    async def stop(self, names: Iterable[str]) -> list[str]:
-        """Stop children, and list what stands in the way of undoing them."""
-        wanted = list(names)
-        asked = {name: self._say(name, undo="check") for name in wanted if not self.is_gone(name)}
-        for name in asked:
-            self._change(name, held=True)
-        await workflow.wait_condition(lambda: self._said_of_undo(asked))
-        return [text for name in wanted for text in self._stands(name)]
-
-    def is_gone(self, name: str) -> bool:
-        """Whether a child is closed, so that nothing of it can be undone."""
-        return self._known()[name].closed
-
-    def _said_of_undo(self, asked: dict[str, int]) -> bool:
-        known = self._known()
-        return all(self._has_answered(known[name], number) for name, number in asked.items())
-
-    def _has_answered(self, child: ChildState, number: int) -> bool:
-        return child.closed or (child.undo is not None and child.undo.number >= number)
-
-    def _stands(self, name: str) -> list[str]:
-        child = self._known()[name]
-        if child.closed:
-            return [f"task {name!r} is closed, and what it did cannot be undone from here"]
-        return [f"task {name!r}, {text}" for text in (child.undo.stands if child.undo else ())]
-
-    async def undo(self, name: str, asked: UndoRequest) -> str:
-        """Undo all that a child did, and end it; return why not all was undone, or empty."""
-        if self.is_gone(name):
-            return ""
-        keep = asked.residue == "keep"
-        number = self._say(name, undo="do", keep=keep, by=asked.by, reason=asked.reason)
-        await workflow.wait_condition(lambda: self._said_of_undo({name: number}))
-        answer = self._known()[name].undo
-        if answer is None or answer.number < number:
-            return "it has ended"
-        failure = answer.failure or "; ".join(answer.stands)
-        if not failure:
-            self._leave(name, "undone")
-        return failure
-
-    def words(self, name: str) -> str:
-        """Name a child for people, with what was undone in it."""
-        child = self._known().get(name)
-        undone = child.undo.undone if child is not None and child.undo is not None else ()
-        return f"task {name!r}: {'; '.join(undone) or 'nothing to undo'}"
-
-    def forget(self, targets: Iterable[Undoable]) -> None:
-        """Forget the children of steps that were undone; a branch has its own names for them."""
-        gone = self.all_of(targets)
-        for name in gone:
-            self._tell(name, status="undone")
-        self._ledger.forget_children(gone)
-
-    def release(self) -> None:
-        """Let those go on that were stopped for an undo and have not been undone."""
-        for name, child in self._known().items():
-            if child.held:
-                self._change(name, held=False)
-                self._say(name, undo="release")
+                self.leave_call(name, end)
+                self.send(name, end=end, reason=reason)

@@ -7,7 +7,8 @@ from holdfast.task.data.state import RunReply, UndoState
 from holdfast.workflows import activity_calls as calls
 from holdfast.workflows.activity_calls import now
 from holdfast.workflows.core import Core
-from holdfast.workflows.undo.undo import answer_parent, run_undo, stop_undo
+from holdfast.workflows.undo.undo import answer_parent, run_undo
+from holdfast.workflows.undo.undo_progress import stop_undo
 
 
 class Undos:
@@ -29,14 +30,14 @@ class Undos:
         try:
             if core.ledger.s.described is None:
                 core.ledger.described(await calls.describe(core.ledger))
-            core.undo_failure = await run_undo(core.ledger, core.children)
+            core.undo_failure = await run_undo(core.ledger, core.child_undos)
         except Exception as error:  # noqa: BLE001  a bug must not retry for ever
             core.undo_failure = calls.failure_of(error)
             core.ledger.note("undo_failed", now=now(), text=core.undo_failure.message)
             stop_undo(core.ledger)
         if core.ledger.s.undo is not None:
             return
-        core.children.release()
+        core.child_undos.release()
         core.running.clear()
         if core.undo_failure is None:
             core.spans.left(opens, branch, at=now())

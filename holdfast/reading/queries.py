@@ -1,0 +1,123 @@
+"""Queries that tasks answer themselves, and what Temporal says of their workflows."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from temporalio.client import (
+    Client,
+    WorkflowExecutionDescription,
+    WorkflowQueryFailedError,
+    WorkflowQueryRejectedError,
+)
+from temporalio.common import QueryRejectCondition
+from temporalio.service import RPCError, RPCStatusCode
+
+from holdfast.errors import QueryFailedError, TaskClosedError, TaskNotFoundError
+from holdfast.reading.presence import PATIENCE_SECONDS, Presence
+from holdfast.reading.server_errors import server_errors
+
+T = TypeVar("T")
+
+BUSY_PAUSES = (0.05, 0.1, 0.2, 0.5, *(1.0,) * 30)
+"""Waits between the attempts to query a task while the server refuses: it is busy with others."""
+
+
+class TaskQueries:
+    """Queries the tasks of one namespace.
+
+    Attributes:
+        client: Temporal client.
+        presence: Which worker processes serve which task.
+    """
+
+    def __init__(self, client: Client) -> None:
+        """Use this client."""
+        self.client = client
+        self.presence = Presence(client)
+
+    async def describe(self, task_id: str) -> WorkflowExecutionDescription:
+        """Describe the newest run of a task.
+
+        Raises:
+            TaskNotFoundError: Temporal knows none of this id.
+            ConnectError: The server could not be reached.
+        """
+        try:
+            with server_errors(RPCStatusCode.NOT_FOUND):
+                return await self.client.get_workflow_handle(task_id).describe()
+        except RPCError as error:
+            raise TaskNotFoundError(task_id) from error
+
+    async def query(
+        self, task_id: str, name: str, kind: type[T], *args: object, even_closed: bool = False
+    ) -> T:
+        """Ask a task.
+
+        Args:
+            task_id: The task.
+            name: Name of the query.
+            kind: Type of the answer.
+            args: Arguments of the query.
+            even_closed: Whether to ask a closed task too: it is replayed for that.
+
+        Raises:
+            TaskClosedError: It is closed; the archive has it.
+            TaskNotFoundError: Temporal knows none of this id.
+            NoWorkerError: No worker process is up to answer.
+            QueryFailedError: It could not answer.
+            ConnectError: The server could not be reached.
+        """
+        handle = self.client.get_workflow_handle(task_id)
+
+        def ask() -> Awaitable[T]:
+            return handle.query(
+                name,
+                args=list(args),
+                result_type=kind,
+                reject_condition=None if even_closed else QueryRejectCondition.NOT_OPEN,
+            )
+
+        asking = asyncio.ensure_future(_while_busy(ask))
+        try:
+            with server_errors(RPCStatusCode.NOT_FOUND, RPCStatusCode.FAILED_PRECONDITION):
+                return await self._patiently(asking, task_id)
+        except WorkflowQueryRejectedError as cause:
+            msg = f"Task {task_id!r} is closed."
+            raise TaskClosedError(msg) from cause
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND:
+                raise TaskNotFoundError(task_id) from error
+            msg = f"{task_id!r} has nothing to answer {name!r} with: {error.message}."
+            raise QueryFailedError(msg) from error
+        except WorkflowQueryFailedError as error:
+            raise QueryFailedError(
+                f"{task_id!r} could not answer {name!r}: {error}. It goes on as before; ask again,"
+                " and see the worker's log if that does not help."
+            ) from error
+
+    async def _patiently(self, asking: asyncio.Future[T], task_id: str) -> T:
+        """Wait for an answer for as long as there is a worker process to give it."""
+        try:
+            while True:
+                done, _ = await asyncio.wait({asking}, timeout=PATIENCE_SECONDS)
+                if done:
+                    return asking.result()
+                await self.presence.require(task_id)
+        finally:
+            asking.add_done_callback(lambda done: done.cancelled() or done.exception())
+            asking.cancel()
+
+
+async def _while_busy(ask: Callable[[], Awaitable[T]]) -> T:
+    """Ask, and ask again while others keep the task busy: the server holds few questions to it."""
+    for pause in BUSY_PAUSES:
+        try:
+            return await ask()
+        except RPCError as error:
+            if error.status is not RPCStatusCode.RESOURCE_EXHAUSTED:
+                raise
+        await asyncio.sleep(pause)
+    return await ask()
