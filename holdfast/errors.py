@@ -325,14 +325,9 @@ class ModelRefusalError(AgentsException):
     """
 
     def __init__(self, refusal: str) -> None:
-        """Word the error.
-
-        Args:
-            refusal: What the model said, or this error's own text.
-        """
-        words = "Model refused to produce output: "
-        self.refusal = refusal.removeprefix(words)
-        super().__init__(f"{words}{self.refusal}")
+        """Word the error."""
+        self.refusal = refusal
+        super().__init__(f"Model refused to produce output: {refusal}")
 
 
 class GuardrailTripwireTriggered(AgentsException):

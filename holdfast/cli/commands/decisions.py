@@ -170,7 +170,7 @@ async def _with_who(
 
 
 def _tell_settled(common: Common, task: Task, got: TaskStepOutput) -> ExitCode:
-    code = tell_output(common, task.task_id, got)
+    code = tell_output(common, got)
     if task.status in ("needs_attention", "failed", "abandoned"):
         output.say(f"error: The task is {task.status}: {task.error}", style="red")
         return ExitCode.FAILED
@@ -244,7 +244,8 @@ async def _waiting_output(
     if not found:
         return None
     texts = tuple(f"{each.id} {each.kind} {each.tool} {each.arguments}".strip() for each in found)
-    return TaskStepOutput(status="waiting", waiting_for=texts)
+    ids = tuple(each.id for each in found)
+    return TaskStepOutput(status="waiting", waiting_for=texts, approvals=ids)
 
 
 def _is_undone(entries: Sequence[Entry], sent: float) -> bool:

@@ -372,8 +372,9 @@ class TaskClient:
         except TaskClosedError:  # the next round finds out how
             return
         if task.status == "needs_attention":
-            kind, _, text = task.error.partition(": ")
-            raise to_error(Failure(type=kind, message=text), task_id=task_id, parked=True)
+            failure = await self._reader.failure(task_id)
+            if failure is not None:
+                raise to_error(failure, task_id=task_id, parked=True)
 
     async def _update(
         self, task_id: str, name: str, request_id: str, kind: type[T], *args: object
@@ -385,7 +386,7 @@ class TaskClient:
             return await self._patiently(task_id, sending, request_id)
         except RPCError as error:
             if error.status is RPCStatusCode.RESOURCE_EXHAUSTED:
-                if "larger than max" in error.message:
+                if "larger than max" in error.message:  # gRPC has no field for the reason
                     msg = f"The request for task {task_id!r} is too large: {error.message}."
                     raise InvalidArgumentError(msg) from error
                 return None  # ten updates wait already

@@ -54,8 +54,6 @@ Started = Callable[[], None]
 """Called once a run's task is known to be its own, and not one that was there before."""
 
 RUNNER = "Runner"
-CANCELLED = "cancelled after the turn"
-"""Why a streamed run that is to stop after its turn is paused: its state may go on with it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -234,7 +232,7 @@ async def _decide_and_go(engine: AgentRunner, state: RunState, by: str, before: 
             await engine.give_feedback(state.task_id, text, by=by, request_id=request_id)
         except TaskClosedError:  # it was resumed before: what it says now follows
             break
-    if before.task.paused.endswith(f": {CANCELLED}"):
+    if before.task.paused_by_run:
         with suppress(CommandRefusedError, TaskClosedError):  # somebody was faster
             await engine.resume(state.task_id, by=by)
     await engine.run_on(state.task_id)
