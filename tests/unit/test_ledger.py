@@ -306,6 +306,16 @@ def test_what_stands_in_the_way_is_shown_as_a_failure_where_its_text_has_no_type
     assert found == Failure(type="ArchiveError", message="disk: full")
 
 
+def test_a_decision_is_known_once_it_was_made() -> None:
+    ledger = Ledger(TaskInput(head=HEAD, input="q"), task_id="t", now=1.0)
+    asked = approvals.ask(ledger, 1, 0, "undo", now=2.0, text="?")
+    assert not approvals.is_decided(ledger, asked.id)
+    body: dict[str, Any] = {"approval": asked.id}
+    assert obey(ledger, Command(id="c", verb="approve", by="ann", body=body), now=3.0) == ""
+    assert approvals.is_decided(ledger, asked.id)
+    assert not approvals.is_decided(ledger, "t:99")
+
+
 def test_a_refusal_of_the_model_is_read_from_its_fact_and_not_from_its_text() -> None:
     failure = Failure(type="ModelRefusalError", message="other words", data={"refusal": "no"})
     verdict = verdict_of(failure)

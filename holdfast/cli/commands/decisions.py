@@ -164,7 +164,8 @@ async def _with_who(
     """Add to a refusal who has decided, which a task whose step is over does not know itself."""
     with suppress(EngineError, NotFoundError):
         who = decided_by(await runner.ledger(task_of(approval_id)), approval_id)
-        if who and who not in str(error) and " already, at " not in str(error):
+        is_named = isinstance(error, CommandRefusedError) and error.is_decided
+        if who and not is_named:
             error.args = (f"{error} {approval_id} was decided already: {who}.",)
     return error
 

@@ -215,12 +215,14 @@ class Receipt(Value):
         verb: What was asked.
         status: "applied", "refused", or "recorded" while no worker has seen it.
         reason: Why it was refused.
+        is_decided: Whether the reason names the decision that the approval has already.
     """
 
     id: str
     verb: str
     status: Literal["applied", "refused", "recorded"]
     reason: str = ""
+    is_decided: bool = False
 
 
 class Carried(Value):
