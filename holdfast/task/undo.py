@@ -22,6 +22,7 @@ from holdfast.task.data.records import (
 from holdfast.task.data.state import Carried, UndoRequest, UndoState
 from holdfast.task.data.tool_policy import ToolPolicy
 from holdfast.task.data.wire import EffectRef, Undoable
+from holdfast.task.happenings import StepsUndone, noted_of
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.ledger.references import queue_after, told
 from holdfast.values import json_patch as merge_patch
@@ -39,13 +40,14 @@ NO_LEDGER = ChainRef()
 
 def active_steps(entries: Iterable[Entry]) -> list[StepRecord]:
     """Fold a ledger: the completed steps of the present branch, oldest first."""
+    # A fold beside `happenings`, because undo, fork and the archive need the records themselves
+    # (patch, queue, digest), which a step's body leaves out. What an undo took is read there.
     steps: list[StepRecord] = []
     for entry in entries:
         if entry.step is not None:
             steps.append(entry.step)
-        elif entry.event is not None and entry.event.kind == UNDONE:
-            left = int(entry.event.body.get("n", 0))
-            steps = [step for step in steps if step.n < left]
+        elif entry.event is not None and isinstance(noted := noted_of(entry.event), StepsUndone):
+            steps = [step for step in steps if step.n < noted.first]
     return steps
 
 

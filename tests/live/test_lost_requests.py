@@ -18,7 +18,7 @@ from temporalio.api.workflowservice.v1 import (
 from temporalio.service import RPCError
 
 from holdfast import AgentRunner, RunHooks, Runner, RunResultStreaming, Task, TaskStepOutput
-from holdfast.client.agent_runner import protocol as tasks
+from holdfast.client.agent_runner import updates
 from holdfast.errors import ConnectError
 from holdfast.testing import FakeOpenAI
 from tests.support.rig import MakeAgent, Rig, event_types
@@ -179,7 +179,7 @@ async def test_a_request_whose_workflow_task_failed_is_asked_again(
 async def test_a_task_at_which_workers_always_fail_says_so(
     rig: Rig, odd: OddWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tasks, "UNHEARD_SECONDS", 0.1)
+    monkeypatch.setattr(updates, "NOT_TAKEN_SECONDS", 0.1)
     runner = rig.runner()
     failing = asyncio.create_task(odd.fail_all())
     task = await runner.create_task("q")

@@ -20,6 +20,7 @@ from holdfast.reading.streams.raw import AnswerEvents, Raw, to_openai
 from holdfast.reading.streams.timeline import undone
 from holdfast.task.data.records import Entry, EventRecord, Mark, StepRecord
 from holdfast.task.data.stream_offset import Offset
+from holdfast.task.happenings import StepsUndone, noted_of
 from holdfast.values.messages import Message, ToolCall
 from holdfast.values.steps import TaskStep
 
@@ -201,7 +202,9 @@ def test_an_undo_leaves_what_ran_beside_the_undone_step_standing() -> None:
         )
 
     event = EventRecord(kind="undone", at=0, body={"n": 2, "number": 8})
-    told = undone([entry(1, 1, 3), entry(2, 2, 4), Entry(event=event), entry(2, 9)], event, "a")
+    undo = noted_of(event)
+    assert isinstance(undo, StepsUndone)
+    told = undone([entry(1, 1, 3), entry(2, 2, 4), Entry(event=event), entry(2, 9)], undo, "a")
     assert int(told.at) == int(Offset(8))
     pairs = [(first >> 34, end >> 34) for first, end in told.void]
     assert pairs == [(2, 3), (4, 8)]

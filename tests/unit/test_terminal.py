@@ -14,7 +14,7 @@ from rich.console import Console
 from temporalio.client import Client
 
 from holdfast.cli import output
-from holdfast.cli.following.history import Happening
+from holdfast.cli.following.history import LiveEvent
 from holdfast.cli.following.live import LiveView
 from holdfast.reading.step_events import ChatEnd, print_event
 from holdfast.values.messages import ToolCall
@@ -97,7 +97,7 @@ def test_the_last_line_of_the_live_view_is_harmless_and_no_markup(
     call = ToolCall(id="c", name=HOSTILE, arguments="{}")
     with console.status("waiting") as status:
         monkeypatch.setattr(view, "_status", status)
-        view.take(Happening(kind="calling", step=1, name=HOSTILE, calls=(call,), activity="1"))
+        view.take(LiveEvent(kind="calling", step=1, name=HOSTILE, calls=(call,), activity="1"))
     said = file.getvalue()
     assert "\x1b]" not in said
     assert not set(said) & {"\x07", "\x9b", "\u202e"}

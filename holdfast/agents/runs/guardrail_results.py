@@ -30,8 +30,8 @@ from holdfast.task.guardrails_due import (
     TOOL_INPUT_TRIPPED,
     TOOL_OUTPUT_TRIPPED,
 )
-from holdfast.task.step_body import StepBody, bodies_of
-from holdfast.task.undo import UNDONE, active_steps
+from holdfast.task.happenings import Noted, StepBegan, StepEnded, StepsUndone, happenings
+from holdfast.task.step_body import StepBody
 from holdfast.values.base import Json
 
 if TYPE_CHECKING:
@@ -134,18 +134,25 @@ def guardrail_results(
     """
     known = known or Known()
     results = GuardrailResults()
-    for entry in entries:
-        event = entry.event
-        if event is not None and event.kind == UNDONE:
-            results.output.clear()
-        if event is None or event.kind != GUARDRAIL:
-            continue
-        found = _run_result(event.body, known, output)
-        if isinstance(found, InputGuardrailResult):
-            results.input.append(found)
-        else:
-            results.output.append(found)
-    calls = [each for step in bodies_of(active_steps(entries), opens) for each in _calls_of(step)]
+    steps: list[StepBody] = []
+    for happening in happenings(entries, opens):
+        match happening:
+            case StepsUndone(first=undone_from):
+                results.output.clear()
+                steps = [step for step in steps if step.n < undone_from]
+            case Noted(event=event) if event.kind == GUARDRAIL:
+                found = _run_result(event.body, known, output)
+                if isinstance(found, InputGuardrailResult):
+                    results.input.append(found)
+                else:
+                    results.output.append(found)
+            case StepEnded(body=step):
+                steps.append(step)
+            case StepBegan(body=step) if step.status == "open":
+                steps.append(step)
+            case _:
+                continue
+    calls = [each for step in steps for each in _calls_of(step)]
     for agent, tool, guards in calls:
         for result in (_tool_result(each, tool, agent or first, known) for each in guards):
             if isinstance(result, ToolInputGuardrailResult):

@@ -1,10 +1,11 @@
-"""`show`: everything that is known of one task, what was undone included."""
+"""`show`: one task with all its steps, undone ones too, its events and what it waits for."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from holdfast.cli import output
 from holdfast.cli.commands.open_questions import READ_SECONDS, waiting_in
@@ -12,13 +13,13 @@ from holdfast.cli.commands.task_lookup import find_task
 from holdfast.cli.connection import Engine, engine_of
 from holdfast.cli.exits import ExitCode
 from holdfast.cli.following.events import event_line, forked_from
-from holdfast.cli.following.history import Happening, TaskHistory, usual_id
+from holdfast.cli.following.history import LiveEvent, TaskHistory, usual_id
 from holdfast.cli.following.live import line, style
 from holdfast.cli.options import Common
 from holdfast.errors import NoWorkerError
 from holdfast.reading.visibility import LISTED, listed
 from holdfast.task.data.records import Approval, Entry
-from holdfast.task.happenings import Noted, StepEnded, happenings
+from holdfast.task.happenings import Happening, Noted, StepEnded, happenings
 from holdfast.task.ledger.ledger_state import CREATED
 from holdfast.task.step_body import StepBody
 from holdfast.values.base import Json
@@ -27,7 +28,7 @@ from holdfast.values.steps import Task, TaskStep, TaskStepOutput
 
 @dataclass(frozen=True)
 class Shown:
-    """What `show` found out.
+    """What `show` prints.
 
     Attributes:
         task: The task.
@@ -36,7 +37,7 @@ class Shown:
         outputs: Outputs of its steps, undone ones too, in the same order as in the ledger.
         upcoming: The step in progress and the queued ones.
         approvals: What waits for a person.
-        happenings: What the history tells, when the ledger could not be asked.
+        live: What the server's history shows, when the ledger could not be read.
     """
 
     task: Task
@@ -45,7 +46,12 @@ class Shown:
     outputs: Sequence[TaskStepOutput] = ()
     upcoming: Sequence[TaskStep] = ()
     approvals: Sequence[Approval] = ()
-    happenings: list[Happening] = field(default_factory=list[Happening])
+    live: list[LiveEvent] = field(default_factory=list[LiveEvent])
+
+    @cached_property
+    def happenings(self) -> list[Happening]:
+        """What happened in the task, by its ledger."""
+        return list(happenings(self.entries))
 
     @property
     def has_branches(self) -> bool:
@@ -55,13 +61,12 @@ class Shown:
     def wire(self) -> Json:
         """Return it as JSON data."""
         known = LISTED if self.source == "history" else None
-        found = list(happenings(self.entries))
-        steps = [each.body for each in found if isinstance(each, StepEnded)]
-        events = [each.event for each in found if isinstance(each, Noted)]
+        steps = [each.body for each in self.happenings if isinstance(each, StepEnded)]
+        events = [each.event for each in self.happenings if isinstance(each, Noted)]
         return {
             "task": self.task.model_dump(mode="json", include=known),
             "source": self.source,
-            "forked_from": forked_from(self.entries),
+            "forked_from": forked_from(self.happenings),
             "steps": [
                 {
                     **output_.model_dump(mode="json"),
@@ -75,7 +80,7 @@ class Shown:
             "events": [event.model_dump(mode="json") for event in events],
             "upcoming": [step.model_dump(mode="json") for step in self.upcoming],
             "approvals": [each.model_dump(mode="json") for each in self.approvals],
-            "happenings": [each.model_dump(mode="json") for each in self.happenings],
+            "happenings": [each.model_dump(mode="json") for each in self.live],
         }
 
 
@@ -115,26 +120,26 @@ async def _from_ledger(engine: Engine, task_id: str) -> Shown:
 
 
 async def _from_history(engine: Engine, task_id: str) -> Shown:
-    """Put together what the server alone knows."""
+    """Read what the server knows without a worker process."""
     found = await engine.client.get_workflow_handle(task_id).describe()
     task = await listed(found)
     history = TaskHistory(engine.client, task_id)
-    happenings = [each async for each in history.read(wait=False)]
+    live = [each async for each in history.read(wait=False)]
     waiting = await waiting_in(engine, task_id, silent={found.task_queue})
     approvals = [each.approval for each in waiting]
-    return Shown(task=task, source="history", approvals=approvals, happenings=happenings)
+    return Shown(task=task, source="history", approvals=approvals, live=live)
 
 
 def _print(shown: Shown) -> None:
     out = output.out()
     _print_facts(shown)
     outputs = iter(shown.outputs)
-    for told in happenings(shown.entries):
-        match told:
+    for happening in shown.happenings:
+        match happening:
             case StepEnded(body=body):
                 _print_step(body, next(outputs, None), branches=shown.has_branches)
             case Noted(event=event) if event.kind != CREATED:
-                text, colour = event_line(event)
+                text, colour = event_line(happening)
                 out.print(f"{'event':<10} {text}", style=colour)
             case _:
                 continue
@@ -146,13 +151,13 @@ def _print(shown: Shown) -> None:
         out.print(f"{'waits for':<10} {approval.id} {approval.kind} {text}", style="yellow")
     if shown.source == "history":
         output.say("No worker process is up to be asked; this is what the server's history tells.")
-        for happening in shown.happenings:
-            out.print(line(happening), style=style(happening))
+        for each in shown.live:
+            out.print(line(each), style=style(each))
 
 
 def _print_facts(shown: Shown) -> None:
     out, task = output.out(), shown.task
-    origin = forked_from(shown.entries)
+    origin = forked_from(shown.happenings)
     facts = {
         "task": task.task_id,
         "status": task.status,

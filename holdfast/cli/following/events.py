@@ -1,65 +1,75 @@
-"""The events of a ledger in words: who asked, decided, undid, forked."""
+"""What a ledger notes besides steps, in words: who asked, decided, undid, forked."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import cast
 
 from holdfast.cli.output import shortened
-from holdfast.task.data.records import Entry, EventRecord
+from holdfast.task.data.records import EventRecord
+from holdfast.task.happenings import CallUndone, Happening, Noted, StepsUndone
 from holdfast.values.base import Json
 
 RED = frozenset({"failed", "refused", "undo_failed"})
-SAID = ("arguments", "result", "note", "text", "input", "step")
-"""What a command's body may say, apart from its reason."""
+DETAILS = ("arguments", "result", "note", "text", "input", "step")
+"""Fields of a command's body that are shown, apart from its reason."""
 
 
-def event_line(event: EventRecord) -> tuple[str, str]:
+def event_line(noted: Noted) -> tuple[str, str]:
     """Return an event in one line, and its style."""
-    body = event.body
-    match event.kind:
-        case "asked":
-            what = f"{body.get('tool', '')} {body.get('arguments', '')}".strip()
-            words = f"asked {body.get('id', '')} {body.get('kind', '')} {what}"
-        case "command" | "refused":
-            words = _command(event)
-        case "undone":
-            steps = ", ".join(map(str, body.get("steps", ())))
-            words = f"undone{_by(event)} steps {steps}"
-            for name in ("undone", "remains", "check"):
-                if texts := body.get(name):
-                    words += f"; {name}: {'; '.join(map(str, texts))}"
-        case "effect_undone" | "undo_failed":
-            words = f"{event.kind.replace('_', ' ')}{_by(event)} {body.get('effect', '')}"
-        case "forked":
-            words = (
-                f"forked{_by(event)} from {body.get('from', '')} after step {body.get('at', '')}"
-            )
-        case "expired" | "withdrawn":
-            words = f"{event.kind} {body.get('id', '')} {body.get('tool', '')}"
-        case "probed":
-            happened = "happened" if body.get("happened") else "did not happen"
-            words = f"probed {body.get('tool', '')}: it {happened}"
-        case kind:
-            status = str(body.get("status") or "")
-            words = " ".join(part for part in (kind, status) if part) + _by(event)
-    text = f"{words.rstrip()}: {event.text}" if event.text else words.rstrip()
+    event = noted.event
+    words = _words(noted).rstrip()
+    text = f"{words}: {event.text}" if event.text else words
     return text, "red" if event.kind in RED else "dim"
 
 
-def forked_from(entries: Sequence[Entry]) -> dict[str, Json] | None:
-    """Return where a task comes from: the nearest one, when that was a fork too."""
-    marks = [e.event for e in entries if e.event is not None and e.event.kind == "forked"]
-    if not marks:
-        return None
-    return {"task_id": marks[-1].body.get("from"), "n": marks[-1].body.get("at")}
+def _words(noted: Noted) -> str:
+    # Undos are read from their own happenings; of the other kinds the body is what the task or a
+    # person wrote into the ledger, and is shown as it is.
+    event, body = noted.event, noted.event.body
+    match noted:
+        case StepsUndone(steps=steps):
+            words = f"undone{_by(event)} steps {', '.join(steps)}"
+            for name in ("undone", "remains", "check"):
+                if texts := body.get(name):
+                    words += f"; {name}: {'; '.join(map(str, texts))}"
+            return words
+        case CallUndone():
+            return f"effect undone{_by(event)} {body.get('effect', '')}"
+        case _:
+            pass
+    match event.kind:
+        case "asked":
+            what = f"{body.get('tool', '')} {body.get('arguments', '')}".strip()
+            return f"asked {body.get('id', '')} {body.get('kind', '')} {what}"
+        case "command" | "refused":
+            return _command(event)
+        case "undo_failed":
+            return f"undo failed{_by(event)} {body.get('effect', '')}"
+        case "forked":
+            return f"forked{_by(event)} from {body.get('from', '')} after step {body.get('at', '')}"
+        case "expired" | "withdrawn":
+            return f"{event.kind} {body.get('id', '')} {body.get('tool', '')}"
+        case "probed":
+            happened = "happened" if body.get("happened") else "did not happen"
+            return f"probed {body.get('tool', '')}: it {happened}"
+        case kind:
+            status = str(body.get("status") or "")
+            return " ".join(part for part in (kind, status) if part) + _by(event)
+
+
+def forked_from(found: Iterable[Happening]) -> dict[str, Json] | None:
+    """Return the task and step that a task was forked from; the nearest, of a fork of a fork."""
+    events = [each.event for each in found if isinstance(each, Noted)]
+    marks = [event.body for event in events if event.kind == "forked"]
+    return {"task_id": marks[-1].get("from"), "n": marks[-1].get("at")} if marks else None
 
 
 def _command(event: EventRecord) -> str:
     verb = str(event.body.get("verb", ""))
     given = _object(event.body.get("arguments"))
     words = [event.kind, f"{verb.replace('_', '-')}{_by(event)}", str(given.get("approval", ""))]
-    words += [f"{name}={shortened(str(given[name]))}" for name in SAID if given.get(name)]
+    words += [f"{name}={shortened(str(given[name]))}" for name in DETAILS if given.get(name)]
     return " ".join(word for word in words if word)
 
 

@@ -1,7 +1,8 @@
-"""What happens to a task, read from its Temporal history: live, and with no worker up too.
+"""Events of a task's Temporal history, for the live view and for `show` with no worker up.
 
-It is another source than the ledger, which `holdfast.task.happenings` reads: history has each start
-and retry of an activity, and neither branches nor decisions; so it has a vocabulary of its own.
+This is a second source beside the ledger, and no map of `holdfast.task.happenings`: history has
+each start and retry of an activity, which the ledger leaves out, and the server answers without a
+worker process. It has neither branches nor decisions, so it needs a vocabulary of its own.
 """
 
 from __future__ import annotations
@@ -36,13 +37,13 @@ _ENDS = {
 }
 
 
-class Happening(Value):
-    """Something that happened to a task.
+class LiveEvent(Value):
+    """An event of a task, as its Temporal history shows it.
 
     Attributes:
         kind: "asking" and "answered": a model call. "calling" and "returned": a tool call.
             "retried": a call was started again. "failed": a call failed for good. "command":
-            somebody steers the task. "ended": the task is closed.
+            a person steers the task. "ended": the task is closed.
         at: Time, seconds since the epoch.
         step: Ordinal of the step, 0 when it belongs to none.
         step_id: The step's id, empty when it is not known.
@@ -67,7 +68,7 @@ class Happening(Value):
 
 
 class TaskHistory:
-    """Reads the history of one task from its present run on; each happening comes once."""
+    """Reads the history of one task from its present run on; each event comes once."""
 
     def __init__(self, client: Client, task_id: str) -> None:
         """Read nothing yet."""
@@ -75,19 +76,19 @@ class TaskHistory:
         self._task_id = task_id
         self._run_id: str | None = None
         self._seen = 0
-        self._scheduled: dict[int, Happening] = {}
+        self._scheduled: dict[int, LiveEvent] = {}
         self._journal: list[JournalEntry] = []
         self._calls: tuple[ToolCall, ...] = ()
         self._step = 0
 
-    async def read(self, *, wait: bool) -> AsyncGenerator[Happening]:
-        """Yield what has happened since the last reading.
+    async def read(self, *, wait: bool) -> AsyncGenerator[LiveEvent]:
+        """Yield the events since the last reading.
 
         Args:
             wait: Whether to go on until the task is closed; else end at what is known now.
 
         Raises:
-            RPCError: The server cannot be asked; reading again goes on where this ended.
+            RPCError: The server cannot be reached; reading again goes on where this ended.
         """
         while True:
             next_run = ""
@@ -96,16 +97,16 @@ class TaskHistory:
                 next_run = _next_run(event)
                 if event.event_id <= self._seen:
                     continue
-                happening = await self._take(event)
+                found = await self._take(event)
                 self._seen = event.event_id
-                if happening is not None:
-                    yield happening
+                if found is not None:
+                    yield found
             if not next_run:
                 return
             self._run_id, self._seen = next_run, 0
             self._scheduled.clear()
 
-    async def _take(self, event: HistoryEvent) -> Happening | None:
+    async def _take(self, event: HistoryEvent) -> LiveEvent | None:
         at = event.event_time.ToMicroseconds() / 1e6
         match event.event_type:
             case EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
@@ -125,16 +126,16 @@ class TaskHistory:
             case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED:
                 done = event.workflow_execution_completed_event_attributes
                 result = await self._decode(done.result.payloads, TaskResult)
-                return Happening(kind="ended", at=at, text=result.status)
+                return LiveEvent(kind="ended", at=at, text=result.status)
             case kind if kind in _ENDS:
-                return Happening(kind="ended", at=at, text=_ENDS[kind])
+                return LiveEvent(kind="ended", at=at, text=_ENDS[kind])
             case _:
                 return None
 
-    async def _schedule(self, event: HistoryEvent, at: float) -> Happening | None:
+    async def _schedule(self, event: HistoryEvent, at: float) -> LiveEvent | None:
         sent = event.activity_task_scheduled_event_attributes
         name = sent.activity_type.name
-        shown = Happening(kind="asking", at=at, name=name, activity=sent.activity_id)
+        shown = LiveEvent(kind="asking", at=at, name=name, activity=sent.activity_id)
         if name == "step":
             step = await self._decode(sent.input.payloads, AdvanceInput)
             self._step = step.n
@@ -147,12 +148,12 @@ class TaskHistory:
             where = {"step": given.n, "step_id": given.step or usual_id(given.n)}
             what = {"name": call.name, "text": call.arguments, "calls": (call,)}
             shown = shown.model_copy(update={"kind": "calling", **where, **what})
-        elif name == "rejoin":  # a call that was told of in an earlier run of the task
+        elif name == "rejoin":  # a call that an earlier run of the task has shown
             shown = shown.model_copy(update={"kind": "calling", "name": "tool"})
         self._scheduled[event.event_id] = shown
         return shown if name in ("step", "tool") else None
 
-    def _start(self, event: HistoryEvent, at: float) -> Happening | None:
+    def _start(self, event: HistoryEvent, at: float) -> LiveEvent | None:
         started = event.activity_task_started_event_attributes
         scheduled = self._scheduled.get(started.scheduled_event_id)
         if scheduled is None or started.attempt <= 1:
@@ -160,7 +161,7 @@ class TaskHistory:
         changes = {"kind": "retried", "at": at, "attempt": started.attempt}
         return scheduled.model_copy(update={**changes, "text": why(started.last_failure)})
 
-    async def _complete(self, event: HistoryEvent, at: float) -> Happening | None:
+    async def _complete(self, event: HistoryEvent, at: float) -> LiveEvent | None:
         done = event.activity_task_completed_event_attributes
         scheduled = self._scheduled.pop(done.scheduled_event_id, None)
         if scheduled is None or (scheduled.name != "model" and scheduled.kind != "calling"):
@@ -178,7 +179,7 @@ class TaskHistory:
             )
         return self._answered(scheduled, await self._decode(done.result.payloads, Advanced), at)
 
-    def _answered(self, scheduled: Happening, got: Advanced, at: float) -> Happening | None:
+    def _answered(self, scheduled: LiveEvent, got: Advanced, at: float) -> LiveEvent | None:
         self._journal.extend(new_entries(got, last=False))
         if got.result is not None:
             self._calls = self._ending_calls(got.result)
@@ -193,9 +194,9 @@ class TaskHistory:
         )
 
     def _fit_journal(self, length: int) -> None:
-        """Keep the journal as long as the task's, so that references into it are understood.
+        """Keep the journal as long as the task's, so that references into it resolve.
 
-        What is missing are calls made in mid-step, which no reference here is about.
+        Entries that history lacks are calls made in mid-step; results do not refer to them.
         """
         del self._journal[length:]
         missing = length - len(self._journal)
@@ -209,7 +210,7 @@ class TaskHistory:
         except (IndexError, RuntimeError):  # the answer is in the history of an earlier run
             return ()
 
-    def _fail(self, scheduled_id: int, failure: Failure, at: float) -> Happening | None:
+    def _fail(self, scheduled_id: int, failure: Failure, at: float) -> LiveEvent | None:
         scheduled = self._scheduled.pop(scheduled_id, None)
         if scheduled is None:
             return None
@@ -260,16 +261,16 @@ def _at(calls: tuple[ToolCall, ...], place: int) -> ToolCall:
     return calls[place] if place < len(calls) else ToolCall(id="", name="tool", arguments="")
 
 
-def _command(event: HistoryEvent, at: float) -> Happening | None:
+def _command(event: HistoryEvent, at: float) -> LiveEvent | None:
     sent = event.workflow_execution_signaled_event_attributes
-    if sent.signal_name in HEARD:  # tasks and activities tell each other
+    if sent.signal_name in HEARD:  # sent between tasks and activities, not by a person
         return None
     got = decode(sent.signal_name, [payload.data for payload in sent.input.payloads])
     if isinstance(got, Command):
         by = f"by {got.by}" if got.by else ""
         text = ": ".join(part for part in (by, got.reason) if part)
-        return Happening(kind="command", at=at, name=got.verb, text=text)
-    return Happening(kind="command", at=at, name=got.verb or "unreadable", text=got.reason)
+        return LiveEvent(kind="command", at=at, name=got.verb, text=text)
+    return LiveEvent(kind="command", at=at, name=got.verb or "unreadable", text=got.reason)
 
 
 def _next_run(event: HistoryEvent) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable
 from contextlib import suppress
 
 from rich.console import Console
@@ -13,7 +12,7 @@ from rich.text import Text
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from holdfast.cli.following.history import Happening, TaskHistory, place, why
+from holdfast.cli.following.history import LiveEvent, TaskHistory, place, why
 from holdfast.cli.output import shortened
 from holdfast.values.messages import ToolCall
 from holdfast.values.text.terminal import printable
@@ -21,19 +20,17 @@ from holdfast.values.text.terminal import printable
 POLL_SECONDS = 0.5
 AGAIN_SECONDS = 1.0
 
-Listener = Callable[[Happening], None]
-
 
 class LiveView:
-    """Prints what happens to one task while a command waits for it."""
+    """Prints the events of one task while a command waits for it."""
 
     def __init__(self, client: Client, task_id: str, console: Console) -> None:
-        """Print to this console; on a terminal a last line shows what is in flight."""
+        """Print to this console; on a terminal a last line shows the calls in flight."""
         self._client = client
         self._task_id = task_id
         self._console = console
         self._history = TaskHistory(client, task_id)
-        self._flying: dict[str, Happening] = {}
+        self._flying: dict[str, LiveEvent] = {}
         self._retries: set[tuple[str, int]] = set()
         self._status = Status("") if console.is_terminal else None
 
@@ -55,20 +52,20 @@ class LiveView:
                 self._status.stop()
 
     async def catch_up(self) -> None:
-        """Print what has happened up to now and was not printed."""
+        """Print the events up to now that were not printed yet."""
         await self._read(wait=False)
 
     async def _read(self, *, wait: bool) -> bool:
-        """Print happenings; return False when the server was away and reading must begin again."""
+        """Print events; return False when the server was away and reading must begin again."""
         try:
-            async for happening in self._history.read(wait=wait):
-                self.take(happening)
+            async for event in self._history.read(wait=wait):
+                self.take(event)
         except RPCError:
             return False
         return True
 
     async def _poll(self) -> None:
-        """Find retries while they happen: history tells of them only afterwards."""
+        """Find retries while they happen: history shows a retry only once the attempt has ended."""
         handle = self._client.get_workflow_handle(self._task_id)
         while True:
             with suppress(RPCError):
@@ -81,18 +78,18 @@ class LiveView:
                         self.take(known.model_copy(update={**changes, "text": text}))
             await asyncio.sleep(POLL_SECONDS)
 
-    def take(self, happening: Happening) -> None:
-        """Print one happening."""
-        if happening.kind == "retried":
-            mark = (happening.activity, happening.attempt)
+    def take(self, event: LiveEvent) -> None:
+        """Print one event, unless it is a retry that was printed already."""
+        if event.kind == "retried":
+            mark = (event.activity, event.attempt)
             if mark in self._retries:
                 return
             self._retries.add(mark)
-        elif happening.kind in ("asking", "calling"):
-            self._flying[happening.activity] = happening
+        elif event.kind in ("asking", "calling"):
+            self._flying[event.activity] = event
         else:
-            self._flying.pop(happening.activity, None)
-        self._console.print(line(happening), style=style(happening))
+            self._flying.pop(event.activity, None)
+        self._console.print(line(event), style=style(event))
         if self._status is not None:
             flying = ", ".join(
                 f"{place(h.step, h.step_id)}: {h.name}" for h in self._flying.values()
@@ -101,29 +98,29 @@ class LiveView:
             self._status.update(Text(shown))  # a str would be read as markup
 
 
-def line(happening: Happening) -> str:
-    """Say in one line what happened."""
-    where = place(happening.step, happening.step_id) if happening.step else "task"
-    return f"{where:>8}  {_words(happening)}"
+def line(event: LiveEvent) -> str:
+    """Return an event in one line."""
+    where = place(event.step, event.step_id) if event.step else "task"
+    return f"{where:>8}  {_words(event)}"
 
 
-def _words(happening: Happening) -> str:
-    name, text = happening.name, shortened(happening.text)
-    match happening.kind:
+def _words(event: LiveEvent) -> str:
+    name, text = event.name, shortened(event.text)
+    match event.kind:
         case "asking":
             return "model call"
         case "answered":
-            calls = ", ".join(call_words(call) for call in happening.calls)
+            calls = ", ".join(call_words(call) for call in event.calls)
             said = " and ".join(part for part in (repr(text) if text else "", calls) if part)
             return f"model answers {said or 'nothing'}"
         case "calling":
             return f"{name} {text}"
         case "returned":
-            verb = "failed:" if happening.is_error else "gave"
-            again = f" (attempt {happening.attempt})" if happening.attempt > 1 else ""
+            verb = "failed:" if event.is_error else "gave"
+            again = f" (attempt {event.attempt})" if event.attempt > 1 else ""
             return f"{name} {verb} {text}{again}"
         case "retried":
-            return f"{name}: attempt {happening.attempt}; the one before: {text}"
+            return f"{name}: attempt {event.attempt}; the one before: {text}"
         case "failed":
             return f"{name} failed: {text}"
         case "command":
@@ -137,14 +134,14 @@ def call_words(call: ToolCall) -> str:
     return f"{call.name} {shortened(call.arguments)}"
 
 
-def style(happening: Happening) -> str | None:
+def style(event: LiveEvent) -> str | None:
     """Return the style of a line."""
-    match happening.kind:
+    match event.kind:
         case "failed":
             return "red"
         case "retried":
             return "yellow"
-        case "returned" if happening.is_error:
+        case "returned" if event.is_error:
             return "yellow"
         case "asking" | "calling":
             return "dim"

@@ -15,8 +15,8 @@ from temporalio.client import Client
 from holdfast.agents.agent import Agent
 from holdfast.archive.archive import Archive
 from holdfast.archive.contents import store_images
-from holdfast.client.agent_runner.protocol import TaskClient
 from holdfast.client.agent_runner.sessions import Session
+from holdfast.client.agent_runner.task_client import TaskClient
 from holdfast.engine.cluster import ensure_search_attributes
 from holdfast.engine.connect import connect_client
 from holdfast.errors import InvalidArgumentError

@@ -15,8 +15,8 @@ from holdfast.client.agent_runner.base import (
     new_id,
     step_id_of,
 )
-from holdfast.client.agent_runner.protocol import request_id_of
 from holdfast.client.agent_runner.sessions import Session
+from holdfast.client.agent_runner.updates import request_id_of
 from holdfast.errors import InvalidArgumentError, StepNotFoundError
 from holdfast.task.data.head import SessionRef, TaskHead
 from holdfast.task.data.records import Entry, EventRecord, ForkOf, InputRef, StepRecord
@@ -192,17 +192,7 @@ class TimeTravel(RunnerBase):
         )
         if agent is not None:
             carried = _handed_to_first(carried)
-        text, stored, _ = await self._input(old.input or None)
-        given = TaskInput(
-            head=head,
-            input=text or "",
-            stored=stored,
-            images=old.images,
-            budget=old.budget,
-            heartbeat=self._heartbeat,
-            roll_events=self._roll_events,
-            carried=carried,
-        )
+        given = await self._fork_input(old, head, carried)
         new = new_id(head.agent) if task_id is None else task_id
         await self._tasks.start(new, given, self._queue_for(head.agent), old.input)
         return Task(
@@ -215,6 +205,20 @@ class TimeTravel(RunnerBase):
             steps=len(path),
             images=old.images,
             budget=old.budget,
+        )
+
+    async def _fork_input(self, old: Task, head: TaskHead, carried: Carried) -> TaskInput:
+        """Return the workflow's input of a fork that begins in a state."""
+        text, stored, _ = await self._input(old.input or None)
+        return TaskInput(
+            head=head,
+            input=text or "",
+            stored=stored,
+            images=old.images,
+            budget=old.budget,
+            heartbeat=self._heartbeat,
+            roll_events=self._roll_events,
+            carried=carried,
         )
 
     async def _departure(

@@ -13,7 +13,7 @@ from holdfast.agents.agent import Agent
 from holdfast.agents.items import RunItem
 from holdfast.agents.runs.item_reading import team_of
 from holdfast.agents.runs.results import RunData, RunResult
-from holdfast.client.agent_runner.protocol import TaskClient
+from holdfast.client.agent_runner.task_client import TaskClient
 from holdfast.client.streamed import (
     FIRST_PAUSE_SECONDS,
     LONGEST_PAUSE_SECONDS,

@@ -223,7 +223,7 @@ class StreamReader:
                 events.append(AgentUpdatedStreamEvent(new_agent=now, offset=self.offset))
             events += self._tell_agent(Offset(0, 0, 1), self._agent)
         found = [m for step in look.steps for m in moments(step, self._first_agent)]
-        if news := [each.event for each in look.happenings if isinstance(each, StepsUndone)]:
+        if news := [each for each in look.happenings if isinstance(each, StepsUndone)]:
             entries, _ = await self._reader.ledger(self._task_id)
             found += [undone(entries, each, self._first_agent) for each in news]
         for moment in sorted(found, key=lambda each: each.at):

@@ -20,7 +20,7 @@ from holdfast.task.happenings import (
     CallAsked,
     ModelAnswered,
     StepBegan,
-    noted_of,
+    StepsUndone,
     step_happenings,
 )
 from holdfast.task.step_body import StepBody, StepCall
@@ -109,23 +109,23 @@ def moments(of: StepBody, agent: str) -> list[Moment]:
     return list(_Step(of, agent).moments())
 
 
-def undone(entries: Iterable[Entry], event: EventRecord, agent: str) -> Undone:
-    """Say what an undo has made void: all that is not of the steps that it left standing.
+def undone(entries: Iterable[Entry], undo: StepsUndone, agent: str) -> Undone:
+    """Return what an undo has made void: everything but the steps that it left standing.
 
-    So it is the same for whoever has seen a step in progress, which has left no record, and for
-    whoever has not.
+    Computed from what stands, not from what was undone: a reader that saw an undone step while it
+    was in progress and a reader that did not are left with the same events.
 
     Args:
         entries: The whole ledger.
-        event: The undo.
+        undo: The undo.
         agent: The agent that the task began with.
     """
     before: list[Entry] = []
     for entry in entries:
         before.append(entry)
-        if entry.event == event:
+        if entry.event == undo.event:
             break
-    number = noted_of(event).number
+    number, event = undo.number, undo.event
     standing = active_steps(before)
     kept = {mark.number for step in standing for mark in step.marks}
     void: list[tuple[int, int]] = []

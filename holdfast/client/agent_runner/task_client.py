@@ -1,0 +1,321 @@
+"""A task from a client's side: starting it, sending it commands, deleting it."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
+from temporalio.client import (
+    WithStartWorkflowOperation,
+    WorkflowUpdateHandle,
+    WorkflowUpdateRPCTimeoutOrCancelledError,
+    WorkflowUpdateStage,
+)
+from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+from temporalio.exceptions import TemporalError, WorkflowAlreadyStartedError
+from temporalio.service import RPCError, RPCStatusCode
+
+from holdfast.archive.archive import record_name
+from holdfast.archive.segments import read_record
+from holdfast.client.agent_runner.updates import (
+    NotTakenError,
+    TaskUpdates,
+    request_id_of,
+    unique_id,
+)
+from holdfast.engine.search_attributes import AGENT_TASK, TASKS, is_
+from holdfast.errors import (
+    CommandRefusedError,
+    ConnectError,
+    HoldfastError,
+    NoWorkerError,
+    TaskExistsError,
+    TaskNotFoundError,
+)
+from holdfast.reading.presence import PATIENCE_SECONDS
+from holdfast.reading.server_errors import server_errors
+from holdfast.reading.visibility import attributes, memo
+from holdfast.task.data.commands import SIGNAL, Command, Verb, compose
+from holdfast.task.data.state import Receipt, RunReply, TaskInput
+from holdfast.task.data.wire import RunRequest
+from holdfast.tracing.rules import in_trace
+from holdfast.values.base import Json
+from holdfast.values.checks import gate
+from holdfast.values.checks.ids import check_by
+
+MOST_EVENTS = 30_000
+"""Events in the history of one run of a task from which on it takes no more deferrable commands:
+the server ends a workflow at 51,200. A task continues as new while a tool runs, but not while
+another activity does: a model call, an AgentWorker's step, an `undo=`."""
+
+DEFERRABLE = frozenset[Verb]({"feedback", "edit_step", "drop_step"})
+"""Verbs that can wait, and are refused then."""
+
+RECEIPT_SECONDS = 1.0
+"""How long to wait for a worker process that can answer with the receipt of a recorded command."""
+
+ACCEPTED, COMPLETED = WorkflowUpdateStage.ACCEPTED, WorkflowUpdateStage.COMPLETED
+
+
+class TaskClient(TaskUpdates):
+    """Starts tasks of one namespace, and sends them updates and commands."""
+
+    async def start(self, task_id: str, given: TaskInput, queue: str, title: str) -> None:
+        """Start a task.
+
+        Args:
+            task_id: Id of the task.
+            given: The task.
+            queue: Its queue.
+            title: The request as lists of tasks show its beginning.
+
+        Raises:
+            TaskExistsError: There is a task of this id, open or closed.
+            ConnectError: The server could not be reached.
+        """
+        given = _prepared(given)
+        gate.check_value(given, "The task")
+        await self._refuse_archived(task_id)
+        try:
+            with server_errors():
+                await self._client.start_workflow(
+                    AGENT_TASK,
+                    given,
+                    id=task_id,
+                    task_queue=queue,
+                    id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
+                    search_attributes=attributes(given),
+                    memo=memo(title, now=time.time()),
+                )
+        except WorkflowAlreadyStartedError as error:
+            raise TaskExistsError(task_id) from error
+        self._reader.presence.started(task_id, queue)
+
+    async def start_and_run(
+        self,
+        task_id: str,
+        given: TaskInput,
+        queue: str,
+        title: str,
+        started: Callable[[], None] | None = None,
+    ) -> RunReply:
+        """Start a task and wait until it is closed or needs a person, in one request.
+
+        Args:
+            task_id: Id of the task.
+            given: The task.
+            queue: Its queue.
+            title: As for `start`.
+            started: Called once the server has confirmed that this call created the task; costs
+                one more request to the server.
+
+        Raises:
+            TaskExistsError: There is a task of this id, open or closed.
+            NoWorkerError: No worker process serves the queue. The task is there and waits.
+            HoldfastError: The task failed; see `run`.
+        """
+        gate.check_value(given, "The task")
+        request_id, presence = unique_id(), self._reader.presence
+        try:
+            await presence.expect(queue, task_id=task_id, request_id=request_id)
+        except NoWorkerError:
+            await self.start(task_id, given, queue, title)
+            if started is not None:
+                started()
+            raise
+        await self._refuse_archived(task_id)
+        presence.started(task_id, queue)
+        given = _prepared(given)
+        start: WithStartWorkflowOperation[object, object] = WithStartWorkflowOperation(
+            AGENT_TASK,
+            given,
+            id=task_id,
+            task_queue=queue,
+            id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
+            id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
+            search_attributes=attributes(given),
+            memo=memo(title, now=time.time()),
+        )
+        wanted = RunRequest(all=True)
+        try:
+            with server_errors():
+                sending = self._start_and_ask(start, wanted, request_id, started)
+                reply = await self._await_reply(task_id, sending, request_id)
+        except WorkflowAlreadyStartedError as error:
+            presence.forget(task_id)
+            raise TaskExistsError(task_id) from error
+        except NotTakenError as error:
+            if not await self._is_known(task_id):
+                raise ConnectError(*error.args) from error
+            reply = None
+            if started is not None:
+                started()
+        if reply is None or reply.status == "moved":
+            return await self._run(task_id, wanted, request_id, again=True)
+        return reply
+
+    async def _start_and_ask(
+        self,
+        start: WithStartWorkflowOperation[object, object],
+        asked: RunRequest,
+        request_id: str,
+        started: Callable[[], None] | None,
+    ) -> RunReply:
+        """Send the start of a task together with its `run` update."""
+        handle: WorkflowUpdateHandle[RunReply]
+        try:
+            handle = await self._client.start_update_with_start_workflow(  # pyright: ignore[reportUnknownMemberType]  temporalio's types
+                "run",
+                asked,
+                start_workflow_operation=start,
+                wait_for_stage=COMPLETED if started is None else ACCEPTED,
+                id=request_id,
+                result_type=RunReply,
+            )
+        except (RPCError, WorkflowAlreadyStartedError, WorkflowUpdateRPCTimeoutOrCancelledError):
+            # The operation holds the same error; asyncio logs it unless it is retrieved.
+            with suppress(RPCError, WorkflowAlreadyStartedError, asyncio.CancelledError):
+                await start.workflow_handle()
+            raise
+        if started is not None:
+            started()
+        return await handle.result()
+
+    async def command(
+        self,
+        task_id: str,
+        verb: Verb,
+        *,
+        by: str,
+        body: dict[str, Json] | None = None,
+        request_id: str | None = None,
+    ) -> Receipt:
+        """Send a command. It is durable once this returns, also when no worker process is up.
+
+        Raises:
+            InvalidArgumentError: It holds data that cannot be recorded; nothing was sent.
+            TaskNotFoundError: There is no such task.
+            TaskClosedError: It is closed.
+            ConnectError: The server could not be reached.
+            CommandRefusedError: The task refused it.
+        """
+        name = request_id_of(request_id)
+        sent = compose(name, verb, by=check_by(by), body=body or {})
+        if verb in DEFERRABLE:
+            await self._refuse_when_full(task_id, verb)
+        handle = self._client.get_workflow_handle(task_id)
+        try:
+            await handle.signal(SIGNAL, sent)
+        except RPCError as error:
+            raise await self._missing(task_id, error) from error
+        receipt = await self._receipt(task_id, sent)
+        if receipt.status == "refused":
+            msg = f"Task {task_id!r} refused to {verb}: {receipt.reason}"
+            raise CommandRefusedError(msg, is_decided=receipt.is_decided)
+        return receipt
+
+    async def _refuse_when_full(self, task_id: str, verb: Verb) -> None:
+        """Keep a task's history from growing without end while the task cannot continue as new.
+
+        Raises:
+            CommandRefusedError: It is too long already.
+        """
+        try:
+            events = (await self._describe(task_id)).history_length
+        except TaskNotFoundError:  # sending the command finds out whether it is closed
+            return
+        if events >= MOST_EVENTS:
+            msg = (
+                f"Task {task_id!r} has {events} events in its history, and cannot begin a new one"
+                " before a worker process is up and what the task is doing has ended or, if it is a"
+                f" tool call, has run for a minute. Until then it takes no {verb}; decisions,"
+                " pause, resume and abandon are taken. See that a worker process is up and ask"
+                " again, or abandon the task."
+            )
+            raise CommandRefusedError(msg)
+
+    async def _receipt(self, task_id: str, sent: Command) -> Receipt:
+        """Read the receipt of a recorded command; it counts as recorded when reading fails."""
+        presence = self._reader.presence
+        with suppress(HoldfastError, TemporalError, TimeoutError, ValueError):
+            queue = await presence.queue_of(task_id)
+            await presence.expect(queue, task_id=task_id, seconds=RECEIPT_SECONDS)
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                found = await self._client.get_workflow_handle(task_id).query(
+                    "receipt", sent.id, result_type=dict
+                )
+            if found:
+                return Receipt.model_validate(found)
+        return Receipt(id=sent.id, verb=sent.verb, status="recorded")
+
+    async def delete(self, task_id: str) -> None:
+        """Delete a task, with its children, from Temporal (all runs) and from the archive.
+
+        An open task is terminated; no worker process is needed.
+
+        Raises:
+            TaskNotFoundError: There is none of this id.
+            ConnectError: The server could not be reached.
+        """
+        for child in await self._children(task_id):
+            with suppress(TaskNotFoundError):
+                await self.delete(child)
+        known = await self._delete_run(task_id) if await self._is_known(task_id) else False
+        self._reader.presence.forget(task_id)
+        query = f"{TASKS}{is_('WorkflowId', task_id)}"
+        with server_errors():
+            async for run in self._client.list_workflows(query):
+                if run.id != task_id:
+                    continue
+                known = await self._delete_run(task_id, run.run_id) or known
+        archived = await self._reader.archive.adelete_record(record_name("tasks", task_id))
+        if not (known or archived):
+            raise TaskNotFoundError(task_id)
+
+    async def _children(self, task_id: str) -> set[str]:
+        """List the child tasks of a task."""
+        query = f"{TASKS}{is_('ParentWorkflowId', task_id)}"
+        with server_errors():
+            found = self._client.list_workflows(query)
+            return {each.id async for each in found if each.parent_id == task_id}
+
+    async def _delete_run(self, task_id: str, run_id: str = "") -> bool:
+        """Delete a run, the newest by default; return whether Temporal still had it."""
+        which = WorkflowExecution(workflow_id=task_id, run_id=run_id)
+        try:
+            with server_errors(RPCStatusCode.NOT_FOUND):
+                await self._client.workflow_service.delete_workflow_execution(
+                    DeleteWorkflowExecutionRequest(
+                        namespace=self._client.namespace, workflow_execution=which
+                    )
+                )
+        except RPCError:  # not found: it may be in the archive only
+            return False
+        return True
+
+    async def refuse_known(self, task_id: str) -> None:
+        """Refuse an id that a task has, open or closed.
+
+        Raises:
+            TaskExistsError: There is a task of this id.
+        """
+        await self._refuse_archived(task_id)
+        with suppress(TaskNotFoundError):
+            await self._describe(task_id)
+            raise TaskExistsError(task_id)
+
+    async def _refuse_archived(self, task_id: str) -> None:
+        """Refuse the id of an archived task, also after Temporal has forgotten it."""
+        if await read_record(self._reader.archive, task_id) is not None:
+            raise TaskExistsError(task_id)
+
+
+def _prepared(given: TaskInput) -> TaskInput:
+    """Give a new task its secret and the caller's trace."""
+    head = given.head.model_copy(update={"run": in_trace(given.head.run)})
+    return given.model_copy(update={"head": head, "secret": secrets.token_hex(16)})

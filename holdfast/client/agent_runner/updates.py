@@ -1,0 +1,345 @@
+"""A task's updates, as a client sends them: waiting for the reply, sending again over rollovers."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import Coroutine, Iterator
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from temporalio.client import (
+    Client,
+    WorkflowExecutionDescription,
+    WorkflowExecutionStatus,
+    WorkflowUpdateFailedError,
+    WorkflowUpdateRPCTimeoutOrCancelledError,
+)
+from temporalio.service import RPCError, RPCStatusCode
+
+from holdfast.archive.segments import read_record
+from holdfast.engine.search_attributes import AGENT_TASK
+from holdfast.errors import (
+    ConnectError,
+    HoldfastError,
+    InvalidArgumentError,
+    TaskClosedError,
+    TaskNotFoundError,
+)
+from holdfast.reading.presence import PATIENCE_SECONDS
+from holdfast.reading.reader import Reader
+from holdfast.reading.server_errors import failure_in, is_parked, server_errors, to_error
+from holdfast.task.data.records import Failure
+from holdfast.task.data.state import RunReply, TaskRecord, UndoRequest
+from holdfast.task.data.wire import RunRequest
+from holdfast.values.base import Value
+from holdfast.values.checks import gate
+from holdfast.values.checks.ids import LONGEST_NAME, check_name
+from holdfast.values.steps import Task
+
+FIRST_PAUSE_SECONDS = 0.05
+LONGEST_PAUSE_SECONDS = 2.0
+CLOSING_SECONDS = 120.0
+
+NOT_TAKEN_SECONDS = 5.0
+"""How long an update is sent again that worker processes fail at, or complete a task without."""
+
+MOVING = frozenset({"Draining", "AcceptedUpdateCompletedWorkflow"})
+"""Failures which say that the task is just continuing as new."""
+
+UNPROCESSED = "UnprocessedUpdate"
+"""The server's type for an update that a worker process received and did not process."""
+
+T = TypeVar("T")
+
+
+class NotTakenError(Exception):
+    """A worker process received a request and failed at the task, or did not process it."""
+
+    def __init__(self, task_id: str, said: str) -> None:
+        super().__init__(
+            f"Task {task_id!r} did not take the request: {said.rstrip('.')}. Nothing is lost. The"
+            " log of the task's worker process may say more. Heal the cause, then ask again."
+        )
+
+
+def unique_id() -> str:
+    """Make up the id of a request."""
+    return uuid.uuid4().hex[:16]
+
+
+def request_id_of(given: str | None) -> str:
+    """Return the id of a request, made up when none was given.
+
+    Raises:
+        InvalidArgumentError: The id cannot be used.
+    """
+    return unique_id() if given is None else check_name("request_id", given)
+
+
+class TaskUpdates:
+    """Sends updates to tasks of one namespace, and waits for their replies.
+
+    An update keeps its id however often it is sent, and a task answers an id once: sending again
+    after a lost connection or a rollover runs nothing twice.
+    """
+
+    def __init__(self, client: Client, reader: Reader) -> None:
+        """Send with this client; read closed tasks with this reader."""
+        self._client = client
+        self._reader = reader
+
+    async def run(self, task_id: str, asked: RunRequest, request_id: str | None = None) -> RunReply:
+        """Send a `run` update and wait for its reply, over rollovers of the task.
+
+        Raises:
+            InvalidArgumentError: The id of the request or of the step cannot be used.
+            TaskNotFoundError: There is no such task.
+            TaskClosedError: It is closed.
+            NoWorkerError: No worker process serves it.
+            StepFailedError: The step failed.
+            HoldfastError: The task refused the request, or has ended with this error.
+        """
+        if len(asked.step) > LONGEST_NAME:
+            msg = f"step may have at most {LONGEST_NAME} characters; this has {len(asked.step)}."
+            raise InvalidArgumentError(msg)
+        return await self._run(task_id, asked, request_id_of(request_id))
+
+    async def _run(
+        self, task_id: str, asked: RunRequest, request_id: str, *, again: bool = False
+    ) -> RunReply:
+        reply = await self._send(task_id, "run", request_id, RunReply, asked, again=again)
+        if isinstance(reply, RunReply):
+            return reply
+        if asked.all:  # the task came to its end without this request
+            return RunReply(n=Task.model_validate(reply.task).steps)
+        raise _closed(task_id)
+
+    async def undo(
+        self, task_id: str, asked: UndoRequest, request_id: str | None = None
+    ) -> RunReply:
+        """Send an `undo` update and wait for its reply.
+
+        Raises:
+            UndoRefusedError: Effects stand in the way; nothing was changed.
+            UndoFailedError: The undo of an effect failed.
+            TaskClosedError: The task is closed.
+            NoWorkerError: No worker process serves it.
+        """
+        reply = await self._send(task_id, "undo", request_id_of(request_id), RunReply, asked)
+        if isinstance(reply, RunReply):
+            return reply
+        raise _closed(task_id)
+
+    async def finalize(self, task_id: str) -> None:
+        """Commit the task to its session and close it.
+
+        Raises:
+            TaskClosedError: It was finalized before.
+            TaskAbandonedError: It was abandoned meanwhile.
+            AgentsException: It has ended with another verdict.
+            InvalidArgumentError: Its last step is not done.
+            NoWorkerError: No worker process serves it.
+        """
+        await self._send(task_id, "finalize", unique_id(), bool)
+        for pause in _pauses(CLOSING_SECONDS):
+            if await self.ended(task_id) is not None:
+                return
+            await asyncio.sleep(pause)
+        msg = f"Task {task_id!r} said that it is closed, but is not. Ask again."
+        raise TaskClosedError(msg)
+
+    async def _send(
+        self,
+        task_id: str,
+        name: str,
+        request_id: str,
+        kind: type[T],
+        *args: Value,
+        again: bool = False,
+    ) -> T | TaskRecord:
+        """Send an update until it has a reply, or the task has ended well without one.
+
+        A task that continues as new replies "moved", or not at all; the update is then sent to its
+        next run. There is no next run when the task is closed, or when it could not continue.
+
+        Args:
+            task_id: The task.
+            name: Name of the update.
+            request_id: Id of the update, the same each time.
+            kind: Type of the reply.
+            args: Arguments of the update.
+            again: Whether the request was sent before.
+        """
+        for arg in args:
+            gate.check_value(arg, "The request")
+        await self.expect_worker(task_id, request_id)
+        run_id, failing_since = "", None
+        for pause in _pauses():
+            try:
+                reply = await self._update(task_id, name, request_id, kind, *args)
+            except TaskClosedError:
+                if not again:
+                    raise
+                reply = None
+            except NotTakenError as error:
+                failing_since = failing_since or time.monotonic()
+                if time.monotonic() - failing_since >= NOT_TAKEN_SECONDS:
+                    raise ConnectError(*error.args) from error
+                await asyncio.sleep(pause)
+                continue
+            failing_since, again = None, True
+            if reply is not None and not _is_moved(reply):
+                return reply
+            record = await self.ended(task_id)
+            if record is not None:
+                return record
+            if pause >= LONGEST_PAUSE_SECONDS:
+                # The same run twice, seconds apart: it is not continuing as new, it is parked.
+                found = (await self._describe(task_id)).run_id
+                if found == run_id:
+                    await self._raise_parked(task_id)
+                run_id = found or ""
+            await asyncio.sleep(pause)
+        raise _closed(task_id)
+
+    async def expect_worker(self, task_id: str, request_id: str) -> None:
+        """Check that a request would be carried out soon, and not later when it is not wanted.
+
+        Raises:
+            NoWorkerError: No worker process serves the task.
+            TaskClosedError: The task is closed.
+        """
+        presence = self._reader.presence
+        try:
+            queue = await presence.queue_of(task_id)
+        except RPCError as error:
+            raise await self._missing(task_id, error) from error
+        if presence.is_fresh(queue):
+            return
+        if (await self._describe(task_id)).close_time is not None:
+            raise _closed(task_id)
+        await presence.expect(queue, task_id=task_id, request_id=request_id)
+
+    async def _raise_parked(self, task_id: str) -> None:
+        """Raise the failure with which a task waits that could not continue as new."""
+        try:
+            task = await self._reader.query(task_id, "task", Task)
+        except TaskClosedError:  # the next round reads how it ended
+            return
+        if task.status == "needs_attention":
+            failure = await self._reader.failure(task_id)
+            if failure is not None:
+                raise to_error(failure, task_id=task_id, parked=True)
+
+    async def _update(
+        self, task_id: str, name: str, request_id: str, kind: type[T], *args: object
+    ) -> T | None:
+        """Send one update; None means that the task is on its way to a new run."""
+        handle = self._client.get_workflow_handle(task_id)
+        sending = handle.execute_update(name, args=list(args), id=request_id, result_type=kind)  # pyright: ignore[reportUnknownMemberType]  temporalio's types
+        try:
+            return await self._await_reply(task_id, sending, request_id)
+        except RPCError as error:
+            if error.status is RPCStatusCode.RESOURCE_EXHAUSTED:
+                if "larger than max" in error.message:  # gRPC has no field for the reason
+                    msg = f"The request for task {task_id!r} is too large: {error.message}."
+                    raise InvalidArgumentError(msg) from error
+                return None  # ten updates wait already, as many as the server allows
+            raise await self._missing(task_id, error) from error
+
+    async def _await_reply(
+        self, task_id: str, sent: Coroutine[Any, Any, T], request_id: str
+    ) -> T | None:
+        """Wait for the reply to an update for as long as a worker process serves the task.
+
+        None means that the task is on its way to a new run: send again.
+
+        Raises:
+            NotTakenError: A worker process did not process it: send again, for a while.
+            HoldfastError: The task's own error.
+        """
+        sending = asyncio.ensure_future(sent)
+        sending.add_done_callback(lambda done: done.cancelled() or done.exception())
+        try:
+            done, _ = await asyncio.wait({sending}, timeout=PATIENCE_SECONDS)
+            while not done:
+                await self._reader.presence.require(task_id, request_id)
+                done, _ = await asyncio.wait({sending}, timeout=6 * PATIENCE_SECONDS)
+            return sending.result()
+        except WorkflowUpdateFailedError as error:
+            failure = failure_in(error) or Failure(type="UpdateFailed", message=str(error))
+            if failure.type in MOVING:
+                return None
+            if failure.type == UNPROCESSED:
+                raise NotTakenError(task_id, failure.message) from error
+            raise to_error(failure, task_id=task_id, parked=is_parked(error)) from None
+        except RPCError as error:
+            if error.status is RPCStatusCode.FAILED_PRECONDITION:
+                raise NotTakenError(task_id, error.message) from error
+            raise
+        except WorkflowUpdateRPCTimeoutOrCancelledError:
+            return None
+        finally:
+            sending.cancel()
+
+    async def ended(self, task_id: str) -> TaskRecord | None:
+        """Return a finished task's record, or None while the task is open.
+
+        Raises:
+            TaskNotFoundError: There is no such task.
+            TaskAbandonedError: It was abandoned.
+            AgentsException: It has ended with another verdict.
+            TaskClosedError: It was ended with Temporal's own tools.
+        """
+        found = await self._describe(task_id)
+        if found.close_time is None or found.status is WorkflowExecutionStatus.CONTINUED_AS_NEW:
+            return None
+        record = await read_record(self._reader.archive, task_id)
+        if record is None:
+            how = found.status.name.lower() if found.status is not None else "ended"
+            msg = f"Task {task_id!r} was {how} with Temporal's own tools: it can only be read."
+            raise TaskClosedError(msg)
+        if record.failure is not None:
+            raise to_error(record.failure, task_id=task_id)
+        return record
+
+    async def _missing(self, task_id: str, error: RPCError) -> Exception:
+        """Return the error for a task that an RPC did not find: closed, never created, or other."""
+        try:
+            with suppress(RPCError), server_errors(RPCStatusCode.NOT_FOUND):
+                raise error
+            record = await read_record(self._reader.archive, task_id)
+            closed = record is not None or await self._is_known(task_id)
+        except HoldfastError as cause:
+            return cause
+        return _closed(task_id) if closed else TaskNotFoundError(task_id)
+
+    async def _is_known(self, task_id: str) -> bool:
+        """Whether Temporal has a task of this id, open or closed."""
+        try:
+            found = await self._describe(task_id)
+        except TaskNotFoundError:
+            return False
+        return found.workflow_type == AGENT_TASK
+
+    async def _describe(self, task_id: str) -> WorkflowExecutionDescription:
+        return await self._reader.describe(task_id)
+
+
+def _is_moved(reply: object) -> bool:
+    return isinstance(reply, RunReply) and reply.status == "moved"
+
+
+def _closed(task_id: str) -> TaskClosedError:
+    return TaskClosedError(f"Task {task_id!r} is closed: it can be read, not changed.")
+
+
+def _pauses(seconds: float | None = None) -> Iterator[float]:
+    """Yield the pauses between attempts, longer each time, up to a total or without end."""
+    pause, total = FIRST_PAUSE_SECONDS, 0.0
+    while seconds is None or total < seconds:
+        yield pause
+        total += pause
+        pause = min(1.5 * pause, LONGEST_PAUSE_SECONDS)
