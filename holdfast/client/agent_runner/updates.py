@@ -57,9 +57,9 @@ T = TypeVar("T")
 class NotTakenError(Exception):
     """A worker process received a request and failed at the task, or did not process it."""
 
-    def __init__(self, task_id: str, said: str) -> None:
+    def __init__(self, task_id: str, reason: str) -> None:
         super().__init__(
-            f"Task {task_id!r} did not take the request: {said.rstrip('.')}. Nothing is lost. The"
+            f"Task {task_id!r} did not take the request: {reason.rstrip('.')}. Nothing is lost. The"
             " log of the task's worker process may say more. Heal the cause, then ask again."
         )
 
