@@ -56,7 +56,7 @@ def _sync(
 def _sync_iterator(
     method: Callable[Concatenate[A, P], AsyncIterator[R]],
 ) -> Callable[Concatenate[Any, P], Iterator[R]]:
-    """Make the blocking twin of an async iterator; each item is waited for as it is asked for."""
+    """Make the blocking twin of an async iterator."""
 
     @functools.wraps(method)
     def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[R]:
@@ -103,10 +103,10 @@ class Session(_Twin):
 
 
 class Stream:
-    """A blocking twin of what `stream_step` and `stream_chat` give."""
+    """The blocking twin of a stream of `stream_step` or `stream_chat`."""
 
     def __init__(self, twin: Streamed[Any]) -> None:
-        """Wrap the async one."""
+        """Wrap the async stream."""
         self._twin = twin
 
     def __iter__(self) -> Iterator[Any]:
@@ -120,7 +120,7 @@ class Stream:
             yield event
 
     def result(self) -> Any:
-        """Wait for the work and return what it gave."""
+        """Wait for the step or chat and return its result."""
         return shared_loop().run(self._twin.result())
 
 
@@ -141,14 +141,14 @@ def _sync_stream(method: Callable[..., Any]) -> Any:
 class AgentRunner(_Twin):
     """The twin of `holdfast.AgentRunner`: made by `local` or `connect`.
 
-    What `local` has started is stopped by `close`, and at the latest when the process ends.
+    `close` stops an engine that `local` has started; the end of the process does so, too.
     """
 
     def __init__(self, twin: _async.AgentRunner) -> None:
         """Wrap the async runner.
 
         Raises:
-            InvalidArgumentError: It is something else.
+            InvalidArgumentError: It is not an async AgentRunner.
         """
         if not _is_runner(twin):
             msg = (

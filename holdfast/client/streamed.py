@@ -1,4 +1,4 @@
-"""Work that goes on by itself while its events are read, or not."""
+"""Streamed work: a task that runs by itself while its events are read."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from holdfast.reading.streams.reader import StreamReader
 FIRST_PAUSE_SECONDS = 0.05
 LONGEST_PAUSE_SECONDS = 2.0
 TRIES = 5
-"""How often a record that cannot be read is tried again once the work is over."""
+"""Attempts to read a record once the work is over."""
 
 T = TypeVar("T")
 V = TypeVar("V")
 
 Open = Callable[[int | None], StreamReader]
-"""Makes a reader that goes on after an offset; None goes on where the work began."""
+"""Makes a reader that begins after an offset; with None, where the work began."""
 
 
 class Wrap(Protocol):
@@ -39,9 +39,9 @@ async def direct(coro: Coroutine[Any, Any, V], /) -> V:
 
 @without_plumbing
 class Streamed(Generic[T]):
-    """Work on a task, and a stream of what happens in it.
+    """Work on a task, and a stream of its events.
 
-    The work goes on whether or not somebody reads, and also when a reader breaks off.
+    The work goes on whether or not its events are read, also when a reader breaks off.
 
     Attributes:
         task_id: The task.
@@ -58,8 +58,8 @@ class Streamed(Generic[T]):
 
         Args:
             task_id: The task.
-            work: Does it; told a function to call, from any thread, once the task is there and
-                known to be its own: only then it is read.
+            work: The work; it gets a function to call, from any thread, once the task exists and is
+                known to be its own: reading begins only then.
             wrap: How to reach the engine's loop.
 
         Raises:
@@ -81,29 +81,29 @@ class Streamed(Generic[T]):
 
     @property
     def is_complete(self) -> bool:
-        """Whether the work has come to its end, good or bad, or waits for a person."""
+        """Whether the work has ended, with a result or an error, or waits for a person."""
         return self._work.done()
 
     @property
     def run_loop_exception(self) -> BaseException | None:
-        """What ended the work, if it was an error."""
+        """The error that ended the work, or None."""
         if not self._work.done() or self._work.cancelled():
             return None
         return self._work.exception()
 
     async def result(self) -> T:
-        """Wait for the work and return what it gave; raise what went wrong."""
+        """Wait for the work and return its result, or raise its error."""
         await asyncio.wait([self._work])
         return self._work.result()
 
     async def stream_events(self, offset: int | None = None) -> AsyncGenerator[StreamEvent]:
-        """Yield what happens, each event once, until the work has come to its end.
+        """Yield the events, each once, until the work has ended.
 
         Args:
             offset: Go on after the event of this offset; None reads all of the work.
 
         Raises:
-            Exception: What went wrong in the work, after all events.
+            Exception: The error of the work, after all events.
         """
         if await self._is_begun():
             async with aclosing(self._events(offset)) as events:
@@ -128,19 +128,19 @@ class Streamed(Generic[T]):
                     return
 
     async def _batches(self, offset: int | None) -> AsyncGenerator[list[StreamEvent]]:
-        """Read until the work is over; trouble in reading is none of the work, and may pass.
+        """Read until the work is over; a read that fails is tried again, and does not end the work.
 
         Raises:
             EngineError: The record still cannot be read when the work is over.
         """
-        make, told, left, pause = self._opened.result(), -1, TRIES, FIRST_PAUSE_SECONDS
+        make, newest, left, pause = self._opened.result(), -1, TRIES, FIRST_PAUSE_SECONDS
         while not self._cut.is_set():
             try:
                 async with aclosing(self._read(make(offset))) as batches:
                     async for batch in batches:
-                        yield [event for event in batch if event.offset > told]
+                        yield [event for event in batch if event.offset > newest]
                         if batch:
-                            offset = told = batch[-1].offset
+                            offset = newest = batch[-1].offset
                             pause = FIRST_PAUSE_SECONDS
             except (ConnectError, QueryFailedError, NoWorkerError):
                 left -= self._work.done()
@@ -160,27 +160,26 @@ class Streamed(Generic[T]):
         async def end() -> None:
             over.set()
 
-        def tell() -> None:
-            telling = asyncio.get_running_loop().create_task(self._wrap(end()))
-            self._keep(telling)
+        def notify() -> None:
+            self._keep(asyncio.get_running_loop().create_task(self._wrap(end())))
 
         batches = reader.batches(over)
 
         async def following() -> list[StreamEvent] | None:
             return await anext(batches, None)
 
-        self._over.append(tell)
+        self._over.append(notify)
         if self._work.done():
-            tell()
+            notify()
         try:
             while (batch := await self._unless_cut(self._wrap(following()))) is not None:
                 yield batch
         finally:
-            self._over.remove(tell)
+            self._over.remove(notify)
             await self._wrap(batches.aclose())
 
     async def _unless_cut(self, reading: Coroutine[Any, Any, V]) -> V | None:
-        """Wait for what is read; give it up, and return None, once reading is cut off."""
+        """Wait for a read; cancel it and return None once reading is cut off."""
         read, cut = asyncio.ensure_future(reading), asyncio.ensure_future(self._cut.wait())
         try:
             await asyncio.wait({read, cut}, return_when=asyncio.FIRST_COMPLETED)
@@ -197,14 +196,14 @@ class Streamed(Generic[T]):
         return self._opened.done() and not self._opened.cancelled()
 
     async def _settle(self) -> None:
-        """Raise what went wrong."""
+        """Raise the error of the work, if it has one."""
         await self.result()
 
     def _note(self, event: StreamEvent) -> None:
-        """Take notice of an event."""
+        """Update the state of the stream by an event."""
 
     def _keep(self, task: asyncio.Task[Any]) -> None:
-        """Hold on to a task until it is done: a loop itself does not."""
+        """Keep a reference to a task until it is done: the loop keeps none."""
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -214,8 +213,8 @@ class Streamed(Generic[T]):
 
     def _ended(self, work: asyncio.Task[T]) -> None:
         if not work.cancelled():
-            work.exception()  # looked at, or asyncio reports it when nobody reads
+            work.exception()  # retrieved, or asyncio logs it when the stream is never read
         if not self._opened.done():
             self._opened.cancel()
-        for tell in self._over:
-            tell()
+        for notify in self._over:
+            notify()

@@ -11,7 +11,7 @@ from holdfast import Agent, tool
 from holdfast.agents.hooks import RunHooks
 from holdfast.agents.runs.item_reading import team_of
 from holdfast.client.runner.caller_loop import CallerLoop
-from holdfast.client.runner.hooks import happenings
+from holdfast.client.runner.hooks import hook_calls
 from holdfast.engine.loop import shared_loop
 from holdfast.errors import MaxTurnsExceeded
 from holdfast.models.base import ModelAnswer
@@ -158,7 +158,7 @@ async def test_without_hooks_nothing_is_read_for_them(
     def never(*_: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr("holdfast.client.runner.one_run.HookTeller", never)
+    monkeypatch.setattr("holdfast.client.runner.one_run.HookNotifier", never)
     model.reply("done")
     assert (await run("q", look)).final_output == "done"
 
@@ -197,7 +197,7 @@ def test_a_handoff_is_told_in_place_of_its_call() -> None:
         ),
     )
     team = team_of(Agent(name="a", handoffs=[Agent(name="b")]))
-    assert [told.hook for told in happenings(body_of(step), team, [], None)] == [
+    assert [told.hook for told in hook_calls(body_of(step), team, [], None)] == [
         "on_agent_start",
         "on_llm_start",
         "on_llm_end",

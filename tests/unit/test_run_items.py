@@ -7,7 +7,7 @@ from typing import Any
 from holdfast import Agent
 from holdfast.agents.items import HandoffOutputItem, ToolCallOutputItem
 from holdfast.agents.runs.item_reading import Team, step_items, step_messages, team_of
-from holdfast.client.runner.hooks import happenings
+from holdfast.client.runner.hooks import hook_calls
 from holdfast.models.base import ModelAnswer
 from holdfast.task.blocked_output import after_block
 from holdfast.task.data.records import (
@@ -204,7 +204,7 @@ def test_a_handoff_does_not_make_one_of_an_earlier_call_of_its_id() -> None:
     )
     kinds = ["tool_call_item", "tool_call_output_item", "handoff_call_item", "handoff_output_item"]
     assert types(step_items(body_of(step), TEAM)) == kinds
-    hooks = [(each.hook, each.args[-1]) for each in happenings(body_of(step), TEAM, (), None)]
+    hooks = [(each.hook, each.args[-1]) for each in hook_calls(body_of(step), TEAM, (), None)]
     assert ("on_tool_end", "of rome") in hooks
 
 
@@ -218,6 +218,6 @@ def test_hooks_are_told_what_each_call_gave_where_ids_are_repeated() -> None:
         outcomes=(Outcome(at=3),),
     )
     ends = [
-        each for each in happenings(body_of(step), TEAM, (), None) if each.hook == "on_tool_end"
+        each for each in hook_calls(body_of(step), TEAM, (), None) if each.hook == "on_tool_end"
     ]
     assert [each.args[-1] for each in ends] == ["of rome", "of oslo"]

@@ -25,7 +25,7 @@ async def step_command(common: Common, typed: str, *, input: str | None, restart
         got = await until_stopped(running)
     if common.json:
         output.emit(got.model_dump(mode="json"))
-    code = tell_output(common, task_id, got)
+    code = tell_output(common, got)
     if code is ExitCode.OK and not common.json:
         output.answer(str(got) if got.output is not None else "")
     if got.is_last:
@@ -33,22 +33,22 @@ async def step_command(common: Common, typed: str, *, input: str | None, restart
     return code
 
 
-def tell_output(common: Common, task_id: str, got: TaskStepOutput) -> ExitCode:
+def tell_output(common: Common, got: TaskStepOutput) -> ExitCode:
     """Say what a step did, and what it waits for."""
     for source in got.sources:
         shown = output.shortened(source.content)
         output.say(f"{source.tool_name} {source.raw_input} -> {shown}")
     if got.status != "waiting":
         return ExitCode.OK
-    tell_waiting(common, task_id, got)
+    tell_waiting(common, got)
     return ExitCode.WAITING
 
 
-def tell_waiting(common: Common, task_id: str, got: TaskStepOutput) -> None:
+def tell_waiting(common: Common, got: TaskStepOutput) -> None:
     """Say what a task waits for, and how to decide it."""
     for text in got.waiting_for:
         output.say(f"The task waits for a person: {text}", style="yellow")
-    if any(text.startswith(f"{task_id}:") for text in got.waiting_for):
+    if got.approvals:
         output.say(f"Decide: holdfast inbox{common.arguments()}")
 
 

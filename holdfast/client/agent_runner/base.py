@@ -1,4 +1,4 @@
-"""What every AgentRunner is: a handle on an engine, an app and an agent."""
+"""The base of AgentRunner: a handle on an engine, an app and an agent."""
 
 from __future__ import annotations
 
@@ -75,10 +75,10 @@ class RunnerBase:
         """Use an engine to be started, or a client made with `HoldfastPlugin` and its archive.
 
         Args:
-            agent: Agent of new tasks; empty for a handle on tasks that there are.
+            agent: Agent of new tasks; empty when the handle is only for existing tasks.
             app: Name of the app: its sessions, and the workers that serve its tasks. Without one,
-                each agent is served by whichever worker has it.
-            queue: Task queue of workers that you have already.
+                each agent has a queue of its own, and any worker that has the agent serves it.
+            queue: Task queue of your own workers, if they serve the tasks.
             engine: The embedded engine.
             client: Temporal client.
             archive: The namespace's archive.
@@ -86,7 +86,7 @@ class RunnerBase:
             roll_events: History length at which a task continues as new.
             default_tool_choice: Tool choice of first steps when create_task gives none.
             default_extra_state: extra_state of tasks when create_task gives none.
-            verbose: Whether run_step, run_task and chat print what happens meanwhile.
+            verbose: Whether run_step, run_task and chat print the events of the task.
 
         Raises:
             InvalidArgumentError: One of these cannot be used.
@@ -134,7 +134,7 @@ class RunnerBase:
             options: As for `AgentRunner`.
 
         Raises:
-            InvalidArgumentError: No agent was given, or something else.
+            InvalidArgumentError: No agent was given, or a value that is not an agent.
             UserError: Two agents have one name, among these or those that they hand over to or call
                 as tools.
         """
@@ -166,7 +166,7 @@ class RunnerBase:
             agent: Agent of new tasks.
             data_dir: Directory of an embedded server that another process has started, as
                 `AgentRunner.local` and `holdfast worker` do; in place of an address. Nothing is
-                started, and the server stops when those that started it have ended.
+                started, and the server stops when the processes that started it have ended.
             namespace: Temporal namespace.
             archive: URL of the archive; `HOLDFAST_ARCHIVE` by default.
             app: Name of the app, as for `AgentRunner`.
@@ -244,7 +244,7 @@ class RunnerBase:
 
     @property
     def reader(self) -> Reader:
-        """What reads tasks from Temporal and the archive."""
+        """The reader of tasks from Temporal and the archive."""
         return self._read
 
     @property
@@ -276,7 +276,7 @@ class RunnerBase:
         """Name a session of this app.
 
         Raises:
-            InvalidArgumentError: The name is no text, empty or too long.
+            InvalidArgumentError: The name is empty, too long or not a text.
         """
         if isinstance(name, Session):
             return name
@@ -294,10 +294,10 @@ class RunnerBase:
     async def _input(
         self, text: str | None, images: Images = ()
     ) -> tuple[str | None, Blob | None, tuple[ImagePart, ...]]:
-        """Keep a small text as it is, store a large one, and store images; images may be alone.
+        """Return a text, inline or by reference, and references to images; images may be alone.
 
         Raises:
-            InvalidArgumentError: The text says nothing, or an image is none. Nothing was stored.
+            InvalidArgumentError: The text is empty, or an image is not one. Nothing was stored.
         """
         if text is None or (text == "" and images):
             return text, None, await store_images(images, self.archive)
@@ -351,7 +351,7 @@ def id_of(task: TaskLike) -> str:
     """Return the id of a task given as a Task or as an id.
 
     Raises:
-        InvalidArgumentError: It is neither, or no id that a task can have.
+        InvalidArgumentError: It is neither, or an id that no task can have.
     """
     given = cast("object", task)
     if not isinstance(given, Task | str):
@@ -364,7 +364,7 @@ def step_id_of(step: StepLike) -> str:
     """Return the id of a step given as its output, as a TaskStep or as an id.
 
     Raises:
-        InvalidArgumentError: It is none of these, or no id that a step can have.
+        InvalidArgumentError: It is none of these, or an id that no step can have.
     """
     match cast("object", step):
         case TaskStepOutput() as output:

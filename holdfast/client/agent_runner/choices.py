@@ -1,4 +1,4 @@
-"""What callers may give in more than one form: tool choices and messages."""
+"""Arguments that callers may give in more than one form: tool choices and messages."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def choice_of(given: ToolChoice | None) -> str:
 
 
 def messages_of(given: Sequence[MessageLike]) -> list[Message]:
-    """Return messages, read from items of the Responses API where they are given as dicts.
+    """Return messages; dicts are read as items of the Responses API.
 
     Raises:
         InvalidArgumentError: One cannot be read, or is something else.

@@ -26,7 +26,7 @@ AGAIN_SECONDS = 0.05
 
 
 class TaskControl(RunnerBase):
-    """The steering part of AgentRunner.
+    """The part of AgentRunner that steers tasks and decides approvals.
 
     `by` names who acts; it is recorded. An approval is given as an Approval or by its id.
     """
@@ -40,10 +40,10 @@ class TaskControl(RunnerBase):
             task: The task.
             reason: Why.
             by: Who pauses it.
-            after: Offset of an event that a stream has told: of the steps in progress, one that
-                began later is not finished either. Its model call goes on and its answer is kept,
-                but no tool of it begins before the task is resumed. A task that is paused already
-                stays paused by whoever did that. 0 if no event was told yet.
+            after: Offset of an event that a stream has yielded: a step in progress that began after
+                it is not finished either. Its model call goes on and its answer is kept, but no
+                tool of it begins before the task is resumed. A task that is paused already keeps
+                its pause and the name in it. 0 if no event was read yet.
 
         Raises:
             CommandRefusedError: The task is closing.
@@ -79,15 +79,15 @@ class TaskControl(RunnerBase):
         *,
         request_id: str | None = None,
     ) -> Receipt:
-        """Say something to the model.
+        """Send a message to the model.
 
         Args:
             task: The task.
-            text: What to say, at most 16,384 characters.
+            text: The message, at most 16,384 characters.
             when: "next_model_call": seen by the next step that begins; nothing is interrupted.
                 "queued": becomes the next input once the task has its answer.
-            by: Who says it.
-            request_id: Names this request: sent again with the same id, it is said once.
+            by: Who sends it.
+            request_id: Names this request: sent again with the same id, it has one effect.
 
         Raises:
             CommandRefusedError: The text is empty or too long.
@@ -124,7 +124,7 @@ class TaskControl(RunnerBase):
         return await self._tasks.command(id_of(task), "drop_step", by=by, body=body)
 
     async def _asked_of(self, task_id: str, shown: list[Approval]) -> list[Approval]:
-        """List all that waits in a task of which lists show only the oldest."""
+        """List all open approvals of a task; the listed ones when it cannot answer."""
         try:
             asked = await self._read.approvals(task_id)
         except (HoldfastError, TimeoutError):  # no worker process is up, or the task has just ended
@@ -134,9 +134,10 @@ class TaskControl(RunnerBase):
     async def pending_approvals(self, task: TaskLike | None = None) -> list[Approval]:
         """List what waits for a person, of one task or of all.
 
-        For all tasks this is one question to Temporal's visibility store, which is up to a second
-        behind; long arguments are cut to 500 characters there. A task in which more than 20 wait is
-        asked for the others; while no worker process is up, the oldest 20 are listed.
+        For all tasks this is one query of Temporal's visibility store, which is up to a second
+        behind; long arguments are cut to 500 characters there. A task with more than 20 open
+        approvals is queried for the others; while no worker process is up, the oldest 20 are
+        listed.
         """
         if task is not None:
             return [a for a in await self._read.approvals(id_of(task)) if a.status == "open"]
@@ -159,17 +160,17 @@ class TaskControl(RunnerBase):
         *,
         always: bool = False,
     ) -> Receipt:
-        """Let a call run, as proposed or with edited arguments; the model is told of an edit.
+        """Let a call run, as proposed or with edited arguments; the model sees an edit.
 
-        For a call that may have happened: it did not, run it. For a budget: one more model call.
+        For a call of unknown outcome: run it, it did not happen. For a budget: one more model call.
 
         Args:
             approval: The approval.
             by: Who decides.
             arguments: Arguments that replace the proposed ones; checked against the tool's schema.
             note: A note for the auditor.
-            always: Whether later calls of the tool in this task are approved by this as well, until
-                a step is undone.
+            always: Whether this approves later calls of the tool in this task as well, until a step
+                is undone.
 
         Raises:
             InvalidArgumentError: The arguments are not JSON data, or larger than 16 KB.
@@ -197,17 +198,17 @@ class TaskControl(RunnerBase):
         message: str | None = None,
         always: bool = False,
     ) -> Receipt:
-        """Do not let a call run; the model is told the reason.
+        """Do not let a call run; the model sees the reason.
 
-        For a call that may have happened: give it up. For a budget: finish now.
+        For a call of unknown outcome: give it up. For a budget: finish now.
 
         Args:
             approval: The approval.
             by: Who decides.
             reason: Why.
-            message: What the model is told in place of that, word for word.
-            always: Whether later calls of the tool in this task are rejected by this as well, until
-                a step is undone.
+            message: The text that the model sees in place of the reason, word for word.
+            always: Whether this rejects later calls of the tool in this task as well, until a step
+                is undone.
 
         Raises:
             CommandRefusedError: It was decided already, or is of an undone branch.
@@ -219,7 +220,7 @@ class TaskControl(RunnerBase):
         return await self._decide(approval, "reject", by, body)
 
     async def respond(self, approval: ApprovalLike, by: str, result: Json) -> Receipt:
-        """Give a result in place of the tool. For a call that may have happened: it did, with this.
+        """Give a result in place of the tool. A call of unknown outcome has happened, with it.
 
         Raises:
             InvalidArgumentError: The result is not JSON data, or larger than 16 KB.
@@ -254,7 +255,7 @@ class TaskControl(RunnerBase):
         for _ in range(CHECKS):
             try:
                 known = {each.id: each for each in await self._read.approvals(task_id)}
-            except EngineError:  # the decision is recorded; what it led to can be read later
+            except EngineError:  # the decision is recorded; its outcome can be read later
                 return
             found = known.get(wanted)
             if found is None or found.status not in ("checking", "open"):
@@ -266,7 +267,7 @@ class TaskControl(RunnerBase):
 
 
 def _check_size(body: dict[str, Json]) -> None:
-    """Refuse what is no JSON data, or too large to be kept in the task's history.
+    """Refuse a body that is not JSON data, or too large to be kept in the task's history.
 
     Raises:
         InvalidArgumentError: It is.
@@ -279,7 +280,7 @@ def _check_size(body: dict[str, Json]) -> None:
 
 
 def _parts(approval: ApprovalLike) -> tuple[str, str]:
-    """Return the task's id and the approval's."""
+    """Return the id of the task, and the approval's id within it."""
     given = cast("object", approval)
     if not isinstance(given, Approval | str):
         msg = f"approval must be an Approval or its id; it was {shown(given)}."

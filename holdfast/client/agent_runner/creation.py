@@ -55,10 +55,9 @@ class TaskCreation(TaskReading):
             extra_state: Shared state of the task, JSON data.
             budget: Limits.
             tool_choice: "auto", "none", "required", a tool's name or dict; for the first step.
-            step_mode: "manual": a step runs when asked for. "automatic": all run by themselves.
+            step_mode: "manual": a step runs on request. "automatic": all run by themselves.
             images: Images of the request.
-            streams: Whether models tell their answers while they make them, to whoever reads
-                `stream_events` of the task.
+            streams: Whether models stream their answers to readers of `stream_events` of the task.
 
         Raises:
             InvalidArgumentError: The input is empty, extra_state is given twice or is not JSON, or
@@ -93,7 +92,7 @@ class TaskCreation(TaskReading):
         images: Images,
         streams: bool,
     ) -> TaskInput:
-        """Check what a task is created with, as `create_task` is given it; nothing begins."""
+        """Check the arguments of `create_task` and make the workflow's input."""
         if extra_state is not None and self._extra_state is not None:
             msg = "Cannot specify both `extra_state` and `default_extra_state`"
             raise InvalidArgumentError(msg)
@@ -162,25 +161,24 @@ class TaskCreation(TaskReading):
         extra_state: Mapping[str, Json] | None = None,
         started: Callable[[], None] | None = None,
     ) -> None:
-        """Create a task in the Agents SDK's dialect, run it to its end and finalize it.
+        """Create a task with the Agents SDK's semantics, run it to its end and finalize it.
 
-        This returns, too, when the task waits for a person.
+        This also returns when the task waits for a person.
 
         Args:
-            input: The request; empty when it is the end of `before`.
+            input: The request; empty when `before` ends with it.
             task_id: Id of the task.
             agent: Name of the agent.
-            before: Messages before the request. What `data:` URLs of images hold is stored by
-                reference.
+            before: Messages before the request. Images in `data:` URLs are stored by reference.
             session: As for create_task.
             session_adds: Messages that the session gets before those of the task.
             reads_session: Whether the model sees the session's history, besides `before`.
             budget: Limits.
             model: Model name that replaces the agent's.
             settings: Model settings laid over the agent's.
-            run: What the run brought along.
+            run: Rules of the run: guardrails, filters, handlers, the context.
             extra_state: Shared state of the task, JSON data.
-            started: Called once the task of this id is known to be this one, and no earlier one.
+            started: Called once the server has confirmed that this call created the task.
 
         Raises:
             InvalidArgumentError: The `data:` URL of an image cannot be decoded, or holds more than
@@ -217,11 +215,11 @@ class TaskCreation(TaskReading):
             heartbeat=self._heartbeat,
             roll_events=self._roll_events,
         )
-        said = (message.text for message in reversed(before) if message.role == "user")
-        asked = input or next(filter(None, said), "")
+        texts = (message.text for message in reversed(before) if message.role == "user")
+        title = input or next(filter(None, texts), "")
         if self.is_embedded:
             variables.carry(task_id)
-        await self._tasks.start_and_run(task_id, given, self._queue_for(agent), asked, started)
+        await self._tasks.start_and_run(task_id, given, self._queue_for(agent), title, started)
 
     async def _stored(self, messages: Sequence[Message]) -> str:
         """Store a list of messages, images by reference; return its digest, empty for none."""

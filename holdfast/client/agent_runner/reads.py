@@ -1,4 +1,4 @@
-"""Reading tasks: what they are, what they did, what they answered."""
+"""Reading tasks: status, steps, transcript, answer, events, audit."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FINISHED: tuple[TaskStatus, ...] = ("answered", "finished")
 
 
 class TaskReading(RunnerBase):
-    """The reading part of AgentRunner."""
+    """The part of AgentRunner that reads tasks."""
 
     async def get_task(self, task: TaskLike) -> Task:
         """Describe a task, open or closed.
@@ -51,16 +51,15 @@ class TaskReading(RunnerBase):
     ) -> list[Task]:
         """List tasks from Temporal's visibility store, newest first; inputs are cut short.
 
-        A task listed here has its task_id, agent, status, created and the beginning of its input.
-        The store knows no more: steps and usage are not filled in, nor is the rest. `get_task` has
-        all of it.
+        The store knows the task_id, agent, status, created and the beginning of the input. All
+        other fields have their defaults; `get_task` fills them in.
 
         Args:
             status: Only tasks with this status.
             agent: Only tasks of this agent.
             limit: Most tasks; None for all.
-            parent: Only the tasks that calls of agents as tools were in this one; those are not
-                listed otherwise.
+            parent: Only the child tasks of this one (agents called as tools), which are not listed
+                otherwise.
 
         Raises:
             ConnectError: The server could not be reached.
@@ -125,9 +124,9 @@ class TaskReading(RunnerBase):
         return [task for status in FINISHED for task in await self.list_tasks(status)]
 
     async def delete_task(self, task: TaskLike) -> None:
-        """Delete a task from Temporal and the archive; what its session got stays.
+        """Delete a task from Temporal and the archive; its turn in the session stays.
 
-        An open task is terminated with it. No worker process is needed.
+        An open task is terminated. No worker process is needed.
 
         Raises:
             TaskNotFoundError: There is none of this id.
@@ -144,12 +143,12 @@ class TaskReading(RunnerBase):
         return await self._read.all_messages(id_of(task))
 
     async def image(self, part: ImagePart) -> Image:
-        """Read the image that a part of a message names; only one of the archive has bytes.
+        """Read the image that a part of a message names; only one in the archive has bytes.
 
         Raises:
             BlobMissingError: The archive does not have it.
-            InvalidArgumentError: It is none that an Image can be, or a reference that was not made
-                for this archive.
+            InvalidArgumentError: The data is not an image that Holdfast takes, or the reference was
+                not made for this archive.
         """
         check_arguments(TaskReading.image, part=part)
         if part.file_id:
@@ -190,10 +189,10 @@ class TaskReading(RunnerBase):
         until: Literal["closed", "answered"] = "closed",
         poll: Seconds = POLL_SECONDS,
     ) -> AsyncIterator[StepEvent]:
-        """Follow a task: yield what happened and what happens, each event once and in order.
+        """Follow a task: yield its events, past ones first, each once and in order.
 
-        A task that waits, for a person or for run_step, is followed all the same. Breaking off
-        does nothing to the task.
+        A task that waits, for a person or for run_step, is followed too. Breaking off does nothing
+        to the task.
 
         Args:
             task: The task, running or closed.
@@ -213,17 +212,17 @@ class TaskReading(RunnerBase):
         async for event in follow(follower, poll=poll, ends=ends):
             yield event
 
-    def _telling(
+    def _notifying(
         self, task_id: str, on_event: EventHandler | None = None, *, afresh: bool
     ) -> AbstractAsyncContextManager[None]:
-        """Tell a handler, and with `verbose` the terminal, what happens in a task meanwhile."""
+        """Send a task's events to a handler, and with `verbose` to the terminal, meanwhile."""
         wanted = (on_event, print_event if self._verbose else None)
         handlers = [handler for handler in wanted if handler is not None]
         follower = Follower(self._read, self.response, task_id)
         return told(follower, handlers, poll=POLL_SECONDS, afresh=afresh)
 
     async def audit(self, task: TaskLike, *, secrets: Sequence[str] = ()) -> list[AuditEvent]:
-        """Return every event of a task, oldest first, whatever became of the task.
+        """Return every event of a task, open or closed, oldest first.
 
         Args:
             task: The task.
@@ -234,12 +233,13 @@ class TaskReading(RunnerBase):
         return audit_events(entries, secrets, opens=opens)
 
     async def verify(self, task: TaskLike) -> Verification:
-        """Compute the task's digests anew; return where they do not fit, or nothing.
+        """Recompute the task's digests; return where they do not fit, or nothing.
 
         They are compared with what the task itself has while it is open, with what Temporal keeps
         of its closed run, and with the signature of its record, if there is a key
-        (`HOLDFAST_SIGNING_KEY`). So is what the task saw of its session, and what that got of it,
-        with what the session has. `proved` and `unproved` of the list say what came of that.
+        (`HOLDFAST_SIGNING_KEY`). The turns that the task read from its session, and the one that it
+        committed, are compared with the session. `proved` and `unproved` of the list name what
+        could be compared and what could not.
         """
         return await verified(self._read, id_of(task))
 

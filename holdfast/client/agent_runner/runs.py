@@ -25,7 +25,7 @@ class TaskRuns(TaskCreation):
     """The part of AgentRunner that runs steps and finalizes tasks."""
 
     async def run_on(self, task: TaskLike) -> None:
-        """Take a task to its end, or to where somebody must decide; one that is closed stays so.
+        """Run a task to its end or to where a person must decide; a closed task stays closed.
 
         Raises:
             TaskNotFoundError: There is none of this id.
@@ -57,13 +57,13 @@ class TaskRuns(TaskCreation):
             input: New user input for the step.
             step: The queued step to run, instead of the first.
             tool_choice: "auto", "none", "required", a tool's name or dict; for this step.
-            restart: "step" throws away what a failed step has in its journal and starts it anew.
+            restart: "step" discards the journal of a failed step and starts it anew.
             request_id: Names this request: sent again with the same id, one step is run.
             images: Images of the new input; without one they join the input that the step has.
 
         Raises:
-            InvalidArgumentError: Both input and step are given, or step is something else; or an
-                image is none.
+            InvalidArgumentError: Both input and step are given, or one of the arguments is of a
+                wrong type.
             NoUpcomingStepsError: No step is left.
             StepFailedError: The step failed; it stays first in the queue.
             AgentsException: The task has ended with a verdict.
@@ -83,11 +83,11 @@ class TaskRuns(TaskCreation):
         tool_choice: ToolChoice | None,
         images: Images,
     ) -> RunRequest:
-        """Say what step is to be run, and how.
+        """Make the request to run a step.
 
         Raises:
-            InvalidArgumentError: Both input and step are given, or step is something else; or an
-                image is none.
+            InvalidArgumentError: Both input and step are given, or one of the arguments is of a
+                wrong type.
         """
         if input is not None and step is not None:
             msg = "Cannot specify both `step` and `input`"
@@ -107,10 +107,10 @@ class TaskRuns(TaskCreation):
     async def run_request(
         self, task_id: str, asked: RunRequest, request_id: str | None
     ) -> TaskStepOutput:
-        """Run a step that `step_request` has described."""
-        async with self._telling(task_id, afresh=True):
+        """Run the step that `step_request` has described, and return its output."""
+        async with self._notifying(task_id, afresh=True):
             reply = await self._tasks.run(task_id, asked, request_id)
-        if request_id is not None and reply.status == "waiting":  # perhaps decided since then
+        if request_id is not None and reply.status == "waiting":  # it may be decided by now
             return await self._read.waiting(task_id, reply.n, or_done=True)
         return await self._reply(task_id, reply.n, reply.status)
 
@@ -123,9 +123,9 @@ class TaskRuns(TaskCreation):
     ) -> list[TaskStepOutput]:
         """Run all steps that are ready, at the same time, and return their outputs.
 
-        Steps that become ready meanwhile, as those linked to one of these, belong to the next call.
-        When a step fails, the others are taken to their end and are among the completed steps; the
-        failed one stays first, and is tried again by the next call or alone by `run_step`.
+        Steps that become ready meanwhile, such as those linked to one of these, are left to the
+        next call. When a step fails, the others run to their end and are among the completed steps;
+        the failed one stays first, and is tried again by the next call or alone by `run_step`.
 
         Args:
             task: The task.
@@ -168,7 +168,7 @@ class TaskRuns(TaskCreation):
             AgentsException: The task has ended with a verdict.
             NoWorkerError: No worker process serves the task; it waits.
         """
-        async with self._telling(id_of(task), afresh=True):
+        async with self._notifying(id_of(task), afresh=True):
             return await self._run_task(id_of(task))
 
     async def _run_task(self, task_id: str) -> TaskStepOutput:
@@ -176,7 +176,7 @@ class TaskRuns(TaskCreation):
         return await self._reply(task_id, reply.n, reply.status)
 
     async def finalize_response(self, task: TaskLike) -> AgentResponse:
-        """Commit a task that has its answer to its session, close it, and return the answer.
+        """Commit an answered task to its session, close it, and return the answer.
 
         Called again, it returns the same and commits nothing.
 
@@ -217,19 +217,18 @@ class TaskRuns(TaskCreation):
         Args:
             message: The request.
             session: Session that remembers the conversation.
-            chat_history: Replaces the session's history before the task starts, once everything
-                else that is given was found to be in order. Messages, or items
-                of the Responses API.
+            chat_history: Replaces the session's history before the task starts, once all other
+                arguments are checked. Messages, or items of the Responses API.
             tool_choice: Tool choice of the first step.
             agent: As for create_task, like those after it.
             task_id: Id of the task.
             extra_state: Shared state of the task.
             budget: Limits.
             images: Images of the request.
-            on_event: Told of each event of the task meanwhile, see `step_events`; async or not.
-                What it raises is logged, and the task goes on.
+            on_event: Called with each event of the task, see `step_events`; async or not. What it
+                raises is logged, and the task goes on.
             streams: As for create_task.
-            started: Called once the task is there.
+            started: Called once the task is created.
 
         Raises:
             InvalidArgumentError: chat_history is given without a session, or as for create_task;
@@ -265,8 +264,8 @@ class TaskRuns(TaskCreation):
         task = await self._start(task_id or new_id(given.head.agent), given, message)
         if started is not None:
             started()
-        # Not automatic: a task that has failed before run_task comes would be tried once more.
-        async with self._telling(task.task_id, on_event, afresh=False):
+        # Not automatic: such a task may have failed before run_task comes, which would retry it.
+        async with self._notifying(task.task_id, on_event, afresh=False):
             output = await self._run_task(task.task_id)
             if output.status == "waiting":
                 return AgentResponse(response="", task_id=task.task_id, status="waiting")

@@ -40,18 +40,18 @@ class Session:
     def __init__(
         self, name: str, *, app: str, client: Client, archive: Archive, queue: str = ""
     ) -> None:
-        """Name a session; it begins to exist with its first message.
+        """Name a session; its first message creates it.
 
         Args:
-            name: Its name, at most 160 characters. An app has one session of a name, whichever of
-                its agents take part.
+            name: Its name, at most 160 characters. An app has one session of a name, for all of its
+                agents.
             app: Name of the app.
             client: Temporal client.
             archive: The namespace's archive.
             queue: Task queue of the session; the app's own by default.
 
         Raises:
-            InvalidArgumentError: The name is no text, empty or too long.
+            InvalidArgumentError: The name is empty, too long or not a text.
         """
         check_arguments(Session.__init__, client=client, archive=archive, queue=queue)
         self.name = name
@@ -91,10 +91,10 @@ class Session:
         return await verified_session(self._reader, self.id)
 
     async def append(self, messages: Sequence[Message]) -> None:
-        """Commit messages as one turn; what `data:` URLs of images hold is stored by reference.
+        """Commit messages as one turn; images in `data:` URLs are stored by reference.
 
         Raises:
-            InvalidArgumentError: One is no Message, or a `data:` URL cannot be decoded, or holds
+            InvalidArgumentError: One is not a Message, or a `data:` URL cannot be decoded, or holds
                 more than 20 MB.
             SessionClosedError: The session was ended with Temporal's own tools.
             ConnectError: The server could not be reached.
@@ -104,7 +104,7 @@ class Session:
             await self._commit(turn)
 
     async def replace(self, messages: Sequence[Message]) -> None:
-        """Forget everything and begin with these messages, which are stored before.
+        """Replace all turns by one of these messages, which are stored first.
 
         Raises:
             InvalidArgumentError: As for append; nothing was forgotten.
@@ -133,7 +133,7 @@ class Session:
         return CommitRef(task=_unique(), sha256=sha256, count=len(messages))
 
     async def reset(self) -> None:
-        """Forget everything; tasks that have begun keep what they saw.
+        """Forget all turns; tasks that have begun keep those that they read.
 
         Raises:
             SessionClosedError: As for append.
@@ -142,7 +142,7 @@ class Session:
         await self._commit(CommitRef(task=_unique()))
 
     async def get_items(self, limit: Count | None = None) -> list[dict[str, Json]]:
-        """Read what `chat_history` gives as items of the Responses API.
+        """Read the committed messages as items of the Responses API.
 
         Args:
             limit: Number of the newest items to give; None for all.
@@ -156,7 +156,7 @@ class Session:
         return items if limit is None else items[max(len(items) - limit, 0) :]
 
     async def add_items(self, items: Sequence[dict[str, Json]]) -> None:
-        """Do what `append` does with items of the Responses API.
+        """Commit items of the Responses API as one turn, like `append`.
 
         Raises:
             InvalidArgumentError: An item cannot be read, or as for append.
@@ -166,7 +166,7 @@ class Session:
         await self.append(from_response_items(items))
 
     async def clear_session(self) -> None:
-        """Do what `reset` does.
+        """Forget all turns, like `reset`.
 
         Raises:
             SessionClosedError: As for append.

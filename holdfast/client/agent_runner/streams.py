@@ -1,4 +1,4 @@
-"""The streaming part of AgentRunner: steps and chats whose answers are seen while they are made."""
+"""The part of AgentRunner that streams steps, chats and tasks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _OPEN_ENDS: tuple[TaskStatus, ...] = ("answered", "waiting", "paused", "needs_at
 
 
 class TaskStreaming(TaskRuns):
-    """Streams of events, see `docs/streaming.md`."""
+    """The part of AgentRunner that streams events; see `docs/streaming.md`."""
 
     def stream_step(
         self,
@@ -34,17 +34,17 @@ class TaskStreaming(TaskRuns):
         request_id: str | None = None,
         images: Images = (),
     ) -> Streamed[TaskStepOutput]:
-        """Run the next step as `run_step` does, and stream what happens in it.
+        """Run the next step as `run_step` does, and stream its events.
 
-        It returns at once, and the step is run whether or not anybody reads:
+        It returns at once, and the step runs whether or not the stream is read:
         `async for event in stream`, then `await stream.result()`.
 
         Args:
             task: The task.
             input: As for run_step, like step and those after offset.
             step: The queued step to run.
-            offset: Tell everything after the event of this offset, as a reader does that was
-                interrupted; None tells what belongs to the step that is run.
+            offset: Begin after the event of this offset, to resume an interrupted reader; None
+                begins with the step that is run.
             tool_choice: Tool choice of the step.
             request_id: Names this request: sent again with the same id, one step is run.
             images: Images of the new input.
@@ -67,7 +67,7 @@ class TaskStreaming(TaskRuns):
     def stream_chat(
         self, message: str, *args: Any, task_id: str | None = None, **options: Any
     ) -> Streamed[AgentResponse]:
-        """Do what `chat` does, and stream what happens; `await stream.result()` is the response.
+        """Do what `chat` does, and stream its events; `await stream.result()` is the response.
 
         Args:
             message: The request.
@@ -96,17 +96,18 @@ class TaskStreaming(TaskRuns):
         offset: int = 0,
         until: Literal["closed", "waiting"] = "closed",
     ) -> AsyncGenerator[StreamEvent]:
-        """Stream what happens in a task that this or another process runs.
+        """Stream the events of a task that this or another process runs.
 
-        Answers are seen while they are made if whoever runs the task streams them, or has created
-        it with `streams=True`; else each comes whole. Breaking off does nothing to the task.
+        Answers come token by token if the task was created or is run with streaming
+        (`streams=True`, `stream_step` and the like); else each comes whole. Breaking off does
+        nothing to the task.
 
         Args:
             task: The task, running or closed.
             offset: Go on after the event of this offset; 0 begins at the task's beginning.
             until: "closed": to end when the task is closed; one that has its answer is open until
-                it is finalized. "waiting": to end, too, when it has its answer or waits for
-                somebody.
+                it is finalized. "waiting": to end, too, when it has its answer or waits for a
+                person.
 
         Raises:
             TaskNotFoundError: There is none of this id.

@@ -1,4 +1,4 @@
-"""Undo, rewind, fork: going back in a task, and off from it."""
+"""Undo and rewind of a task's steps, and forks of a task."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ Residue = Literal["refuse", "keep"]
 
 
 class TimeTravel(RunnerBase):
-    """The part of AgentRunner that changes the past, or departs from it."""
+    """The part of AgentRunner that undoes steps and forks tasks."""
 
     async def undo_step(
         self,
@@ -63,16 +63,16 @@ class TimeTravel(RunnerBase):
         Args:
             task: The task, not finalized.
             residue: "refuse": refuse when an effect cannot be undone. "keep": undo the rest and
-                record what remains in the world.
+                record the effects that remain.
             by: Who asks.
-            reason: Why; the model is told.
+            reason: Why; the model sees it.
             request_id: Names this request: sent again with the same id, one step is undone.
 
         Raises:
             UndoRefusedError: Effects stand in the way; the text lists them. Nothing was changed.
             UndoFailedError: An `undo=` failed. What was undone before stays undone; ask again.
-            CommandRefusedError: Another step has begun, or somebody has undone steps, since this
-                was called. Nothing was changed.
+            CommandRefusedError: Since this was called, another step has begun or steps were undone.
+                Nothing was changed.
             TaskClosedError: The task is closed; fork it.
             NoWorkerError: No worker process serves the task; the error names the request.
         """
@@ -102,12 +102,12 @@ class TimeTravel(RunnerBase):
             to: The last step to keep: its output, the step, or its id.
             residue: As for undo_step.
             by: Who asks.
-            reason: Why; the model is told.
+            reason: Why; the model sees it.
             request_id: As for undo_step.
 
         Raises:
-            StepNotFoundError: No such step is completed on the present branch, as when somebody
-                has undone it meanwhile. Nothing was changed.
+            StepNotFoundError: No such step is completed on the present branch; it may have been
+                undone meanwhile. Nothing was changed.
             UndoRefusedError: As for undo_step.
             UndoFailedError: As for undo_step.
         """
@@ -141,28 +141,28 @@ class TimeTravel(RunnerBase):
     ) -> Task:
         """Start a new task from a step of this one, open or closed, on any branch.
 
-        The new task has the steps up to and including that one in its ledger. Nothing of them is
-        run again, and the old task is not touched. Its budget and what its run brought along
-        (guardrails, filters, error handlers, the class of the context) hold for the fork as well;
-        the budget counts what the fork itself spends.
+        The new task has the steps up to and including that one in its ledger. None of them runs
+        again, and the old task is not touched. Its budget and the rules of its run (guardrails,
+        filters, error handlers, the class of the context) hold for the fork as well; the budget
+        counts what the fork itself spends.
 
         Args:
             task: The task to depart from.
             at: The last step that both share: its output (which knows its branch), the step or its
                 id on the present branch.
-            input: New user input, at most 16 KB, for the agent whose turn it was there; without it
-                the fork goes on with the steps queued there.
-            agent: Another agent, for the rest; it sees what the one whose turn it was would see.
-            feedback: Said to the model before its next call.
+            input: New user input, at most 16 KB, for the agent whose turn it was at that step;
+                without it the fork goes on with the steps queued there.
+            agent: Another agent to go on with; it sees what the original one would have seen.
+            feedback: Message to the model before its next call.
             task_id: Id of the new task.
-            session: Session of the new task. By default it commits to none, but its model goes on
-                seeing the history that the old task's session had when that task began.
+            session: Session of the new task. By default it commits to none, but its model still
+                sees the history that the old task read from its session.
             by: Who asks.
-            images: Images of the new input; they may be all of it.
+            images: Images of the new input, which may consist of images alone.
 
         Raises:
-            InvalidArgumentError: The input is empty or too large, or an image is none; nothing was
-                written.
+            InvalidArgumentError: The input is empty or too large, or an image is not one; nothing
+                was written.
             TaskNotFoundError: There is no such task.
             StepNotFoundError: There is no such step.
             TaskExistsError: There is a task of the new id.
@@ -231,7 +231,7 @@ class TimeTravel(RunnerBase):
         feedback: str | None,
         images: tuple[ImagePart, ...],
     ) -> Carried:
-        """Make the state in which a fork begins; its ledger is the path, in the archive."""
+        """Archive the steps that both tasks share; return the state in which the fork begins."""
         was_undone = path[-1] not in active_steps(entries)
         origin = next((e for e in entries if e.event is not None and e.event.kind == CREATED), None)
         path = [record.model_copy(update={"opened": 0}) for record in path]
@@ -252,7 +252,7 @@ class TimeTravel(RunnerBase):
             feedback=feedback,
             images=images,
         )
-        # Never below the path's: after an undo in the fork, branch and id still tell steps apart.
+        # Never below those of the shared steps: branch and id identify a step after undos, too.
         branch = max(record.branch for record in path)
         notes = begun.notes
         if was_undone:
@@ -309,7 +309,7 @@ def _check_input(text: str | None) -> None:
 
 
 def _head_of_fork(known: TaskHead, agent: str | None, session: SessionRef | None) -> TaskHead:
-    """Return the head of a fork: what the old task's run brought along holds for it as well."""
+    """Return the head of a fork; the rules of the old task's run hold for it as well."""
     return TaskHead(
         agent=agent or known.agent,
         session=session,
@@ -323,7 +323,7 @@ def _head_of_fork(known: TaskHead, agent: str | None, session: SessionRef | None
 
 
 def _handed_to_first(carried: Carried) -> Carried:
-    """Give the steps that are to come to the first agent of the fork, whosever they were."""
+    """Give all queued steps to the first agent of the fork."""
     first = {"agent": "", "enters": True}
     queue = tuple(step.model_copy(update=first) for step in carried.queue)
     return carried.model_copy(update={"queue": queue, "last_step": None})
@@ -332,7 +332,7 @@ def _handed_to_first(carried: Carried) -> Carried:
 def _find(steps: list[StepRecord], wanted: StepLike) -> StepRecord:
     """Find a step by its id; an output must be of the same branch, too.
 
-    Ids are given anew after an undo: an undone step may have the id of one that was not.
+    Ids are reused after an undo: an undone step and a standing one may have the same id.
     """
     step_id = step_id_of(wanted)
     for record in reversed(steps):

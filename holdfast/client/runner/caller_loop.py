@@ -1,4 +1,4 @@
-"""Calling the caller's functions in the caller's own loop, from whichever loop the engine uses."""
+"""Calls of the caller's functions in the caller's own loop, from the engine's loop."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class CallerLoop:
         self._loop = asyncio.get_running_loop()
 
     async def call(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Call a function, async or not, and return what it gives.
+        """Call a function, async or not, and return its result.
 
         Raises:
             Exception: Whatever the function raises.

@@ -1,4 +1,4 @@
-"""Sending what a RunState decides: what is decided on one call comes before standing decisions."""
+"""The decisions of a RunState, as they are sent: those on one call before standing ones."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from holdfast.values.checks.json_shapes import is_object
 
 @dataclass(frozen=True, kw_only=True)
 class _Settled:
-    """How an approval was settled, as the ledger of its task tells it.
+    """How an approval was settled, by the ledger of its task.
 
     Attributes:
-        verb: "approve", "reject" or "respond"; empty for one that was withdrawn.
-        by: Who decided; empty for the clock.
+        verb: "approve", "reject" or "respond"; empty when it was withdrawn.
+        by: Who decided; empty when it expired.
         at: When, seconds since the epoch.
-        always: Whether that held for later calls as well.
-        edited: Whether the call got other arguments.
+        always: Whether the decision holds for later calls of the tool, too.
+        edited: Whether the arguments were edited.
     """
 
     verb: str
@@ -33,13 +33,13 @@ class _Settled:
     edited: bool = False
 
     def agrees_with(self, decision: Decision) -> bool:
-        """Whether a decision says nothing else."""
+        """Whether a decision of a state has the same effect."""
         same = self.verb == decision.verb and not self.edited
         return same and (self.always or not decision.always)
 
     @property
     def in_words(self) -> str:
-        """What was done, for people."""
+        """What was done, in words."""
         match self.verb:
             case "approve":
                 how = "approved with other arguments" if self.edited else "approved"
@@ -55,17 +55,17 @@ class _Settled:
 
 
 async def send_decisions(engine: AgentRunner, state: RunState, by: str, *, is_over: bool) -> None:
-    """Send what a state decides; what was decided alike before, here or elsewhere, stands.
+    """Send the decisions of a state; equal ones that were made before, here or elsewhere, stand.
 
     Args:
         engine: The engine.
         state: The state.
         by: Who decides.
-        is_over: Whether the run's task is closed: its end then says what became of the calls.
+        is_over: Whether the run's task is closed: its outcome then explains withdrawn approvals.
 
     Raises:
-        CommandRefusedError: A call was decided otherwise before, or is not the one that was seen.
-            When that is known before anything is sent, nothing is.
+        CommandRefusedError: A call was decided otherwise before, or has changed since it was shown.
+            What is found out before sending prevents sending anything.
     """
     decisions = _in_order(state.decisions)
     asked = await engine.pending_approvals(state.task_id) if decisions else []
@@ -83,7 +83,7 @@ async def send_decisions(engine: AgentRunner, state: RunState, by: str, *, is_ov
 
 
 def _in_order(decisions: Sequence[Decision]) -> list[Decision]:
-    """Put decisions on one call before standing ones, of which the last of a tool stands."""
+    """Order decisions: those on one call, then for each tool the last standing one."""
     standing = {_scope(each): each for each in decisions if each.always}
     last = list(standing.values())
     exact = [each.model_copy(update={"always": False}) for each in decisions if each not in last]
@@ -91,16 +91,16 @@ def _in_order(decisions: Sequence[Decision]) -> list[Decision]:
 
 
 def _scope(decision: Decision) -> tuple[str, str]:
-    """Name the calls for which a standing decision holds: a tool's in a task."""
+    """Return the calls for which a standing decision holds: (task, tool)."""
     return decision.approval.rpartition(":")[0], decision.tool
 
 
 async def _send(engine: AgentRunner, approval: Approval, decision: Decision, by: str) -> None:
-    """Send one decision on a call that waits, or did a moment ago."""
+    """Send one decision on a call that waited when the approvals were read."""
     try:
         await _command(engine, approval, decision, by)
     except (TaskClosedError, TaskNotFoundError):
-        return  # the run's end says why
+        return  # the run's outcome says why
     except CommandRefusedError as error:
         task_id = approval.id.rpartition(":")[0]
         if any(each.id == approval.id for each in await engine.pending_approvals(task_id)):
@@ -123,7 +123,7 @@ async def _command(engine: AgentRunner, approval: Approval, decision: Decision, 
 async def _refused(
     engine: AgentRunner, decision: Decision, found: _Settled | None, by: str
 ) -> CommandRefusedError:
-    """Have the task record that it refuses a decision, and return the error that says so."""
+    """Send a decision that the task will refuse, so that its audit has it; return the error."""
     text = f"{_words(decision, found)} Nothing that the state decides was sent."
     gone = Approval(id=decision.approval, kind="tool", n=0, i=0, branch=0, asked=0.0)
     with suppress(CommandRefusedError, TaskClosedError, TaskNotFoundError):
@@ -142,7 +142,7 @@ def _words(decision: Decision, found: _Settled | None) -> str:
 
 
 async def _settled(engine: AgentRunner, decisions: Iterable[Decision]) -> dict[str, _Settled]:
-    """Find out how approvals were settled."""
+    """Read how the approvals of decisions were settled, by id."""
     found: dict[str, _Settled] = {}
     for task_id in {decision.approval.rpartition(":")[0] for decision in decisions}:
         with suppress(TaskNotFoundError):

@@ -1,4 +1,4 @@
-"""Which engine a `Runner` uses: one given, one configured, a cluster, or the embedded one."""
+"""The engine that a `Runner` uses: given, configured, a cluster, or the embedded one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DEFAULT_DATA_DIR = ".holdfast"
 
 
 class Engines:
-    """The engines of this process. They live on the shared loop, whoever calls.
+    """The engines of this process. They live on the shared loop, whichever thread calls.
 
     One embedded engine serves all agents.
     """
@@ -31,14 +31,14 @@ class Engines:
         self._lock: asyncio.Lock | None = None
 
     def configure(self, **options: str | None) -> None:
-        """Say which engine to use from now on."""
+        """Choose the engine of all later runs."""
         if self._runners:
             msg = "configure must be called before the first run of this process."
             raise InvalidArgumentError(msg)
         self._options = options
 
     async def runner(self, agent: Agent) -> AgentRunner:
-        """Return the runner for an agent; runs on the shared loop."""
+        """Return the runner for an agent. Call it on the shared loop."""
         if self._lock is None:
             self._lock = asyncio.Lock()
         async with self._lock:

@@ -1,4 +1,4 @@
-"""Telling RunHooks what a run does, from its record, while it runs."""
+"""Calls of a run's RunHooks, made from its record while it runs."""
 
 from __future__ import annotations
 
@@ -51,21 +51,21 @@ T = TypeVar("T")
 POLL_SECONDS = 0.2
 AGAIN_SECONDS = 0.2
 LAST_LOOKS = 5
-"""How often the end of a run is read before it is given up."""
+"""Attempts to read the end of a run before the remaining hooks are given up."""
 
 
 class HookFailed(Exception):  # noqa: N818  it never leaves this package
-    """A hook has raised; the cause says what."""
+    """A hook has raised; its exception is the cause."""
 
 
-class Told(NamedTuple):
+class HookCall(NamedTuple):
     """One call of a hook.
 
     Attributes:
-        key: Tells it from the others of its step.
+        key: Identifies it among those of its step.
         hook: Name of the method.
         args: Its arguments after the context.
-        usage: What was spent just before it.
+        usage: Usage that is added just before it.
     """
 
     key: tuple[Any, ...]
@@ -74,8 +74,8 @@ class Told(NamedTuple):
     usage: Usage = Usage()
 
 
-class HookTeller:
-    """Tells hooks of one task, each thing once and in the order in which it happened."""
+class HookNotifier:
+    """Calls the hooks of one task, each once and in the order of what happened."""
 
     def __init__(
         self,
@@ -88,16 +88,16 @@ class HookTeller:
         context: Any,
         given: RunInput,
     ) -> None:
-        """Have told nothing yet.
+        """Call none yet.
 
         Args:
-            hooks: Who is told.
+            hooks: The hooks.
             reader: Reads the task.
             task_id: The task.
             call: Calls the caller's functions.
             team: The agents.
             context: The caller's context object.
-            given: What the run was given.
+            given: The input of the run.
         """
         self._hooks = hooks
         self._follower = Follower(reader, _no_response, task_id)
@@ -107,36 +107,36 @@ class HookTeller:
         self._context = context
         self._task_id = task_id
         self._items = ItemHelpers.input_to_new_input_list(given)
-        self._told: dict[tuple[float, int], set[tuple[Any, ...]]] = {}
+        self._known: dict[tuple[float, int], set[tuple[Any, ...]]] = {}
         self._agent = ""
         self._usage = Usage()
         self._due: list[StepBody] = []
 
-    async def look(self, *, tells: bool = True) -> None:
-        """Read what is new and tell of it, or only note that it was before.
+    async def look(self, *, notifies: bool = True) -> None:
+        """Read what is new and call hooks for it, or only mark it as known.
 
         Raises:
             HookFailed: A hook has raised.
-            EngineError: The record cannot be read now; what was not told is told by the next look.
+            EngineError: The record cannot be read now; the next look makes the calls that are due.
         """
         look = await self._follower.look()
         self._due += look.steps
         while self._due:
-            await self._step(self._due[0], tells=tells)
+            await self._step(self._due[0], notifies=notifies)
             del self._due[0]
 
-    async def beside(
+    async def notify_during(
         self,
         work: Coroutine[Any, Any, T],
         abandon: Callable[[HookFailed], Awaitable[bool]],
         started: asyncio.Event,
     ) -> T:
-        """Tell hooks while a run is waited for, and the rest before its outcome is given.
+        """Wait for a run and call its hooks meanwhile, the last ones before its outcome.
 
         Args:
             work: Waits for the run.
             abandon: Ends the run's task when a hook has raised; returns whether it did.
-            started: Set once the task is known to be the run's own: nothing is told before.
+            started: Set once the task is known to be the run's own: no hook is called before.
 
         Raises:
             HookFailed: A hook has raised.
@@ -146,7 +146,7 @@ class HookTeller:
         try:
             await _begun(started, running)
             while not running.done():
-                with suppress(NotFoundError, EngineError):  # the run itself says so
+                with suppress(NotFoundError, EngineError):  # the run itself raises it
                     await self.look()
                 await asyncio.wait({running}, timeout=POLL_SECONDS)
             if started.is_set():
@@ -159,45 +159,45 @@ class HookTeller:
         return running.result()
 
     async def _last_look(self, ended: asyncio.Future[Any]) -> None:
-        """Tell the rest of a run that has ended, or say that it could not be read."""
+        """Make the last calls for a run that has ended; log an exception if it cannot be read."""
         pause = AGAIN_SECONDS
         for left in reversed(range(LAST_LOOKS)):
             try:
                 await self.look()
             except (NotFoundError, EngineError):
-                if isinstance(ended.exception(), EngineError):  # it has not ended, and says so
+                if isinstance(ended.exception(), EngineError):  # raised by the run, which goes on
                     return
                 if not left:
-                    log.exception("Hooks were not told all of task %r", self._task_id)
+                    log.exception("Not all hooks were called for task %r", self._task_id)
             else:
                 return
             await asyncio.sleep(pause if left else 0)
             pause *= 2
 
-    async def _step(self, of: StepBody, *, tells: bool) -> None:
+    async def _step(self, of: StepBody, *, notifies: bool) -> None:
         key = (of.started, of.key)
-        if key not in self._told:
+        if key not in self._known:
             agent = self._team.of(of.step.agent).name
             begun = agent == self._agent
-            self._told[key] = {("agent",)} if begun else set()
+            self._known[key] = {("agent",)} if begun else set()
             self._agent = agent
         read = await resolved(of, self._text)
         output: Json = None
         if of.status == "last":
             output = await read_json(of.output, of.stored, self._text)
-        known = self._told[key]
-        for told in happenings(read, self._team, self._items, output):
-            if told.key in known:
+        known = self._known[key]
+        for call in hook_calls(read, self._team, self._items, output):
+            if call.key in known:
                 continue
-            known.add(told.key)
-            self._usage += told.usage
-            if tells:
-                await self._tell(told)
+            known.add(call.key)
+            self._usage += call.usage
+            if notifies:
+                await self._notify(call)
         if of.is_completed:
             self._items += [item.to_input_item() for item in step_items(read, self._team)]
 
-    async def _tell(self, told: Told) -> None:
-        hook = getattr(self._hooks, told.hook, None)
+    async def _notify(self, call: HookCall) -> None:
+        hook = getattr(self._hooks, call.hook, None)
         if hook is None:
             return
         facts: dict[str, Any] = {
@@ -206,59 +206,64 @@ class HookTeller:
             "task_id": self._task_id,
         }
         context: RunContextWrapper[Any] = RunContextWrapper(**facts)
-        if told.hook in ("on_agent_start", "on_agent_end"):
+        if call.hook in ("on_agent_start", "on_agent_end"):
             context = AgentHookContext(**facts, turn_input=list(self._items))
         try:
-            await self._call(hook, context, *told.args)
+            await self._call(hook, context, *call.args)
         except Exception as cause:
-            raise HookFailed(told.hook) from cause
+            raise HookFailed(call.hook) from cause
 
 
-def happenings(
+def hook_calls(
     of: StepBody, team: Team, before: Sequence[dict[str, Json]], output: Json
-) -> Iterator[Told]:
-    """Say what hooks are to be told of a step as far as it is recorded, in order.
+) -> Iterator[HookCall]:
+    """Yield the calls of hooks for a step as far as it is recorded, in order.
 
-    A model call is told once it is answered; a tool's start at once, unless somebody may have to
-    decide first whether it is run at all: then when it is known to have begun, or is done.
+    Both calls for a model call come once it is answered. The start of a tool comes when the tool is
+    called for, unless an approval or a guardrail may keep it from running: then once it is known to
+    have begun, or is done.
 
     Args:
         of: The step, archived texts put in.
         team: The agents.
         before: The conversation before the step.
-        output: What the step gave, if it is the last.
+        output: Output of the step, if it is the last.
     """
     agent = team.of(of.step.agent)
     prompt = agent.instructions if isinstance(agent.instructions, str) else None
     handoffs = handoff_names(of, agent)
     for batch, found in groupby(step_happenings(of), key=_batch):
         if batch is not None:
-            calls = [_told_of(each, team, handoffs) for each in found if isinstance(each, OfCall)]
-            told = [each for each in calls if each is not None]
-            yield from (each for _, each in sorted(told, key=itemgetter(0)))
+            calls = [_call_of(each, team, handoffs) for each in found if isinstance(each, OfCall)]
+            made = [each for each in calls if each is not None]
+            yield from (each for _, each in sorted(made, key=itemgetter(0)))
             continue
         for happening in found:
             match happening:
                 case StepBegan():
-                    yield Told(("agent",), "on_agent_start", (agent,))
+                    yield HookCall(("agent",), "on_agent_start", (agent,))
                 case ModelAnswered(answer=answer, k=k):
-                    said = response(answer)
-                    yield Told(("llm", k), "on_llm_start", (agent, prompt or None, list(before)))
-                    yield Told(("llm", k, "end"), "on_llm_end", (agent, said), usage=said.usage)
+                    got = response(answer)
+                    yield HookCall(
+                        ("llm", k), "on_llm_start", (agent, prompt or None, list(before))
+                    )
+                    yield HookCall(("llm", k, "end"), "on_llm_end", (agent, got), usage=got.usage)
                 case StepEnded() if of.status == "last":
                     final = typed_output(agent.made_output, output)
-                    yield Told(("agent", "end"), "on_agent_end", (agent, final))
+                    yield HookCall(("agent", "end"), "on_agent_end", (agent, final))
                 case _:
                     continue
 
 
 def _batch(happening: InStep) -> int | None:
-    """Return which batch of calls something is about; None when it is about none."""
+    """Return the batch of the call that this is about; None when it is about no call."""
     return happening.call.batch if isinstance(happening, OfCall) else None
 
 
-def _told_of(happening: OfCall, team: Team, handoffs: Collection[str]) -> tuple[int, Told] | None:
-    """Return what hooks are told of something that happened to a call, and its number."""
+def _call_of(
+    happening: OfCall, team: Team, handoffs: Collection[str]
+) -> tuple[int, HookCall] | None:
+    """Return the call of a hook for something that happened to a tool call, and its number."""
     agent, call = team.of(happening.body.step.agent), happening.call
     place, outcome = (call.batch, call.i), call.outcome
     is_done = isinstance(happening, CallDone)
@@ -266,12 +271,12 @@ def _told_of(happening: OfCall, team: Team, handoffs: Collection[str]) -> tuple[
     if call.call.name in handoffs:
         if not isinstance(item, HandoffOutputItem) or not call.done:
             return None
-        return call.done, Told(("handoff", *place), "on_handoff", (agent, item.target_agent))
-    if outcome is not None and outcome.attempts == 0:  # it was not run: rejected, or not on offer
+        return call.done, HookCall(("handoff", *place), "on_handoff", (agent, item.target_agent))
+    if outcome is not None and outcome.attempts == 0:  # it did not run: rejected, or not on offer
         return None
     tool = agent.tool(call.call.name)
     shown = tool or ToolSpec(name=call.call.name, parameters={})
-    start = Told(("tool", *place), "on_tool_start", (agent, shown))
+    start = HookCall(("tool", *place), "on_tool_start", (agent, shown))
     guards = getattr(tool, "tool_input_guardrails", None)
     at_once = tool is not None and tool.needs_approval is False and not guards
     match happening:
@@ -281,7 +286,9 @@ def _told_of(happening: OfCall, team: Team, handoffs: Collection[str]) -> tuple[
             return call.done or call.asked, start
         case CallDone():
             output = item.output if isinstance(item, ToolCallOutputItem) else ""
-            return call.done, Told(("tool", *place, "end"), "on_tool_end", (agent, shown, output))
+            return call.done, HookCall(
+                ("tool", *place, "end"), "on_tool_end", (agent, shown, output)
+            )
         case _:
             return None
 
@@ -296,5 +303,5 @@ async def _begun(started: asyncio.Event, running: asyncio.Future[Any]) -> None:
 
 
 async def _no_response(task_id: str) -> AgentResponse:
-    """Stand for the answer of the task, which its last step has already told."""
+    """Return an empty answer: on_agent_end has it from the last step."""
     return AgentResponse(response="", task_id=task_id)

@@ -1,4 +1,4 @@
-"""What a run is given: its input, and what of its session the model is to see."""
+"""The input of a run, and the part of its session that the model sees."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from holdfast.values.messages import Message
 from holdfast.values.text.shown import shown
 
 Call = Callable[..., Awaitable[Any]]
-"""Calls a function with arguments, async or not, and returns what it gives."""
+"""Calls a function, async or not, and returns its result."""
 
 Item = dict[str, Json]
 
@@ -26,10 +26,10 @@ class Given(NamedTuple):
     """The input of a run as its task takes it.
 
     Attributes:
-        text: The request; empty when it is the end of `before`.
+        text: The request; empty when `before` ends with it.
         before: Messages before it.
         adds: Messages that the session gets before those that the task makes.
-        is_whole: Whether `before` has what the model is to see of the session.
+        is_whole: Whether `before` already has all that the model sees of the session.
     """
 
     text: str
@@ -41,7 +41,7 @@ class Given(NamedTuple):
 async def read_input(
     given: RunInput, session: Session | None, config: RunConfig, call: Call
 ) -> Given:
-    """Say what a task takes, and read its session if the run has a say in what is seen of it.
+    """Make the input of a task; read the session if the run limits or changes what is seen of it.
 
     Args:
         given: A text, or a list of items.
@@ -50,7 +50,8 @@ async def read_input(
         call: Calls the caller's functions.
 
     Raises:
-        UserError: The input is none, or the callback gave something else than a list of items.
+        UserError: The input is neither a text nor a list, or the callback returned something other
+            than a list of items.
         InvalidArgumentError: An item cannot be read.
     """
     new = _messages(given)
@@ -81,7 +82,7 @@ def limited(items: Sequence[Item], limit: int) -> list[Item]:
     """Return the newest items, without outputs of tools whose calls are cut off.
 
     Raises:
-        UserError: The limit is no number of items.
+        UserError: The limit is not a number of items.
     """
     if limit < 0:
         msg = f"session_settings.limit counts items, so it must be at least 0; it was {limit}."
@@ -96,10 +97,10 @@ def limited(items: Sequence[Item], limit: int) -> list[Item]:
 
 
 def check_input(given: object) -> None:
-    """Refuse what is neither a text nor a list.
+    """Refuse an input that is neither a text nor a list.
 
     Raises:
-        UserError: It is something else.
+        UserError: It is neither.
     """
     if isinstance(given, bytes) or not isinstance(given, Sequence):
         msg = (
@@ -121,7 +122,7 @@ def _messages(given: Any) -> tuple[Message, ...]:
 
 
 def _not_in(seen: Sequence[Item], chosen: Sequence[Item]) -> list[Item]:
-    """Return the chosen items that are not of the session: each of its items counts once."""
+    """Return the chosen items that are not from the session; an item matches one of it once."""
     left = list(seen)
     new: list[Item] = []
     for item in chosen:

@@ -1,4 +1,4 @@
-"""A run from its beginning, or from where it stands, to its result."""
+"""One run: begun or resumed, up to its result."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from holdfast.client.agent_runner.control import AGAIN_SECONDS
 from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.client.agent_runner.sessions import Session
 from holdfast.client.runner.decisions import send_decisions
-from holdfast.client.runner.hooks import HookFailed, HookTeller
+from holdfast.client.runner.hooks import HookFailed, HookNotifier
 from holdfast.client.runner.input import Call, read_input
 from holdfast.errors import (
     AgentsException,
@@ -51,16 +51,14 @@ from holdfast.values.text.shown import shown
 T = TypeVar("T")
 
 Started = Callable[[], None]
-"""Called once a run's task is known to be its own, and not one that was there before."""
+"""Called once the server has confirmed that this run created its task, or owns it."""
 
 RUNNER = "Runner"
-CANCELLED = "cancelled after the turn"
-"""Why a streamed run that is to stop after its turn is paused: its state may go on with it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
-    """How a run was asked for; see `Runner.run`.
+    """The arguments of a run, checked; see `Runner.run`.
 
     Attributes:
         max_turns: Most model calls.
@@ -68,7 +66,7 @@ class RunOptions:
         config: Settings.
         rules: The same, as data.
         context: The caller's context object.
-        hooks: Told what the run does.
+        hooks: Called with what the run does.
         task_id: Id of the task.
         by: Who decides.
         call: Calls the caller's functions.
@@ -85,12 +83,12 @@ class RunOptions:
     call: Call
 
     def check(self, agent: object, *, keeps_elsewhere: bool) -> None:
-        """Refuse what cannot be served, before anything is begun.
+        """Refuse arguments that cannot be served, before anything is created.
 
         Raises:
-            UserError: The agent is none, two of its team have one name, max_turns is negative, the
-                provider was to remember, or a name is no text.
-            TypeError: The hooks are none of a run.
+            UserError: The agent is not an Agent, max_turns is negative, the provider is to keep the
+                conversation, or a name is not a text.
+            TypeError: The hooks are not RunHooks.
         """
         if not isinstance(agent, Agent):
             msg = (
@@ -119,7 +117,7 @@ class RunOptions:
         """Refuse names that cannot be used.
 
         Raises:
-            InvalidArgumentError: One cannot.
+            InvalidArgumentError: A name is too long, or not a text.
         """
         if self.task_id is not None:
             check_known_id(self.task_id, "task_id")
@@ -140,10 +138,10 @@ async def begin(
     options: RunOptions,
     started: Started | None = None,
 ) -> RunResult:
-    """Run a new task in the Agents SDK's dialect and return its result.
+    """Run a new task with the Agents SDK's semantics and return its result.
 
     Raises:
-        AgentsException: The run has ended with it; its `run_data` says what it had made.
+        AgentsException: The run has ended with it; its `run_data` has the items up to then.
         HoldfastError: The task waits, see `Runner.run`.
     """
     if engine.is_embedded:
@@ -181,7 +179,7 @@ async def go_on(
     options: RunOptions,
     started: Started | None = None,
 ) -> RunResult:
-    """Send what was decided on a run, take it on, and return its result.
+    """Send the decisions of a state, run its task on, and return the result.
 
     Raises:
         UserError: Its task began with an agent that the given one does not know, or in another
@@ -190,7 +188,7 @@ async def go_on(
         AgentsException: As for `begin`.
         HoldfastError: As for `begin`.
     """
-    forget(options.rules.code)  # the task keeps those that it began with
+    forget(options.rules.code)  # the task keeps the code that it began with
     before = await read_recorded(engine.reader, state.task_id)
     _check_same(engine, agent, before, options)
     run = _Run(engine, agent, state.task_id, None, options, started=started)
@@ -204,7 +202,7 @@ def _check_same(engine: AgentRunner, agent: Agent, before: Recorded, options: Ru
     """Refuse to go on with another task, session or agent than those of the state.
 
     Raises:
-        UserError: One of them is another.
+        UserError: One of them differs.
     """
     task = before.task
     if options.task_id not in (None, task.task_id):
@@ -232,10 +230,10 @@ async def _decide_and_go(engine: AgentRunner, state: RunState, by: str, before: 
     for request_id, text in state.added_input:
         try:
             await engine.give_feedback(state.task_id, text, by=by, request_id=request_id)
-        except TaskClosedError:  # it was resumed before: what it says now follows
+        except TaskClosedError:  # the task has ended meanwhile: its outcome follows
             break
-    if before.task.paused.endswith(f": {CANCELLED}"):
-        with suppress(CommandRefusedError, TaskClosedError):  # somebody was faster
+    if before.task.paused_by_run:
+        with suppress(CommandRefusedError, TaskClosedError):  # resumed or ended meanwhile
             await engine.resume(state.task_id, by=by)
     await engine.run_on(state.task_id)
 
@@ -263,7 +261,7 @@ class _Run:
         self._is_started = asyncio.Event()
 
     def started(self) -> None:
-        """Note that the task is this run's own: until then nothing of it is read or stopped."""
+        """Note that the task is this run's own. Until then it is neither read nor stopped."""
         self._is_started.set()
         if self._on_start is not None:
             self._on_start()
@@ -271,24 +269,24 @@ class _Run:
     async def result_of(
         self, work: Coroutine[Any, Any, None], before: Recorded | None = None
     ) -> RunResult:
-        """Wait for the run, then read what came of it.
+        """Wait for the run, then read its result.
 
         Args:
-            work: Takes the task to its end.
-            before: The task as it stood, for one that goes on.
+            work: Runs the task to its end.
+            before: The task as it was, of a resumed run.
         """
         try:
-            recorded = await self._told(work, before)
+            recorded = await self._followed(work, before)
         except HookFailed as failed:
             self._forget(before, is_over=self._is_abandoned)
             raise (failed.__cause__ or failed) from None
         except (AgentsException, StepFailedError) as error:
-            told = _as_raised(error)
-            await self._explain(told)
+            raised = _as_raised(error)
+            await self._explain(raised)
             self._forget(before, is_over=not isinstance(error, StepFailedError))
-            raise told from error.__cause__
+            raise raised from error.__cause__
         except (TaskExistsError, InvalidArgumentError):
-            self._forget(before, is_over=before is None)  # it was not begun
+            self._forget(before, is_over=before is None)  # the task was not created by this run
             raise
         self._forget(before, is_over=recorded.task.status in CLOSED)
         context = self._options.context
@@ -296,21 +294,21 @@ class _Run:
         return run_result(recorded, self._agent, given=self._given, context=context, config=config)
 
     def _forget(self, before: Recorded | None, *, is_over: bool) -> None:
-        """Let go of what was named for the run by the call that began it, once it is over."""
+        """Release the code that was registered for the run when it began, once it is over."""
         if is_over and before is None:
             forget(self._options.rules.code)
         elif is_over and before is not None and before.task.status not in CLOSED:
             forget(before.head.run.code)
 
-    async def _told(self, work: Coroutine[Any, Any, None], before: Recorded | None) -> Recorded:
-        """Wait for the run and read it; tell hooks of it meanwhile, when there are some."""
+    async def _followed(self, work: Coroutine[Any, Any, None], before: Recorded | None) -> Recorded:
+        """Wait for the run and read it, calling its hooks meanwhile."""
         hooks = self._options.hooks
         if hooks is None:
             return await self._until_rest(work)
         given = self._given
         if given is None:
             given = [] if before is None else run_data(before, self._agent).input
-        teller = HookTeller(
+        notifier = HookNotifier(
             hooks,
             self._engine.reader,
             self._task_id,
@@ -320,14 +318,14 @@ class _Run:
             given=given,
         )
         if before is not None:
-            await teller.look(tells=False)
+            await notifier.look(notifies=False)
         running = self._until_rest(work)
-        return await teller.beside(running, self._abandon, self._is_started)
+        return await notifier.notify_during(running, self._abandon, self._is_started)
 
     async def _until_rest(self, work: Coroutine[Any, Any, None]) -> Recorded:
-        """Wait until the run is over or needs somebody, and read it.
+        """Wait until the run is over or needs a person, and read it.
 
-        Somebody may have decided after the run said that it waits: then it goes on.
+        A decision may arrive after the run has returned that it waits: then it goes on.
         """
         await work
         while True:
@@ -336,12 +334,12 @@ class _Run:
             if task.status == "running" and not task.paused:
                 await self._engine.run_on(self._task_id)
             elif task.status == "waiting" and not recorded.approvals and not task.error:
-                await asyncio.sleep(AGAIN_SECONDS)  # what was decided is being carried out
+                await asyncio.sleep(AGAIN_SECONDS)  # a decision is being applied
             else:
                 return recorded
 
     async def _abandon(self, failed: HookFailed) -> bool:
-        """End the task of a run whose hook has raised; return whether it is ended or was."""
+        """Abandon the task of a run whose hook has raised; return whether the task is over."""
         cause = failed.__cause__ or failed
         reason = f"hook {failed} raised {type(cause).__name__}: {cause}"
         try:
@@ -355,7 +353,7 @@ class _Run:
         return self._is_abandoned
 
     async def _explain(self, error: AgentsException | StepFailedError) -> None:
-        """Say with an error what the run had made, as far as it can be read: the error matters."""
+        """Put what the run had made into its error, or a note that it could not be read."""
         try:
             data = await self._data()
         except (HoldfastError, TemporalError, ValueError) as trouble:
@@ -380,7 +378,7 @@ class _Run:
 
 
 def _as_raised(error: AgentsException | StepFailedError) -> AgentsException | StepFailedError:
-    """Return the error of the class that the Agents SDK raises; the task waits all the same."""
+    """Return the error of the class that the Agents SDK raises; the task waits in either case."""
     if isinstance(error, StepFailedError) and error.cause_type == UserError.__name__:
         return UserError(str(error))
     return error

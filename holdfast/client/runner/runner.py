@@ -53,7 +53,7 @@ DEFAULT_MAX_TURNS = 10
 
 
 class RunArguments(TypedDict, total=False):
-    """What `Runner.run` takes beside agent and input; it says what each means."""
+    """The keyword arguments of `Runner.run`, which documents them."""
 
     context: Any
     max_turns: int | None
@@ -70,11 +70,11 @@ class RunArguments(TypedDict, total=False):
 
 
 def made_options(agent: Agent, given: RunArguments, *, streams: bool = False) -> RunOptions:
-    """Check how a run is asked for.
+    """Check the arguments of a run and give them their defaults.
 
     Raises:
-        UserError: It cannot be served so, or two agents that it may reach have one name.
-        TypeError: The hooks, or the fields of the config, are none, or there is no such argument.
+        UserError: A value cannot be served, or two agents that the run may reach have one name.
+        TypeError: The hooks or the config are of a wrong type, or there is no such argument.
     """
     unknown = [name for name in given if name not in RunArguments.__annotations__]
     if unknown:
@@ -127,40 +127,40 @@ class Runner:
     ) -> RunResult:
         """Run an agent to its final output, or to where a person must decide.
 
-        A run that waits for a person returns, with `interruptions`. Decide on them with
-        `state = result.to_state()`, then run the state: the task goes on where it stands. What it
-        was begun with stands then too: its turns and their limit, its session, its settings.
+        A run that waits for a person returns, with `interruptions`. Decide on them with `state =
+        result.to_state()`, then run the state: the task goes on where it stands, with the session,
+        settings and limit of turns that it began with.
 
         Args:
-            starting_agent: The agent; for a state, the one with which its run began or another one
-                of its team.
+            starting_agent: The agent; for a state, the one with which its run began, or another of
+                its team.
             input: A text, a list of items in the form of the Responses API, or the state of a run
-                that is to go on.
-            context: What tools, instructions, guardrails and hooks get as `ctx.context`: None, a
-                dict, a dataclass or a pydantic model. It is recorded with the task, so it must be
-                data. When this returns or raises, the object is what the run has made of it.
+                to resume.
+            context: The object that tools, instructions, guardrails and hooks get as `ctx.context`:
+                None, a dict, a dataclass or a pydantic model. It is recorded with the task, so it
+                must be data. When this returns or raises, the object has the changes that the run
+                has made.
             max_turns: Most model calls; None is no limit.
-            hooks: Told what the run does, in this process. A hook that raises ends the run: its
-                task is abandoned, and what it raised is raised here.
+            hooks: Called in this process with what the run does. A hook that raises ends the run:
+                its task is abandoned, and the exception is raised here.
             run_config: Settings of the run: a RunConfig, or a dict of its fields.
-            error_handlers: Kind of error to what answers in its place.
+            error_handlers: Kind of error to the handler that answers in its place.
             session: Session whose history the model sees and that the run is committed to.
             runner: The engine, also one of `holdfast.sync`; else the one of `configure`, else the
                 cluster of TEMPORAL_ADDRESS, else the embedded one.
             task_id: Id of the task; made up by default.
-            by: Who decided what a state has decisions on.
-            previous_response_id: Not supported, nor are the next two: a session is the memory of
-                runs.
+            by: Name recorded with the decisions of a state.
+            previous_response_id: Not supported, nor are the next two: use a session.
             conversation_id: As said.
             auto_previous_response_id: As said.
 
         Raises:
             MaxTurnsExceeded: One more model call would exceed max_turns.
             ModelBehaviorError: The model called a tool that does not exist.
-            UserError: The run was asked for in a way that cannot be served.
-            TypeError: The hooks are none of a run.
-            StepFailedError: A model call failed for good. The task waits: heal the cause and
-                continue it with `Runner.run(agent, RunState.of(error.task_id))`.
+            UserError: An argument cannot be served.
+            TypeError: The hooks are not RunHooks.
+            StepFailedError: A step failed. The task waits: heal the cause and continue it with
+                `Runner.run(agent, RunState.of(error.task_id))`.
             NoWorkerError: No worker process is up. The task waits, and is run by the next one; the
                 error names it.
         """
@@ -187,11 +187,11 @@ class Runner:
     def run_streamed(
         cls, starting_agent: Agent, input: RunInput | RunState, **arguments: Unpack[RunArguments]
     ) -> RunResultStreaming:
-        """Start what `run` does and return at once; `stream_events()` tells what happens in it.
+        """Start a run and return at once; `stream_events()` yields its events.
 
-        The run goes on whether or not anybody reads, and what goes wrong in it is raised by whoever
-        reads to the end. Arguments and errors are those of `run`. Of a state's run, the answers are
-        seen while they are made if it was begun by `run_streamed` as well; else each comes whole.
+        The run goes on whether or not its events are read. Its errors are raised at the end of
+        `stream_events()` and by `result()`. Arguments and errors are those of `run`. A resumed run
+        streams its answers if it was begun by `run_streamed`, too; else each comes whole.
 
         Raises:
             RuntimeError: No event loop is running in this thread.
@@ -249,10 +249,10 @@ def _is_in_loop() -> bool:
 
 
 def _engine_given(runner: object) -> tuple[AgentRunner | None, Wrap]:
-    """Return the engine that a run was given, and how to reach the loop that it lives on.
+    """Return the given engine, and a function that awaits in the loop on which it lives.
 
     Raises:
-        UserError: It is none.
+        UserError: It is not an AgentRunner.
     """
     if isinstance(runner, AgentRunner):
         return runner, direct
@@ -281,7 +281,7 @@ async def _run(
 
 
 async def find_engine(agent: Agent, runner: AgentRunner | None) -> AgentRunner:
-    """Return the engine of a run: the one given, else the process's own; it serves the agent."""
+    """Return the given engine, else the process's own, once it serves the agent."""
     if runner is None:
         return await engines.runner(agent)
     await runner.ensure_agent(agent)

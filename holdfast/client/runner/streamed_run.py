@@ -13,7 +13,7 @@ from holdfast.agents.agent import Agent
 from holdfast.agents.items import RunItem
 from holdfast.agents.runs.item_reading import team_of
 from holdfast.agents.runs.results import RunData, RunResult
-from holdfast.client.runner.one_run import CANCELLED
+from holdfast.client.agent_runner.task_client import TaskClient
 from holdfast.client.streamed import (
     FIRST_PAUSE_SECONDS,
     LONGEST_PAUSE_SECONDS,
@@ -53,25 +53,26 @@ if TYPE_CHECKING:
 __all__ = ["RunResultStreaming"]
 
 
+CANCELLED = "cancelled after the turn"
 CANCEL_SECONDS = 60.0
 """How long a cancel is tried again while the server cannot be reached."""
 
 READ_SECONDS = 2.0
-"""How long reading what a cancelled run had made may take."""
+"""Time limit for reading the items of a cancelled run."""
 
 CancelMode = Literal["immediate", "after_turn"]
 
 
 @without_plumbing
 class RunResultStreaming(Streamed[RunResult]):
-    """A run in progress. What a RunResult has, this has as well: all once the run is complete.
+    """A run in progress, with the members of a RunResult; all are set once it is complete.
 
-    Before that it has what was read, and of the rest nothing: no answer, empty lists. Of a run that
-    has failed or was cancelled it has what the run had made by then.
+    Before that they hold what was read from the stream: no answer yet, the items so far. After a
+    failure or a cancel they hold what the run had made by then.
 
     Attributes:
         task_id: The run's task: any process can read its events, see `AgentRunner.stream_events`.
-        input: What the run was given.
+        input: The input of the run.
         current_agent: The agent that runs now, as far as events were read.
         current_turn: Number of model calls that were begun, as far as events were read.
     """
@@ -95,11 +96,12 @@ class RunResultStreaming(Streamed[RunResult]):
             agent: The agent that it starts with.
             given: Its input.
             task_id: Its task.
-            run: Runs it; told a function to call, from any thread, once the task is its own.
+            run: Runs it; gets a function to call, from any thread, once the task is known to be its
+                own.
             find_engine: Finds, or starts, the engine.
             context: The caller's context object.
-            by: Who cancels, if somebody does.
-            resumes: Whether the task is there already: what it had done is not told again.
+            by: Name recorded when the run is cancelled.
+            resumes: Whether the task exists already: its earlier events are not yielded.
             wrap: How to reach the engine's loop.
         """
         self.input = given if isinstance(given, str) else list(given)
@@ -138,7 +140,7 @@ class RunResultStreaming(Streamed[RunResult]):
 
     @property
     def run_loop_exception(self) -> BaseException | None:
-        """What ended the run, if it was an error; cancelling it is none."""
+        """The error that ended the run; None after a cancel."""
         return None if self._cancelled else super().run_loop_exception
 
     @property
@@ -148,7 +150,7 @@ class RunResultStreaming(Streamed[RunResult]):
 
     @property
     def new_items(self) -> list[RunItem]:
-        """What the run has made: all of it once it is complete, else what was read of it."""
+        """The items of the run: all once it is complete, else those that were read."""
         return self._so_far.new_items
 
     @property
@@ -162,7 +164,7 @@ class RunResultStreaming(Streamed[RunResult]):
         """Return input and new items as the input of a following run.
 
         Args:
-            mode: As for a RunResult; the difference shows once the run is complete.
+            mode: As for a RunResult; the modes differ once the run is complete.
         """
         return self._so_far.to_input_list(mode=mode)
 
@@ -170,7 +172,7 @@ class RunResultStreaming(Streamed[RunResult]):
         """Wait for the run and return its result; raise what went wrong.
 
         Raises:
-            EngineError: The run was to be cancelled and could not be told; it has gone on.
+            EngineError: The run could not be cancelled, and has gone on.
         """
         await asyncio.wait([self._work])
         if self._cancelling is not None:
@@ -181,19 +183,18 @@ class RunResultStreaming(Streamed[RunResult]):
     def cancel(self, mode: CancelMode = "immediate") -> None:
         """End the run.
 
-        It goes on while the server cannot be reached. Reading to the end, or waiting for the
-        result, raises if it could not be cancelled.
+        While the server cannot be reached, the run goes on and the cancel is tried again. If it
+        fails for good, the end of the stream and `result` raise.
 
         Args:
-            mode: "immediate": no further event is told, and reading ends once the task's abandon is
-                recorded. The worker process then cancels model calls and async tools in progress;
-                a sync tool goes on in its thread, and the provider may bill an answer that it had
-                begun. `result` waits until the task is closed.
-                "after_turn": the turn of the newest event that was read is finished with its tools
-                (when none was read: the turn in progress); then the task is paused, and running
-                its state, or `resume`, goes on with it. A model call of the next turn that has
-                begun goes on, and its answer is kept for that; if tools of it have begun, that
-                turn is finished as well.
+            mode: "immediate": no further event is yielded, and reading ends once the task's abandon
+                is recorded. The worker process then cancels model calls and async tools in
+                progress; a sync tool goes on in its thread, and the provider may bill an answer
+                that it had begun. `result` waits until the task is closed. "after_turn": the turn
+                of the newest event that was read is finished with its tools (when none was read:
+                the turn in progress); then the task is paused. Running its state, or `resume`, goes
+                on with it. A model call of the next turn that has begun goes on, and its answer is
+                kept for that; if tools of it have begun, that turn is finished as well.
 
         Raises:
             UserError: There is no such mode.
@@ -210,21 +211,21 @@ class RunResultStreaming(Streamed[RunResult]):
         self._keep(self._cancelling)
 
     async def _cancel(self, mode: CancelMode) -> None:
-        """Tell the task, once it is known to be this run's; if that fails, nothing is cancelled.
+        """Stop the task, once it is known to be this run's; if that fails, nothing is cancelled.
 
         Raises:
             EngineError: The server or its worker cannot be reached.
         """
-        is_told = False
+        is_stopped = False
         try:
-            is_told = await self._is_begun() and await self._stop(mode)
+            is_stopped = await self._is_begun() and await self._stop(mode)
         finally:
-            self._cancelled = self._cancelled and is_told
+            self._cancelled = self._cancelled and is_stopped
             if not self._cancelled:
                 self._cut.clear()
 
     async def _stop(self, mode: CancelMode) -> bool:
-        """Stop the task; return whether this did, and not the run's own end."""
+        """Stop the task; return False if the run came to its own end first."""
         engine = await self._wrap(self._find_engine())
         give_up = asyncio.get_running_loop().time() + CANCEL_SECONDS
         pause = FIRST_PAUSE_SECONDS
@@ -234,9 +235,8 @@ class RunResultStreaming(Streamed[RunResult]):
                     reason = "the streamed run was cancelled"
                     await self._wrap(engine.abandon(self.task_id, reason, self._by))
                 else:
-                    pausing = engine.pause(self.task_id, CANCELLED, self._by, after=self._read_to)
-                    await self._wrap(pausing)
-            except (TaskClosedError, TaskNotFoundError, CommandRefusedError):  # it is ending
+                    await self._wrap(self._pause(engine))
+            except (TaskClosedError, TaskNotFoundError, CommandRefusedError):  # it ends by itself
                 await asyncio.wait([self._work])
             except EngineError:
                 if asyncio.get_running_loop().time() >= give_up:
@@ -250,8 +250,14 @@ class RunResultStreaming(Streamed[RunResult]):
                 return True
         return isinstance(super().run_loop_exception, TaskAbandonedError)
 
+    async def _pause(self, engine: AgentRunner) -> None:
+        """Pause the task after its turn, so that running the run's state resumes it."""
+        body: dict[str, Json] = {"reason": CANCELLED, "after": self._read_to, "run": True}
+        tasks = TaskClient(engine.client, engine.reader)
+        await tasks.command(self.task_id, "pause", by=self._by, body=body)
+
     async def _read_made(self, engine: AgentRunner) -> None:
-        """Read what the run had made when it was cancelled; else what was read of it stands."""
+        """Read the items of the cancelled run; if that fails, those from the stream stand."""
         given = None if self._resumes else self.input
         try:
             async with asyncio.timeout(READ_SECONDS):
@@ -264,7 +270,7 @@ class RunResultStreaming(Streamed[RunResult]):
         if self._cut.is_set() and self._cancelling is not None:
             await asyncio.wait([self._cancelling])
             self._cancelling.result()
-            if self._cancelled:  # how the task ends is told by `result`
+            if self._cancelled:  # `result` raises how the task ends
                 return
         try:
             await self.result()
@@ -274,7 +280,7 @@ class RunResultStreaming(Streamed[RunResult]):
 
     @property
     def _so_far(self) -> RunResult:
-        """What is known of the run: all of it once it is over, else what was read."""
+        """The result, as far as it is known: whole once the run is over, else what was read."""
         if self._work.done() and not self._work.cancelled():
             error = self._work.exception()
             if error is None:
@@ -293,7 +299,7 @@ class RunResultStreaming(Streamed[RunResult]):
         )
 
     def __getattr__(self, name: str) -> Any:
-        """Return what a RunResult has under this name, as far as it is known.
+        """Return the member of a RunResult with this name, as far as it is known.
 
         Raises:
             AttributeError: A RunResult has no such attribute.
@@ -320,7 +326,7 @@ class RunResultStreaming(Streamed[RunResult]):
 
 
 async def _offset_now(engine: AgentRunner, task_id: str) -> int:
-    """Return the offset of what has happened in a task up to now; of a closed one, of all."""
+    """Return the offset of the newest event of a task; of a closed task, one behind all events."""
     reader = StreamReader(Reader(engine.client, engine.archive), task_id)
     try:
         await reader.skip(to="now")
