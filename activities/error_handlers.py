@@ -6,7 +6,6 @@ from typing import Any
 
 from temporalio import activity
 
-from holdfast import errors
 from holdfast.activities.data.registry import Registry
 from holdfast.activities.data.source import Source
 from holdfast.activities.failures import typed_failures
@@ -23,6 +22,7 @@ from holdfast.agents.runs.item_reading import conversation_items
 from holdfast.errors import AgentsException, InvalidArgumentError, UserError
 from holdfast.models.openai.items import to_response_items
 from holdfast.task.data.wire import Handled, HandleInput
+from holdfast.task.refusals import verdict_of
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json
 from holdfast.values.code.invoke import invoke
@@ -53,11 +53,11 @@ class HandlingActivities:
         snapshot = (await registry.snapshot(head.snapshot)).of(opened.step.agent)
         code = RegisteredCode(agent, snapshot, head=head, registry=registry, source=self._source)
         handler = registry.code(head.run.error_handlers[given.kind])
-        kind: type[AgentsException] = getattr(errors, given.error)
+        error = verdict_of(given.failure) or AgentsException(given.failure.message)
         data = await self._run_data(given, agent, registry.agent(head.agent))
         context = await code.context(opened.state)
         with naming(f"error handler {given.kind!r} of the run", handler):
-            said = await invoke(handler, RunErrorHandlerInput(kind(given.text), context, data))
+            said = await invoke(handler, RunErrorHandlerInput(error, context, data))
         result = as_handler_result(said)
         if result is None:
             return Handled(declined=True)

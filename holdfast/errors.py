@@ -118,7 +118,16 @@ class StalledTaskError(HoldfastError):
 
 
 class CommandRefusedError(HoldfastError):
-    """A command reached the task and was refused; the text is the recorded reason."""
+    """A command reached the task and was refused; the text is the recorded reason.
+
+    Attributes:
+        is_decided: Whether that reason names the decision that the approval has already.
+    """
+
+    def __init__(self, message: str, *, is_decided: bool = False) -> None:
+        """Keep the fact beside the text."""
+        self.is_decided = is_decided
+        super().__init__(message)
 
 
 class UndoRefusedError(CommandRefusedError):
@@ -325,14 +334,9 @@ class ModelRefusalError(AgentsException):
     """
 
     def __init__(self, refusal: str) -> None:
-        """Word the error.
-
-        Args:
-            refusal: What the model said, or this error's own text.
-        """
-        words = "Model refused to produce output: "
-        self.refusal = refusal.removeprefix(words)
-        super().__init__(f"{words}{self.refusal}")
+        """Word the error."""
+        self.refusal = refusal
+        super().__init__(f"Model refused to produce output: {refusal}")
 
 
 class GuardrailTripwireTriggered(AgentsException):

@@ -12,7 +12,6 @@ from temporalio.service import RPCError
 from holdfast.activities.data.registry import Registry
 from holdfast.activities.data.source import Source
 from holdfast.activities.failures import text_of
-from holdfast.archive.segments import read_record
 from holdfast.errors import EngineError
 from holdfast.reading.reader import Reader
 from holdfast.reading.recorded import read_recorded
@@ -63,7 +62,7 @@ def nested_result(
         with _reading():
             task = await reader.task(child)
             if task.status not in ANSWERED:  # one that was ended early may have no more to read
-                raise to_error(await _failure(source, task), task_id=child)
+                raise to_error(await _failure(reader, task), task_id=child)
             recorded = await read_recorded(reader, child)
         task = recorded.task
         if KEY in task.extra_state:
@@ -86,12 +85,9 @@ def _reading() -> Generator[None]:
         raise ChildUnreadError(error) from error
 
 
-async def _failure(source: Source, task: Task) -> Failure:
+async def _failure(reader: Reader, task: Task) -> Failure:
     """Say what ended a task that has no answer."""
-    record = await read_record(source.archive, task.task_id)
-    if record is not None and record.failure is not None:
-        return record.failure
-    kind, _, text = task.error.partition(": ")
-    if text:
-        return Failure(type=kind, message=text)
+    failure = await reader.failure(task.task_id)
+    if failure is not None:
+        return failure
     return Failure(type="TaskAbandonedError", message=f"Task {task.task_id!r} was {task.status}.")

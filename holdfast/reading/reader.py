@@ -20,7 +20,7 @@ from holdfast.errors import (
 from holdfast.reading.queries import TaskQueries
 from holdfast.reading.visibility import listed
 from holdfast.task.data.head import TaskHead
-from holdfast.task.data.records import Approval, Entry, OpenState, Outcome
+from holdfast.task.data.records import Approval, Entry, Failure, OpenState, Outcome
 from holdfast.task.data.state import TaskRecord
 from holdfast.task.data.wire import View, ViewRequest
 from holdfast.task.ledger.references import input_message, resolve_adds
@@ -183,6 +183,24 @@ class Reader(TaskQueries):
 
         return await self.read(task_id, ask, recorded)
 
+    async def failure(self, task_id: str) -> Failure | None:
+        """Read what stands in a task's way, or what ended it; None when nothing is known."""
+
+        async def ask(even_closed: bool) -> Failure | None:  # noqa: FBT001  see `read`
+            asked = ViewRequest(failure=True)
+            try:
+                view = await self.query(task_id, "view", View, asked, even_closed=even_closed)
+            except (NoWorkerError, QueryFailedError):
+                if not even_closed:
+                    raise
+                return None
+            return view.failure
+
+        async def recorded(record: TaskRecord) -> Failure | None:
+            return record.failure
+
+        return await self.read(task_id, ask, recorded)
+
     async def upcoming(self, task_id: str) -> list[TaskStep]:
         """Read the step in progress and the queued ones; a closed task has none."""
 
@@ -239,14 +257,19 @@ class Reader(TaskQueries):
         except (TaskClosedError, TaskNotFoundError):
             view = StepView()
         if not (view.waiting_for and view.n in (0, n)):
-            view = view.model_copy(update={"waiting_for": ()})
+            view = view.model_copy(update={"waiting_for": (), "approvals": ()})
             if or_done:
                 steps = active_steps(await self.entries(task_id))
                 record = next((step for step in reversed(steps) if step.key == n), None)
                 if record is not None:
                     return await self.output(task_id, body_of(record))
         step = view.step.model_copy(update={"task_id": task_id})
-        return TaskStepOutput(status="waiting", task_step=step, waiting_for=view.waiting_for)
+        return TaskStepOutput(
+            status="waiting",
+            task_step=step,
+            waiting_for=view.waiting_for,
+            approvals=view.approvals,
+        )
 
     async def all_waiting(self, task_id: str) -> list[TaskStepOutput]:
         """Read what each step in progress waits for, in the order in which they were begun."""
@@ -256,9 +279,14 @@ class Reader(TaskQueries):
         ]
         outputs: list[TaskStepOutput] = []
         for current in page.opens:
-            texts = tuple(point(approval) for approval in asked if approval.n == current.n)
-            step = _with_task(current.open.step, task_id)
-            outputs.append(TaskStepOutput(status="waiting", task_step=step, waiting_for=texts))
+            own = [approval for approval in asked if approval.n == current.n]
+            output = TaskStepOutput(
+                status="waiting",
+                task_step=_with_task(current.open.step, task_id),
+                waiting_for=tuple(point(approval) for approval in own),
+                approvals=tuple(approval.id for approval in own),
+            )
+            outputs.append(output)
         return outputs
 
     async def output(self, task_id: str, body: StepBody) -> TaskStepOutput:

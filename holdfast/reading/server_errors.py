@@ -13,7 +13,6 @@ from temporalio.service import RPCError, RPCStatusCode
 from holdfast import errors
 from holdfast.agents.runs.guardrail_results import tripped_result
 from holdfast.errors import (
-    AgentsException,
     ConnectError,
     GuardrailTripwireTriggered,
     HoldfastError,
@@ -23,6 +22,7 @@ from holdfast.errors import (
 )
 from holdfast.task.data.records import CLOSING, Failure
 from holdfast.task.data.state import PARKED
+from holdfast.task.refusals import verdict_of
 from holdfast.values.base import Json
 
 REFUSALS = frozenset(
@@ -111,8 +111,8 @@ def to_error(
     kind = getattr(errors, failure.type, None)
     if parked and failure.type != errors.StalledTaskError.__name__:
         return _step_failed(failure, task_id=task_id, step_id=step_id or failure.step)
-    if isinstance(kind, type) and issubclass(kind, AgentsException):
-        verdict = kind(failure.message)
+    verdict = verdict_of(failure)
+    if verdict is not None:
         if isinstance(verdict, GuardrailTripwireTriggered):
             verdict.guardrail_result = tripped_result(failure)
         return verdict

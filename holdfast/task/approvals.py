@@ -188,6 +188,14 @@ def decide(ledger: Ledger, command: Command, *, now: float) -> str:
     return reason
 
 
+def is_decided(ledger: Ledger, approval_id: str) -> bool:
+    """Whether this run of the task knows the decision on an approval: a refusal names it then."""
+    found = ledger.asked.find(approval_id)
+    if found is None:
+        return bool(decided_by(ledger.entries, approval_id))
+    return found.status != "open"
+
+
 def decided_by(entries: Sequence[Entry], approval_id: str) -> str:
     """Return the decision on an approval: its verb, who made it and when; empty for none."""
     for entry in reversed(entries):

@@ -104,6 +104,7 @@ def view(ledger: Ledger, asked: ViewRequest) -> View:
         journal=page(current.journal[asked.journal :]) if asked.journal >= 0 and current else (),
         calls=current.calls if asked.calls and current else (),
         state=current.state if asked.state and current else {},
+        failure=ledger.failure if asked.failure else None,
     )
 
 
@@ -121,6 +122,7 @@ class StepView(Value):
         record: The completed step, when it is not in the archive.
         segment: Newest archived segment of the ledger, when the step is archived.
         waiting_for: What the step in progress waits for.
+        approvals: Ids of the approvals among these.
         step: The step in progress, when it waits.
         n: Its ordinal; 0 when none is in progress.
     """
@@ -128,6 +130,7 @@ class StepView(Value):
     record: StepRecord | None = None
     segment: SegmentRef | None = None
     waiting_for: tuple[str, ...] = ()
+    approvals: tuple[str, ...] = ()
     step: TaskStep = TaskStep()
     n: int = 0
 
@@ -144,6 +147,7 @@ def step_view(ledger: Ledger, n: int) -> StepView:
         texts = [point(approval) for approval in waiting]
         return StepView(
             waiting_for=tuple(texts),
+            approvals=tuple(approval.id for approval in waiting),
             step=opens[0].open.step if opens else next(iter(ledger.upcoming()), TaskStep()),
             n=opens[0].n if opens else 0,
         )

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from holdfast.task.data.records import Failure, ForkOf
+from holdfast import errors
+from holdfast.errors import AgentsException, ModelRefusalError
+from holdfast.task.data.records import REFUSAL, Failure, ForkOf
 from holdfast.values.steps import TaskStep
 
 VERDICTS = frozenset(
@@ -26,6 +28,16 @@ VERDICTS = frozenset(
 def is_verdict(failure: Failure | None) -> bool:
     """Whether a failure ends a task, or would if no other task had to hear of it first."""
     return failure is not None and failure.type in VERDICTS and not failure.parks
+
+
+def verdict_of(failure: Failure) -> AgentsException | None:
+    """Make the error again that a failure was made of, if that was a verdict of the agent loop."""
+    kind = getattr(errors, failure.type, None)
+    if not (isinstance(kind, type) and issubclass(kind, AgentsException)):
+        return None
+    if kind is ModelRefusalError:
+        return ModelRefusalError(str(failure.data.get(REFUSAL, "")))
+    return kind(failure.message)
 
 
 NO_STEPS = Failure(type="NoUpcomingStepsError", message="The task has no upcoming steps to run.")

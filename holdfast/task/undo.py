@@ -13,6 +13,7 @@ from holdfast.task.data.records import (
     Entry,
     Failure,
     ForkOf,
+    Obstacle,
     OpenState,
     Outcome,
     SegmentRef,
@@ -213,18 +214,19 @@ def _effect(
     )
 
 
-def obstacles(target: Undoable, policies: Mapping[str, ToolPolicy]) -> list[str]:
-    """Name the effects of a step that an undo cannot take back, in words."""
-    found: list[str] = []
+def obstacles(target: Undoable, policies: Mapping[str, ToolPolicy]) -> list[Obstacle]:
+    """List the effects of a step that an undo cannot take back."""
+    found: list[Obstacle] = []
     for effect in target.effects:
         policy = policies.get(effect.call.name)
         if policy is None or policy.effect == "read" or not effect.ran:
             continue
         what = f"step {target.n}: {effect.call.name}({effect.call.arguments})"
         if effect.status == "unknown":
-            found.append(f"{what} may have happened; nobody knows")
+            text = f"{what} may have happened; nobody knows"
+            found.append(Obstacle(text=text, is_unknown=True))
         elif effect.status == "done" and not policy.has_undo:
-            found.append(f"{what} was done and has no undo=")
+            found.append(Obstacle(text=f"{what} was done and has no undo="))
     return found
 
 

@@ -58,6 +58,8 @@ class Task(Value):
             steps that were undone, started anew or blocked, and what the tasks of its calls cost.
         error: Why the task needs attention or has failed, else empty.
         paused: Who paused it and why, else empty.
+        paused_by_run: Whether that was a streamed run which was to stop after its turn: running its
+            state resumes the task.
         stored: Where the archive keeps an input too large for history; AgentRunner resolves it.
         images: Images that came with the input.
         parent: Id of the task that it works for, as a call of an agent as a tool; else empty.
@@ -75,6 +77,7 @@ class Task(Value):
     usage: Usage = Usage()
     error: str = ""
     paused: str = ""
+    paused_by_run: bool = False
     stored: Blob | None = None
     images: tuple[ImagePart, ...] = ()
     parent: str = ""
@@ -231,6 +234,7 @@ class TaskStepOutput(Written):
         sources: The step's tool results, in call order.
         usage: What the step's model calls cost.
         waiting_for: While waiting: what for, one text per open point.
+        approvals: Ids of the approvals among these: what a person must decide.
     """
 
     output: Any = None
@@ -244,6 +248,7 @@ class TaskStepOutput(Written):
     sources: tuple[ToolOutput, ...] = ()
     usage: Usage = Usage()
     waiting_for: tuple[str, ...] = ()
+    approvals: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         """Return the output as text."""

@@ -9,6 +9,7 @@ import pytest
 
 from holdfast import MaxTurnsExceeded, RunHooks, Runner, UserError, tool
 from holdfast.client.runner import one_run as running
+from holdfast.client.runner import streamed_run
 from holdfast.client.runner.runner import RunState
 from holdfast.errors import StepFailedError
 from holdfast.reading.recorded import read_recorded
@@ -316,6 +317,21 @@ async def test_a_run_stopped_after_a_turn_goes_on_with_its_state(
     assert [e.actor for e in events if e.kind == "command"] == ["Runner", "ann"]
 
 
+async def test_a_state_resumes_what_its_run_paused_whatever_the_reason_says(
+    run: Runs, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streamed_run, "CANCELLED", "other words")
+    model.add(paced(call("look"), hold_after=1))
+    stream = Runner.run_streamed(await run.serve(look), "q", runner=run.runner)
+    await model.until_held()
+    stream.cancel(mode="after_turn")
+    await until_status(run.runner, stream.task_id, "paused")
+    model.release()
+    assert [event async for event in stream.stream_events()]
+    model.reply("done")
+    assert (await run(stream.to_state(), by="ann")).final_output == "done"
+
+
 @pytest.mark.parametrize("first", ["ann", "Runner"])
 async def test_a_state_does_not_undo_the_pause_of_a_person(
     run: Runs, model: FakeOpenAI, first: str
@@ -324,14 +340,14 @@ async def test_a_state_does_not_undo_the_pause_of_a_person(
     stream = Runner.run_streamed(await run.serve(look), "q", runner=run.runner)
     await model.until_held()
     if first == "ann":
-        await run.runner.pause(stream.task_id, "lunch", by="ann")
+        await run.runner.pause(stream.task_id, "cancelled after the turn", by="ann")
     stream.cancel(mode="after_turn")
     await until_status(run.runner, stream.task_id, "paused")
     if first == "Runner":
-        await run.runner.pause(stream.task_id, "lunch", by="ann")
+        await run.runner.pause(stream.task_id, "cancelled after the turn", by="ann")
     model.release()
     assert [event async for event in stream.stream_events()]
     result = await run(stream.to_state())
     assert result.final_output is None
-    assert result.waiting_for == ("paused by ann: lunch; resume the task first",)
+    assert result.waiting_for == ("paused by ann: cancelled after the turn; resume the task first",)
     await run.runner.abandon(stream.task_id, "enough")

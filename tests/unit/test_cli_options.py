@@ -9,6 +9,7 @@ import pytest
 from typer.main import get_command
 
 from holdfast.cli.app import Status, app
+from holdfast.cli.commands.control import tell_waiting
 from holdfast.cli.exits import MEANINGS, ExitCode, exit_code_of
 from holdfast.cli.options import Common
 from holdfast.errors import (
@@ -26,7 +27,7 @@ from holdfast.errors import (
     TaskNotFoundError,
     UserError,
 )
-from holdfast.values.steps import TaskStatus
+from holdfast.values.steps import TaskStatus, TaskStepOutput
 
 
 def common(**given: Any) -> Common:
@@ -109,3 +110,13 @@ def test_every_exit_code_is_explained() -> None:
 
 def test_status_takes_every_status_of_a_task() -> None:
     assert tuple(Status) == get_args(TaskStatus)
+
+
+@pytest.mark.parametrize("approvals", [(), ("t:1",)])
+def test_the_inbox_is_shown_where_something_is_to_be_decided_whatever_the_texts_say(
+    approvals: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    common = Common(data_dir=None, address=None, namespace=None, archive=None, json=False)
+    text = "t:2 in words" if not approvals else "words"
+    tell_waiting(common, TaskStepOutput(status="waiting", waiting_for=(text,), approvals=approvals))
+    assert ("holdfast inbox" in capsys.readouterr().err) == bool(approvals)

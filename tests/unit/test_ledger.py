@@ -10,6 +10,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from holdfast.errors import ModelRefusalError
 from holdfast.models.base import ModelAnswer
 from holdfast.task import approvals
 from holdfast.task.data.commands import Command
@@ -20,7 +21,8 @@ from holdfast.task.data.stream_offset import Offset
 from holdfast.task.data.wire import Advanced, RunRequest, ViewRequest
 from holdfast.task.ledger.known_ids import KnownIds
 from holdfast.task.ledger.ledger import Ledger
-from holdfast.task.pages import EntriesRequest, entries_page, view
+from holdfast.task.pages import EntriesRequest, entries_page, step_view, view
+from holdfast.task.refusals import verdict_of
 from holdfast.task.requests.command_effects import obey
 from holdfast.values.hash_chain import extend
 from holdfast.values.messages import Message, ToolCall, Usage, assistant, user
@@ -281,6 +283,46 @@ def test_a_pause_after_an_event_takes_the_place_of_no_other() -> None:
     assert (ledger.paused, ledger.s.paused_after) == ("", 0)
 
 
+def test_only_the_pause_of_a_run_that_stopped_after_its_turn_is_marked_as_such() -> None:
+    ledger = Ledger(TaskInput(head=HEAD, input="q"), task_id="t", now=1.0)
+    of_run: dict[str, Any] = {"after": 7, "run": True, "reason": "any words"}
+    obey(ledger, Command(id="1", verb="pause", by="Runner", body=of_run), now=2.0)
+    assert ledger.task().paused_by_run
+    pause(ledger, "ann")
+    obey(ledger, Command(id="2", verb="pause", by="Runner", body=of_run), now=2.0)
+    assert (ledger.paused, ledger.task().paused_by_run) == ("ann", False)
+    obey(ledger, Command(id="3", verb="resume"), now=3.0)
+    obey(ledger, Command(id="4", verb="pause", by="Runner", body=of_run), now=4.0)
+    obey(ledger, Command(id="5", verb="resume"), now=5.0)
+    assert not ledger.task().paused_by_run
+
+
+def test_what_stands_in_the_way_is_shown_as_a_failure_where_its_text_has_no_type() -> None:
+    ledger = Ledger(TaskInput(head=HEAD, input="q"), task_id="t", now=1.0)
+    assert view(ledger, ViewRequest(failure=True)).failure is None
+    ledger.change(failure=Failure(type="ArchiveError", message="disk: full"))
+    assert view(ledger, ViewRequest()).failure is None
+    found = view(ledger, ViewRequest(failure=True)).failure
+    assert found == Failure(type="ArchiveError", message="disk: full")
+
+
+def test_a_decision_is_known_once_it_was_made() -> None:
+    ledger = Ledger(TaskInput(head=HEAD, input="q"), task_id="t", now=1.0)
+    asked = approvals.ask(ledger, 1, 0, "undo", now=2.0, text="?")
+    assert not approvals.is_decided(ledger, asked.id)
+    body: dict[str, Any] = {"approval": asked.id}
+    assert obey(ledger, Command(id="c", verb="approve", by="ann", body=body), now=3.0) == ""
+    assert approvals.is_decided(ledger, asked.id)
+    assert not approvals.is_decided(ledger, "t:99")
+
+
+def test_a_refusal_of_the_model_is_read_from_its_fact_and_not_from_its_text() -> None:
+    failure = Failure(type="ModelRefusalError", message="other words", data={"refusal": "no"})
+    verdict = verdict_of(failure)
+    assert isinstance(verdict, ModelRefusalError)
+    assert verdict.refusal == "no"
+
+
 def test_the_status_of_a_task_says_what_stands_in_its_way() -> None:
     ledger = Ledger(TaskInput(head=HEAD, input="q"), task_id="t", now=1.0)
     assert status(ledger) == "running"
@@ -295,8 +337,9 @@ def test_the_status_of_a_task_says_what_stands_in_its_way() -> None:
     ledger.advanced(
         ledger.last_opened, Advanced(answer=answer, result=StepResult(adds=("j0",), calls="j0"))
     )
-    approvals.ask(ledger, 1, 0, "unknown", now=5.0, text="?")
+    asked = approvals.ask(ledger, 1, 0, "unknown", now=5.0, text="?")
     assert status(ledger) == "waiting"
+    assert step_view(ledger, 0).approvals == (asked.id,)
 
 
 def test_a_retry_may_bring_a_new_input_and_a_restart_drops_the_journal() -> None:

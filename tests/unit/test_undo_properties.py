@@ -418,7 +418,7 @@ class Life(RuleBasedStateMachine):
                     effects=effects_of_open(self.current, ()),
                 )
             )
-        blocked = [text for target in targets for text in obstacles(target, POLICIES)]
+        blocked = [each.text for target in targets for each in obstacles(target, POLICIES)]
         paid = [
             effect
             for target in targets

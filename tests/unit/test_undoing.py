@@ -8,6 +8,7 @@ import pytest
 
 from holdfast.task import approvals
 from holdfast.task.data.head import TaskHead
+from holdfast.task.data.records import Obstacle
 from holdfast.task.data.state import Described, TaskInput, UndoRequest, UndoState
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.values.messages import ToolCall
@@ -25,9 +26,16 @@ class InTheWay:
         """Have no call of the steps that are to be undone."""
         return []
 
-    async def stop(self, _names: Any) -> list[str]:
-        """Say what stands in the way."""
-        return ["task 'c' is closed"]
+    def all_of(self, _targets: Any) -> list[Any]:
+        """Have no call of the steps that are left."""
+        return []
+
+    def forget(self, _targets: Any) -> None:
+        """Know nothing to forget."""
+
+    async def stop(self, _names: Any) -> list[Obstacle]:
+        """Say what stands in the way, one of them unknown."""
+        return [Obstacle(text="task 'c' is closed"), Obstacle(text="odd words", is_unknown=True)]
 
 
 def undoing(**fields: Any) -> Ledger:
@@ -54,8 +62,23 @@ async def test_an_undo_that_the_parent_takes_back_leaves_no_question() -> None:
 
 async def test_a_refused_undo_leaves_no_question() -> None:
     ledger = undoing()
-    assert "Undone before it: nothing. In the way:\n- task 'c' is closed" in await end(ledger)
+    said = await end(ledger)
+    assert "Undone before it: nothing. In the way:\n- task 'c' is closed\n- odd words\n" in said
     assert approvals.pending(ledger) == []
+
+
+async def test_what_is_to_be_checked_after_an_undo_is_what_is_unknown_whatever_its_words_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("holdfast.workflows.undo.undo.now", lambda: 3.0)
+    ledger = Ledger(TaskInput(head=TaskHead(agent="a"), input="q"), task_id="t", now=1.0)
+    ledger.described(Described(snapshot="s"))
+    ledger.change(undo=UndoState(asked=UndoRequest(to=0, residue="keep")))
+    assert await end(ledger) == ""
+    events = [entry.event for entry in ledger.entries if entry.event is not None]
+    [undone] = [event for event in events if event.kind == "undone"]
+    assert undone.body["remains"] == ["task 'c' is closed", "odd words"]
+    assert undone.body["check"] == ["odd words"]
 
 
 async def test_an_undo_that_is_refused_half_way_tells_what_it_has_undone() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from temporalio import workflow
 
 from holdfast.task.data.children import ChildState
+from holdfast.task.data.records import Obstacle
 from holdfast.task.data.state import UndoRequest
 from holdfast.task.data.wire import Undoable
 from holdfast.task.ledger.ledger import Ledger
@@ -38,7 +39,7 @@ class ChildUndos:
         mine = [(c.place, name) for name, c in self._known().items() if c.place[:2] in steps]
         return [name for _, name in sorted(mine)]
 
-    async def stop(self, names: Iterable[str]) -> list[str]:
+    async def stop(self, names: Iterable[str]) -> list[Obstacle]:
         """Stop children, and list what stands in the way of undoing them."""
         wanted = list(names)
         asked = {
@@ -49,7 +50,7 @@ class ChildUndos:
         for name in asked:
             self._children.change(name, held=True)
         await workflow.wait_condition(lambda: self._said_of_undo(asked))
-        return [text for name in wanted for text in self._stands(name)]
+        return [each for name in wanted for each in self._stands(name)]
 
     def is_gone(self, name: str) -> bool:
         """Whether a child is closed, so that nothing of it can be undone."""
@@ -62,11 +63,13 @@ class ChildUndos:
     def _has_answered(self, child: ChildState, number: int) -> bool:
         return child.closed or (child.undo is not None and child.undo.number >= number)
 
-    def _stands(self, name: str) -> list[str]:
+    def _stands(self, name: str) -> list[Obstacle]:
         child = self._known()[name]
         if child.closed:
-            return [f"task {name!r} is closed, and what it did cannot be undone from here"]
-        return [f"task {name!r}, {text}" for text in (child.undo.stands if child.undo else ())]
+            text = f"task {name!r} is closed, and what it did cannot be undone from here"
+            return [Obstacle(text=text)]
+        found = child.undo.stands if child.undo else ()
+        return [each.model_copy(update={"text": f"task {name!r}, {each.text}"}) for each in found]
 
     async def undo(self, name: str, asked: UndoRequest) -> str:
         """Undo all that a child did, and end it; return why not all was undone, or empty."""
@@ -78,7 +81,7 @@ class ChildUndos:
         answer = self._known()[name].undo
         if answer is None or answer.number < number:
             return "it has ended"
-        failure = answer.failure or "; ".join(answer.stands)
+        failure = answer.failure or "; ".join(each.text for each in answer.stands)
         if not failure:
             self._children.leave_call(name, "undone")
         return failure

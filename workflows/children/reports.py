@@ -9,6 +9,7 @@ from temporalio.exceptions import FailureError
 
 from holdfast.task import approvals
 from holdfast.task.data.children import REPORTS, ChildReport, ParentSays, UndoAnswer
+from holdfast.task.data.records import Obstacle
 from holdfast.task.data.state import UndoRequest, UndoState
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.refusals import UNDO_RUNS, is_verdict
@@ -79,7 +80,7 @@ def undo_for_parent(ledger: Ledger, said: ParentSays) -> None:
     s = ledger.s
     if s.undo is not None and not s.undo.number:
         why = UNDO_RUNS.message
-        busy = UndoAnswer(number=said.number, stands=(why,), failure=why)
+        busy = UndoAnswer(number=said.number, stands=(Obstacle(text=why),), failure=why)
         ledger.change(undo_answer=busy)
         return
     if s.undo is None and said.undo == "release":

@@ -7,6 +7,7 @@ from typing import Literal
 
 from temporalio import workflow
 
+from holdfast.task import approvals
 from holdfast.task.data.children import (
     REPORTS,
     ChildReport,
@@ -102,7 +103,10 @@ class Commands:
         got = unheard if isinstance(unheard, Refusal) else decode(name, data)
         if got.id and got.id in ledger.commands:
             return
+        is_decided = False
         if isinstance(got, Command):
+            wanted = str(got.body.get("approval", ""))
+            is_decided = bool(wanted) and approvals.is_decided(ledger, wanted)
             reason = self._obey(got)[:LONGEST_REASON]
             kind, by, text = "command", got.by, got.reason
         else:
@@ -114,7 +118,9 @@ class Commands:
             kind, text = "refused", reason
         ledger.note(kind, now=now(), by=by, text=text, body=body)
         status: Literal["applied", "refused"] = "refused" if reason else "applied"
-        ledger.receipt(Receipt(id=got.id, verb=got.verb, status=status, reason=reason))
+        ledger.receipt(
+            Receipt(id=got.id, verb=got.verb, status=status, reason=reason, is_decided=is_decided)
+        )
         if got.id:
             ledger.commands.add(got.id)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from holdfast.task import refusals
 from holdfast.task.data.children import SAYS, ParentSays, UndoAnswer, is_secret
 from holdfast.task.data.commands import Command
+from holdfast.task.data.records import Obstacle
 from holdfast.task.requests.phase import ALLOWED, Word
 from holdfast.values.base import Json
 from holdfast.workflows.activity_calls import now
@@ -55,7 +56,7 @@ class ParentWords:
         """Answer that an accepted end cannot be undone, if the parent wants an undo."""
         if said.undo and said.undo != "release":
             why = self._core.ending.refusal().message
-            answer = UndoAnswer(number=said.number, stands=(why,), failure=why)
+            answer = UndoAnswer(number=said.number, stands=(Obstacle(text=why),), failure=why)
             self._core.ledger.change(undo_answer=answer)
 
     def _take(self, word: Word, said: ParentSays) -> None:

@@ -15,12 +15,7 @@ async def ask_handler(ledger: Ledger, n: int, kind: str, failure: Failure) -> Ha
     """Ask the run's handler for an error of an open step; None when it has none, or it declines."""
     if kind not in ledger.given.head.run.error_handlers:
         return None
-    given = HandleInput(
-        step=ledger.advance_input(n, now=now()),
-        kind=kind,
-        error=failure.type,
-        text=failure.message,
-    )
+    given = HandleInput(step=ledger.advance_input(n, now=now()), kind=kind, failure=failure)
     handled = await quick(ledger, "handle", given, Handled)
     body: dict[str, Json] = {"kind": kind, "error": failure.type, "declined": handled.declined}
     ledger.note("handled", now=now(), text=failure.message, body=body)

@@ -8,7 +8,7 @@ from temporalio import workflow
 
 from holdfast.task import approvals, undo
 from holdfast.task.data.children import UndoAnswer
-from holdfast.task.data.records import Failure, OpenState
+from holdfast.task.data.records import Failure, Obstacle, OpenState
 from holdfast.task.data.state import UndoState
 from holdfast.task.data.wire import Undoable
 from holdfast.task.ledger.ledger import Ledger
@@ -43,9 +43,9 @@ async def run_undo(ledger: Ledger, children: ChildUndos) -> Failure | None:
     mine = [(target, name) for target, name in children.of(targets) if name not in state.done]
     stopped = await children.stop(name for _, name in mine)
     blocked = [
-        text
+        each
         for target in targets
-        for text in undo.obstacles(target, described.rules(target.step.agent).policies)
+        for each in undo.obstacles(target, described.rules(target.step.agent).policies)
     ] + stopped
     if state.mode == "check":
         answer = UndoAnswer(number=state.number, stands=tuple(blocked))
@@ -53,7 +53,7 @@ async def run_undo(ledger: Ledger, children: ChildUndos) -> Failure | None:
         return None
     if blocked and state.asked.residue == "refuse":
         stop_undo(ledger)
-        lines = "\n".join(f"- {text}" for text in blocked)
+        lines = "\n".join(f"- {each.text}" for each in blocked)
         done = "; ".join(state.undone) or "nothing"
         text = (
             f"The undo was refused. Undone before it: {done}. In the way:\n{lines}\n"
@@ -72,7 +72,7 @@ async def run_undo(ledger: Ledger, children: ChildUndos) -> Failure | None:
                 return failure
             if approvals.undo_waits(ledger):
                 return None
-    _leave(ledger, children, targets, tuple(blocked))
+    _leave(ledger, children, targets, blocked)
     return None
 
 
@@ -148,14 +148,13 @@ def answer_parent(ledger: Ledger, state: UndoState, failure: Failure | None) -> 
 
 
 def _leave(
-    ledger: Ledger, children: ChildUndos, targets: list[Undoable], remains: tuple[str, ...]
+    ledger: Ledger, children: ChildUndos, targets: list[Undoable], blocked: list[Obstacle]
 ) -> None:
     """Move the head, and record what was done."""
     state = ledger.s.undo
     if state is None:
         return
     steps = tuple(target.step.step_id for target in targets)
-    check = tuple(text for text in remains if "nobody knows" in text)
     known = {
         undo.effect_key(target, i): undo.in_words(effect)
         for target in targets
@@ -170,8 +169,8 @@ def _leave(
             undo.leave_step(ledger, target)
     found = {
         "undone": tuple(known[key] for key in state.done if key in known),
-        "remains": remains,
-        "check": check,
+        "remains": tuple(each.text for each in blocked),
+        "check": tuple(each.text for each in blocked if each.is_unknown),
         "steps": steps,
     }
     ledger.change(undo=state.model_copy(update=found))

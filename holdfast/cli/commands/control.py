@@ -25,7 +25,7 @@ async def step_command(common: Common, typed: str, *, input: str | None, restart
         got = await until_stopped(running)
     if common.json:
         output.emit(got.model_dump(mode="json"))
-    code = print_output(common, task_id, got)
+    code = print_output(common, got)
     if code is ExitCode.OK and not common.json:
         output.answer(str(got) if got.output is not None else "")
     if got.is_last:
@@ -33,22 +33,22 @@ async def step_command(common: Common, typed: str, *, input: str | None, restart
     return code
 
 
-def print_output(common: Common, task_id: str, got: TaskStepOutput) -> ExitCode:
+def print_output(common: Common, got: TaskStepOutput) -> ExitCode:
     """Print the output of a step, or what it waits for."""
     for source in got.sources:
         shown = output.shortened(source.content)
         output.say(f"{source.tool_name} {source.raw_input} -> {shown}")
     if got.status != "waiting":
         return ExitCode.OK
-    print_waiting(common, task_id, got)
+    print_waiting(common, got)
     return ExitCode.WAITING
 
 
-def print_waiting(common: Common, task_id: str, got: TaskStepOutput) -> None:
+def print_waiting(common: Common, got: TaskStepOutput) -> None:
     """Print what a task waits for, and how to decide it."""
     for text in got.waiting_for:
         output.say(f"The task waits for a person: {text}", style="yellow")
-    if any(text.startswith(f"{task_id}:") for text in got.waiting_for):
+    if got.approvals:
         output.say(f"Decide: holdfast inbox{common.arguments()}")
 
 

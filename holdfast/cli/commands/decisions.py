@@ -164,13 +164,14 @@ async def _with_who(
     """Add to a refusal who has decided: a task whose step is over does not know it."""
     with suppress(EngineError, NotFoundError):
         who = decided_by(await runner.ledger(task_of(approval_id)), approval_id)
-        if who and who not in str(error) and " already, at " not in str(error):
+        is_named = isinstance(error, CommandRefusedError) and error.is_decided
+        if who and not is_named:
             error.args = (f"{error} {approval_id} was decided already: {who}.",)
     return error
 
 
 def _print_settled(common: Common, task: Task, got: TaskStepOutput) -> ExitCode:
-    code = print_output(common, task.task_id, got)
+    code = print_output(common, got)
     if task.status in ("needs_attention", "failed", "abandoned"):
         output.say(f"error: The task is {task.status}: {task.error}", style="red")
         return ExitCode.FAILED
@@ -244,7 +245,8 @@ async def _waiting_output(
     if not found:
         return None
     texts = tuple(f"{each.id} {each.kind} {each.tool} {each.arguments}".strip() for each in found)
-    return TaskStepOutput(status="waiting", waiting_for=texts)
+    ids = tuple(each.id for each in found)
+    return TaskStepOutput(status="waiting", waiting_for=texts, approvals=ids)
 
 
 def _is_undone(entries: Sequence[Entry], sent: float) -> bool:

@@ -185,7 +185,7 @@ def _waiting(common: Common, task_id: str, last: TaskStepOutput) -> ExitCode:
     if common.json:
         data = {"task_id": task_id, "status": "waiting", "waiting_for": last.waiting_for}
         output.emit(data)
-    print_waiting(common, task_id, last)
+    print_waiting(common, last)
     return ExitCode.WAITING
 
 

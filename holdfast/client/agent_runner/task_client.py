@@ -216,7 +216,7 @@ class TaskClient(TaskUpdates):
         receipt = await self._receipt(task_id, sent)
         if receipt.status == "refused":
             msg = f"Task {task_id!r} refused to {verb}: {receipt.reason}"
-            raise CommandRefusedError(msg)
+            raise CommandRefusedError(msg, is_decided=receipt.is_decided)
         return receipt
 
     async def _refuse_when_full(self, task_id: str, verb: Verb) -> None:

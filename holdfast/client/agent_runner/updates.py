@@ -229,8 +229,9 @@ class TaskUpdates:
         except TaskClosedError:  # the next round reads how it ended
             return
         if task.status == "needs_attention":
-            kind, _, text = task.error.partition(": ")
-            raise to_error(Failure(type=kind, message=text), task_id=task_id, parked=True)
+            failure = await self._reader.failure(task_id)
+            if failure is not None:
+                raise to_error(failure, task_id=task_id, parked=True)
 
     async def _update(
         self, task_id: str, name: str, request_id: str, kind: type[T], *args: object
@@ -242,7 +243,7 @@ class TaskUpdates:
             return await self._await_reply(task_id, sending, request_id)
         except RPCError as error:
             if error.status is RPCStatusCode.RESOURCE_EXHAUSTED:
-                if "larger than max" in error.message:
+                if "larger than max" in error.message:  # gRPC has no field for the reason
                     msg = f"The request for task {task_id!r} is too large: {error.message}."
                     raise InvalidArgumentError(msg) from error
                 return None  # ten updates wait already, as many as the server allows

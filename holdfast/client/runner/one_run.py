@@ -54,8 +54,6 @@ Started = Callable[[], None]
 """Called once the server has confirmed that this run created its task, or owns it."""
 
 RUNNER = "Runner"
-CANCELLED = "cancelled after the turn"
-"""Reason in the pause of a streamed run that stops after its turn; running its state resumes it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -234,7 +232,7 @@ async def _decide_and_go(engine: AgentRunner, state: RunState, by: str, before: 
             await engine.give_feedback(state.task_id, text, by=by, request_id=request_id)
         except TaskClosedError:  # the task has ended meanwhile: its outcome follows
             break
-    if before.task.paused.endswith(f": {CANCELLED}"):
+    if before.task.paused_by_run:
         with suppress(CommandRefusedError, TaskClosedError):  # resumed or ended meanwhile
             await engine.resume(state.task_id, by=by)
     await engine.run_on(state.task_id)

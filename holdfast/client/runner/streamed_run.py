@@ -13,7 +13,7 @@ from holdfast.agents.agent import Agent
 from holdfast.agents.items import RunItem
 from holdfast.agents.runs.item_reading import team_of
 from holdfast.agents.runs.results import RunData, RunResult
-from holdfast.client.runner.one_run import CANCELLED
+from holdfast.client.agent_runner.task_client import TaskClient
 from holdfast.client.streamed import (
     FIRST_PAUSE_SECONDS,
     LONGEST_PAUSE_SECONDS,
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 __all__ = ["RunResultStreaming"]
 
 
+CANCELLED = "cancelled after the turn"
 CANCEL_SECONDS = 60.0
 """How long a cancel is tried again while the server cannot be reached."""
 
@@ -234,8 +235,7 @@ class RunResultStreaming(Streamed[RunResult]):
                     reason = "the streamed run was cancelled"
                     await self._wrap(engine.abandon(self.task_id, reason, self._by))
                 else:
-                    pausing = engine.pause(self.task_id, CANCELLED, self._by, after=self._read_to)
-                    await self._wrap(pausing)
+                    await self._wrap(self._pause(engine))
             except (TaskClosedError, TaskNotFoundError, CommandRefusedError):  # it ends by itself
                 await asyncio.wait([self._work])
             except EngineError:
@@ -249,6 +249,12 @@ class RunResultStreaming(Streamed[RunResult]):
                     await self._read_made(engine)
                 return True
         return isinstance(super().run_loop_exception, TaskAbandonedError)
+
+    async def _pause(self, engine: AgentRunner) -> None:
+        """Pause the task after its turn, so that running the run's state resumes it."""
+        body: dict[str, Json] = {"reason": CANCELLED, "after": self._read_to, "run": True}
+        tasks = TaskClient(engine.client, engine.reader)
+        await tasks.command(self.task_id, "pause", by=self._by, body=body)
 
     async def _read_made(self, engine: AgentRunner) -> None:
         """Read the items of the cancelled run; if that fails, those from the stream stand."""

@@ -18,7 +18,7 @@ from holdfast.errors import InvalidArgumentError
 from holdfast.task.data.commands import LONGEST_REASON, Refusal
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.long_calls import LONG_CALL, LongCall
-from holdfast.task.data.records import Approval, Begun, Failure, Outcome, SegmentRef
+from holdfast.task.data.records import Approval, Begun, Failure, Obstacle, Outcome, SegmentRef
 from holdfast.values.base import Json, Value
 from holdfast.values.checks import gate
 from holdfast.values.checks.ids import nested_id
@@ -52,14 +52,14 @@ class UndoAnswer(Value):
 
     Attributes:
         number: Number of what the parent had said.
-        stands: What stands in the way, in words.
+        stands: What stands in the way.
         undone: What was undone, in words, newest first.
         remains: What stays in the world.
         failure: Why it was not undone, or empty.
     """
 
     number: int
-    stands: tuple[str, ...] = ()
+    stands: tuple[Obstacle, ...] = ()
     undone: tuple[str, ...] = ()
     remains: tuple[str, ...] = ()
     failure: str = ""

@@ -190,6 +190,19 @@ class Failure(Value):
     parks: bool = False
 
 
+class Obstacle(Value):
+    """What stands in the way of an undo.
+
+    Attributes:
+        text: What it is, for people.
+        is_unknown: Whether it is an effect that may have taken place, and that somebody should
+            check therefore.
+    """
+
+    text: str
+    is_unknown: bool = False
+
+
 class Decided(Value):
     """What a person, or the clock, decided about a tool call.
 
@@ -359,6 +372,9 @@ KIND = "kind"
 
 CLOSING = "closing"
 """Fact of a failure: it stands in the way of the end of its task, and of no step."""
+
+REFUSAL = "refusal"
+"""Fact of a ModelRefusalError: what the model said."""
 
 AGAIN = "again"
 """Fact of a verdict: another turn follows when no handler answers."""

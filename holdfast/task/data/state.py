@@ -215,12 +215,14 @@ class Receipt(Value):
         verb: What was asked.
         status: "applied", "refused", or "recorded" while no worker has seen it.
         reason: Why it was refused.
+        is_decided: Whether the reason names the decision that the approval has already.
     """
 
     id: str
     verb: str
     status: Literal["applied", "refused", "recorded"]
     reason: str = ""
+    is_decided: bool = False
 
 
 class Carried(Value):
@@ -252,6 +254,8 @@ class Carried(Value):
             for those that are done and whose steps are archived: these steps name them.
         settled: Number of those that are not in `children` for that reason.
         said: Number of the newest thing said to any of them.
+        paused_by_run: Whether a streamed run that was to stop after its turn has paused the task:
+            running its state resumes it. What a person has paused, a person resumes.
         paused_after: Number of a mark: while the task is paused, a step that began after it goes no
             further; 0 when steps in progress are to be finished.
         held: Who paused the task that this one works for, and why, else empty.
@@ -279,6 +283,7 @@ class Carried(Value):
     opens: tuple[OpenState, ...] = ()
     automatic: bool = False
     paused: str = ""
+    paused_by_run: bool = False
     paused_after: int = 0
     answered: bool = False
     concluded: bool = False

@@ -170,14 +170,12 @@ class HandleInput(Value):
     Attributes:
         step: The open step, as its own activity gets it.
         kind: Which handler.
-        error: Class name of the error.
-        text: Its text.
+        failure: The error.
     """
 
     step: AdvanceInput
     kind: str
-    error: str
-    text: str
+    failure: Failure
 
 
 class Handled(Value):
@@ -322,6 +320,7 @@ class ViewRequest(Value):
         calls: Whether it needs the open calls.
         output: Whether it needs the step's output.
         state: Whether it needs the state that the open calls see, and not the calls.
+        failure: Whether it needs what stands in the task's way.
     """
 
     n: int = 0
@@ -333,6 +332,7 @@ class ViewRequest(Value):
     calls: bool = False
     output: bool = False
     state: bool = False
+    failure: bool = False
 
 
 class View(Value):
@@ -350,6 +350,7 @@ class View(Value):
         state: The extra_state that those see, or that the step leaves.
         output: The step's output.
         usage: Cost of the task so far.
+        failure: What stands in the task's way, if something does.
     """
 
     head: TaskHead | None = None
@@ -362,6 +363,7 @@ class View(Value):
     state: dict[str, Json] = Field(default_factory=dict)
     output: Handed | None = None
     usage: Usage = Usage()
+    failure: Failure | None = None
 
 
 class CloseInput(Value):

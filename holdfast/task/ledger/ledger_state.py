@@ -259,6 +259,7 @@ class LedgerState:
             parent=self.given.parent.task if self.given.parent else "",
             budget=self.given.budget,
             paused=self.paused or (child and f"somebody in task {child!r}"),
+            paused_by_run=self.s.paused_by_run,
             error=self._error(),
         )
 

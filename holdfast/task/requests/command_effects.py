@@ -35,7 +35,7 @@ def obey(ledger: Ledger, command: Command, *, now: float) -> str:
             if not ledger.s.paused:
                 held = ledger.s.held and "The task that it works for is paused: resume that one."
                 return held or "The task is not paused."
-            ledger.change(paused="", paused_after=0)
+            ledger.change(paused="", paused_by_run=False, paused_after=0)
             return ""
         case "approve" | "reject" | "respond":
             return approvals.decide(ledger, command, now=now)
@@ -56,8 +56,10 @@ def _pause(ledger: Ledger, command: Command) -> str:
         return f"after must be the offset of an event; it was {after!r:.80}."
     who = command.by or "somebody"
     why = f"{who}: {command.reason}" if command.reason else who
+    stands = "after" in command.body and bool(ledger.s.paused)
     ledger.change(
-        paused=(ledger.s.paused if "after" in command.body else "") or why,
+        paused=ledger.s.paused if stands else why,
+        paused_by_run=ledger.s.paused_by_run if stands else bool(command.body.get("run")),
         paused_after=mark_of(after) or ledger.s.paused_after,
     )
     return ""

@@ -9,8 +9,11 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-RAISED_BY = "Raised by"
-"""What the note begins with that names the function which raised an error."""
+
+class RaisedBy(str):
+    """A note on an exception that names the user's function which raised it."""
+
+    __slots__ = ()
 
 
 class Calls:
@@ -63,13 +66,13 @@ def naming(what: str, function: Any) -> Generator[None]:
             yield
         except Exception as error:
             place = f": {place_of(function, error)}" if callable(function) else ""
-            error.add_note(f"{RAISED_BY} {what}{place}")
+            error.add_note(RaisedBy(f"Raised by {what}{place}"))
             raise
 
 
 def text_with_place(error: BaseException) -> str:
     """Return the text of an error, with the function that raised it where that is known."""
-    notes = [note for note in getattr(error, "__notes__", ()) if note.startswith(RAISED_BY)]
+    notes = [note for note in getattr(error, "__notes__", ()) if isinstance(note, RaisedBy)]
     return "\n".join([str(error), *notes])
 
 

@@ -9,11 +9,12 @@ from holdfast.errors import ModelBehaviorError, ModelRefusalError
 from holdfast.models.base import ModelAnswer
 from holdfast.models.openai.item_checks import kind_of
 from holdfast.task.data.agent_snapshot import AgentSnapshot
-from holdfast.task.data.records import AGAIN, KIND
+from holdfast.task.data.records import AGAIN, KIND, REFUSAL
 from holdfast.task.handoff_calls import handed_to
 from holdfast.values.base import Json
-from holdfast.values.messages import Message, ToolCall
+from holdfast.values.messages import Message, ToolCall, clean
 from holdfast.values.steps import ToolOutput
+from holdfast.values.text.redact import redact
 
 Follows = Literal["tools", "answer", "refusal", "nothing", "work"]
 """What an answer is: tool calls, a final output, a refusal that ends the run, no output at all
@@ -36,6 +37,7 @@ BUDGET_REACHED = (
     "Not run: the budget of tool calls for this task is used up. Answer with what is known."
 )
 ONE_AT_A_TIME = "Not run: call one tool at a time. Call it again if it is still needed."
+LONGEST_REFUSAL = 2000
 NO_OUTPUT = "Model returned no final output for the structured output type."
 
 
@@ -59,8 +61,9 @@ def follows(answer: ModelAnswer, agent: AgentSnapshot, *, may_refuse: bool) -> F
 
 def refusal(answer: ModelAnswer) -> ModelRefusalError:
     """Make the verdict on a refusal."""
-    verdict = ModelRefusalError(answer.refusal)
-    verdict.facts = {KIND: "model_refusal"}
+    said = clean(redact(answer.refusal))[:LONGEST_REFUSAL]
+    verdict = ModelRefusalError(said)
+    verdict.facts = {KIND: "model_refusal", REFUSAL: said}
     return verdict
 
 
