@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import gc
 import json
-from contextlib import suppress
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -290,19 +291,36 @@ HANDMADE: dict[str, list[Any]] = {
     "an unknown encoding": [raw(b"x", b"binary/strange")],
     "binary": [b"\x00\x01"],
 }
-handmade = pytest.mark.parametrize("name", HANDMADE)
+
+
+@contextmanager
+def naming(name: str) -> Generator[None]:
+    """Say in a failure which of the values was sent."""
+    try:
+        yield
+    except BaseException as error:
+        error.add_note(f"What was sent is {name}.")
+        raise
+
+
+async def each_by_hand(runner: AgentRunner, send: Callable[[Any, list[Any]], Any]) -> None:
+    """Send each of the values to one task, which does a step after each, and goes on."""
+    task = await runner.create_task("q")
+    await runner.run_step(task)
+    handle = runner.client.get_workflow_handle(task.task_id)
+    for name, values in HANDMADE.items():
+        with naming(name):
+            await send(handle, values)
+            assert (await runner.run_step(task)).status == "done"
+    await goes_on(runner, task)
 
 
 @pytest.mark.parametrize("signal", ["child", "parent", "command", "__temporal_x", "\n"])
-@handmade
 async def test_signals_that_are_sent_by_hand_do_not_hurt(
-    make_runner: MakeRunner, signal: str, name: str
+    make_runner: MakeRunner, signal: str
 ) -> None:
-    runner = await make_runner(worker=Counting(20), roll_events=30)
-    task = await runner.create_task("q")
-    await runner.run_step(task)
-    await runner.client.get_workflow_handle(task.task_id).signal(signal, args=HANDMADE[name])
-    await goes_on(runner, task)
+    runner = await make_runner(worker=Counting(100), roll_events=30)
+    await each_by_hand(runner, lambda handle, values: handle.signal(signal, args=values))
 
 
 async def test_no_stranger_ends_or_undoes_a_task_in_the_name_of_its_parent(
@@ -319,31 +337,25 @@ async def test_no_stranger_ends_or_undoes_a_task_in_the_name_of_its_parent(
 
 
 @pytest.mark.parametrize("update", ["run", "undo", "finalize", "unknown"])
-@handmade
 async def test_updates_that_are_sent_by_hand_do_not_hurt(
-    make_runner: MakeRunner, update: str, name: str
+    make_runner: MakeRunner, update: str
 ) -> None:
-    runner = await make_runner(worker=Counting(20))
-    task = await runner.create_task("q")
-    await runner.run_step(task)
-    handle: Any = runner.client.get_workflow_handle(task.task_id)
-    with suppress(WorkflowUpdateFailedError):
-        await handle.execute_update(update, args=HANDMADE[name])
-    await goes_on(runner, task)
+    async def send(handle: Any, values: list[Any]) -> None:
+        with suppress(WorkflowUpdateFailedError):
+            await handle.execute_update(update, args=values)
+
+    await each_by_hand(await make_runner(worker=Counting(100)), send)
 
 
 @pytest.mark.parametrize("query", ["view", "entries", "step", "task", "receipt", "unknown"])
-@handmade
 async def test_queries_that_are_asked_by_hand_do_not_hurt(
-    make_runner: MakeRunner, query: str, name: str
+    make_runner: MakeRunner, query: str
 ) -> None:
-    runner = await make_runner(worker=Counting(20))
-    task = await runner.create_task("q")
-    await runner.run_step(task)
-    handle: Any = runner.client.get_workflow_handle(task.task_id)
-    with suppress(WorkflowQueryFailedError):
-        await handle.query(query, args=HANDMADE[name])
-    await goes_on(runner, task)
+    async def send(handle: Any, values: list[Any]) -> None:
+        with suppress(WorkflowQueryFailedError):
+            await handle.query(query, args=values)
+
+    await each_by_hand(await make_runner(worker=Counting(100)), send)
 
 
 OBJECTS = ("an empty object", "wrong fields", "huge numbers", "infinite", "nested deep")
@@ -352,22 +364,28 @@ NO_SESSIONS = [name for name in HANDMADE if name not in OBJECTS]  # it has a def
 
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")  # Temporal's own
 @pytest.mark.parametrize(
-    ("kind", "name"),
-    [*(("AgentTask", name) for name in HANDMADE), *(("Session", name) for name in NO_SESSIONS)],
+    ("kind", "names"),
+    [("AgentTask", [*HANDMADE]), ("Session", NO_SESSIONS)],
+    ids=["task", "session"],
 )
 async def test_a_start_by_hand_with_an_input_that_is_none_ends_at_once(
-    make_runner: MakeRunner, kind: str, name: str, rig: Rig
+    make_runner: MakeRunner, kind: str, names: list[str], rig: Rig
 ) -> None:
     runner = await make_runner(worker=Counting())
-    handle = await runner.client.start_workflow(
-        kind, args=HANDMADE[name], id=f"handmade-{rig.app}", task_queue=queue_of(rig.app)
-    )
-    with pytest.raises(WorkflowFailureError) as caught:
-        await handle.result()
-    cause = caught.value.cause
-    assert isinstance(cause, ApplicationError)
-    assert cause.type == UNREADABLE
-    assert "cannot be read" in cause.message or "cannot read" in cause.message
+    for number, name in enumerate(names):
+        with naming(name):
+            handle = await runner.client.start_workflow(
+                kind,
+                args=HANDMADE[name],
+                id=f"handmade-{number}-{rig.app}",
+                task_queue=queue_of(rig.app),
+            )
+            with pytest.raises(WorkflowFailureError) as caught:
+                await handle.result()
+            cause = caught.value.cause
+            assert isinstance(cause, ApplicationError)
+            assert cause.type == UNREADABLE
+            assert "cannot be read" in cause.message or "cannot read" in cause.message
     await rig.stop()
     gc.collect()  # here, where the warning is expected, and not in a later test
 

@@ -30,6 +30,9 @@ DYNAMIC_CONFIG = {
     # Lists and the inbox read visibility: 300 reads at once take 0.1 s instead of 3.6 s.
     "frontend.namespaceRPS.visibility": "2000",
     "frontend.namespaceBurstRatio.visibility": "2",
+    # By default each task queue has metrics of its own, which are all gone through each second: a
+    # tenth of the server's processor time, and 60 MB, after a hundred queues.
+    "metrics.breakdownByTaskQueue": "false",
 }
 """What made a measured difference. Without effect, and so left out: one partition per task queue,
 the poll rate of the visibility queue, the frontend's and the persistence layer's rate limits, the

@@ -1,4 +1,4 @@
-"""What the fake API can be told to answer. Replies are data, so that a script may be a file.
+"""The replies of the fake API. They are data, so that a script may be a file.
 
 reply("Hello")                          text
 call("add", {"a": 1, "b": 2})           one tool call
@@ -136,7 +136,7 @@ class Hang(_Matched):
 
 
 class Paced(_Matched):
-    """An answer whose stream comes as a test wants it; one that is not streamed comes whole.
+    """An answer in a stream that is held or cut; without streaming it comes whole.
 
     Attributes:
         then: The answer.
