@@ -24,10 +24,12 @@ from holdfast.errors import (
     NoWorkerError,
     QueryFailedError,
     UserError,
+    remedy_of,
+    with_remedy,
 )
 from holdfast.task.data.records import Failure
-from holdfast.task.data.tool_failures import INTERRUPTED, NOT_STARTED
-from holdfast.values.code.user_calls import naming, text_with_place
+from holdfast.task.data.tool_failures import INTERRUPTED, NOT_STARTED, REMEDY, fact_of, facts
+from holdfast.values.code.user_calls import message_with_place, naming
 from holdfast.values.messages import clean
 from holdfast.values.text.logs import log
 from holdfast.values.text.redact import redact
@@ -79,7 +81,8 @@ def typed_failures() -> Generator[None]:
         wait = None if asked is None or not asked >= 0 else min(asked, LONGEST_WAIT_SECONDS)
         delay = None if wait is None else timedelta(seconds=wait)
         raise ApplicationError(
-            text_of(error),
+            clean_message(error),
+            *facts(remedy=clean_remedy(error)),
             type=type(error).__name__,
             next_retry_delay=delay,
             category=ApplicationErrorCategory.BENIGN,
@@ -87,9 +90,12 @@ def typed_failures() -> Generator[None]:
     except Exception as error:
         is_ours = isinstance(error, HoldfastError)
         log.warning("An activity failed: %s", text_of(error), exc_info=not is_ours)
-        facts = [{"parks": True}] if isinstance(error, UserError) else []
-        kind, lasts = type(error).__name__, not heals_by_time(error)
-        raise ToldError(text_of(error), *facts, type=kind, non_retryable=lasts) from None
+        raise ToldError(
+            clean_message(error),
+            *facts(remedy=clean_remedy(error), parks=isinstance(error, UserError)),
+            type=type(error).__name__,
+            non_retryable=not heals_by_time(error),
+        ) from None
 
 
 @contextmanager
@@ -113,8 +119,8 @@ def not_started(what: str) -> Generator[None]:
     except Exception as error:
         if not heals_by_time(error):
             raise
-        msg = f"The {what} was not started: {text_of(error)}"
-        raise ApplicationError(msg, type=NOT_STARTED) from None
+        msg = f"The {what} was not started: {clean_message(error)}"
+        raise ApplicationError(msg, *facts(remedy=clean_remedy(error)), type=NOT_STARTED) from None
 
 
 @contextmanager
@@ -152,17 +158,27 @@ def users_code(what: str, function: Callable[..., Any] | None) -> Generator[None
             yield
     except Exception as error:
         log.warning("Code of the user's failed: %s", text_of(error), exc_info=True)
-        kind, fact = type(error).__name__, {"parks": True}
-        raise ToldError(text_of(error), fact, type=kind, non_retryable=True) from None
+        known = facts(remedy=clean_remedy(error), parks=True)
+        kind = type(error).__name__
+        raise ToldError(clean_message(error), *known, type=kind, non_retryable=True) from None
 
 
 def failure_by(error: Exception) -> Failure:
     """Say what stopped a step, with what it came from."""
     if isinstance(error, ApplicationError):
         kind = error.type or "ApplicationError"
-        return Failure(type=kind, message=error.message, parks=True)
-    parks = isinstance(error, UserError)
-    return Failure(type=type(error).__name__, message=text_of(error), parks=parks)
+        return Failure(
+            type=kind,
+            message=error.message,
+            remedy=str(fact_of(error.details, REMEDY) or ""),
+            parks=True,
+        )
+    return Failure(
+        type=type(error).__name__,
+        message=clean_message(error),
+        remedy=clean_remedy(error),
+        parks=isinstance(error, UserError),
+    )
 
 
 def heals_by_time(error: Exception) -> bool:
@@ -180,4 +196,14 @@ def heals_by_time(error: Exception) -> bool:
 
 def text_of(error: Exception) -> str:
     """Return the text of an error, without secrets and of readable length."""
-    return clean(redact(text_with_place(error)))[:LONGEST_TEXT]
+    return with_remedy(clean_message(error), clean_remedy(error))
+
+
+def clean_message(error: Exception) -> str:
+    """Return what happened, without secrets and of readable length."""
+    return clean(redact(message_with_place(error)))[:LONGEST_TEXT]
+
+
+def clean_remedy(error: Exception) -> str:
+    """Return what to do about an error, or empty; likewise."""
+    return clean(redact(remedy_of(error)))[:LONGEST_TEXT]

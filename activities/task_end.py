@@ -179,4 +179,4 @@ def _input(task: Task) -> Message:
 
 
 def _said(failure: Failure | None) -> str:
-    return f"{failure.type}: {failure.message}" if failure is not None else ""
+    return f"{failure.type}: {failure.text}" if failure is not None else ""

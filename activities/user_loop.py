@@ -27,7 +27,7 @@ from holdfast.activities.heartbeat import heartbeats
 from holdfast.engine.loop import LoopThread
 from holdfast.models import close_models
 from holdfast.task.data.head import TaskHead
-from holdfast.task.data.tool_failures import INTERRUPTED, NOT_STARTED
+from holdfast.task.data.tool_failures import INTERRUPTED, NOT_STARTED, PARKS
 from holdfast.values.code import context_variables as variables
 from holdfast.values.code import user_calls as calling
 from holdfast.values.text.logs import log
@@ -338,7 +338,7 @@ def _hangs(work: Work, seconds: float) -> ToldError:
     )
     log.warning("%s", text)
     last = attempt >= MOST_HANGS
-    return ToldError(text, {"parks": True}, type=HANGS, non_retryable=last)
+    return ToldError(text, {PARKS: True}, type=HANGS, non_retryable=last)
 
 
 def _given_up(work: Work) -> ToldError:
@@ -349,7 +349,7 @@ def _given_up(work: Work) -> ToldError:
         " it a plain function (def), which runs in a thread; then restart the worker process."
     )
     kind = BLOCKED if work.kind == "tool" else HANGS
-    return ToldError(text, {"parks": True}, type=kind, non_retryable=True)
+    return ToldError(text, {PARKS: True}, type=kind, non_retryable=True)
 
 
 def _held_up(work: Work, blocking: Work | None) -> ApplicationError:

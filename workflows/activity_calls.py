@@ -22,6 +22,7 @@ from temporalio.workflow import ActivityCancellationType
 from holdfast.task.data.guard_rules import GuardFound
 from holdfast.task.data.records import Failure, SegmentRef
 from holdfast.task.data.state import COMMIT, CommitRef, Described
+from holdfast.task.data.tool_failures import PARKS, REMEDY, fact_of
 from holdfast.task.data.wire import Advanced, Closed, CloseInput, GuardInput
 from holdfast.task.guardrails_due import Due
 from holdfast.task.ledger.ledger import Ledger
@@ -161,15 +162,20 @@ def failure_of(error: BaseException) -> Failure:
     match cause:
         case ApplicationError():
             kind = cause.type or "ApplicationError"
-            parks = {"parks": True} in cause.details
-            return Failure(type=kind, message=cause.message, parks=parks)
+            return Failure(
+                type=kind,
+                message=cause.message,
+                remedy=str(fact_of(cause.details, REMEDY) or ""),
+                parks=bool(fact_of(cause.details, PARKS)),
+            )
         case TemporalTimeout():
             name = error.activity_type if isinstance(error, ActivityError) else ""
             text = (
                 f"No worker finished the activity {name!r} in time; the last one may have been"
-                " lost. The log of the worker processes may say what hangs, or ends them."
+                " lost."
             )
-            return Failure(type="ActivityTimeout", message=text)
+            remedy = "The log of the worker processes may say what hangs, or ends them."
+            return Failure(type="ActivityTimeout", message=text, remedy=remedy)
         case _:
             return Failure(type=type(cause).__name__, message=str(cause))
 

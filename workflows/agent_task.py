@@ -95,7 +95,7 @@ class AgentTask(Opening):
         reading.cancel()
         verdict = core.ledger.s.verdict
         if core.ending.status == "failed" and verdict is not None:
-            raise ApplicationError(verdict.message, type=verdict.type, non_retryable=True)
+            raise ApplicationError(verdict.text, type=verdict.type, non_retryable=True)
         return TaskResult(status=core.ending.status or "finished", seal=core.seal)
 
     async def _turn(self) -> None:

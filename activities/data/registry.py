@@ -156,10 +156,10 @@ class Registry:
         if found is None:
             msg = (
                 f"The task wants agent {name!r}, but this worker process serves:"
-                f" {', '.join(self.names) or 'none'}. The task waits, nothing is lost. Pass the"
-                " agent to the worker process and restart it."
+                f" {', '.join(self.names) or 'none'}. The task waits, nothing is lost."
             )
-            raise AgentNotFoundError(msg)
+            remedy = "Pass the agent to the worker process and restart it."
+            raise AgentNotFoundError(msg, remedy=remedy)
         return found
 
     async def publish(self, name: str) -> AgentSnapshot:
@@ -216,11 +216,14 @@ class Registry:
             return resolve_model(_like(agent.model, snapshot.model))
         msg = (
             f"The task began with model {snapshot.model!r} of agent {agent.name!r}, but this worker"
-            f" process has model {now.name!r} for it. The task waits, nothing is lost. Give agent"
-            f" {agent.name!r} a model named {snapshot.model!r} again, restart the worker process"
-            " and run the step again; or fork the task, which begins with the agent as it is now."
+            f" process has model {now.name!r} for it. The task waits, nothing is lost."
         )
-        raise NotFoundError(msg)
+        remedy = (
+            f"Give agent {agent.name!r} a model named {snapshot.model!r} again, restart the worker"
+            " process and run the step again; or fork the task, which begins with the agent as it"
+            " is now."
+        )
+        raise NotFoundError(msg, remedy=remedy)
 
 
 def _code_of(tool: Tool) -> dict[str, Any]:

@@ -153,10 +153,12 @@ class RegisteredCode(AgentCode):
                 raise
             msg = (
                 f"The task began with another output type of agent {self.agent.name!r}, and what"
-                f" the model said does not fit the one that this worker process has: {error}. Give"
-                " the agent the earlier type back, restart the worker process and ask again."
+                f" the model said does not fit the one that this worker process has: {error}."
             )
-            raise UserError(msg) from error
+            remedy = (
+                "Give the agent the earlier type back, restart the worker process and ask again."
+            )
+            raise UserError(msg, remedy=remedy) from error
 
     def fitting(self, text: str) -> Json:
         """Read a tool's result as the output type has it; text that does not fit stays text."""

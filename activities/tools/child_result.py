@@ -11,7 +11,7 @@ from temporalio.service import RPCError
 
 from holdfast.activities.data.registry import Registry
 from holdfast.activities.data.source import Source
-from holdfast.activities.failures import text_of
+from holdfast.activities.failures import clean_message
 from holdfast.errors import EngineError
 from holdfast.reading.reader import Reader
 from holdfast.reading.recorded import read_recorded
@@ -37,7 +37,7 @@ class ChildUnreadError(Exception):
     def __init__(self, cause: Exception) -> None:
         """Keep why."""
         self.cause = cause
-        super().__init__(text_of(cause))
+        super().__init__(clean_message(cause))
 
 
 def nested_result(

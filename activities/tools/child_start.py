@@ -119,9 +119,8 @@ def _agent_tool(ready: Ready, n: int) -> AgentTool:
         msg = (
             f"Step {n} calls the agent tool {ready.call.name!r}, but {ready.ctx.agent_name!r} of"
             " this worker process has another tool of that name. The task waits, nothing is lost."
-            " Give the agent back and restart the worker process."
         )
-        raise NotFoundError(msg)
+        raise NotFoundError(msg, remedy="Give the agent back and restart the worker process.")
     return ready.tool
 
 

@@ -22,7 +22,7 @@ from holdfast.agents.tools.strict_schema import is_same_shape
 from holdfast.errors import UserError
 from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.head import TaskHead
-from holdfast.task.data.tool_failures import NOT_REPEATABLE
+from holdfast.task.data.tool_failures import NOT_REPEATABLE, facts
 from holdfast.task.data.wire import ToolInput
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json, canonical, digest
@@ -105,10 +105,14 @@ def tool_of(agent: Agent, call: ToolCall, n: int) -> Tool:
     served = [each.name for each in agent.made_tools]
     msg = (
         f"Step {n} calls tool {call.name!r}, but this worker serves: {', '.join(served) or 'none'}."
-        f" The task waits, nothing is lost. Give the tool back to agent {agent.name!r}, restart the"
-        " worker, and ask again for what you had asked for."
+        " The task waits, nothing is lost."
     )
-    raise ApplicationError(msg, type="ToolMissingError", non_retryable=True)
+    remedy = (
+        f"Give the tool back to agent {agent.name!r}, restart the worker, and ask again for what"
+        " you had asked for."
+    )
+    known = facts(remedy=remedy)
+    raise ApplicationError(msg, *known, type="ToolMissingError", non_retryable=True)
 
 
 def check_fits(first: AgentSnapshot, agent: Agent, tool: Tool, call: ToolCall) -> None:

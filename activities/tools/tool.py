@@ -18,6 +18,8 @@ from holdfast.activities.data.source import Source, worker_identity
 from holdfast.activities.failures import (
     LONGEST_TEXT,
     ToldError,
+    clean_message,
+    clean_remedy,
     heals_by_time,
     interrupted,
     not_started,
@@ -41,7 +43,7 @@ from holdfast.errors import (
     UserError,
 )
 from holdfast.task.data.records import Outcome
-from holdfast.task.data.tool_failures import INTERRUPTED, TIMED_OUT, certain, marked
+from holdfast.task.data.tool_failures import INTERRUPTED, TIMED_OUT, certain, facts, marked
 from holdfast.task.data.wire import ToolInput
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json, canonical
@@ -98,9 +100,10 @@ class ToolActivities:
             raise
         except Exception as error:
             log.warning("The outcome of tool %r is lost", ready.tool.name, exc_info=True)
-            why = f"its outcome is lost: {type(error).__name__}: {text_of(error)}"
+            why = f"its outcome is lost: {type(error).__name__}: {clean_message(error)}"
             msg = f"Tool {ready.tool.name!r} was run, but {why}"
-            raise ToldError(msg, type=INTERRUPTED, non_retryable=not heals_by_time(error)) from None
+            known, lasts = facts(remedy=clean_remedy(error)), not heals_by_time(error)
+            raise ToldError(msg, *known, type=INTERRUPTED, non_retryable=lasts) from None
 
     async def _run(self, given: ToolInput, ready: Ready) -> Outcome:
         with tool_call(ready.head, given, ready.tool, ready.call) as span:
@@ -142,13 +145,16 @@ class ToolActivities:
         except ToolResultError as error:  # it ran; only its result is of no use
             return Outcome(content=_short(error), is_error=True)
         except HandoffFailedError as error:  # no result for the model: the task stays where it is
-            facts = () if error.is_of_model else ({"parks": True},)
+            known = facts(remedy=clean(redact(error.remedy)), parks=not error.is_of_model)
             raise marked(
-                ApplicationError(text_of(error), *facts, type=error.kind, non_retryable=True)
+                ApplicationError(clean_message(error), *known, type=error.kind, non_retryable=True)
             ) from None
         except ChildUnreadError as error:  # no result either: what came of it is there to be read
             kind, lasts = type(error.cause).__name__, not heals_by_time(error.cause)
-            raise marked(ApplicationError(text_of(error), type=kind, non_retryable=lasts)) from None
+            known = facts(remedy=clean_remedy(error.cause))
+            raise marked(
+                ApplicationError(str(error), *known, type=kind, non_retryable=lasts)
+            ) from None
         except ToolTimeoutError as error:
             if tool.timeout_behavior == "raise_exception" or tool.policy().may_have_happened:
                 raise ApplicationError(_short(error), type=TIMED_OUT, non_retryable=True) from None

@@ -99,8 +99,7 @@ class Children:
         found = child.failure or Failure(type="StepFailedError", message="It needs attention.")
         text = (
             f"Task {name!r}, which a tool call of this step runs, needs attention:"
-            f" {found.type}: {found.message} Once that is healed, run this task again: it has"
-            f" {name!r} go on."
+            f" {found.type}: {found.message} It goes on when this task is run again."
         )
         return found.model_copy(update={"message": text, "step": ""})
 
@@ -165,7 +164,7 @@ class Children:
             else:
                 self._refuse(name, STRANGER.format(name))
         except ActivityError as error:  # the call would wait for ever
-            self._refuse(name, UNCLEAR.format(name, failure_of(error).message), status="unknown")
+            self._refuse(name, UNCLEAR.format(name, failure_of(error).text), status="unknown")
 
     async def _is_own(self, name: str) -> bool:
         """Whether a workflow that is there already is a child of this task."""

@@ -229,7 +229,7 @@ class ToolCalls:
         if failure.type == NOT_STARTED:
             self._ledger.call_not_begun(call.n, call.i)
         elif error.activity_type in OF_CALLS:
-            self._ledger.call_failed(call.n, call.i, failure.message, now=now())
+            self._ledger.call_failed(call.n, call.i, failure.text, now=now())
 
     async def ask_about_cut(self, cut: Iterable[tuple[int, int]]) -> None:
         """Ask about calls that were cut off by an undo that then did not come to its end."""
@@ -261,7 +261,7 @@ class ToolCalls:
         try:
             probed = await quick(ledger, "probe", ledger.tool_input(n, i, edited), Probed)
         except ActivityError as error:
-            text += f" Its probe failed: {failure_of(error).message}"
+            text += f" Its probe failed: {failure_of(error).text}"
             approvals.ask(ledger, n, i, "unknown", now=now(), text=text, call=call.effective)
             return None
         ledger.note(
@@ -280,9 +280,9 @@ class ToolCalls:
     def _timed_out(self, call: Call, failure: Failure) -> Failure | None:
         """End a call that took too long and has not happened: another run might take as long."""
         if call.policy.timeout_behavior == "raise_exception":
-            self._ledger.call_failed(call.n, call.i, failure.message, now=now())
+            self._ledger.call_failed(call.n, call.i, failure.text, now=now())
             return failure
-        outcome = Outcome(content=failure.message, is_error=True, status="failed")
+        outcome = Outcome(content=failure.text, is_error=True, status="failed")
         self._ledger.outcome(call.n, call.i, outcome)
         return None
 
@@ -362,5 +362,5 @@ def _unknown_text(error: ActivityError, call: Call, policy: ToolPolicy) -> str:
     if not isinstance(cause, ApplicationError):
         return lost_text(call.asked, MOST_LOST if policy.repeatable else 1)
     if cause.type in (INTERRUPTED, BLOCKED):
-        return cause.message
+        return failure_of(error).text
     return not_known_text(cause.message)

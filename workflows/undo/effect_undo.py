@@ -168,7 +168,7 @@ def _note_cut(ledger: Ledger, target: Undoable, i: int, said: str | ActivityErro
         note_done(ledger, state, undo.effect_key(target, i), what)
         return
     certain = isinstance(said.cause, ApplicationError) and is_certain(said.cause)
-    text = failure_of(said).message if certain else CUT
+    text = failure_of(said).text if certain else CUT
     ledger.note("undo_failed", now=now(), text=text, body=_facts(target, i))
 
 

@@ -55,11 +55,9 @@ async def run_undo(ledger: Ledger, children: ChildUndos) -> Failure | None:
         stop_undo(ledger)
         lines = "\n".join(f"- {each.text}" for each in blocked)
         done = "; ".join(state.undone) or "nothing"
-        text = (
-            f"The undo was refused. Undone before it: {done}. In the way:\n{lines}\n"
-            'residue="keep" undoes the rest and records that these remain.'
-        )
-        return Failure(type="UndoRefusedError", message=text)
+        text = f"The undo was refused. Undone before it: {done}. In the way:\n{lines}\n"
+        remedy = 'residue="keep" undoes the rest and records that these remain.'
+        return Failure(type="UndoRefusedError", message=text, remedy=remedy)
     for target in reversed(targets):
         for name in [name for step, name in reversed(mine) if step is target]:
             failure = await _undo_child(ledger, children, name)
@@ -142,7 +140,7 @@ def answer_parent(ledger: Ledger, state: UndoState, failure: Failure | None) -> 
         number=state.number,
         undone=tuple(body.get("undone", ())),
         remains=tuple(body.get("remains", ())),
-        failure=failure.message if failure is not None else "",
+        failure=failure.message.rstrip() if failure is not None else "",
     )
     ledger.change(undo_answer=answer)
 

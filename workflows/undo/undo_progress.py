@@ -50,8 +50,8 @@ def fail_undo(
     stop_undo(ledger)
     done = "; ".join(state.undone) or "nothing"
     ledger.note("undo_failed", now=now(), text=why, body=facts)
-    text = f"The undo of {what} failed: {why}. Undone before it: {done}. Ask again."
-    return Failure(type="UndoFailedError", message=text)
+    text = f"The undo of {what} failed: {why}. Undone before it: {done}."
+    return Failure(type="UndoFailedError", message=text, remedy="Ask again.")
 
 
 def stop_undo(ledger: Ledger) -> None:

@@ -26,6 +26,7 @@ from holdfast.errors import (
     NotFoundError,
     NoWorkerError,
     TaskClosedError,
+    message_of,
 )
 from holdfast.task.approvals import decided_by
 from holdfast.task.data.records import Approval, Entry
@@ -166,7 +167,7 @@ async def _with_who(
         who = decided_by(await runner.ledger(task_of(approval_id)), approval_id)
         is_named = isinstance(error, CommandRefusedError) and error.is_decided
         if who and not is_named:
-            error.args = (f"{error} {approval_id} was decided already: {who}.",)
+            error.args = (f"{message_of(error)} {approval_id} was decided already: {who}.",)
     return error
 
 

@@ -73,7 +73,7 @@ def _event(happening: InStep, kind: str, took: float = 0.0, **fields: Json) -> A
 def _facts_of_open(body: StepBody) -> dict[str, Json]:
     more: dict[str, Json] = {"n": body.n}
     if body.failure is not None:
-        more["failure"] = f"{body.failure.type}: {body.failure.message}"
+        more["failure"] = f"{body.failure.type}: {body.failure.text}"
     return {"tokens": body.usage.total_tokens, "body": more}
 
 
