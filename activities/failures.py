@@ -47,13 +47,13 @@ LASTING = frozenset(
 """Refusals of the Temporal server that the next attempt would get as well."""
 
 
-class ToldError(ApplicationError):
+class LoggedError(ApplicationError):
     """A failure that is in the log already: Temporal need not log it again, with its traceback."""
 
 
 def is_news(record: logging.LogRecord) -> bool:
-    """Whether a record of Temporal's tells of something else than a ToldError."""
-    return not record.exc_info or not isinstance(record.exc_info[1], ToldError)
+    """Whether a log record of Temporal's is about something else than a LoggedError."""
+    return not record.exc_info or not isinstance(record.exc_info[1], LoggedError)
 
 
 def log_failures_once() -> None:
@@ -67,10 +67,11 @@ def typed_failures() -> Generator[None]:
 
     What time can heal is retried, with the provider's Retry-After obeyed. An archive or a server
     that cannot be reached is retried too; damage is not. Everything else waits for a person, a
-    UserError as well: it says that code is to be mended, and then the task can go on. The
-    original goes to the log, with its traceback if it is none of our own errors, which say what to
-    do. It is no cause: causes are stored in the history, and nobody has cut the secrets out of
-    their texts.
+    UserError as well: it says that code is to be mended, and then the task can go on.
+
+    The original error is logged, with its traceback unless it is a HoldfastError. It does not
+    become the cause of the new one: causes are stored in the history, and secrets would have to be
+    cut out of their texts.
     """
     try:
         yield
@@ -90,7 +91,7 @@ def typed_failures() -> Generator[None]:
     except Exception as error:
         is_ours = isinstance(error, HoldfastError)
         log.warning("An activity failed: %s", text_of(error), exc_info=not is_ours)
-        raise ToldError(
+        raise LoggedError(
             clean_message(error),
             *facts(remedy=clean_remedy(error), parks=isinstance(error, UserError)),
             type=type(error).__name__,
@@ -100,14 +101,14 @@ def typed_failures() -> Generator[None]:
 
 @contextmanager
 def not_started(what: str) -> Generator[None]:
-    """Say of what stops the block, which stands before a call, that the call has not been made.
+    """Mark errors of the block, which prepares a call, as errors before the call was made.
 
     Args:
         what: What was to be run, for a person.
 
     Raises:
-        ApplicationError: "NotStarted" when time can heal it: the call may be scheduled again
-            whatever it does to the world.
+        ApplicationError: "NotStarted" when time can heal it: the call may be scheduled again,
+            whatever its effect.
     """
     try:
         yield
@@ -125,7 +126,7 @@ def not_started(what: str) -> Generator[None]:
 
 @contextmanager
 def interrupted(what: str) -> Generator[None]:
-    """Say of a call that is cut off because its worker process is stopped that it was started.
+    """Mark a cancellation of the block by the stop of its worker process: the call was started.
 
     Args:
         what: What was running, for a person.
@@ -144,11 +145,11 @@ def interrupted(what: str) -> Generator[None]:
 
 @contextmanager
 def users_code(what: str, function: Callable[..., Any] | None) -> Generator[None]:
-    """Run a guardrail, hook or predicate: what it raises is its own defect, not the run's end.
+    """Run a guardrail, hook or predicate: an error that it raises parks the task.
 
     Args:
         what: What the function is, for a person.
-        function: It; the error names it, with its file and line.
+        function: The function; the error names it, with its file and line.
 
     Raises:
         ApplicationError: It raised; the task waits, whatever the type of the error.
@@ -160,11 +161,11 @@ def users_code(what: str, function: Callable[..., Any] | None) -> Generator[None
         log.warning("Code of the user's failed: %s", text_of(error), exc_info=True)
         known = facts(remedy=clean_remedy(error), parks=True)
         kind = type(error).__name__
-        raise ToldError(clean_message(error), *known, type=kind, non_retryable=True) from None
+        raise LoggedError(clean_message(error), *known, type=kind, non_retryable=True) from None
 
 
 def failure_by(error: Exception) -> Failure:
-    """Say what stopped a step, with what it came from."""
+    """Make the failure with which an error stops a step."""
     if isinstance(error, ApplicationError):
         kind = error.type or "ApplicationError"
         return Failure(

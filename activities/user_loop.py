@@ -22,7 +22,7 @@ from weakref import WeakKeyDictionary
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from holdfast.activities.failures import ToldError
+from holdfast.activities.failures import LoggedError
 from holdfast.activities.heartbeat import heartbeats
 from holdfast.engine.loop import LoopThread
 from holdfast.models import close_models
@@ -36,7 +36,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 BLOCKED_SECONDS = 10.0
-"""After this time a loop that does not come back is told of, with what blocks it."""
+"""After this time a loop that is blocked is logged, with the code that blocks it."""
 
 GIVEN_UP_SECONDS = 120.0
 """After this time the call that blocks a loop is given up, and others get a loop of their own."""
@@ -329,7 +329,7 @@ async def _until_stopped(outer: asyncio.Future[Any], work: Work) -> None:
         waited += WATCH_SECONDS if activity.is_worker_shutdown() else 0
 
 
-def _hangs(work: Work, seconds: float) -> ToldError:
+def _hangs(work: Work, seconds: float) -> LoggedError:
     """Say that users' code did not come back; after some attempts the task waits for a person."""
     attempt = activity.info().attempt
     text = (
@@ -338,10 +338,10 @@ def _hangs(work: Work, seconds: float) -> ToldError:
     )
     log.warning("%s", text)
     last = attempt >= MOST_HANGS
-    return ToldError(text, {PARKS: True}, type=HANGS, non_retryable=last)
+    return LoggedError(text, {PARKS: True}, type=HANGS, non_retryable=last)
 
 
-def _given_up(work: Work) -> ToldError:
+def _given_up(work: Work) -> LoggedError:
     """Say that users' code blocks its loop; the same code would block the next one as well."""
     text = (
         f"{str(work.calls) or work.kind} blocked the event loop of its worker process for"
@@ -349,7 +349,7 @@ def _given_up(work: Work) -> ToldError:
         " it a plain function (def), which runs in a thread; then restart the worker process."
     )
     kind = BLOCKED if work.kind == "tool" else HANGS
-    return ToldError(text, {PARKS: True}, type=kind, non_retryable=True)
+    return LoggedError(text, {PARKS: True}, type=kind, non_retryable=True)
 
 
 def _held_up(work: Work, blocking: Work | None) -> ApplicationError:

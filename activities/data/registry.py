@@ -204,8 +204,8 @@ class Registry:
             override: Model name that the task was created with, or empty.
 
         Raises:
-            NotFoundError: The agent has another Model object now, and nobody can make the earlier
-                one of its name alone.
+            NotFoundError: The agent has another Model object now, and the earlier one cannot be
+                made of its name alone.
         """
         if override:
             return resolve_model(override)

@@ -35,9 +35,9 @@ TEXT, OFF = "instructions", "off"
 
 
 class RegisteredCode(AgentCode):
-    """Asks the agent that this process serves under the task's name, and the code of the run.
+    """Calls code of the agent that this process serves under the task's name, and of the run.
 
-    Every answer that a later run of the step must find again is recorded by whoever asks.
+    The caller records each result that a later run of the step must find again.
 
     Attributes:
         registry: The registry for the task.

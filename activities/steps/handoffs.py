@@ -74,15 +74,15 @@ class AgentHandoffs(StepHandoffs):
         return self._recorded(target)
 
     def tell(self, call: ToolCall, outcome: Outcome) -> None:
-        """Settle what becomes of a call that is not run."""
+        """Set the outcome of a call that is not run."""
         self._told[call] = outcome
 
     def messages(self, calls: Sequence[ToolCall]) -> list[Message]:
-        """Return what the model is told of calls that are not run."""
+        """Return the result messages of calls that are not run."""
         return [self._told[call].message(call) for call in calls]
 
     def told(self, calls: Sequence[ToolCall]) -> dict[int, Outcome]:
-        """Return what becomes of those calls that are not run, by position."""
+        """Return the outcomes of those calls that are not run, by position."""
         return {i: self._told[call] for i, call in enumerate(calls) if call in self._told}
 
     def changes_view(self, name: str) -> bool:
@@ -101,8 +101,8 @@ class AgentHandoffs(StepHandoffs):
             told: Results of calls that join the transcript after this step.
 
         Raises:
-            UserError: The filter or mapper is none, or gave something that cannot be used.
-            Exception: Whatever it raised.
+            UserError: The filter or mapper cannot be called, or gave no usable input.
+            Exception: An error of its own.
         """
         data = await self._data(ctx, answer, told)
         given = self._filter_of(chosen.name)

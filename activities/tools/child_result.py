@@ -1,4 +1,4 @@
-"""What came of a call of an agent as a tool, for the call that collects it."""
+"""Results of child tasks, for the calls of agents as tools that they belong to."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class ChildUnreadError(Exception):
-    """What came of a call's task could not be read; the task itself is as it was.
+    """The result of a child task could not be read; the child itself is as it was.
 
     Attributes:
         cause: Why.
@@ -43,13 +43,13 @@ class ChildUnreadError(Exception):
 def nested_result(
     registry: Registry, source: Source, given: ToolInput, state: dict[str, Json]
 ) -> Callable[[], Awaitable[RunResult]] | None:
-    """Return what gives the result of a call's task, if the call is one.
+    """Return a function that reads the result of a call's child task, if the call has one.
 
     Args:
         registry: The agents of this process.
         source: The source of task data.
         given: The call.
-        state: The state that the call may change: the context gets what its task made of it.
+        state: The state that the call may change: it gets the child's context.
     """
     if not given.child:
         return None
@@ -74,7 +74,7 @@ def nested_result(
 
 @contextmanager
 def _reading() -> Generator[None]:
-    """Tell trouble in reading a task from what came of it.
+    """Distinguish trouble in reading a child task from a failure of the child.
 
     Raises:
         ChildUnreadError: The task could not be read.
@@ -86,7 +86,7 @@ def _reading() -> Generator[None]:
 
 
 async def _failure(reader: Reader, task: Task) -> Failure:
-    """Say what ended a task that has no answer."""
+    """Return why a task that is closed has no answer."""
     failure = await reader.failure(task.task_id)
     if failure is not None:
         return failure

@@ -267,5 +267,5 @@ class LocalEngine:
         self._serving[queue] = _Served(activities, workers, time.monotonic())
 
     async def __aexit__(self, *_: object) -> None:
-        """Stop the workers, then the server if nobody else uses it."""
+        """Stop the workers, then the server unless another engine of this process uses it."""
         await self._resources.aclose()

@@ -111,7 +111,7 @@ class Host:
         await self._loop.wrap(wait())
 
     async def stop(self, worker: Workers, grace: timedelta) -> bool:
-        """Stop a worker; one that does not stop in time is left behind, and what holds it is told.
+        """Stop a worker; one that does not stop in time is left behind, and what holds it logged.
 
         Args:
             worker: The worker.

@@ -1,4 +1,4 @@
-"""Signals: commands of people and programs, reports of child tasks, words of the parent task."""
+"""Signals: commands of people and programs, reports of child tasks, requests of the parent."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def fail_undo(
 
 
 def stop_undo(ledger: Ledger) -> None:
-    """End an undo that did not come to its end; what it has undone stays so, and is told."""
+    """Stop an undo before its end; effects that it has undone stay so, and a note names them."""
     state = ledger.s.undo
     if state is None:
         return
