@@ -54,14 +54,18 @@ class Choice:
 CHOICES: Mapping[ApprovalKind, Mapping[str, Choice]] = {
     "tool": {
         "a": Choice("approve", "run it", "run it as it is"),
-        "e": Choice("edit", "edit it", "run it with other arguments; the model is told"),
-        "r": Choice("reject", "do not run it", "do not run it; the model is told why"),
+        "e": Choice("edit", "edit it", "run it with other arguments; the model sees that"),
+        "r": Choice("reject", "do not run it", "do not run it; the model reads why"),
         "v": Choice("respond", "give a result", "do not run it; the model gets your result"),
     },
     "unknown": {
         "h": Choice("respond", "it happened", "it happened, with the result that you give"),
         "n": Choice("approve", "it did not happen: run it again", "it did not happen: run it now"),
-        "g": Choice("reject", "give it up", "do not run it again; the model is told it is unknown"),
+        "g": Choice(
+            "reject",
+            "give it up",
+            "do not run it again; the model reads that its outcome is unknown",
+        ),
     },
     "limit": {
         "a": Choice("approve", "one more model call", "allow one more model call"),

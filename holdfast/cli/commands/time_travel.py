@@ -22,7 +22,7 @@ from holdfast.values.steps import Task, TaskStepOutput, UndoReceipt
 
 
 @dataclass(frozen=True, kw_only=True)
-class Departure:
+class ForkOptions:
     """The arguments of a fork; AgentRunner.fork says what they mean."""
 
     at: str
@@ -36,7 +36,7 @@ class Departure:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Back:
+class UndoOptions:
     """The options of an undo.
 
     Attributes:
@@ -69,23 +69,25 @@ class Back:
             yield engine
 
 
-async def undo_command(common: Common, typed: str, back: Back) -> ExitCode:
+async def undo_command(common: Common, typed: str, options: UndoOptions) -> ExitCode:
     """Undo the step in progress, else the last completed one."""
-    async with back.engine(common) as engine:
+    async with options.engine(common) as engine:
         task_id = await find_task(engine, typed)
         runner = engine.runner()
-        undoing = runner.undo_step(task_id, back.residue, by=back.by, reason=back.reason)
-        return _print_undo(common, task_id, await until_stopped(undoing), back.by)
+        undoing = runner.undo_step(task_id, options.residue, by=options.by, reason=options.reason)
+        return _print_undo(common, task_id, await until_stopped(undoing), options.by)
 
 
-async def rewind_command(common: Common, typed: str, to: str, back: Back) -> ExitCode:
+async def rewind_command(common: Common, typed: str, to: str, options: UndoOptions) -> ExitCode:
     """Undo all steps after one."""
-    async with back.engine(common) as engine:
+    async with options.engine(common) as engine:
         task_id = await find_task(engine, typed)
         runner = engine.runner()
         step = await find_step(runner, task_id, to)
-        undoing = runner.rewind(task_id, step, back.residue, by=back.by, reason=back.reason)
-        return _print_undo(common, task_id, await until_stopped(undoing), back.by)
+        undoing = runner.rewind(
+            task_id, step, options.residue, by=options.by, reason=options.reason
+        )
+        return _print_undo(common, task_id, await until_stopped(undoing), options.by)
 
 
 def _print_undo(common: Common, task_id: str, receipt: UndoReceipt, by: str) -> ExitCode:
@@ -107,25 +109,25 @@ def _print_undo(common: Common, task_id: str, receipt: UndoReceipt, by: str) -> 
 
 
 async def fork_command(
-    common: Common, typed: str, departure: Departure, *, agents: str | None, wait: bool
+    common: Common, typed: str, options: ForkOptions, *, agents: str | None, wait: bool
 ) -> ExitCode:
     """Start a new task from a step of this one."""
-    here = load_agents(agents, departure.app) if agents else None
+    here = load_agents(agents, options.app) if agents else None
     async with AsyncExitStack() as stack:
         engine = await stack.enter_async_context(engine_of(common))
         old = await find_task(engine, typed)
-        app, queue = await _queue(engine, old, departure)
+        app, queue = await _queue(engine, old, options)
         runner = engine.runner(app=app, queue=queue)
-        step = await find_step(runner, old, departure.at, undone=True)
+        step = await find_step(runner, old, options.at, undone=True)
         task = await runner.fork(
             old,
             step,
-            departure.input,
-            agent=departure.agent,
-            feedback=departure.feedback,
-            task_id=departure.task_id,
-            session=departure.session,
-            by=departure.by,
+            options.input,
+            agent=options.agent,
+            feedback=options.feedback,
+            task_id=options.task_id,
+            session=options.session,
+            by=options.by,
         )
         if here is not None:
             await stack.enter_async_context(served(engine, here))
@@ -185,13 +187,13 @@ async def find_step(
     raise StepNotFoundError(msg)
 
 
-async def _queue(engine: Engine, old: str, departure: Departure) -> tuple[str, str | None]:
+async def _queue(engine: Engine, old: str, options: ForkOptions) -> tuple[str, str | None]:
     """Return the app of the new task, and its queue if that is not one of Holdfast's own.
 
     They are the old task's, unless an app is named.
     """
-    if departure.app is not None:
-        return check_app(departure.app), None
+    if options.app is not None:
+        return check_app(options.app), None
     try:
         queue = (await engine.client.get_workflow_handle(old).describe()).task_queue
     except RPCError as error:

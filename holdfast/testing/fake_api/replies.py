@@ -8,7 +8,7 @@ raw({...})                              a body given word by word
 fail(429, retry_after=2)                an error of the API
 slow(0.5, then=reply("late"))           answer after a while
 hang()                                  hold the request until release()
-paced(reply("..."), hold_after=3)       an answer that comes in pieces, as told
+paced(reply("..."), hold_after=3)       a stream that is held, or cut
 cut()                                   the connection ends in the middle of the body
 malformed()                             status 200, and a body that is not JSON
 """
