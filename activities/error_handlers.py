@@ -81,10 +81,12 @@ class HandlingActivities:
             if entry.answer is not None
         ]
         messages = await source.transcript(given.step.at)
-        told = opened.step.message()
-        if opened.stored is not None and told is not None:
-            told = told.model_copy(update={"content": await source.text(opened.stored)})
-        own = [*messages, *([told] if told is not None else []), *(a.message for a in answers)]
+        given_in = opened.step.message()
+        if opened.stored is not None and given_in is not None:
+            text = await source.text(opened.stored)
+            given_in = given_in.model_copy(update={"content": text})
+        inputs = [] if given_in is None else [given_in]
+        own = [*messages, *inputs, *(answer.message for answer in answers)]
         asked = [message for message in own[:1] if message.role == "user"]
         before = to_response_items([*await history_before(source, head), *asked])
         is_text = not head.history and head.session is None and asked and not asked[0].images

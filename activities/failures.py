@@ -24,10 +24,12 @@ from holdfast.errors import (
     NoWorkerError,
     QueryFailedError,
     UserError,
+    remedy_of,
+    with_remedy,
 )
 from holdfast.task.data.records import Failure
-from holdfast.task.data.tool_failures import INTERRUPTED, NOT_STARTED
-from holdfast.values.code.user_calls import naming, text_with_place
+from holdfast.task.data.tool_failures import INTERRUPTED, NOT_STARTED, REMEDY, fact_of, facts
+from holdfast.values.code.user_calls import message_with_place, naming
 from holdfast.values.messages import clean
 from holdfast.values.text.logs import log
 from holdfast.values.text.redact import redact
@@ -45,13 +47,13 @@ LASTING = frozenset(
 """Refusals of the Temporal server that the next attempt would get as well."""
 
 
-class ToldError(ApplicationError):
+class LoggedError(ApplicationError):
     """A failure that is in the log already: Temporal need not log it again, with its traceback."""
 
 
 def is_news(record: logging.LogRecord) -> bool:
-    """Whether a record of Temporal's tells of something else than a ToldError."""
-    return not record.exc_info or not isinstance(record.exc_info[1], ToldError)
+    """Whether a log record of Temporal's is about something else than a LoggedError."""
+    return not record.exc_info or not isinstance(record.exc_info[1], LoggedError)
 
 
 def log_failures_once() -> None:
@@ -65,10 +67,11 @@ def typed_failures() -> Generator[None]:
 
     What time can heal is retried, with the provider's Retry-After obeyed. An archive or a server
     that cannot be reached is retried too; damage is not. Everything else waits for a person, a
-    UserError as well: it says that code is to be mended, and then the task can go on. The
-    original goes to the log, with its traceback if it is none of our own errors, which say what to
-    do. It is no cause: causes are stored in the history, and nobody has cut the secrets out of
-    their texts.
+    UserError as well: it says that code is to be mended, and then the task can go on.
+
+    The original error is logged, with its traceback unless it is a HoldfastError. It does not
+    become the cause of the new one: causes are stored in the history, and secrets would have to be
+    cut out of their texts.
     """
     try:
         yield
@@ -79,7 +82,8 @@ def typed_failures() -> Generator[None]:
         wait = None if asked is None or not asked >= 0 else min(asked, LONGEST_WAIT_SECONDS)
         delay = None if wait is None else timedelta(seconds=wait)
         raise ApplicationError(
-            text_of(error),
+            clean_message(error),
+            *facts(remedy=clean_remedy(error)),
             type=type(error).__name__,
             next_retry_delay=delay,
             category=ApplicationErrorCategory.BENIGN,
@@ -87,21 +91,24 @@ def typed_failures() -> Generator[None]:
     except Exception as error:
         is_ours = isinstance(error, HoldfastError)
         log.warning("An activity failed: %s", text_of(error), exc_info=not is_ours)
-        facts = [{"parks": True}] if isinstance(error, UserError) else []
-        kind, lasts = type(error).__name__, not heals_by_time(error)
-        raise ToldError(text_of(error), *facts, type=kind, non_retryable=lasts) from None
+        raise LoggedError(
+            clean_message(error),
+            *facts(remedy=clean_remedy(error), parks=isinstance(error, UserError)),
+            type=type(error).__name__,
+            non_retryable=not heals_by_time(error),
+        ) from None
 
 
 @contextmanager
 def not_started(what: str) -> Generator[None]:
-    """Say of what stops the block, which stands before a call, that the call has not been made.
+    """Mark errors of the block, which prepares a call, as errors before the call was made.
 
     Args:
         what: What was to be run, for a person.
 
     Raises:
-        ApplicationError: "NotStarted" when time can heal it: the call may be scheduled again
-            whatever it does to the world.
+        ApplicationError: "NotStarted" when time can heal it: the call may be scheduled again,
+            whatever its effect.
     """
     try:
         yield
@@ -113,13 +120,13 @@ def not_started(what: str) -> Generator[None]:
     except Exception as error:
         if not heals_by_time(error):
             raise
-        msg = f"The {what} was not started: {text_of(error)}"
-        raise ApplicationError(msg, type=NOT_STARTED) from None
+        msg = f"The {what} was not started: {clean_message(error)}"
+        raise ApplicationError(msg, *facts(remedy=clean_remedy(error)), type=NOT_STARTED) from None
 
 
 @contextmanager
 def interrupted(what: str) -> Generator[None]:
-    """Say of a call that is cut off because its worker process is stopped that it was started.
+    """Mark a cancellation of the block by the stop of its worker process: the call was started.
 
     Args:
         what: What was running, for a person.
@@ -138,11 +145,11 @@ def interrupted(what: str) -> Generator[None]:
 
 @contextmanager
 def users_code(what: str, function: Callable[..., Any] | None) -> Generator[None]:
-    """Run a guardrail, hook or predicate: what it raises is its own defect, not the run's end.
+    """Run a guardrail, hook or predicate: an error that it raises parks the task.
 
     Args:
         what: What the function is, for a person.
-        function: It; the error names it, with its file and line.
+        function: The function; the error names it, with its file and line.
 
     Raises:
         ApplicationError: It raised; the task waits, whatever the type of the error.
@@ -152,17 +159,27 @@ def users_code(what: str, function: Callable[..., Any] | None) -> Generator[None
             yield
     except Exception as error:
         log.warning("Code of the user's failed: %s", text_of(error), exc_info=True)
-        kind, fact = type(error).__name__, {"parks": True}
-        raise ToldError(text_of(error), fact, type=kind, non_retryable=True) from None
+        known = facts(remedy=clean_remedy(error), parks=True)
+        kind = type(error).__name__
+        raise LoggedError(clean_message(error), *known, type=kind, non_retryable=True) from None
 
 
 def failure_by(error: Exception) -> Failure:
-    """Say what stopped a step, with what it came from."""
+    """Make the failure with which an error stops a step."""
     if isinstance(error, ApplicationError):
         kind = error.type or "ApplicationError"
-        return Failure(type=kind, message=error.message, parks=True)
-    parks = isinstance(error, UserError)
-    return Failure(type=type(error).__name__, message=text_of(error), parks=parks)
+        return Failure(
+            type=kind,
+            message=error.message,
+            remedy=str(fact_of(error.details, REMEDY) or ""),
+            parks=True,
+        )
+    return Failure(
+        type=type(error).__name__,
+        message=clean_message(error),
+        remedy=clean_remedy(error),
+        parks=isinstance(error, UserError),
+    )
 
 
 def heals_by_time(error: Exception) -> bool:
@@ -180,4 +197,14 @@ def heals_by_time(error: Exception) -> bool:
 
 def text_of(error: Exception) -> str:
     """Return the text of an error, without secrets and of readable length."""
-    return clean(redact(text_with_place(error)))[:LONGEST_TEXT]
+    return with_remedy(clean_message(error), clean_remedy(error))
+
+
+def clean_message(error: Exception) -> str:
+    """Return what happened, without secrets and of readable length."""
+    return clean(redact(message_with_place(error)))[:LONGEST_TEXT]
+
+
+def clean_remedy(error: Exception) -> str:
+    """Return what to do about an error, or empty; likewise."""
+    return clean(redact(remedy_of(error)))[:LONGEST_TEXT]

@@ -24,6 +24,7 @@ from holdfast.models.openai.items import to_response_items
 from holdfast.task.data.guard_rules import GuardFound
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import OpenStep
+from holdfast.task.data.tool_failures import facts
 from holdfast.task.data.wire import GuardInput, View
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json, canonical
@@ -155,7 +156,8 @@ def _find(registry: Registry, agent: Agent, given: GuardInput) -> InputGuardrail
     names = ", ".join(each.get_name() for each in own) or "none"
     msg = (
         f"The task began with {rule.kind} guardrail {rule.name!r} of agent {agent.name!r}, but"
-        f" the agent of this worker process has: {names}. The task waits, nothing is lost. Give"
-        " it back to the agent, restart the worker process, and run the task again."
+        f" the agent of this worker process has: {names}. The task waits, nothing is lost."
     )
-    raise ApplicationError(msg, type="GuardrailMissingError", non_retryable=True)
+    remedy = "Give it back to the agent, restart the worker process, and run the task again."
+    known = facts(remedy=remedy)
+    raise ApplicationError(msg, *known, type="GuardrailMissingError", non_retryable=True)

@@ -1,4 +1,4 @@
-"""Signs of life: how a task learns that a worker process is gone, and an activity of an abandon."""
+"""Heartbeats: they show that a worker process lives, and bring cancellations to activities."""
 
 from __future__ import annotations
 
@@ -14,50 +14,50 @@ from holdfast.activities.lease import begin_lease
 from holdfast.values.base import Json
 
 FASTEST_SECONDS = 5.0
-"""Longest time between two signs of life of an activity that has nothing to say, and so between a
-cancellation and its arrival in the activity."""
+"""Longest time between two heartbeats, and so between a cancellation and its arrival in the
+activity."""
 
 NEWS_SECONDS = 0.02
-"""Shortest time between two that have news. The worker's throttle passes on one in 0.1 s, the
-newest."""
+"""Shortest time between two heartbeats with news. The worker throttles them to the newest one in
+0.1 s."""
 
 
 class Pulse:
-    """What the signs of life of one activity say. Safe from any thread.
+    """The heartbeats of one activity, with their details. Safe from any thread.
 
     Attributes:
-        news: Set when a sign of life is to be shown soon.
-        send: Sends one with these details, from the loop that the signs of life come from.
-        has_moved: Whether the task that is worked for has continued as new meanwhile.
+        news: Set when a heartbeat is to be sent soon.
+        send: Sends a heartbeat with these details; to be called in the heartbeats' own loop.
+        has_moved: Whether the task has continued as new since the activity was scheduled.
     """
 
     def __init__(self) -> None:
-        """Say nothing; signs of life come from the running loop."""
+        """Send heartbeats without details from the running loop."""
         self.news = asyncio.Event()
         self.send: Callable[..., None] = activity.heartbeat
         self.has_moved = False
         self._home = asyncio.get_running_loop()
-        self._say: Callable[[], Json] | None = None
+        self._make_details: Callable[[], Json] | None = None
 
-    def tell(self, say: Callable[[], Json]) -> None:
-        """Show a sign of life soon; it and later ones say what this function returns then."""
-        self._say = say
+    def publish(self, details: Callable[[], Json]) -> None:
+        """Send a heartbeat soon; it and later ones carry what this function returns then."""
+        self._make_details = details
         self.show()
 
     def show(self) -> None:
-        """Show a sign of life soon, which says what the newest one said."""
+        """Send a heartbeat soon, with details from the same function as before."""
         self._home.call_soon_threadsafe(self.news.set)
 
     def beat(self) -> None:
-        """Show a sign of life; to be called in the loop that the signs of life come from."""
-        said = None if self._say is None else self._say()
-        self.send(*([] if said is None else [said]))
+        """Send a heartbeat; to be called in the heartbeats' own loop."""
+        details = None if self._make_details is None else self._make_details()
+        self.send(*([] if details is None else [details]))
 
     def teller(self) -> Callable[..., None]:
-        """Return a function that shows a sign of life with details, as `activity.heartbeat`.
+        """Return a function that sends a heartbeat with details, as `activity.heartbeat` does.
 
-        Temporal's own works in the worker's loop alone; this one anywhere, and until the end of the
-        process: after that of the activity it says nothing.
+        Temporal's own works only in the worker's loop. This one works in every thread; once the
+        activity is over it does nothing.
         """
         here = copy_context()
 
@@ -65,14 +65,14 @@ class Pulse:
             with suppress(RuntimeError):  # the activity is over
                 self.send(*details)
 
-        def tell(*details: Any) -> None:
+        def send(*details: Any) -> None:
             self._home.call_soon_threadsafe(beat, details, context=here.copy())
 
-        return tell
+        return send
 
 
 current: ContextVar[Pulse] = ContextVar("holdfast_pulse")
-"""The signs of life of the activity that runs in this context."""
+"""The heartbeats of the activity that runs in this context."""
 
 
 @asynccontextmanager
@@ -80,7 +80,7 @@ async def heartbeats() -> AsyncGenerator[Pulse]:
     """Heartbeat while the block runs, at a third of the timeout or every five seconds.
 
     The heartbeat comes from the event loop of the outermost such block, which is the worker's: a
-    loop that is blocked shows no sign of life.
+    loop that is blocked sends none.
     """
     if current.get(None) is not None:
         yield current.get()

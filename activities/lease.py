@@ -1,7 +1,7 @@
-"""Whether an attempt of an activity is still this process's, asked just before it acts.
+"""Leases: whether an attempt of an activity still belongs to this process, checked before it acts.
 
 A process that was stopped for a while, a laptop that was suspended and a virtual machine that was
-moved know nothing of it: they go on where they were. Meanwhile the server has given up their
+moved do not notice: they go on where they were. Meanwhile the server may have given up their
 attempt, and another worker process may have made the call.
 """
 
@@ -23,33 +23,33 @@ from temporalio.service import RPCError, RPCStatusCode
 from holdfast.task.data.tool_failures import NOT_STARTED
 
 TRUSTED_SHARE = 0.5
-"""Part of the heartbeat timeout for which an answer of the server is believed. What is left of it
-is for the way from the question to the act."""
+"""Part of the heartbeat timeout for which an answer of the server is trusted. The rest of it is for
+the time between the question and the action."""
 
 ASKING_SECONDS = 10.0
 CANCEL_SECONDS = 2.0
-"""How long an attempt that is to be cancelled waits for that."""
+"""How long an attempt that the server wants cancelled waits for the cancellation."""
 
 
 class NotOursError(ApplicationError):
     """This process may not act for the attempt (any more): nothing was done.
 
-    It is made as every ApplicationError, because it is copied when it is marked as certain.
+    Its constructor is that of ApplicationError, because `marked` copies it.
     """
 
 
 class Lease:
-    """What is known of who owns one attempt of an activity.
+    """The right of this process to act for one attempt of an activity.
 
     Attributes:
-        ask: Asks the server whose attempt it is before what is named to it; raises NotOursError.
+        ask: Asks the server for it, before the action that it is given; raises NotOursError.
     """
 
     def __init__(self, beat: Callable[[], None]) -> None:
-        """Know nothing: even the task may have been received long ago.
+        """Begin unconfirmed: this process may have received the attempt long ago.
 
         Args:
-            beat: Shows a sign of life, from any thread and event loop.
+            beat: Sends a heartbeat, from any thread and event loop.
         """
         self.ask: Callable[[str], Awaitable[None]] = partial(_ask, beat=beat)
         self._confirmed: float | None = None
@@ -57,13 +57,13 @@ class Lease:
         self._trusted = TRUSTED_SHARE * timeout.total_seconds()
 
     async def ensure(self, what: str) -> None:
-        """Return if the attempt is this process's; ask the server unless it has said so just now.
+        """Return if the attempt belongs to this process; ask the server unless it was just asked.
 
         Args:
             what: What is about to be done, for a person.
 
         Raises:
-            NotOursError: It is another's, or nobody can say whose.
+            NotOursError: It does not, or the server cannot say.
         """
         while self._confirmed is None or now() - self._confirmed > self._trusted:
             before = now()
@@ -75,17 +75,17 @@ _lease: ContextVar[Lease] = ContextVar("holdfast_lease")
 
 
 def begin_lease(beat: Callable[[], None]) -> None:
-    """Know nothing yet of the current attempt, in all of its coroutines; `beat` as of `Lease`."""
+    """Begin the lease of the current attempt, for all of its coroutines; `beat` as in `Lease`."""
     _lease.set(Lease(beat))
 
 
 def current_lease() -> Lease:
-    """Return what is known of the current attempt."""
+    """Return the lease of the current attempt."""
     return _lease.get()
 
 
 async def ensure_ours(what: str) -> None:
-    """Return if the current attempt is still this process's, see `Lease.ensure`."""
+    """Return if the current attempt still belongs to this process, see `Lease.ensure`."""
     await _lease.get().ensure(what)
 
 
@@ -98,7 +98,7 @@ def now() -> float:
 
 
 async def _ask(what: str, beat: Callable[[], None]) -> None:
-    """Tell the server that the attempt is alive; it refuses that of an attempt it has given up."""
+    """Send a heartbeat; the server refuses that of an attempt which it has given up."""
     info, client = activity.info(), activity.client()
     request = RecordActivityTaskHeartbeatRequest(
         namespace=info.namespace, task_token=info.task_token, identity=client.identity
@@ -114,7 +114,7 @@ async def _ask(what: str, beat: Callable[[], None]) -> None:
             msg = f"The {what} was not begun: nobody can say whose attempt it is: {error.message}"
         raise NotOursError(msg, type=NOT_STARTED) from None
     if said.cancel_requested or said.activity_paused or said.activity_reset:
-        beat()  # by it the worker learns of it; Temporal's own works in the worker's loop alone
+        beat()  # the worker learns of the cancellation only from a heartbeat of its own
         await asyncio.sleep(CANCEL_SECONDS)
         msg = f"The {what} was not begun: this attempt is to be cancelled."
         raise NotOursError(msg, type=NOT_STARTED)

@@ -1,9 +1,9 @@
 """Tool calls that run for long: they go on although their task continues as new meanwhile.
 
 An activity belongs to one run of its task. When that run ends because the task continues as new,
-the server knows the activity no more: it refuses its signs of life and its result. The tool is not
-cut off by that. The next run schedules an activity that does nothing, under an id that it has from
-here, and the process that runs the tool shows signs of life of that one and completes it.
+the server forgets the activity and refuses its heartbeats and its result; the tool itself goes on.
+The next run schedules the activity `rejoin`, which does nothing, under an id that was announced to
+the task before. The process that runs the tool sends heartbeats for `rejoin`, and completes it.
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ from holdfast.task.data.wire import ToolInput
 from holdfast.values.text.logs import log
 
 LONG_SECONDS = 60.0
-"""After this time a call tells its task that it runs for long: one event more in its history."""
+"""After this time a call is announced to its task as a long one: one event more in its history."""
 
 FASTEST_SECONDS = 0.1
-"""Shortest time between two signs of life."""
+"""Shortest time between two heartbeats."""
 
 MOVING_SECONDS = 0.5
-"""Time between two attempts to find the activity that stands for a call in the next run."""
+"""Time between two attempts to find the activity `rejoin` of a call in the next run."""
 
 LAST_SECONDS = 10.0
-"""How long a process that is being stopped tries to hand over what a call has come to."""
+"""How long a process that is being stopped tries to hand over the outcome of a call."""
 
 ToolActivity = Callable[[ToolInput], Awaitable[Outcome]]
 
 
 class LongCalls:
-    """Runs tool calls, and looks after those that run for long.
+    """Runs tool calls, and keeps those alive that run for long.
 
     Attributes:
         grace: How long a call may go on once its worker is being stopped.
@@ -70,22 +70,22 @@ class LongCalls:
 
     @activity.defn(name="rejoin")
     async def rejoin(self) -> Outcome:
-        """Stand for a call that runs since an earlier run of the task; see `_Call`."""
+        """Stand for a call that was begun in an earlier run of the task; see `_Call`."""
         activity.raise_complete_async()
 
 
 class _Call:
-    """One call: run as by any activity at first, looked after from here once it runs for long.
+    """One call: an ordinary activity at first, kept alive from here once it runs for long.
 
     Attributes:
-        is_told: Whether the task may know that the call runs for long. From then on signs of life
+        is_announced: Whether the task may know that the call runs for long. From then on heartbeats
             and the outcome are sent from here, and not by the worker.
-        is_cancelled: Whether the tool was told to stop.
+        is_cancelled: Whether the tool was cancelled.
     """
 
     def __init__(self, given: ToolInput, pulse: Pulse, calls: LongCalls) -> None:
         info, client = activity.info(), activity.client()
-        self.is_told = self.is_cancelled = False
+        self.is_announced = self.is_cancelled = False
         self._given, self._pulse, self._calls = given, pulse, calls
         self._id = uuid.uuid4().hex[:16]
         self._task = OwningTask()
@@ -102,22 +102,22 @@ class _Call:
 
     @property
     def _handle(self) -> AsyncActivityHandle:
-        """The activity that is this call in the task's present run, as far as it is known."""
+        """The activity of this call in the task's present run, as far as it is known."""
         return self._next if self._pulse.has_moved else self._mine
 
     async def outcome(self, run: ToolActivity) -> Outcome:
         """Run the call.
 
         Raises:
-            ApplicationError: As the activity does that runs it.
-            BaseException: Temporal's own, which says that the outcome is not given by the worker.
+            ApplicationError: As the activity `tool`.
+            BaseException: Temporal's own, by which the worker leaves the outcome to this class.
         """
         self._work = asyncio.ensure_future(run(self._given))
-        beside = [asyncio.create_task(each) for each in (self._live(), self._heed_shutdown())]
+        beside = [asyncio.create_task(each) for each in (self._live(), self._stop_at_shutdown())]
         beside[0].add_done_callback(_log_defect)
         try:
             await self._until(self._work)
-            if self.is_told:
+            if self.is_announced:
                 beside.append(asyncio.create_task(self._hand_over()))
                 await self._until(beside[-1])
                 activity.raise_complete_async()
@@ -128,17 +128,17 @@ class _Call:
         return self._work.result()
 
     async def _until(self, done: asyncio.Future[Any]) -> None:
-        """Wait for the end of the tool, or of what follows; a cancelled activity stops the tool.
+        """Wait for the end of the tool, or of the hand-over; a cancelled activity stops the tool.
 
-        That the server does not know the activity any more is no reason once the task knows that
-        the call runs for long: the task may have continued as new.
+        Temporal also cancels an activity that the server does not know any more. That does not stop
+        an announced call: its task may have continued as new.
         """
         while not done.done():
             try:
                 await asyncio.wait({done})
             except asyncio.CancelledError:
                 why = activity.cancellation_details()
-                if self.is_told and why is not None and (why.not_found or why.timed_out):
+                if self.is_announced and why is not None and (why.not_found or why.timed_out):
                     self._news.set()
                 elif self._is_ending:
                     raise
@@ -147,28 +147,28 @@ class _Call:
                     self._stop()
 
     def _stop(self) -> None:
-        """Tell the tool to stop, once: it may be ending already."""
+        """Cancel the tool, once: it may be ending already."""
         if not self.is_cancelled:
             self.is_cancelled = True
             self._work.cancel()
 
-    async def _heed_shutdown(self) -> None:
+    async def _stop_at_shutdown(self) -> None:
         """Stop the tool when its worker stops: Temporal cancels no activity a second time."""
         await activity.wait_for_worker_shutdown()
         await asyncio.sleep(self._calls.grace.total_seconds())
-        if self.is_told:
+        if self.is_announced:
             self._stop()
 
-    # ---- signs of life
+    # ---- heartbeats
 
     async def _live(self) -> None:
-        """Tell the task that the call runs for long; from then on show its signs of life."""
+        """Announce the call to the task once it runs for long; from then on send its heartbeats."""
         await asyncio.sleep(LONG_SECONDS)
         secret = await self._task.secret()
         if secret is None:
             return
         call = self._announcement(secret)
-        self.is_told = True
+        self.is_announced = True
         self._pulse.send = self._show
         current_lease().ask = self._ensure
         while not self._is_dropped:
@@ -180,7 +180,7 @@ class _Call:
             await _wait_for(self._news, None if is_known else MOVING_SECONDS)
 
     def _show(self, *details: Any) -> None:
-        """Have a sign of life shown soon: at regular times, and when a tool says something."""
+        """Have a heartbeat sent soon: at regular times, and when the tool has sent details."""
         self._details = details
         self._news.set()
 
@@ -198,7 +198,7 @@ class _Call:
         )
 
     async def _beat(self) -> bool:
-        """Show a sign of life; return whether the server knows the call."""
+        """Send a heartbeat; return whether the server knows the call."""
         try:
             await self._handle.heartbeat(*self._details, rpc_timeout=ASKING)
         except AsyncActivityCancelledError:
@@ -216,7 +216,7 @@ class _Call:
         return True
 
     async def _move(self) -> bool:
-        """Look where the call belongs: in the next run of the task, or nowhere any more."""
+        """Switch to the task's next run; stop the tool if no run awaits the call any more."""
         if not self._pulse.has_moved:
             self._pulse.has_moved = True
             return await self._beat()
@@ -227,10 +227,10 @@ class _Call:
         return False
 
     async def _ensure(self, what: str) -> None:
-        """Return once the server says that the call is this process's; see `Lease`.
+        """Return once the server confirms that the call belongs to this process; see `Lease`.
 
         Raises:
-            NotOursError: It is not any more.
+            NotOursError: It does not any more.
         """
         while True:
             try:
@@ -250,7 +250,7 @@ class _Call:
     # ---- the outcome
 
     async def _hand_over(self) -> None:
-        """Give the outcome to the run of the task that awaits it, if one does."""
+        """Complete the activity in the run of the task that awaits the call, if one does."""
         giving, late = asyncio.create_task(self._offer()), asyncio.create_task(_late())
         try:
             await asyncio.wait({giving, late}, return_when=asyncio.FIRST_COMPLETED)
@@ -264,14 +264,14 @@ class _Call:
                 log.error("An outcome of task %r is lost", self._task.id, exc_info=said)
 
     async def _offer(self) -> None:
-        """Give the outcome again and again, until it is taken or not awaited any more."""
+        """Try to complete the activity until that succeeds or the call is not awaited any more."""
         while not self._is_dropped:
             if await self._is_handed_over():
                 return
             await asyncio.sleep(MOVING_SECONDS)
 
     async def _is_handed_over(self) -> bool:
-        """Give the outcome to the server; return whether that is done with."""
+        """Try once to complete the activity; return whether no further attempt is needed."""
         handle = self._handle
         try:
             await self._give(handle)
@@ -310,7 +310,7 @@ class _Call:
     async def _lose(self, handle: AsyncActivityHandle, error: Exception) -> None:
         try:
             await handle.fail(_interrupted(text_of(error)), rpc_timeout=ASKING)
-        except RPCError:  # without signs of life the call counts as lost
+        except RPCError:  # without heartbeats the call counts as lost
             log.exception("The end of a call of task %r is refused", self._task.id)
 
 
@@ -321,7 +321,7 @@ async def _late() -> None:
 
 
 def _final(error: BaseException) -> Exception:
-    """Return a failure that the server does not answer by another attempt: the task may."""
+    """Return a failure that is not retried by the server; the task may repeat the call itself."""
     if not isinstance(error, ApplicationError):
         return _interrupted(f"{type(error).__name__}: {error}")
     if error.non_retryable:
@@ -347,7 +347,7 @@ def _log_defect(ended: asyncio.Task[None]) -> None:
 
 
 def _context(kind: str, activity_id: str) -> ActivitySerializationContext:
-    """Name an activity of the current task to a data converter that wants to know."""
+    """Return the context by which a data converter knows an activity of the current task."""
     info = activity.info()
     return ActivitySerializationContext(
         namespace=info.namespace,

@@ -1,4 +1,4 @@
-"""Every activity's result is read once before it is handed over: the task has to read it, too."""
+"""Results of activities are decoded once before they are handed over, as the task will do."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ UNREADABLE_RESULT = "UnreadableResultError"
 class ReadableResults(Interceptor):
     """Fails an activity whose result the task could not read.
 
-    A result that was handed over and cannot be read fails the workflow task for ever; a failure is
-    something that a person can go on from.
+    A result that was handed over and cannot be read fails the workflow task for ever. A failure
+    parks the task, and a person can resume it.
     """
 
     def intercept_activity(
         self,
         next: ActivityInboundInterceptor,  # noqa: A002  Temporal's name
     ) -> ActivityInboundInterceptor:
-        """Stand before the activities."""
+        """Check the result of each activity."""
         return _Reading(next)
 
 
 class _Reading(ActivityInboundInterceptor):
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:
-        """Run an activity and read what it gives.
+        """Run an activity and check its result.
 
         Raises:
             ApplicationError: It cannot be written, or not be read again.
@@ -47,7 +47,7 @@ class _Reading(ActivityInboundInterceptor):
         result = await super().execute_activity(input)
         declared: Any = inspect.unwrap(input.fn)
         declared = getattr(declared, "__func__", declared)
-        if declared.__module__.startswith("holdfast."):  # a team's own are its own affair
+        if declared.__module__.startswith("holdfast."):  # not a team's own activities
             check_readable(result, get_type_hints(declared).get("return"))
         return result
 

@@ -51,7 +51,7 @@ class Recording:
         return self._span is not None
 
     @property
-    def tells(self) -> bool:
+    def is_sensitive(self) -> bool:
         """Whether inputs, outputs, messages, arguments and results may be recorded."""
         return self._span is not None and self._rules is not None and self._rules.sensitive
 
@@ -64,7 +64,7 @@ class Recording:
 
     @contextmanager
     def watching(self) -> Generator[None]:
-        """Tell of an error that leaves the block; for errors that do not leave the span's own."""
+        """Record an error that leaves the block, for errors that do not leave the span's block."""
         try:
             yield
         except BaseException as error:
@@ -73,22 +73,22 @@ class Recording:
             raise
 
     def fail(self, error: BaseException) -> None:
-        """Say that it failed, without secrets; the first error counts."""
+        """Mark the span as failed, without secrets; the first error counts."""
         if self._failed or not self.is_on:
             return
         kind = error.type if isinstance(error, ApplicationError) else None
         kind = error.kind if isinstance(error, HandoffFailedError) else kind
-        stack = "".join(traceback.format_exception(error)) if self.tells else ""
+        stack = "".join(traceback.format_exception(error)) if self.is_sensitive else ""
         self.fail_as(kind or type(error).__name__, str(error), stack)
 
     def fail_as(self, kind: str, text: str = "", stack: str = "") -> None:
-        """Say that it failed, by the name of an error."""
+        """Mark the span as failed, by the name of an error."""
         if self._span is not None:
             from holdfast.tracing import otel
 
             self._failed = True
-            told = redact(text) if self.tells else ""
-            otel.fail(self._span, kind, told, stack=redact(stack))
+            shown = redact(text) if self.is_sensitive else ""
+            otel.fail(self._span, kind, shown, stack=redact(stack))
 
 
 NOTHING = Recording()
@@ -96,7 +96,7 @@ NOTHING = Recording()
 
 @contextmanager
 def harmless() -> Generator[None]:
-    """Keep what goes wrong with a span from what it tells of, which may have been paid for."""
+    """Log errors of tracing: they must not fail the call itself, which may have been paid for."""
     try:
         yield
     except Exception:
@@ -117,7 +117,7 @@ def recorded(
     tried: int = 0,
     calls_out: bool = False,
 ) -> Generator[Recording]:
-    """Record what the block does as a span; an error that leaves it is told, and goes on.
+    """Record the block as a span; an error that leaves the block is recorded and raised again.
 
     Args:
         kind: What it is, once per activity.
@@ -170,7 +170,7 @@ def recorded(
 def model_call(
     head: TaskHead, given: AdvanceInput, agent: str, model: Model, request: ModelRequest
 ) -> Generator[Recording]:
-    """Record a model call of an agent; tell its answer with `answered`."""
+    """Record a model call of an agent; add its answer with `answered`."""
     if switch.spans() is None:
         yield NOTHING
         return
@@ -189,7 +189,7 @@ def model_call(
     }
     name, step = f"chat {request.model}", (given.branch, given.n)
     with recorded("chat", name, head, facts, step=step, calls_out=True) as span:
-        if span.tells:
+        if span.is_sensitive:
             with harmless():
                 span.set(_asked(request))
         yield span
@@ -217,13 +217,13 @@ def answered(span: Recording, answer: ModelAnswer) -> None:
                 **usage_attributes(answer.usage),
             }
         )
-        if span.tells:
+        if span.is_sensitive:
             span.set({"gen_ai.output.messages": contents.output_messages(answer)})
 
 
 @contextmanager
 def tool_call(head: TaskHead, given: ToolInput, tool: Tool, call: ToolCall) -> Generator[Recording]:
-    """Record a tool call; tell its outcome with `came_to`.
+    """Record a tool call; add its outcome with `came_to`.
 
     A handoff is one by its `on_handoff`. Of a call that is a task of its own, the task that makes
     it tells: what runs here is its end only.
@@ -244,14 +244,14 @@ def tool_call(head: TaskHead, given: ToolInput, tool: Tool, call: ToolCall) -> G
     name, tried = f"execute_tool {tool.name}", given.tried
     plain = recorded("execute_tool", name, head, facts, step=step, tried=tried)
     with handoff(head, agent, target, step=step) if target else plain as span:
-        if span.tells:
+        if span.is_sensitive:
             span.set({"gen_ai.tool.call.arguments": call.arguments})
         yield span
 
 
 def came_to(span: Recording, outcome: Outcome) -> None:
-    """Add a tool call's outcome to its span; what it raised was told before."""
-    if span.tells:
+    """Add a tool call's outcome to its span; its error was recorded before."""
+    if span.is_sensitive:
         with harmless():
             span.set({"gen_ai.tool.call.result": shown(outcome.content)})
 
@@ -264,7 +264,7 @@ def guardrail(
     step: tuple[int, int] | None = None,
     i: int = 0,
 ) -> Block:
-    """Record a guardrail; say with `checked` what it has decided.
+    """Record a guardrail; add its decision with `checked`.
 
     Args:
         head: The task's head.
@@ -317,7 +317,7 @@ def tell_of_closed(
 ) -> None:
     """Record the spans of a closed task and of the steps that it left open.
 
-    Repeated, it tells the same: all of it is recorded.
+    Repeated, it exports the same spans: they are made of what is recorded.
 
     Args:
         head: The task's head.

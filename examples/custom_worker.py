@@ -1,4 +1,4 @@
-"""An AgentWorker of one's own: one method, from state to state.
+"""A custom AgentWorker: one method, from state to state.
 
 python examples/custom_worker.py
 
@@ -39,7 +39,7 @@ class HeadlineWorker(CustomAgentWorker):
 
 
 def editor_model(request: ModelRequest) -> str:
-    """Stand in for a model, offline: be shorter each time, and mention Rome when told to."""
+    """Stand in for a model, offline: be shorter each time, and mention Rome when asked to."""
     asked = request.messages[-1].text
     where = "Rome" if "Rome" in asked else "Italy"
     if "Not:" in asked:

@@ -1,4 +1,4 @@
-"""A payment that a person approves with other arguments, and a model that is told of it.
+"""A payment that a person approves with other arguments; the model reads the change.
 
 python examples/expense_approval.py
 

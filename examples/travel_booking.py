@@ -3,7 +3,7 @@
 python examples/travel_booking.py
 
 Each tool says how it is undone. Undoing the step calls those functions, newest booking first, and
-the model is told what was undone and why before it goes on.
+the model reads what was undone and why before it goes on.
 """
 
 from __future__ import annotations

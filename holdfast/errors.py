@@ -51,7 +51,50 @@ from typing import Any
 
 
 class HoldfastError(Exception):
-    """Base of every error of this package."""
+    """Base of every error of this package.
+
+    The text of an error ends with what to do about it. An error that wraps another one takes over
+    the remedy of that one, which knows more, in the place of its own.
+
+    Attributes:
+        remedy: What to do about it; empty where the message needs none, or has it in itself.
+    """
+
+    remedy: str = ""
+
+    def __init__(self, *args: object, remedy: str = "") -> None:
+        """Keep the remedy apart from the message."""
+        self.remedy = remedy
+        super().__init__(*args)
+
+    def __str__(self) -> str:
+        """Return the message, then the remedy."""
+        return with_remedy(super().__str__(), self.remedy)
+
+
+def with_remedy(message: str, remedy: str) -> str:
+    """Return a message with what to do about it."""
+    if not remedy:
+        return message
+    gap = "" if message.endswith("\n") else " "  # after a list, a line of its own
+    return f"{message}{gap}{remedy}"
+
+
+def message_of(error: BaseException) -> str:
+    """Return what happened, for an error that wraps this one: its text without its remedy."""
+    if not isinstance(error, HoldfastError):
+        return str(error)
+    return super(HoldfastError, error).__str__().rstrip("\n")
+
+
+def remedy_of(error: BaseException, otherwise: str = "") -> str:
+    """Return what to do about an error, for one that wraps it.
+
+    Args:
+        error: The wrapped error.
+        otherwise: The remedy when that one has none.
+    """
+    return (error.remedy if isinstance(error, HoldfastError) else "") or otherwise
 
 
 class InvalidArgumentError(HoldfastError, ValueError):
@@ -73,8 +116,9 @@ class TaskNotFoundError(NotFoundError):
         """Name the missing task."""
         self.task_id = task_id
         super().__init__(
-            f"No task {task_id!r} is known here. Ids are shown by `holdfast tasks`; a task of"
-            " another server, namespace or archive is not visible from this one."
+            f"No task {task_id!r} is known here.",
+            remedy="Ids are shown by `holdfast tasks`; a task of another server, namespace or"
+            " archive is not visible from this one.",
         )
 
 
@@ -97,8 +141,8 @@ class TaskExistsError(HoldfastError):
         """Name the task that is there already."""
         self.task_id = task_id
         super().__init__(
-            f"Task {task_id!r} exists already and was left untouched. Choose another task_id, or"
-            " use get_task to go on with the existing one."
+            f"Task {task_id!r} exists already and was left untouched.",
+            remedy="Choose another task_id, or use get_task to go on with the existing one.",
         )
 
 
@@ -124,10 +168,10 @@ class CommandRefusedError(HoldfastError):
         is_decided: Whether that reason names the decision that the approval has already.
     """
 
-    def __init__(self, message: str, *, is_decided: bool = False) -> None:
+    def __init__(self, message: str, *, is_decided: bool = False, remedy: str = "") -> None:
         """Keep the fact beside the text."""
         self.is_decided = is_decided
-        super().__init__(message)
+        super().__init__(message, remedy=remedy)
 
 
 class UndoRefusedError(CommandRefusedError):
@@ -150,10 +194,10 @@ class SessionClosedError(HoldfastError):
         self.session_id = session_id
         super().__init__(
             f"Session {session_id!r} was ended with Temporal's own tools; its memory is still"
-            " there, and nothing was added to it. To go on with that memory, run `temporal workflow"
-            f" reset --type LastWorkflowTask --workflow-id {session_id} --reason resumed`; to"
-            f" forget it, run `temporal workflow delete --workflow-id {session_id}`. Then ask"
-            " again."
+            " there, and nothing was added to it.",
+            remedy="To go on with that memory, run `temporal workflow reset --type LastWorkflowTask"
+            f" --workflow-id {session_id} --reason resumed`; to forget it, run `temporal workflow"
+            f" delete --workflow-id {session_id}`. Then ask again.",
         )
 
 
@@ -168,12 +212,14 @@ class StepFailedError(HoldfastError):
         cause_type: Class name of the error that stopped it.
     """
 
-    def __init__(self, message: str, *, task_id: str, step_id: str, cause_type: str = "") -> None:
+    def __init__(
+        self, message: str, *, task_id: str, step_id: str, cause_type: str = "", remedy: str = ""
+    ) -> None:
         """Keep the facts beside the text."""
         self.task_id = task_id
         self.step_id = step_id
         self.cause_type = cause_type
-        super().__init__(message)
+        super().__init__(message, remedy=remedy)
 
 
 class StepCodeChangedError(StepFailedError):
@@ -248,7 +294,8 @@ class NoWorkerError(EngineError):
             start = f"Start one with `{command}`"
         super().__init__(
             f"No worker process serves {serves or f'queue {queue!r}'}. The task{which} waits and"
-            f" nothing is lost. {start}, then ask again." + then
+            " nothing is lost.",
+            remedy=f"{start}, then ask again.{then}",
         )
 
 
@@ -287,10 +334,10 @@ class ModelUnavailableError(ModelError):
         retry_after: Seconds that the provider asked to wait, or None.
     """
 
-    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+    def __init__(self, message: str, *, retry_after: float | None = None, remedy: str = "") -> None:
         """Keep the provider's wish beside the text."""
         self.retry_after = retry_after
-        super().__init__(message)
+        super().__init__(message, remedy=remedy)
 
 
 class ModelRequestError(ModelError):
@@ -300,10 +347,10 @@ class ModelRequestError(ModelError):
         status: HTTP status, or None when no response came.
     """
 
-    def __init__(self, message: str, *, status: int | None = None) -> None:
+    def __init__(self, message: str, *, status: int | None = None, remedy: str = "") -> None:
         """Keep the status beside the text."""
         self.status = status
-        super().__init__(message)
+        super().__init__(message, remedy=remedy)
 
 
 class AgentsException(HoldfastError):

@@ -22,6 +22,7 @@ from temporalio.workflow import ActivityCancellationType
 from holdfast.task.data.guard_rules import GuardFound
 from holdfast.task.data.records import Failure, SegmentRef
 from holdfast.task.data.state import COMMIT, CommitRef, Described
+from holdfast.task.data.tool_failures import PARKS, REMEDY, fact_of
 from holdfast.task.data.wire import Advanced, Closed, CloseInput, GuardInput
 from holdfast.task.guardrails_due import Due
 from holdfast.task.ledger.ledger import Ledger
@@ -34,7 +35,7 @@ MOST_STARTS = 8
 """How often a call is scheduled again that is known not to have started."""
 PATIENT = RetryPolicy(maximum_interval=timedelta(seconds=30))
 LOSSES = ("TemporalTimeout:Heartbeat", "TemporalTimeout:StartToClose")
-"""What the server calls attempts that are lost; those it is not to repeat the task counts."""
+"""The server's names for lost attempts. It does not repeat them where the task counts them."""
 
 COUNTED = RetryPolicy(maximum_interval=timedelta(seconds=30), non_retryable_error_types=LOSSES)
 MOST_LOST = 5
@@ -44,10 +45,10 @@ MOST_LOST = 5
 async def quick(
     ledger: Ledger, name: str, given: Any, kind: type[T] | None, *, longest: timedelta = QUICK
 ) -> T:
-    """Run an activity that changes nothing in the world, a short one as a rule.
+    """Run an activity without side effects, a short one as a rule.
 
-    What time can heal is tried again for as long as it takes. An attempt that is lost may have been
-    lost by the user's code that it runs: the last of some is raised.
+    Failures that time can heal are retried without end. A lost attempt may have been lost because
+    of the user's code that it runs: after MOST_LOST of them the last failure is raised.
 
     Raises:
         ActivityError: It failed, or was lost too often.
@@ -154,22 +155,27 @@ async def commit(session_id: str, turn: CommitRef) -> None:
 
 
 def failure_of(error: BaseException) -> Failure:
-    """Name what stopped a step, as its activity said it."""
+    """Return the failure that the error of an activity carries."""
     cause: BaseException = error
     if isinstance(error, ActivityError) and error.cause is not None:
         cause = error.cause
     match cause:
         case ApplicationError():
             kind = cause.type or "ApplicationError"
-            parks = {"parks": True} in cause.details
-            return Failure(type=kind, message=cause.message, parks=parks)
+            return Failure(
+                type=kind,
+                message=cause.message,
+                remedy=str(fact_of(cause.details, REMEDY) or ""),
+                parks=bool(fact_of(cause.details, PARKS)),
+            )
         case TemporalTimeout():
             name = error.activity_type if isinstance(error, ActivityError) else ""
             text = (
                 f"No worker finished the activity {name!r} in time; the last one may have been"
-                " lost. The log of the worker processes may say what hangs, or ends them."
+                " lost."
             )
-            return Failure(type="ActivityTimeout", message=text)
+            remedy = "The log of the worker processes may say what hangs, or ends them."
+            return Failure(type="ActivityTimeout", message=text, remedy=remedy)
         case _:
             return Failure(type=type(cause).__name__, message=str(cause))
 

@@ -68,14 +68,14 @@ class AgentTask(Opening):
         self.updates = Updates(self.core, self.commands)
         self.steps = Steps(self.core)
         self.undos = Undos(self.core)
-        self.closing = Closing(self.core, self.commands, self.parent.hear_again)
+        self.closing = Closing(self.core, self.commands, self.parent.take_postponed)
         self.rollover = Rollover(self.core, self.is_done, partial(self.core.abandon, CANCELLED))
 
     @workflow.run
     async def run(self, given: TaskInput) -> TaskResult:
         """Run the task until it is finalized, abandoned or ended by a verdict."""
         core = self.core
-        telling = asyncio.create_task(core.spans.tell())
+        exporting = asyncio.create_task(core.spans.export())
         reading = asyncio.create_task(self.commands.read())
         if given.carried is not None:
             core.publish()
@@ -85,17 +85,17 @@ class AgentTask(Opening):
         while not core.closed:
             try:
                 await self._turn()
-            except asyncio.CancelledError:
+            except asyncio.CancelledError:  # a task ends by closing only: its record is written
                 core.moving = False
                 core.abandon(CANCELLED)
         if reporting is not None:
             await reporter.finish()
         await workflow.wait_condition(self.is_done)
-        telling.cancel()
+        exporting.cancel()
         reading.cancel()
         verdict = core.ledger.s.verdict
         if core.ending.status == "failed" and verdict is not None:
-            raise ApplicationError(verdict.message, type=verdict.type, non_retryable=True)
+            raise ApplicationError(verdict.text, type=verdict.type, non_retryable=True)
         return TaskResult(status=core.ending.status or "finished", seal=core.seal)
 
     async def _turn(self) -> None:
@@ -131,7 +131,7 @@ class AgentTask(Opening):
         )
 
     def _unrecorded_status(self) -> TaskStatus | None:
-        """Return the status that the ledger does not know of, if there is one, for the parent."""
+        """Return the status that a report to the parent has in place of the ledger's, if any."""
         if self.core.closed:
             return self.core.ending.status
         return "running" if self.core.agenda.retries else None
@@ -165,7 +165,8 @@ class AgentTask(Opening):
     async def _work(self, work: asyncio.Task[None], *, undoing: bool = False) -> None:
         """Do a unit of work; an abandon or undo cancels it, a failure parks the task.
 
-        One that waits only for calls which go on while the task continues as new is left as it is.
+        A unit that waits only for long calls is kept while the task continues as new: those calls
+        go on, and cancelling the unit would cancel their activities.
         """
         core = self.core
         core.work = work
@@ -178,13 +179,15 @@ class AgentTask(Opening):
         if not work.done():
             work.cancel()
             await workflow.wait([work], timeout=CANCEL_GRACE_SECONDS)
-        core.work = None  # what did not heed its cancellation changes nothing any more
+        # A unit that ignores its cancellation is not waited for. From here on it finds itself
+        # replaced (`Core.is_left`) and changes nothing, so the next unit has the ledger alone.
+        core.work = None
         core.requests.tell()
         if core.phase == "open" and not core.rolls:
             core.requests.settle(core.ledger)
 
     async def _watch(self, work: asyncio.Task[None], *, undoing: bool) -> None:
-        """Wait for the end of a unit; show what it asks, and let it expire, while it runs."""
+        """Wait for the end of a unit; meanwhile publish its approvals and let them expire."""
         core = self.core
 
         def is_over() -> bool:
@@ -237,10 +240,10 @@ class AgentTask(Opening):
 
     @workflow.signal(dynamic=True)
     def signal(self, name: str, args: Sequence[RawValue]) -> None:
-        """Take a command, a child's report or a parent's word; never raises, whatever was sent.
+        """Queue a command, a child's report or a message of the parent; never raises.
 
-        Signals are read here and not by Temporal, which fails the workflow task, again and again,
-        when a handler is called with another number of arguments than it has.
+        Signals are decoded here and not by Temporal, which fails the workflow task, again and
+        again, when a signal has another number of arguments than its handler.
         """
         self.commands.take(name, [arg.payload.data for arg in args])
 
@@ -278,12 +281,15 @@ class AgentTask(Opening):
 
     @workflow.query(name=SECRET)
     def secret_query(self) -> str:
-        """Tell an activity what shows that it is one; all who may ask can read the history, too."""
+        """Return the secret by which an activity of this task proves that a signal is its own.
+
+        A client that may query the task may read its history as well, and with it the secret.
+        """
         return secret_of_child(self.core.given.secret, LONG_CALL)
 
     @workflow.query(name=AWAITED)
     def awaited_query(self) -> list[str]:
-        """Show which long calls are not to be cut off."""
+        """List the long calls whose outcomes the task awaits; others are to be cancelled."""
         is_cut = self.core.phase != "open"
         return [] if is_cut else [call.id for call in self.core.ledger.s.long_calls]
 

@@ -37,19 +37,20 @@ Work = asyncio.Task[Any] | None
 
 
 class Core:
-    """What the drivers of a task work on; they own no state themselves.
+    """The state that the drivers of a task share; they have none of their own.
 
     Attributes:
         given: The workflow's input.
         ledger: The task; carried over when it continues as new, as all that it holds.
-        requests: Requests to run that wait. Their callers ask again after a rollover.
+        requests: Requests to run that wait. They are not carried over: at a rollover each is
+            answered with "moved", and its client sends it again to the next run.
         ending: The end that was accepted, if one was; part of the ledger.
         agenda: What can be done now.
         children: The tasks that calls of agents as tools are.
         child_undos: Undoes what children did.
         spans: Reports steps to the trace.
         closed: Whether the task is closed: the workflow ends.
-        moving: Whether the task is about to continue as new: updates are sent away.
+        moving: Whether the task is about to continue as new: updates are refused until then.
         unrollable: Whether archiving failed, so that only the next request tries to roll again.
         updates: How many updates this run has accepted.
         running: Calls whose tools may be running; an end or undo counts them as unknown.
@@ -92,7 +93,7 @@ class Core:
 
     @property
     def goes(self) -> bool:
-        """Whether there is something to do that waits for nobody."""
+        """Whether there is work that needs no decision or request first."""
         return self.agenda.undo_goes if self.phase == "undoing" else self.agenda.steps_go
 
     @property
@@ -132,7 +133,7 @@ class Core:
         return self.is_interrupted() or self.rolls
 
     def is_left(self, work: Work) -> bool:
-        """Whether a unit did not heed its cancellation, and another has taken its place."""
+        """Whether a unit has ignored its cancellation and another one has replaced it."""
         return work is None or work is not self.work
 
     def publish(self) -> None:
@@ -144,7 +145,7 @@ class Core:
         approvals.expire(self.ledger, now=now())
 
     def end(self, status: TaskStatus) -> None:
-        """Accept an end; what came first stays: another end, and an undo as well."""
+        """Accept an end, unless an undo is in progress or another end was accepted before."""
         if self.ledger.s.undo is None:
             self.ending.begin(status)
 
@@ -171,9 +172,9 @@ class Core:
             self.park(failure, n)
 
     def park(self, failure: Failure, n: int = 0) -> None:
-        """Leave a step first in the queue with its failure, of which waiting requests are told.
+        """Leave a step first in the queue with its failure, with which waiting requests fail.
 
-        They are told once the steps beside it have come to their ends.
+        They fail once the steps beside it have ended.
         """
         current = self.ledger.find(n)
         if current is not None:
@@ -184,7 +185,7 @@ class Core:
         self.requests.fail_later(failure)
 
     def after_news(self) -> None:
-        """Answer requests that would wait for nothing now, and show in lists what has changed."""
+        """Answer requests that nothing will be done for now, and publish what has changed."""
         if self.ending.status is not None:
             return
         if not self.goes:

@@ -37,7 +37,7 @@ class Session(Opening):
 
     @workflow.run
     async def run(self, state: SessionState) -> None:
-        """Live for ever; commits arrive as signals."""
+        """Run until it continues as new; commits arrive as signals."""
         del state
         while True:
             try:
@@ -49,7 +49,7 @@ class Session(Opening):
         workflow.continue_as_new(self.s)
 
     async def _index(self) -> None:
-        """Move full lists of turns to the archive; without it the next run tries again."""
+        """Move full lists of turns to the archive; if that fails, the next run tries again."""
         while len(self.s.commits) > self.s.index_size:
             full = self.s.commits[: self.s.index_size]
             try:

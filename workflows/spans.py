@@ -1,7 +1,7 @@
-"""Spans of steps, told by the task when they are over.
+"""Spans of steps and of child tasks' calls, exported by the workflow when they are over.
 
-Telling is no part of the task: it gives no command, nothing depends on it, and a replay is silent.
-The times are the task's own, so that a span that is told twice is the same.
+Exporting adds no command to the history, nothing depends on it, and a replay exports nothing. Times
+and ids are the task's own, so that a span that is exported twice is the same.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from holdfast.values.messages import ToolCall
 
 LOSS_SECONDS = 60.0
 """How much of its newest spans a worker process may lose when it is killed: exporters wait a few
-seconds for more. The worker that takes over replays the task, and tells that much once more."""
+seconds for more. The worker that takes over replays the task, and exports that much again."""
 
 
 class StepSpans:
-    """Tells of the steps of one task."""
+    """Makes and exports the spans of one task."""
 
     def __init__(self, ledger: Ledger) -> None:
-        """Tell of this task."""
+        """Export spans of this task."""
         info = workflow.info()
         self._rules = TraceRules.of(info.namespace, info.workflow_id, ledger.given.head)
         self._due: list[tuple[float, Callable[[TraceRules], Finished]]] = []
 
     def over(self, record: StepRecord) -> None:
-        """Tell of a step that is completed."""
+        """Add the span of a completed step."""
         self._add(record.ended, functools.partial(_step_span, record))
 
     def left(self, opens: Iterable[OpenState], branch: int, at: float) -> None:
-        """Tell of open steps that an undo has left."""
+        """Add the spans of open steps that an undo has left."""
         for current in opens:
             left = LeftStep(was=current, branch=branch, at=at, why="undone")
             self._add(at, functools.partial(_step_span, left))
@@ -57,7 +57,7 @@ class StepSpans:
         end: float,
         status: str = "",
     ) -> None:
-        """Tell of a tool call that was a task of its own; see `call_span`."""
+        """Add the span of a tool call that was a child task; see `call_span`."""
         made = functools.partial(
             call_span,
             call=call,
@@ -72,18 +72,18 @@ class StepSpans:
         self._add(end, made)
 
     def child(self, run: RunRules, name: str) -> RunRules:
-        """Hang a child task of this name below the tool call that it is."""
+        """Return a child's rules, with the span of its tool call as the parent span."""
         span = self._rules.trace.call(name) if self._rules is not None else ""
         return below_call(run, self._rules, span)
 
     def _add(self, at: float, made: Callable[[TraceRules], Finished]) -> None:
-        """Remember a span until it is told; in a replay, as long as it may have been lost."""
+        """Keep a span until it is exported; in a replay, as long as it may have been lost."""
         if self._rules is not None and switch.spans() is not None:
             self._due = [due for due in self._due if due[0] >= at - LOSS_SECONDS]
             self._due.append((at, made))
 
-    async def tell(self) -> None:
-        """Tell what is over, whenever there is something and the task is not replayed."""
+    async def export(self) -> None:
+        """Export spans as they come, except while the task is replayed."""
         while True:
             await workflow.wait_condition(self._has_news)
             due, self._due = self._due, []

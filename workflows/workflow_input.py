@@ -1,4 +1,4 @@
-"""What a workflow is begun with: an input that is none ends it, in place of failing for ever."""
+"""Input check of workflows: an unreadable input ends the run at once."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Opening:
     if not TYPE_CHECKING:  # it has no signature: it sees whatever was sent
 
         def __new__(cls, *given: object) -> Self:
-            """Look at the input before anything is made of it.
+            """Check the input before `__init__` uses it.
 
             Raises:
                 ApplicationError: It is not one value of the right type.

@@ -74,7 +74,7 @@ class TaskMemory:
         journals: Step number to its answered calls, as recorded.
         paid: Step number to its newest model answer.
         outputs: (step, digest) to the output of a completed step that others waited for.
-        started: Id of the activity in which an agent's hooks were told that it takes over.
+        started: Id of the activity in which the hook `on_start` of an agent was called.
         lock: Held while transcript or journal are completed: two attempts of a step may be here.
         loop: The event loop of its locks: another one cannot use them.
         finding: Held while head or calls are asked for: hundreds of calls begin at the same time.
@@ -226,8 +226,8 @@ class TaskMemory:
     def unrecorded(self, n: int, activity_id: str) -> JournalEntry | None:
         """Return the answer that a step's earlier attempt paid for and did not hand over.
 
-        One that was handed over is given again only to further attempts of the same activity: the
-        server may not have heard of it. A step that is started anew makes its own calls.
+        One that was handed over is given again only to further attempts of the same activity, whose
+        result may not have reached the server. A step that is started anew makes its own calls.
         """
         paid = self.paid.get(n)
         return paid.entry if paid is not None and paid.activity in ("", activity_id) else None
@@ -336,10 +336,10 @@ class Cache:
     def task(self, task_id: str, run: str) -> TaskMemory:
         """Return what is known of a task; drop the oldest memories when there are too many.
 
-        The run id tells a task from another one that had its id before. Nothing else does without
-        a price: a digest in the input of each activity would be in history for every call. A task
-        that continues as new has a new run id as well; it keeps transcript and calls, whose digests
-        are checked anyhow, and reads its head and history once more: two queries in 2,000 events.
+        The run id distinguishes a task from an earlier one of the same id, at no cost: a digest in
+        the input of each activity would be in history for every call. A task that continues as new
+        gets a new run id as well. It keeps transcript and calls, whose digests are checked anyhow,
+        and reads its head and history once more: two queries in 2,000 events.
         """
         memory, loop = self._tasks.get(task_id), _running_loop()
         if memory is None or memory.run != run or memory.loop is not loop:

@@ -35,9 +35,9 @@ TEXT, OFF = "instructions", "off"
 
 
 class RegisteredCode(AgentCode):
-    """Asks the agent that this process serves under the task's name, and the code of the run.
+    """Calls code of the agent that this process serves under the task's name, and of the run.
 
-    Every answer that a later run of the step must find again is recorded by whoever asks.
+    The caller records each result that a later run of the step must find again.
 
     Attributes:
         registry: The registry for the task.
@@ -153,10 +153,12 @@ class RegisteredCode(AgentCode):
                 raise
             msg = (
                 f"The task began with another output type of agent {self.agent.name!r}, and what"
-                f" the model said does not fit the one that this worker process has: {error}. Give"
-                " the agent the earlier type back, restart the worker process and ask again."
+                f" the model said does not fit the one that this worker process has: {error}."
             )
-            raise UserError(msg) from error
+            remedy = (
+                "Give the agent the earlier type back, restart the worker process and ask again."
+            )
+            raise UserError(msg, remedy=remedy) from error
 
     def fitting(self, text: str) -> Json:
         """Read a tool's result as the output type has it; text that does not fit stays text."""

@@ -43,7 +43,7 @@ async def seen_before(
 
 
 async def commits_now(head: TaskHead) -> ChainRef:
-    """Return the commits that the task's session has now; a session that nobody used has none."""
+    """Return the commits that the task's session has now; an unused session has none."""
     if head.session is None or head.session.unread:
         return ChainRef()
     handle = activity.client().get_workflow_handle(head.session.id)

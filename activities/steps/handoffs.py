@@ -15,7 +15,7 @@ from holdfast.agents.handoff_filters import (
 )
 from holdfast.agents.handoffs import Handoff, check_callable
 from holdfast.agents.runs.item_reading import conversation_items, message_items, team_of
-from holdfast.errors import InvalidArgumentError, NotFoundError, UserError
+from holdfast.errors import InvalidArgumentError, NotFoundError, UserError, message_of, remedy_of
 from holdfast.models.openai.items import from_response_items, to_response_items
 from holdfast.task.data.head import RunRules
 from holdfast.task.data.records import Outcome
@@ -74,15 +74,15 @@ class AgentHandoffs(StepHandoffs):
         return self._recorded(target)
 
     def tell(self, call: ToolCall, outcome: Outcome) -> None:
-        """Settle what becomes of a call that is not run."""
+        """Set the outcome of a call that is not run."""
         self._told[call] = outcome
 
     def messages(self, calls: Sequence[ToolCall]) -> list[Message]:
-        """Return what the model is told of calls that are not run."""
+        """Return the result messages of calls that are not run."""
         return [self._told[call].message(call) for call in calls]
 
     def told(self, calls: Sequence[ToolCall]) -> dict[int, Outcome]:
-        """Return what becomes of those calls that are not run, by position."""
+        """Return the outcomes of those calls that are not run, by position."""
         return {i: self._told[call] for i, call in enumerate(calls) if call in self._told}
 
     def changes_view(self, name: str) -> bool:
@@ -101,8 +101,8 @@ class AgentHandoffs(StepHandoffs):
             told: Results of calls that join the transcript after this step.
 
         Raises:
-            UserError: The filter or mapper is none, or gave something that cannot be used.
-            Exception: Whatever it raised.
+            UserError: The filter or mapper cannot be called, or gave no usable input.
+            Exception: An error of its own.
         """
         data = await self._data(ctx, answer, told)
         given = self._filter_of(chosen.name)
@@ -115,8 +115,11 @@ class AgentHandoffs(StepHandoffs):
         try:
             messages = from_response_items(items)
         except InvalidArgumentError as cause:
-            msg = f"What handoff {chosen.name!r} leaves for the next agent is no input: {cause}"
-            raise UserError(msg) from cause
+            msg = (
+                f"What handoff {chosen.name!r} leaves for the next agent is no input:"
+                f" {message_of(cause)}"
+            )
+            raise UserError(msg, remedy=remedy_of(cause)) from cause
         return HistoryRef(sha256=await self._store(messages), skip=AFTER)
 
     async def _nest(self, data: HandoffInputData) -> HandoffInputData:
@@ -161,8 +164,8 @@ class AgentHandoffs(StepHandoffs):
             msg = (
                 f"The model calls handoff {name!r}, which agent {self._agent.name!r} of this worker"
                 f" process has no more; it has: {', '.join(self._handoffs) or 'none'}. The task"
-                " waits, nothing is lost. Give it back, restart the worker process, and run the"
-                " step again."
+                " waits, nothing is lost."
             )
-            raise NotFoundError(msg)
+            remedy = "Give it back, restart the worker process, and run the step again."
+            raise NotFoundError(msg, remedy=remedy)
         return found

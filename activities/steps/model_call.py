@@ -1,4 +1,4 @@
-"""The model calls of a step: what is sent, who is told of it, and what comes back."""
+"""The model calls of a step: filters and hooks before, the call itself, its span and stream."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from holdfast.activities.lease import ensure_ours
 from holdfast.activities.spans import answered, model_call
 from holdfast.activities.steps.agent_code import RegisteredCode
 from holdfast.activities.steps.hooks import StepHooks
-from holdfast.activities.steps.streams import telling
+from holdfast.activities.steps.streams import publishing
 from holdfast.models.admission import admitted
 from holdfast.models.base import Model, ModelAnswer, ModelRequest, StreamingModel
 from holdfast.reading.streams.hub import StreamKey, local_hub
@@ -36,19 +36,19 @@ class Asking:
         attempt: int,
         pulse: Pulse,
     ) -> None:
-        """Ask this model; the agent's code has a say in what is sent.
+        """Ask this model; the agent's filters may change what is sent.
 
         Args:
             model: The model.
             code: The agent's code.
             source: Where images are.
-            hooks: Told of what is sent.
+            hooks: Called with what is sent.
             head: The task's head.
             given: The activity's input.
             state: The task's extra_state.
-            key: Names the call to those who want to see its answer being made; None for nobody.
+            key: Names the call's stream to readers; None when the answer is not streamed.
             attempt: Number of this attempt.
-            pulse: The activity's signs of life, which carry what the model says.
+            pulse: The activity's heartbeats, which carry the answer to other processes.
         """
         self._model = model
         self._code = code
@@ -64,9 +64,10 @@ class Asking:
     async def __call__(self, request: ModelRequest) -> ModelAnswer:
         """Make one model call; only the model gets the bytes of images.
 
-        The step names the agent's model, as does the journal: which one answers is known here.
+        Steps and journals name the model of the agent. The run may have replaced it by another one,
+        which is named from here on.
         """
-        await ensure_ours("model call")  # before anything is told
+        await ensure_ours("model call")  # before hooks see the request
         request = request.model_copy(update={"model": self._model.name})
         sent = await self._code.sent(request, self._state)
         await self._hooks.asking(sent)
@@ -84,5 +85,5 @@ class Asking:
         await ensure_ours("model call")  # again: hooks and images may have taken long
         if key is None or not isinstance(model, StreamingModel):
             return await model.respond(request)
-        with telling(local_hub, self._pulse, key, self._attempt) as tell:
-            return await model.stream(request, tell)
+        with publishing(local_hub, self._pulse, key, self._attempt) as publish:
+            return await model.stream(request, publish)

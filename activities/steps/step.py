@@ -369,7 +369,7 @@ def _stream_key(
 
 
 def _attempt(given: AdvanceInput) -> int:
-    """Number this attempt; a later one, whoever asked for it, has a higher number."""
+    """Number this attempt; one that begins later has a higher number, in any process."""
     return given.tried + activity.info().attempt
 
 

@@ -1,4 +1,4 @@
-"""Telling readers what a model says while it answers."""
+"""Publishing a model's answer to readers while it is made."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from holdfast.values.base import Json
 
 
 @contextmanager
-def telling(hub: StreamHub, pulse: Pulse, key: StreamKey, attempt: int) -> Generator[Tell]:
-    """Give a function that tells the hub and, by heartbeats, readers in other processes.
+def publishing(hub: StreamHub, pulse: Pulse, key: StreamKey, attempt: int) -> Generator[Tell]:
+    """Yield a function that publishes deltas: by the hub and, for other processes, by heartbeats.
 
     Args:
         hub: Carries pieces to readers in this process.
-        pulse: The activity's signs of life.
+        pulse: The activity's heartbeats.
         key: The call.
         attempt: Number of this attempt to make it.
     """
     draft = Draft(attempt)
 
-    def say() -> Json:
+    def window() -> Json:
         return write_progress(key, draft.window())
 
-    def tell(delta: Delta) -> None:
+    def publish(delta: Delta) -> None:
         draft.add(delta)
         hub.publish(key, shared, delta)
-        pulse.tell(say)
+        pulse.publish(window)
 
     shared = hub.begin(key, attempt)
-    pulse.tell(say)
+    pulse.publish(window)
     try:
-        yield tell
+        yield publish
     finally:
         hub.end(key, shared)

@@ -1,4 +1,4 @@
-"""What came of a call of an agent as a tool, for the call that collects it."""
+"""Results of child tasks, for the calls of agents as tools that they belong to."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from temporalio.service import RPCError
 
 from holdfast.activities.data.registry import Registry
 from holdfast.activities.data.source import Source
-from holdfast.activities.failures import text_of
+from holdfast.activities.failures import clean_message
 from holdfast.errors import EngineError
 from holdfast.reading.reader import Reader
 from holdfast.reading.recorded import read_recorded
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class ChildUnreadError(Exception):
-    """What came of a call's task could not be read; the task itself is as it was.
+    """The result of a child task could not be read; the child itself is as it was.
 
     Attributes:
         cause: Why.
@@ -37,19 +37,19 @@ class ChildUnreadError(Exception):
     def __init__(self, cause: Exception) -> None:
         """Keep why."""
         self.cause = cause
-        super().__init__(text_of(cause))
+        super().__init__(clean_message(cause))
 
 
 def nested_result(
     registry: Registry, source: Source, given: ToolInput, state: dict[str, Json]
 ) -> Callable[[], Awaitable[RunResult]] | None:
-    """Return what gives the result of a call's task, if the call is one.
+    """Return a function that reads the result of a call's child task, if the call has one.
 
     Args:
         registry: The agents of this process.
         source: The source of task data.
         given: The call.
-        state: The state that the call may change: the context gets what its task made of it.
+        state: The state that the call may change: it gets the child's context.
     """
     if not given.child:
         return None
@@ -74,7 +74,7 @@ def nested_result(
 
 @contextmanager
 def _reading() -> Generator[None]:
-    """Tell trouble in reading a task from what came of it.
+    """Distinguish trouble in reading a child task from a failure of the child.
 
     Raises:
         ChildUnreadError: The task could not be read.
@@ -86,7 +86,7 @@ def _reading() -> Generator[None]:
 
 
 async def _failure(reader: Reader, task: Task) -> Failure:
-    """Say what ended a task that has no answer."""
+    """Return why a task that is closed has no answer."""
     failure = await reader.failure(task.task_id)
     if failure is not None:
         return failure

@@ -45,10 +45,10 @@ class NestingActivities:
 
     @activity.defn(name="nest")
     async def nest(self, given: ToolInput) -> Nesting:
-        """Make the beginning of a call's task; what the model can act on is an outcome.
+        """Make the input of a call's child task, or the call's outcome if it is refused.
 
-        What stands before a tool stands before the task: guardrails of the call and hooks are asked
-        and told here, and no more when the call has what came of it.
+        The guardrails of the call and the hook for its start run here, as before any tool; those
+        for its end run in the activity `tool`, once the child has its answer.
         """
         with typed_failures():
             async with heartbeats():
@@ -65,7 +65,7 @@ class NestingActivities:
 
     @activity.defn(name="is_own")
     async def is_own(self, task: str) -> bool:
-        """Say whether a workflow is a task that a call of this task is."""
+        """Return whether a workflow is a child task of this task."""
         handle = activity.client().get_workflow_handle(task)
         found = await handle.describe(rpc_timeout=RPC_TIMEOUT)
         return (found.workflow_type, found.parent_id) == (AGENT_TASK, task_id())
@@ -119,9 +119,8 @@ def _agent_tool(ready: Ready, n: int) -> AgentTool:
         msg = (
             f"Step {n} calls the agent tool {ready.call.name!r}, but {ready.ctx.agent_name!r} of"
             " this worker process has another tool of that name. The task waits, nothing is lost."
-            " Give the agent back and restart the worker process."
         )
-        raise NotFoundError(msg)
+        raise NotFoundError(msg, remedy="Give the agent back and restart the worker process.")
     return ready.tool
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from temporalio.exceptions import ApplicationError
 
 from holdfast.activities.data.source import Source
-from holdfast.activities.failures import ToldError, failure_by, users_code
+from holdfast.activities.failures import LoggedError, failure_by, users_code
 from holdfast.activities.guardrails import info_of
 from holdfast.activities.spans import Block, GuardrailKind, Recording, checked, guardrail
 from holdfast.agents.agent import Agent
@@ -32,11 +32,11 @@ NOTHING: Any = object()
 
 
 class ToolWatch:
-    """Guards one call and tells the agent's hooks of it.
+    """Runs the guardrails and hooks of one call.
 
     Attributes:
-        value: What the tool returned; set by whoever runs it.
-        guards: What the guardrails found, in the order in which they ran.
+        value: What the tool returned; set by the caller that runs it.
+        guards: Results of the guardrails, in the order in which they ran.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class ToolWatch:
         self.guards: tuple[ToolGuarded, ...] = ()
 
     async def screen(self) -> Outcome | None:
-        """Ask the guardrails of the call; None lets it be run.
+        """Run the guardrails of the call; return its outcome, or None when it may be run.
 
         Raises:
             ApplicationError: A guardrail raised. The call has not been made; the task waits.
@@ -70,18 +70,18 @@ class ToolWatch:
             code = users_code(self._guardrail(name), each.guardrail_function)
             with self._recorded("tool_input", name) as span, code:
                 found = await each.run(ToolInputGuardrailData(self._ctx, self._agent))
-                self._tell(span, found)
+                self._mark(span, found)
             guarded = await self._record("input", name, found)
             if guarded.behavior == "reject_content":
-                told = await self._source.store_result(guarded.message)
-                return Outcome(content=told, status="failed", attempts=0, guards=self.guards)
+                text = await self._source.store_result(guarded.message)
+                return Outcome(content=text, status="failed", attempts=0, guards=self.guards)
             if guarded.behavior == "raise_exception":
                 failure = self._tripped(TOOL_INPUT_TRIPPED, guarded)
                 return Outcome(status="failed", attempts=0, guards=self.guards, failure=failure)
         return None
 
     async def begin(self) -> Outcome | None:
-        """Screen the call, then tell the hooks that it is about to be run.
+        """Screen the call, then call the hook for a tool that is about to run.
 
         Raises:
             ApplicationError: Code of the user's raised. The call has not been made.
@@ -94,7 +94,7 @@ class ToolWatch:
         return stopped
 
     async def end(self, outcome: Outcome) -> Outcome:
-        """Ask the guardrails of the result, then tell the hooks of what is left of it.
+        """Run the guardrails of the result, then call the hook with what they leave of it.
 
         A hook that raises stops the step; the outcome is recorded all the same.
 
@@ -123,24 +123,24 @@ class ToolWatch:
                 code = users_code(self._guardrail(name), each.guardrail_function)
                 with self._recorded("tool_output", name) as span, code:
                     found = await each.run(data)
-                    self._tell(span, found)
+                    self._mark(span, found)
             except ApplicationError as error:
                 raise self._unchecked(name, error) from None
             guarded = await self._record("output", name, found)
             if guarded.behavior == "reject_content":
                 self.value = guarded.message
-                told = await self._source.store_result(guarded.message)
-                return outcome.model_copy(update={"content": told, "nodes": ()})
+                text = await self._source.store_result(guarded.message)
+                return outcome.model_copy(update={"content": text, "nodes": ()})
             if guarded.behavior == "raise_exception":
                 failure = self._tripped(TOOL_OUTPUT_TRIPPED, guarded)
                 return outcome.model_copy(update={"failure": failure})
         return outcome
 
     def _unchecked(self, name: str, error: ApplicationError) -> ApplicationError:
-        """Say that nobody could check a result.
+        """Return the failure of a call whose result could not be checked.
 
-        A call that may be repeated is, guardrail and all, once somebody runs the task again. Of
-        another one a person has to say what it gave, who can see what it did.
+        A repeatable call is repeated with its guardrails when the task is run again. Of any other
+        call a person must supply the result.
         """
         if self._tool.policy().repeatable:
             return error
@@ -148,7 +148,7 @@ class ToolWatch:
             f"Tool {self._tool.name!r} was run, but what it gave is lost, because its guardrail"
             f" {name!r} failed: {error.type}: {error.message}"
         )
-        return ToldError(text, type=INTERRUPTED, non_retryable=True)
+        return LoggedError(text, type=INTERRUPTED, non_retryable=True)
 
     def _guardrail(self, name: str) -> str:
         return f"guardrail {name!r} of tool {self._tool.name!r}"
@@ -156,7 +156,7 @@ class ToolWatch:
     def _recorded(self, kind: GuardrailKind, name: str) -> Block:
         return guardrail(self._head, name, kind, step=self._step, i=len(self.guards))
 
-    def _tell(self, span: Recording, found: ToolGuardrailFunctionOutput) -> None:
+    def _mark(self, span: Recording, found: ToolGuardrailFunctionOutput) -> None:
         behavior = found.behavior["type"]
         tripped = behavior == "raise_exception"
         checked(span, self._agent.name, tripped=tripped, behavior=behavior)

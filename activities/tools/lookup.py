@@ -1,4 +1,4 @@
-"""Which call is meant: its tool, what that is told, and what stands around it."""
+"""Look-up of the tool for a scheduled call, and the context that the tool gets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from holdfast.agents.tools.strict_schema import is_same_shape
 from holdfast.errors import UserError
 from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.head import TaskHead
-from holdfast.task.data.tool_failures import NOT_REPEATABLE
+from holdfast.task.data.tool_failures import NOT_REPEATABLE, facts
 from holdfast.task.data.wire import ToolInput
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json, canonical, digest
@@ -36,7 +36,7 @@ _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 class Ready(NamedTuple):
-    """A call that can be run, with all that it needs."""
+    """A call that can be run: its tool, arguments, state and context."""
 
     tool: Tool
     call: ToolCall
@@ -50,13 +50,14 @@ class Ready(NamedTuple):
 async def find(
     registry: Registry, source: Source, given: ToolInput, *, runs: bool = True, usage: bool = False
 ) -> Ready:
-    """Find a call, its tool and all that it needs.
+    """Look up a call and its tool, and build the tool's context.
 
     Args:
         registry: The agents of this process.
-        source: Where the task's data are.
+        source: The task's data.
         given: Which call.
-        runs: Whether it is about to be run, so that what words its errors must be there, too.
+        runs: Whether it is about to be run: then its arguments must fit, and the formatter of its
+            errors must be there.
         usage: Whether to ask for the cost of the task, also when the tool takes no context.
 
     Raises:
@@ -105,17 +106,21 @@ def tool_of(agent: Agent, call: ToolCall, n: int) -> Tool:
     served = [each.name for each in agent.made_tools]
     msg = (
         f"Step {n} calls tool {call.name!r}, but this worker serves: {', '.join(served) or 'none'}."
-        f" The task waits, nothing is lost. Give the tool back to agent {agent.name!r}, restart the"
-        " worker, and ask again for what you had asked for."
+        " The task waits, nothing is lost."
     )
-    raise ApplicationError(msg, type="ToolMissingError", non_retryable=True)
+    remedy = (
+        f"Give the tool back to agent {agent.name!r}, restart the worker, and ask again for what"
+        " you had asked for."
+    )
+    known = facts(remedy=remedy)
+    raise ApplicationError(msg, *known, type="ToolMissingError", non_retryable=True)
 
 
 def check_fits(first: AgentSnapshot, agent: Agent, tool: Tool, call: ToolCall) -> None:
-    """Refuse to take for the model's mistake what a deploy has done.
+    """Refuse a call whose arguments do not fit because a deploy has changed the tool.
 
-    The model calls a tool as it was when the task began. Arguments that do not fit it now fitted it
-    then, as far as anybody knows, and nothing that the model is told would make it call otherwise.
+    The model knows the tool as it was when the task began, and its arguments may have fitted then.
+    An error sent to the model would not help: it cannot know the new parameters.
 
     Args:
         first: The agent that the task began with, and its team.
@@ -130,8 +135,8 @@ def check_fits(first: AgentSnapshot, agent: Agent, tool: Tool, call: ToolCall) -
     policy = began.policies.get(call.name, now)
     is_kind = (policy.handoff, policy.agent) == (now.handoff, now.agent)
     specs = (spec for spec in (*began.tools, *began.handoffs) if spec.name == call.name)
-    told = next(specs, None)
-    if is_kind and (told is None or is_same_shape(told.parameters, tool.parameters)):
+    known = next(specs, None)
+    if is_kind and (known is None or is_same_shape(known.parameters, tool.parameters)):
         return
     try:
         tool.parse(call.arguments)
@@ -143,11 +148,13 @@ def check_fits(first: AgentSnapshot, agent: Agent, tool: Tool, call: ToolCall) -
         why = "the call would do something else"
     msg = (
         f"Tool {call.name!r} of agent {agent.name!r} in this worker process is not the one that the"
-        f" model was told of when the task began, and {why}. The task waits, nothing is lost: give"
-        " the agent the earlier tool back, restart the worker process and ask again. A fork begins"
-        " with the tool as it is now."
+        f" model was told of when the task began, and {why}. The task waits, nothing is lost."
     )
-    raise UserError(msg)
+    remedy = (
+        "Give the agent the earlier tool back, restart the worker process and ask again. A fork"
+        " begins with the tool as it is now."
+    )
+    raise UserError(msg, remedy=remedy)
 
 
 def check_repeat(tried: int, what: str, is_repeatable: bool) -> None:  # noqa: FBT001
@@ -180,7 +187,7 @@ def context_of(
     usage: Usage,
     nested: Callable[[], Awaitable[RunResult]] | None = None,
 ) -> ToolContext[dict[str, Json]]:
-    """Make what a tool, its predicate, its probe and its undo are told of a call."""
+    """Build the context that a tool, its predicate, its probe and its undo get of a call."""
     return ToolContext[dict[str, Json]](
         task_id=task_id(),
         step_id=given.step or f"s{given.n}",

@@ -70,7 +70,7 @@ class JudgingActivities:
 
     @activity.defn(name="rejected")
     async def rejected(self, given: ToolInput) -> str:
-        """Let the run's formatter word what the model is told of a rejected call."""
+        """Let the run's formatter write the message to the model about a rejected call."""
         with typed_failures():
             async with heartbeats():
                 head = await self._source.head()
@@ -97,7 +97,7 @@ class JudgingActivities:
 
     @activity.defn(name="probe")
     async def probe(self, given: ToolInput) -> Probed:
-        """Ask the world whether a call happened."""
+        """Run the tool's probe: it finds out whether a call took effect."""
         with typed_failures():
             async with heartbeats():
                 ready = await self._find(given, usage=True)
@@ -114,7 +114,7 @@ class JudgingActivities:
 
     @activity.defn(name="undo")
     async def undo(self, given: UndoInput) -> str:
-        """Undo one effect; return what the undo says of it.
+        """Undo one effect; return the text that `undo=` returned.
 
         Raises:
             ApplicationError: A certain one when nothing was undone, as far as the undo itself says;
@@ -133,7 +133,7 @@ class JudgingActivities:
                     return "" if said is None else clean(render_result(said, tool=tool.name))[:2000]
 
     async def _undoing(self, given: UndoInput) -> tuple[Tool, ToolContext[dict[str, Json]], Effect]:
-        """Find an effect's tool and what its undo is told."""
+        """Look up an effect's tool and build what its undo gets."""
         head, task = await self._source.head(), await self._source.status()
         registry, call = self._registry.of(head), given.effect.call
         tool = tool_of(registry.agent(given.agent or head.agent), call, given.n)
@@ -162,7 +162,7 @@ class JudgingActivities:
                 return [undoable(step) for step in steps if step.n in set(wanted)]
 
     async def _find(self, given: ToolInput, *, usage: bool = False) -> Ready:
-        """Find a call that is asked about, not run."""
+        """Look up a call that is not about to be run."""
         return await find(self._registry, self._source, given, runs=False, usage=usage)
 
 

@@ -17,7 +17,9 @@ from holdfast.activities.data.registry import Registry
 from holdfast.activities.data.source import Source, worker_identity
 from holdfast.activities.failures import (
     LONGEST_TEXT,
-    ToldError,
+    LoggedError,
+    clean_message,
+    clean_remedy,
     heals_by_time,
     interrupted,
     not_started,
@@ -41,7 +43,7 @@ from holdfast.errors import (
     UserError,
 )
 from holdfast.task.data.records import Outcome
-from holdfast.task.data.tool_failures import INTERRUPTED, TIMED_OUT, certain, marked
+from holdfast.task.data.tool_failures import INTERRUPTED, TIMED_OUT, certain, facts, marked
 from holdfast.task.data.wire import ToolInput
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json, canonical
@@ -68,7 +70,7 @@ class ToolActivities:
 
     @activity.defn(name="tool")
     async def tool(self, given: ToolInput) -> Outcome:
-        """Run one call. What the model can act on is a result, also when it is an error."""
+        """Run one call; an error that the model can act on is a result."""
         with typed_failures():
             async with heartbeats():
                 with self._before_first(given), typed_failures(), not_started("tool"):
@@ -80,7 +82,7 @@ class ToolActivities:
                 return await self._started(given, ready)
 
     def _before_first(self, given: ToolInput) -> AbstractContextManager[None]:
-        """Say of errors that no effect can hide behind them, unless the call was begun before."""
+        """Mark errors as certain to hide no effect, unless the call was begun before."""
         is_first = given.tried == 0 and activity.info().attempt == 1
         return certain() if is_first else nullcontext()
 
@@ -98,9 +100,10 @@ class ToolActivities:
             raise
         except Exception as error:
             log.warning("The outcome of tool %r is lost", ready.tool.name, exc_info=True)
-            why = f"its outcome is lost: {type(error).__name__}: {text_of(error)}"
+            why = f"its outcome is lost: {type(error).__name__}: {clean_message(error)}"
             msg = f"Tool {ready.tool.name!r} was run, but {why}"
-            raise ToldError(msg, type=INTERRUPTED, non_retryable=not heals_by_time(error)) from None
+            known, lasts = facts(remedy=clean_remedy(error)), not heals_by_time(error)
+            raise LoggedError(msg, *known, type=INTERRUPTED, non_retryable=lasts) from None
 
     async def _run(self, given: ToolInput, ready: Ready) -> Outcome:
         with tool_call(ready.head, given, ready.tool, ready.call) as span:
@@ -113,9 +116,9 @@ class ToolActivities:
     async def _sealed(self, outcome: Outcome, ready: Ready) -> Outcome:
         """Return an outcome that has been written as Temporal will write it, and read again.
 
-        Temporal would do so only after the activity, when nobody can say any more what the tool
-        has done. The change of the state is what may be of any size and depth: one that cannot be
-        recorded is told to the model.
+        Temporal would do so only after the activity, when the outcome would be lost with an error.
+        The change of the state may be of any size and depth: if it cannot be recorded, the model
+        gets an error result.
 
         Raises:
             Exception: The outcome cannot be recorded without the change either.
@@ -142,13 +145,16 @@ class ToolActivities:
         except ToolResultError as error:  # it ran; only its result is of no use
             return Outcome(content=_short(error), is_error=True)
         except HandoffFailedError as error:  # no result for the model: the task stays where it is
-            facts = () if error.is_of_model else ({"parks": True},)
+            known = facts(remedy=clean(redact(error.remedy)), parks=not error.is_of_model)
             raise marked(
-                ApplicationError(text_of(error), *facts, type=error.kind, non_retryable=True)
+                ApplicationError(clean_message(error), *known, type=error.kind, non_retryable=True)
             ) from None
-        except ChildUnreadError as error:  # no result either: what came of it is there to be read
+        except ChildUnreadError as error:  # the child's result is still there to be read
             kind, lasts = type(error.cause).__name__, not heals_by_time(error.cause)
-            raise marked(ApplicationError(text_of(error), type=kind, non_retryable=lasts)) from None
+            known = facts(remedy=clean_remedy(error.cause))
+            raise marked(
+                ApplicationError(str(error), *known, type=kind, non_retryable=lasts)
+            ) from None
         except ToolTimeoutError as error:
             if tool.timeout_behavior == "raise_exception" or tool.policy().may_have_happened:
                 raise ApplicationError(_short(error), type=TIMED_OUT, non_retryable=True) from None
@@ -190,7 +196,7 @@ class ToolActivities:
 
 
 def recorded(source: Source, given: ToolInput, ready: Ready, outcome: Outcome) -> Outcome:
-    """Return an outcome as the task records it; what the model is told is at hand from now on."""
+    """Return an outcome as the task records it, and keep its message for the next model call."""
     if not heartbeat.current.get().has_moved:  # else this run of the task is over
         source.memory().put_result(given.n, given.i, outcome.message(ready.call))
     at, begun = time.time(), activity.info().started_time.timestamp()
@@ -214,7 +220,7 @@ async def failed(source: Source, ready: Ready, error: BaseException) -> Outcome:
 
 
 def _with_patch(outcome: Outcome, ready: Ready) -> Outcome:
-    """Add the tool's change of the state; one that cannot be recorded is told to the model."""
+    """Add the tool's change of the state; one that cannot be recorded makes an error result."""
     if outcome.status != "done":
         return outcome
     try:
@@ -225,7 +231,7 @@ def _with_patch(outcome: Outcome, ready: Ready) -> Outcome:
 
 
 def _without_patch(outcome: Outcome, ready: Ready, why: str) -> Outcome:
-    """Tell the model that a tool's change of the state is lost, in the place of its result."""
+    """Replace the result by an error result: the tool's change of the state is lost."""
     text = f"Tool {ready.tool.name!r} ran, but its change of the state was not kept: {why}"
     changes: dict[str, object] = {"content": text, "is_error": True, "patch": {}, "nodes": ()}
     return outcome.model_copy(update=changes)
@@ -254,7 +260,7 @@ async def run_with_retries(tool: Tool, ctx: ToolContext[dict[str, Json]]) -> Any
 
 
 async def run_once(tool: Tool, ctx: ToolContext[dict[str, Json]]) -> Any:
-    """Run a tool within its time; one that is cut off is told by `ctx.is_cancelled`."""
+    """Run a tool within its time; one that is cancelled sees that by `ctx.is_cancelled`."""
     clock = asyncio.timeout(tool.timeout_seconds)
     try:
         async with clock:
@@ -271,7 +277,7 @@ async def run_once(tool: Tool, ctx: ToolContext[dict[str, Json]]) -> Any:
 
 
 async def arguments_text(ready: Ready, error: ToolArgumentsError) -> str:
-    """Say to the model what was wrong with its arguments.
+    """Make the message to the model about arguments that do not fit.
 
     Raises:
         ApplicationError: The tool wants its errors to end the run.
@@ -288,7 +294,7 @@ async def arguments_text(ready: Ready, error: ToolArgumentsError) -> str:
 
 
 async def failure_text(ready: Ready, error: BaseException) -> str:
-    """Say to the model what went wrong.
+    """Make the message to the model about an error of the tool.
 
     A formatter that fails itself is passed over: the call has been made, and an error here would
     have it made again.
@@ -317,7 +323,7 @@ async def failure_text(ready: Ready, error: BaseException) -> str:
 
 
 async def _worded(ready: Ready, text: str, error: BaseException) -> str:
-    """Let the run's formatter word what a tool without one of its own tells the model."""
+    """Let the run's formatter write the error message of a tool that has no formatter itself."""
     if ready.formatter is None or not isinstance(error, Exception):
         return text
     ctx = ready.ctx

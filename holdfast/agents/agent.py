@@ -23,7 +23,7 @@ from holdfast.agents.run_config import RunConfig
 from holdfast.agents.tools.decorator import Tool, to_tool
 from holdfast.agents.tools.hooks import ApprovalPredicate, EnabledPredicate, FailureFormatter
 from holdfast.agents.tools.retriever import ToolRetriever
-from holdfast.errors import InvalidArgumentError, UserError
+from holdfast.errors import InvalidArgumentError, UserError, remedy_of
 from holdfast.models.base import Model, check_model
 from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.guard_rules import GuardRule
@@ -99,7 +99,7 @@ class Agent(AgentBase[ContextT]):
         try:
             check_name("The name of an agent", self.name)
         except InvalidArgumentError as error:
-            raise UserError(*error.args) from None
+            raise UserError(*error.args, remedy=remedy_of(error)) from None
         check_model(self.model)
         settings = as_model_settings(self.model_settings, f"model_settings of agent {self.name!r}")
         object.__setattr__(self, "model_settings", settings)

@@ -18,7 +18,7 @@ from holdfast.agents.tools.arguments import ToolArgumentsError
 from holdfast.agents.tools.context import ToolContext
 from holdfast.agents.tools.strict_schema import object_schema, strict_schema, without_titles
 from holdfast.agents.tools.tool import Tool
-from holdfast.errors import InvalidArgumentError, UserError
+from holdfast.errors import InvalidArgumentError, UserError, message_of, remedy_of
 from holdfast.models.base import ToolSpec
 from holdfast.task.data.tool_policy import ToolEffect, ToolPolicy
 from holdfast.task.handoff_calls import transfer_message
@@ -102,8 +102,8 @@ class Handoff(Generic[ContextT, AgentT]):
             schema = object_schema(without_titles(self._adapter.json_schema()))
             schema = strict_schema(schema, what=what)
         except (InvalidArgumentError, PydanticUserError) as cause:
-            msg = f"The {what} cannot be told to a model: {cause}"
-            raise UserError(msg) from cause
+            msg = f"The {what} cannot be told to a model: {message_of(cause)}"
+            raise UserError(msg, remedy=remedy_of(cause)) from cause
         if schema.get("type") != "object":
             msg = (
                 f"The {what} must be an object, as a pydantic model, a dataclass or a TypedDict is:"
@@ -175,13 +175,17 @@ class HandoffFailedError(Exception):
 
     Attributes:
         kind: Class name of the error that stopped it.
+        remedy: What to do about that one, or empty.
         is_of_model: Whether the model made a mistake, which ends the run; the task waits for code
             that has failed to be mended, whatever it has raised.
     """
 
-    def __init__(self, message: str, *, kind: str, is_of_model: bool = False) -> None:
+    def __init__(
+        self, message: str, *, kind: str, remedy: str = "", is_of_model: bool = False
+    ) -> None:
         """Keep the facts beside the text."""
         self.kind = kind
+        self.remedy = remedy
         self.is_of_model = is_of_model
         super().__init__(message)
 
@@ -229,8 +233,9 @@ class HandoffTool(Tool):
             if function is not None:
                 await invoke(function, *given)
         except Exception as error:
-            text = f"on_handoff of handoff {self.name!r} raised {type(error).__name__}: {error}"
-            raise HandoffFailedError(text, kind=type(error).__name__) from error
+            kind, why = type(error).__name__, message_of(error)
+            text = f"on_handoff of handoff {self.name!r} raised {kind}: {why}"
+            raise HandoffFailedError(text, kind=kind, remedy=remedy_of(error)) from error
         return transfer_message(self.handoff.agent.name)
 
 

@@ -9,7 +9,7 @@ from pydantic.errors import PydanticUserError
 from pydantic_core import PydanticSerializationError, from_json
 
 from holdfast.agents.tools.strict_schema import object_schema, strict_schema, without_titles
-from holdfast.errors import InvalidArgumentError, ModelBehaviorError, UserError
+from holdfast.errors import InvalidArgumentError, ModelBehaviorError, UserError, message_of
 from holdfast.models.base import OutputSpec
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json, canonical
@@ -54,11 +54,11 @@ class AgentOutputSchema:
             msg = f"output_type {self.name} cannot be described to a model: {cause}"
             raise UserError(msg) from cause
         except InvalidArgumentError as cause:
-            msg = (
-                f"{str(cause).partition(' Give it')[0]} Make output_type {self.name} more precise,"
-                f" or allow it as AgentOutputSchema({self.name}, strict_json_schema=False)."
+            remedy = (
+                f"Make output_type {self.name} more precise, or allow it as"
+                f" AgentOutputSchema({self.name}, strict_json_schema=False)."
             )
-            raise UserError(msg) from cause
+            raise UserError(message_of(cause), remedy=remedy) from cause
 
     @property
     def name(self) -> str:

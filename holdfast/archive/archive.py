@@ -91,8 +91,8 @@ class Archive:
         if digest(data) != sha256:
             raise DigestMismatchError(
                 f"The blob {sha256} of the archive {self.url!r} was changed: its {len(data)} bytes"
-                f" have the digest {digest(data)}. Restore {self._where(path)!r} from a"
-                " backup."
+                f" have the digest {digest(data)}.",
+                remedy=f"Restore {self._where(path)!r} from a backup.",
             )
         return data
 
@@ -185,8 +185,8 @@ class Archive:
                     self._id = found
                 case _:
                     raise ArchiveError(
-                        f"{self._where(ID_FILE)!r} is not the id file of an archive. Name"
-                        " another place, or restore the file from a backup."
+                        f"{self._where(ID_FILE)!r} is not the id file of an archive.",
+                        remedy="Name another place, or restore the file from a backup.",
                     )
         return self._id
 
@@ -209,8 +209,9 @@ class Archive:
                 key = self._store.read(KEY_FILE)
             if len(key) != _KEY_BYTES:
                 raise ArchiveError(
-                    f"{self._where(KEY_FILE)!r} is not the key of an archive. Restore it from a"
-                    " backup; without it, references to images that were given out are refused."
+                    f"{self._where(KEY_FILE)!r} is not the key of an archive.",
+                    remedy="Restore it from a backup; without it, references to images that were"
+                    " given out are refused.",
                 )
             self._key = key
         data = text.encode("utf-8", "surrogatepass")
@@ -224,7 +225,8 @@ class Archive:
             return json.loads(data)
         except ValueError as error:
             raise ArchiveError(
-                f"{self._where(path)!r} is not JSON: {error}. Restore it from a backup."
+                f"{self._where(path)!r} is not JSON: {error}.",
+                remedy="Restore it from a backup.",
             ) from error
 
     @contextmanager
@@ -239,13 +241,13 @@ class Archive:
             missing = isinstance(error, FileNotFoundError) and verb == "read"
             if missing and not self._is_gone():
                 raise BlobMissingError(
-                    f"The archive {self.url!r} has no {path!r} (looked at {where!r}). Check that"
-                    " this is the archive the task was stored in, and that nothing was deleted"
-                    " there."
+                    f"The archive {self.url!r} has no {path!r} (looked at {where!r}).",
+                    remedy="Check that this is the archive the task was stored in, and that nothing"
+                    " was deleted there.",
                 ) from _telling(error)
             raise ArchiveError(
-                f"{where!r} cannot be {verb}: {type(error).__name__}: {redact(str(error))}. Check"
-                " the archive's address, its permissions and the free space."
+                f"{where!r} cannot be {verb}: {type(error).__name__}: {redact(str(error))}.",
+                remedy="Check the archive's address, its permissions and the free space.",
             ) from _telling(error)
 
     def _require_place(self) -> None:

@@ -73,13 +73,14 @@ def open_store(url: str, options: Mapping[str, Json]) -> ByteStore:
         protocol = url.partition(":")[0]
         package = "holdfast[s3]" if protocol in {"s3", "s3a"} else f"fsspec[{protocol}]"
         raise ArchiveError(
-            f"The archive {shown!r} needs a package that is not installed: {error}. Install it with"
-            f" `pip install '{package}'`."
+            f"The archive {shown!r} needs a package that is not installed: {error}.",
+            remedy=f"Install it with `pip install '{package}'`.",
         ) from error
     except Exception as error:  # noqa: BLE001  each kind of store has its own classes
         raise ArchiveError(
-            f"The archive {shown!r} cannot be opened: {type(error).__name__}: {redact(str(error))}."
-            " Give a directory, or a URL that fsspec knows, such as s3://bucket/prefix."
+            f"The archive {shown!r} cannot be opened: {type(error).__name__}:"
+            f" {redact(str(error))}.",
+            remedy="Give a directory, or a URL that fsspec knows, such as s3://bucket/prefix.",
         ) from None
     return FsspecStore(filesystem, root)
 
@@ -97,7 +98,8 @@ class LocalStore:
             self._root = root.expanduser().absolute()
         except RuntimeError as error:
             raise ArchiveError(
-                f"The archive {str(root)!r} cannot be opened: {error} Write the whole path."
+                f"The archive {str(root)!r} cannot be opened: {error}",
+                remedy="Write the whole path.",
             ) from None
 
     def where(self, path: str) -> str:

@@ -21,15 +21,15 @@ def main() -> None:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
     else:
         code = 0
-    _tell_last_spans()
+    _export_last_spans()
     logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
 
 
-def _tell_last_spans() -> None:
-    """Hand over the spans that are held back, if this process made any."""
+def _export_last_spans() -> None:
+    """Export the spans that are held back, if this process made any."""
     sending = sys.modules.get("holdfast.tracing.export")
     if sending is not None:
         sending.flush_traces()

@@ -78,7 +78,7 @@ async def reject(
     common: Common,
     *,
     approval: ApprovalArgument,
-    reason: Annotated[str, typer.Option("--reason", help="Why; the model is told.")],
+    reason: Annotated[str, typer.Option("--reason", help="Why; the model reads it.")],
     by: ByOption = "",
     wait: WaitOption = False,
 ) -> ExitCode | None:
@@ -112,7 +112,7 @@ async def feedback(
     common: Common,
     *,
     task: TaskArgument,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="What the model is told.")],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="The message to the model.")],
     queued: Annotated[
         bool, typer.Option("--queued", help="As the next input, once the task has its answer.")
     ] = False,
@@ -202,11 +202,11 @@ async def undo(
     app: AppOption = None,
 ) -> ExitCode | None:
     """Undo the step in progress, else the last completed one, effects and all."""
-    from holdfast.cli.commands.time_travel import Back, undo_command
+    from holdfast.cli.commands.time_travel import UndoOptions, undo_command
 
     who = by or login_name()
-    back = Back(keep=keep_residue, by=who, reason=reason, agents=agents, app=app)
-    return await undo_command(common, task, back)
+    options = UndoOptions(keep=keep_residue, by=who, reason=reason, agents=agents, app=app)
+    return await undo_command(common, task, options)
 
 
 @people.command(epilog=EPILOG)
@@ -223,11 +223,11 @@ async def rewind(
     app: AppOption = None,
 ) -> ExitCode | None:
     """Undo all steps after one."""
-    from holdfast.cli.commands.time_travel import Back, rewind_command
+    from holdfast.cli.commands.time_travel import UndoOptions, rewind_command
 
     who = by or login_name()
-    back = Back(keep=keep_residue, by=who, reason=reason, agents=agents, app=app)
-    return await rewind_command(common, task, to, back)
+    options = UndoOptions(keep=keep_residue, by=who, reason=reason, agents=agents, app=app)
+    return await rewind_command(common, task, to, options)
 
 
 @people.command(epilog=EPILOG)
@@ -265,9 +265,9 @@ async def fork(
     ] = False,
 ) -> ExitCode | None:
     """Start a new task from a step of this one, open or closed; nothing is run again."""
-    from holdfast.cli.commands.time_travel import Departure, fork_command
+    from holdfast.cli.commands.time_travel import ForkOptions, fork_command
 
-    departure = Departure(
+    options = ForkOptions(
         at=at,
         input=input,
         agent=agent,
@@ -277,7 +277,7 @@ async def fork(
         by=by or login_name(),
         app=app,
     )
-    return await fork_command(common, task, departure, agents=agents, wait=wait)
+    return await fork_command(common, task, options, agents=agents, wait=wait)
 
 
 @people.command(epilog=EPILOG)

@@ -1,4 +1,4 @@
-"""Reach the engine that a command means: the embedded server of a directory, or a cluster."""
+"""The engine of a command: the embedded server of a directory, or a cluster."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from holdfast.serving.worker_process import App, default_archive, load_app, make
 
 T = TypeVar("T")
 GRACE = timedelta(seconds=10)
-"""For calls that run in a command's own worker when the command is stopped."""
+"""Time for running calls in a command's own worker when the command is stopped."""
 
 
 @dataclass(frozen=True)
 class Engine:
-    """An engine that is reached.
+    """A connection to an engine.
 
     Attributes:
         client: Temporal client.
@@ -55,7 +55,7 @@ class Engine:
         return self.client.service_client.config.target_host
 
     def runner(self, agent: str = "", *, app: str | None = None, **options: Any) -> AgentRunner:
-        """Make a runner; without an agent it can only work with tasks that exist."""
+        """Make a runner; without an agent, for existing tasks only."""
         return AgentRunner(
             agent=agent, app=app, client=self.client, archive=self.archive, **options
         )
@@ -124,7 +124,7 @@ async def _cluster(common: Common) -> Engine:
     try:
         archive = Archive(common.archive or default_archive())
     except InvalidArgumentError:
-        await connecting()  # say first what is wrong first
+        await connecting()  # report the first error first
         raise
 
     def connect() -> Coroutine[Any, Any, Client]:
@@ -140,7 +140,7 @@ async def _cluster(common: Common) -> Engine:
 async def served(engine: Engine, app: App) -> AsyncGenerator[Workers]:
     """Serve agents in this process, on a thread and event loop of their own.
 
-    A tool that blocks its loop then stops no heartbeat of ours, nor the live view.
+    A tool that blocks its loop then stops neither heartbeats nor the live view.
     """
     making = partial(make_workers, app, engine.connect, engine.archive, GRACE)
     async with hosted(making, GRACE) as (_, workers):
@@ -148,7 +148,7 @@ async def served(engine: Engine, app: App) -> AsyncGenerator[Workers]:
 
 
 def load_agents(target: str, name: str | None = None) -> App:
-    """Import agents; what goes wrong inside the module is told in one line.
+    """Import agents; an error inside the module is reported in one line.
 
     Raises:
         HoldfastError: They cannot be imported.
@@ -163,7 +163,7 @@ def load_agents(target: str, name: str | None = None) -> App:
 
 
 def _place(error: Exception) -> str:
-    """Say where in the user's code an import failed."""
+    """Return where in the user's code an import failed."""
     if isinstance(error, SyntaxError):
         return ""  # its text names file and line
     trace = error.__traceback__
@@ -175,10 +175,10 @@ def _place(error: Exception) -> str:
 
 
 async def until_stopped(work: Coroutine[Any, Any, T]) -> T:
-    """Run something that Ctrl-C or SIGTERM may end at any moment.
+    """Run a coroutine that Ctrl-C or SIGTERM may end at any moment.
 
     Raises:
-        InterruptedByUserError: It was ended so.
+        InterruptedByUserError: A signal has ended it.
     """
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()

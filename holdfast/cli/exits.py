@@ -1,4 +1,4 @@
-"""Exit codes: what a script can rely on, and which error gives which."""
+"""Exit codes, on which scripts can rely, and the errors that lead to them."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ GROUPS = {
     "Go back, and elsewhere": ("undo", "rewind", "fork"),
     "Servers and workers": ("dev", "worker", "stop", "ui"),
 }
-"""Every command, in the order in which people meet them."""
+"""Every command, in the order of the help."""
 
 
 class Commands(TyperGroup):

@@ -25,7 +25,7 @@ class EndOfInputError(Exception):
 
 
 class Keyboard:
-    """Where decisions are typed. Questions go to stderr, so that stdout holds only results.
+    """The source of typed decisions. Questions go to stderr, so that stdout holds only results.
 
     Attributes:
         is_terminal: Whether a person types; else stdin is read line by line.
@@ -36,7 +36,7 @@ class Keyboard:
         self.is_terminal = sys.stdin.isatty()
 
     def key(self, question: str) -> tuple[str, str]:
-        """Read one keystroke; of a script, one line: its first letter, and the rest of it.
+        """Read one keystroke; from a script one line, split into its first letter and the rest.
 
         Raises:
             EndOfInputError: There is none.
@@ -99,7 +99,7 @@ def _ask(question: str) -> None:
 
 @contextmanager
 def _interruptible() -> Generator[None]:
-    """Let Ctrl-C end a read that blocks; asyncio's own handler would only take note of it."""
+    """Let Ctrl-C end a read that blocks; asyncio's own handler only sets a flag."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,4 +1,4 @@
-"""What every command has: where the engine is, `--json`, and errors as one clear line."""
+"""The options of every command: the engine, `--json`; and errors as one clear line."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Common:
         return self.data_dir or Path(os.environ.get("HOLDFAST_DATA_DIR") or DEFAULT_DATA_DIR)
 
     def arguments(self) -> str:
-        """Return the options that name the same engine again, for a command to copy."""
+        """Return the options that name the same engine, for a command to be copied."""
         words: list[str] = []
         if self.data_dir is not None:
             words += ["--data-dir", str(self.data_dir)]
@@ -122,7 +122,7 @@ def _shared(
         bool, typer.Option("--json", help="Print JSON on stdout; what is said goes to stderr.")
     ] = False,
 ) -> None:
-    """Hold the options of every command; never called."""
+    """Declare the options of every command; never called."""
 
 
 def shared(
@@ -154,7 +154,7 @@ def guarded(
         return fail(error, str(error), exit_code_of(error), as_json=as_json)
     except (InterruptedByUserError, KeyboardInterrupt):
         return ExitCode.INTERRUPTED
-    except BrokenPipeError:  # `holdfast tasks | head`: nobody reads on
+    except BrokenPipeError:  # `holdfast tasks | head`: the reader has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.OK
     except Exception as error:
@@ -181,7 +181,7 @@ def fail(error: Exception, text: str, code: ExitCode, *, as_json: bool) -> ExitC
 
 
 def _server_error(error: Exception) -> str | None:
-    """Describe a failed call of the server, which has no class of ours; None for a bug."""
+    """Describe a failed call of the server, an error that is not ours; None for a bug."""
     from temporalio.service import RPCError
 
     if not isinstance(error, RPCError):

@@ -1,4 +1,4 @@
-"""What is printed: results on stdout, everything said on the way on stderr."""
+"""Output: results on stdout, everything else on stderr."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def answer(text: str) -> None:
 
 
 def say(text: str, style: str | None = None) -> None:
-    """Tell whoever watches, on stderr."""
+    """Print a message on stderr."""
     err().print(text, style=style)
 
 
@@ -81,7 +81,7 @@ def clock(seconds: float) -> str:
 
 
 def span(seconds: float) -> str:
-    """Return a length of time, as people say it."""
+    """Return a length of time in words."""
     for size, name in ((86400, "d"), (3600, "h"), (60, "min")):
         if seconds >= size:
             return f"{seconds / size:.0f} {name}"

@@ -1,4 +1,4 @@
-"""Who serves which task: asked before a request is sent, and while it waits for its answer."""
+"""Presence of worker processes, checked before a request is sent and while it is awaited."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ FRESH_SECONDS = 30.0
 """How long a queue counts as served after a worker was seen there."""
 
 SILENCE_SECONDS = 60.0
-"""How long a server may not say who serves a queue before a wait for an answer ends."""
+"""How long the server may fail to answer which workers poll a queue before a wait ends."""
 
 QUEUES_KEPT = 10_000
 _FIRST_PAUSE = 0.05
 
 
 class Presence:
-    """Knows the queues of tasks, and remembers for a while which queues are served."""
+    """Finds the queues of tasks, and remembers for a while which of them worker processes poll."""
 
     def __init__(self, client: Client) -> None:
         """Ask this client's server."""
@@ -50,7 +50,7 @@ class Presence:
         """Return a workflow's queue, which never changes.
 
         Raises:
-            RPCError: There is no such workflow.
+            RPCError: The server knows no workflow of this id.
             ConnectError: The server could not be asked.
         """
         queue = self._queues.get(workflow_id)
@@ -74,15 +74,15 @@ class Presence:
         return True
 
     async def require(self, workflow_id: str, request_id: str = "") -> None:
-        """Check, while a request waits, that somebody may answer it.
+        """Check, while a request waits, that a worker process may answer it.
 
         Args:
             workflow_id: The task.
             request_id: Id of the request, when it has been sent and may be carried out later.
 
         Raises:
-            NoWorkerError: Nobody serves the task's queue.
-            ConnectError: The server has not said for a minute who does.
+            NoWorkerError: No worker process polls the task's queue.
+            ConnectError: The server has failed to answer for a minute.
         """
         queue = await self.queue_of(workflow_id)
         if not await self._may_be_served(queue):
@@ -91,7 +91,7 @@ class Presence:
             )
 
     async def _may_be_served(self, queue: str) -> bool:
-        """Whether nobody is known to be gone: a server that is busy for a while ends no wait."""
+        """Whether a queue is polled, as far as is known: a busy server does not end the wait."""
         try:
             served = await self.is_served(queue)
         except ConnectError:
@@ -106,16 +106,16 @@ class Presence:
     async def expect(
         self, queue: str, *, task_id: str, request_id: str = "", seconds: float | None = None
     ) -> None:
-        """Check, before a request is sent, that somebody will carry it out soon.
+        """Check, before a request is sent, that a worker process will carry it out soon.
 
         Args:
             queue: The task's queue.
             task_id: The task, for the error.
             request_id: Id of the request, for the error.
-            seconds: How long to wait for somebody; the usual patience by default.
+            seconds: How long to wait for a worker process; PATIENCE_SECONDS by default.
 
         Raises:
-            NoWorkerError: Nobody serves the queue, nor comes to within seconds.
+            NoWorkerError: No worker process polls the queue, or begins to within that time.
         """
         if self.is_fresh(queue):
             return

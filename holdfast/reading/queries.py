@@ -94,8 +94,9 @@ class TaskQueries:
             raise QueryFailedError(msg) from error
         except WorkflowQueryFailedError as error:
             raise QueryFailedError(
-                f"{task_id!r} could not answer {name!r}: {error}. It goes on as before; ask again,"
-                " and see the worker's log if that does not help."
+                f"{task_id!r} could not answer {name!r}: {error}.",
+                remedy="It goes on as before; ask again, and see the worker's log if that does not"
+                " help.",
             ) from error
 
     async def _patiently(self, asking: asyncio.Future[T], task_id: str) -> T:

@@ -54,16 +54,16 @@ class Reader(TaskQueries):
         ask: Callable[[bool], Awaitable[T]],
         recorded: Callable[[TaskRecord], Awaitable[T]],
     ) -> T:
-        """Read something of a task, wherever it is.
+        """Read from a task by query while it is open, and from its record once it is closed.
 
         Args:
             task_id: The task.
-            ask: Asks the task itself, which may be closed when the argument is true: one that was
-                ended with Temporal's own tools had no time to store itself.
-            recorded: Takes it from the archive, where the other closed tasks are.
+            ask: Queries the task. Its argument is true for a closed task without a record: one that
+                was ended with Temporal's own tools was not stored, but its history can be replayed.
+            recorded: Takes the same from the record of a closed task.
 
         Raises:
-            TaskNotFoundError: There is no such task.
+            TaskNotFoundError: Neither Temporal nor the archive has a task of this id.
         """
         try:
             return await ask(False)  # noqa: FBT003  the one argument that `ask` has
@@ -213,7 +213,7 @@ class Reader(TaskQueries):
         return await self.read(task_id, ask, recorded)
 
     async def approvals(self, task_id: str) -> list[Approval]:
-        """Read what an open task asks, and what was decided for its step in progress."""
+        """Read the approvals of an open task: open ones, and decided ones of its open steps."""
         try:
             return await self.query(task_id, "approvals", list[Approval])
         except TaskClosedError:
@@ -223,7 +223,7 @@ class Reader(TaskQueries):
         """Read one completed step by its ordinal.
 
         Raises:
-            StepNotFoundError: There is no such step.
+            StepNotFoundError: The present branch has no completed step of this ordinal.
         """
 
         async def ask(even_closed: bool) -> StepView:  # noqa: FBT001  see `read`

@@ -1,4 +1,4 @@
-"""All that is recorded of a task, read at once: what the result of a run is made of."""
+"""The whole record of a task, read at once, from which the result of a run is made."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Recorded:
         output: Output of the last step, JSON data.
         before: Messages that preceded the task, when it was given a list.
         session: Messages before those: what the task sees of its session. A session that cannot be
-            read now is left out, with a warning in the log: it is no reason to give no result.
+            read now is left out, with a warning in the log; the result is made without it.
         last_step: The step that is in progress, else the last one.
         history: What the agent of the last step saw in place of the first messages, if it did.
     """

@@ -1,4 +1,4 @@
-"""Steps with their archived texts put in, for those who read what was said in them."""
+"""Steps with their archived texts put in, for readers of their messages."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def run_result(
     context: Any = None,
     config: RunConfig | None = None,
 ) -> RunResult:
-    """Say what came of a run; arguments are those of `run_data`."""
+    """Make the result of a run; arguments are those of `run_data`."""
     data = run_data(recorded, agent, given=given, context=context, config=config)
     task = recorded.task
     waiting = [point(approval) for approval in recorded.approvals]

@@ -22,6 +22,7 @@ from holdfast.errors import (
 )
 from holdfast.task.data.records import CLOSING, Failure
 from holdfast.task.data.state import PARKED
+from holdfast.task.data.tool_failures import REMEDY
 from holdfast.task.refusals import verdict_of
 from holdfast.values.base import Json
 
@@ -60,12 +61,13 @@ def server_errors(*passing: RPCStatusCode) -> Generator[None]:
                 f"The Temporal server refused the request: {error.message}"
             ) from error
         raise ConnectError(
-            f"The Temporal server did not do as asked: {error.status.name}: {error.message}. Check"
-            " that it runs and can be reached, and that you have the rights; then ask again."
+            f"The Temporal server did not do as asked: {error.status.name}: {error.message}.",
+            remedy="Check that it runs and can be reached, and that you have the rights; then ask"
+            " again.",
         ) from error
     except RPCTimeoutOrCancelledError as error:
         raise ConnectError(
-            f"The Temporal server did not answer in time: {error}. Ask again."
+            f"The Temporal server did not answer in time: {error}.", remedy="Ask again."
         ) from error
 
 
@@ -75,8 +77,14 @@ def failure_in(error: BaseException | None) -> Failure | None:
         if isinstance(error, ApplicationError):
             parked = PARKED in error.details
             step = str(error.details[1]) if parked and len(error.details) > 1 else ""
-            kind = error.type or "ApplicationError"
-            return Failure(type=kind, message=error.message, step=step, data=_facts(error))
+            data = dict(_facts(error))
+            return Failure(
+                type=error.type or "ApplicationError",
+                message=error.message,
+                remedy=str(data.pop(REMEDY, "")),
+                step=step,
+                data=data,
+            )
         error = error.__cause__
     return None
 
@@ -120,7 +128,7 @@ def to_error(
         text = f"Task {task_id!r} is closed: it can be read, not changed."
         return TaskClosedError(text)
     if failure.type in REFUSALS and isinstance(kind, type):
-        refused: HoldfastError = kind(failure.message)
+        refused: HoldfastError = kind(failure.message, remedy=failure.remedy)
         return refused
     return _step_failed(failure, task_id=task_id, step_id=step_id)
 
@@ -128,15 +136,26 @@ def to_error(
 def _step_failed(failure: Failure, *, task_id: str, step_id: str) -> StepFailedError:
     if failure.type == errors.StepCodeChangedError.__name__:
         return errors.StepCodeChangedError(
-            failure.message, task_id=task_id, step_id=step_id, cause_type=failure.type
+            failure.message,
+            task_id=task_id,
+            step_id=step_id,
+            cause_type=failure.type,
+            remedy=failure.remedy,
         )
     if CLOSING in failure.data:
         text = f"Task {task_id!r} could not be closed: {failure.type}: {failure.message}"
-        return StepFailedError(text, task_id=task_id, step_id="", cause_type=failure.type)
+        return StepFailedError(
+            text, task_id=task_id, step_id="", cause_type=failure.type, remedy=failure.remedy
+        )
     text = (
         f"{f'Step {step_id!r}' if step_id else 'A step'} of task {task_id!r} failed:"
         f" {failure.type}: {failure.message}\n"
-        "The step stays first in the queue and nothing it had done is lost. Heal the cause, then"
-        f" run the step again: run_step(task), or Runner.run(agent, RunState.of({task_id!r}))."
+        "The step stays first in the queue and nothing it had done is lost."
     )
-    return StepFailedError(text, task_id=task_id, step_id=step_id, cause_type=failure.type)
+    again = f"run_step(task), or Runner.run(agent, RunState.of({task_id!r}))."
+    remedy = f"Heal the cause, then run the step again: {again}"
+    if failure.remedy:  # it knows the cause; only how to run the step is not known there
+        remedy = f"{failure.remedy} To run the step: {again}"
+    return StepFailedError(
+        text, task_id=task_id, step_id=step_id, cause_type=failure.type, remedy=remedy
+    )

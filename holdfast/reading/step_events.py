@@ -1,8 +1,8 @@
-"""What happens in a task, as values for whoever follows it: a program, a log, a terminal.
+"""Events of a task's steps, as values for a program, a log or a terminal.
 
 They are read from the task's own record, so any process may follow a task, while it runs or years
 later, and gets each event once and in the order in which it happened. Steps that run side by side
-have their events interleaved; `step_id` tells them apart.
+have their events interleaved; `step_id` distinguishes them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class TaskEvent(Value):
 
     Attributes:
         number: Its place in the life of the task, growing; reading can go on `after` it. Numbers
-            may be left out: what a step did that was taken back before its end is not told again.
+            may be left out: a step that was undone before its end has no events for later readers.
         task_id: The task.
     """
 
@@ -104,7 +104,7 @@ class StepEnd(TaskEvent):
 
 
 class StepUndone(TaskEvent):
-    """Steps were undone: what was told of them is void, and they may be run anew.
+    """Steps were undone: their earlier events are void, and they may be run anew.
 
     Attributes:
         steps: Ids of the steps, oldest first, also of those that were in progress.
@@ -137,7 +137,7 @@ StepEvent = ChatStart | StepStart | ToolCalled | ToolDone | StepEnd | StepUndone
 """What `AgentRunner.step_events` yields."""
 
 EventHandler = Callable[[StepEvent], Awaitable[object] | object]
-"""Is told of each event; async or not. What it raises is logged and stops nothing."""
+"""Called with each event; async or not. An exception that it raises is logged, nothing more."""
 
 
 def event_text(event: StepEvent) -> str:

@@ -1,4 +1,4 @@
-"""Open tasks that wait for a worker process which nobody has started, or no longer starts."""
+"""Open tasks whose queue no worker process polls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Worker processes: what runs the tasks of agents, by itself or inside workers you have."""
+"""Worker processes: they run the tasks of agents, as programs of their own or inside a team's."""
 
 from __future__ import annotations
 
@@ -142,8 +142,8 @@ def _worker(client: Client, given: dict[str, Any]) -> Worker:
     settings: dict[str, Any] = {
         "build_id": BUILD_ID,
         "graceful_shutdown_timeout": GRACE,
-        # Readers in other processes see an unfinished answer by its heartbeats; there are no more
-        # than one in five seconds where nobody wants to.
+        # Readers in other processes see an unfinished answer by its heartbeats; without such
+        # readers, one in five seconds is enough.
         "max_heartbeat_throttle_interval": timedelta(seconds=0.1),
         # How long a task waits for a worker that may be dead before another takes it over.
         "sticky_queue_schedule_to_start_timeout": timedelta(seconds=3),
@@ -160,7 +160,7 @@ def load_app(target: str, name: str | None = None) -> App:
         name: Name of the app; the default one when there is none.
 
     Raises:
-        InvalidArgumentError: There is no such module or attribute, or it holds no agents.
+        InvalidArgumentError: The module or attribute is missing, or it holds no agents.
     """
     module_name, _, attribute = target.partition(":")
     if not module_name or not attribute:

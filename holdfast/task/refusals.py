@@ -37,7 +37,7 @@ def verdict_of(failure: Failure) -> AgentsException | None:
         return None
     if kind is ModelRefusalError:
         return ModelRefusalError(str(failure.data.get(REFUSAL, "")))
-    return kind(failure.message)
+    return kind(failure.message, remedy=failure.remedy)
 
 
 NO_STEPS = Failure(type="NoUpcomingStepsError", message="The task has no upcoming steps to run.")

@@ -1,4 +1,4 @@
-"""For tests of agents: a scripted model, a fake of OpenAI's HTTP API, the conformance suite."""
+"""Tools for tests of agents: a scripted model, a fake OpenAI API, the conformance suite."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """Import what needs starlette and uvicorn, or a server, when it is asked for."""
+    """Import names that need starlette and uvicorn, or a server, on first use."""
     if name == "FakeOpenAI":
         from holdfast.testing.fake_api.fake_openai import FakeOpenAI
 

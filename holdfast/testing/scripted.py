@@ -21,15 +21,15 @@ PIECE = 8
 
 
 class ScriptedModel:
-    """Answers what it was told, in order.
+    """Answers by a script, in order.
 
-    A text is a final answer, a ToolCall or several of them are asked for, an exception is raised, a
-    ModelAnswer is given as it is. A call with an empty id gets "call_1", "call_2", ... Each answer
-    without usage of its own costs one request and no tokens.
+    In the script, a text is a final answer, a ToolCall or a tuple of them is called, an exception
+    is raised, a ModelAnswer is returned as it is. A call with an empty id gets "call_1", "call_2",
+    ... Each answer without usage of its own costs one request and no tokens.
 
     Args:
-        script: What to answer, one entry per call; or a function of the request, for as many calls
-            as come.
+        script: The answers, one entry per call; or a function of the request, for any number of
+            calls.
         name: Model name.
 
     Attributes:
@@ -69,11 +69,11 @@ class ScriptedModel:
         return len(self._left)
 
     async def respond(self, request: ModelRequest) -> ModelAnswer:
-        """Give the next answer.
+        """Return the next answer.
 
         Raises:
-            ModelRequestError: The script is exhausted; not a passing failure, so that no test waits
-                for retries.
+            ModelRequestError: The script is exhausted. The error is not retried, so that no test
+                waits.
         """
         self.requests.append(request)
         if self._answer is not None:
@@ -85,7 +85,7 @@ class ScriptedModel:
         return self._made(self._left.popleft())
 
     async def stream(self, request: ModelRequest, tell: Tell) -> ModelAnswer:
-        """Give the next answer, and tell it in pieces of a few characters before.
+        """Return the next answer, after sending it in pieces of a few characters.
 
         Raises:
             ModelRequestError: The script is exhausted.
@@ -96,16 +96,16 @@ class ScriptedModel:
             await asyncio.sleep(0)
         return answer
 
-    def _made(self, said: Scripted) -> ModelAnswer:
-        match said:
+    def _made(self, entry: Scripted) -> ModelAnswer:
+        match entry:
             case Exception():
-                raise said
+                raise entry
             case ModelAnswer():
-                return said
+                return entry
             case str(text):
                 message = Message(role="assistant", content=text)
             case ToolCall():
-                message = Message(role="assistant", calls=(self._with_id(said),))
+                message = Message(role="assistant", calls=(self._with_id(entry),))
             case calls:
                 message = Message(role="assistant", calls=tuple(map(self._with_id, calls)))
         return ModelAnswer(

@@ -35,7 +35,7 @@ def send(rules: TraceRules, made: Finished) -> None:
     place = otel.Place(rules.trace.trace, made.span, made.parent, rules.sampled)
     span = maker.start(place, made.name, attributes=made.attributes, start=made.start)
     if made.failure is not None:
-        text = redact(made.failure.message) if rules.sensitive else ""
+        text = redact(made.failure.text) if rules.sensitive else ""
         otel.fail(span, made.failure.type, text, at=made.end)
     otel.end(span, made.end)
 

@@ -156,7 +156,7 @@ def task_span(
         if output is not None:
             facts["gen_ai.output.messages"] = contents.said_by("assistant", as_text(output))
         if status == "abandoned" and failure is not None:
-            facts["holdfast.task.reason"] = failure.message
+            facts["holdfast.task.reason"] = failure.text
     return Finished(
         span=rules.trace.root,
         parent=rules.trace.parent,

@@ -6,14 +6,20 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, cast
 
-from holdfast.errors import AgentsException, InvalidArgumentError, StalledTaskError, UserError
+from holdfast.errors import (
+    AgentsException,
+    InvalidArgumentError,
+    StalledTaskError,
+    UserError,
+    remedy_of,
+)
 from holdfast.models.base import ModelAnswer
 from holdfast.task.data.records import OVER_BUDGET, Failure, JournalEntry, OpenStep, StepResult
 from holdfast.task.data.wire import Advanced
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json, as_text, canonical
 from holdfast.values.code.invoke import invoke
-from holdfast.values.code.user_calls import calling, text_with_place
+from holdfast.values.code.user_calls import calling, message_with_place
 from holdfast.values.messages import Message, ToolCall, assistant, clean, user
 from holdfast.values.steps import TaskStep, TaskStepOutput
 from holdfast.values.text.logs import log
@@ -136,9 +142,13 @@ def with_fresh(advanced: Advanced, fresh: Sequence[JournalEntry]) -> Advanced:
 
 def failure_after(error: Exception) -> Failure:
     """Say why a step stopped after its model call, whose answer is kept."""
-    text = clean(redact(text_with_place(error)))[:LONGEST_TEXT]
-    parks = isinstance(error, UserError)  # code is to be mended, and the task can go on then
-    return Failure(type=type(error).__name__, message=text, data=facts_of(error), parks=parks)
+    return Failure(
+        type=type(error).__name__,
+        message=clean(redact(message_with_place(error)))[:LONGEST_TEXT],
+        remedy=clean(redact(remedy_of(error)))[:LONGEST_TEXT],
+        data=facts_of(error),
+        parks=isinstance(error, UserError),  # code is to be mended, and the task can go on then
+    )
 
 
 def facts_of(error: Exception) -> dict[str, Json]:

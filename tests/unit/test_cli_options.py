@@ -9,7 +9,7 @@ import pytest
 from typer.main import get_command
 
 from holdfast.cli.app import Status, app
-from holdfast.cli.commands.control import tell_waiting
+from holdfast.cli.commands.control import print_waiting
 from holdfast.cli.exits import MEANINGS, ExitCode, exit_code_of
 from holdfast.cli.options import Common
 from holdfast.errors import (
@@ -118,5 +118,7 @@ def test_the_inbox_is_shown_where_something_is_to_be_decided_whatever_the_texts_
 ) -> None:
     common = Common(data_dir=None, address=None, namespace=None, archive=None, json=False)
     text = "t:2 in words" if not approvals else "words"
-    tell_waiting(common, TaskStepOutput(status="waiting", waiting_for=(text,), approvals=approvals))
+    print_waiting(
+        common, TaskStepOutput(status="waiting", waiting_for=(text,), approvals=approvals)
+    )
     assert ("holdfast inbox" in capsys.readouterr().err) == bool(approvals)

@@ -165,13 +165,13 @@ async def test_signs_of_life_say_the_newest_and_end_with_their_block() -> None:
 
     async def work() -> None:
         async with heartbeats() as pulse:
-            pulse.tell(lambda: "first")
+            pulse.publish(lambda: "first")
             while not beats:
                 await asyncio.sleep(0.001)
         for _ in range(200):
             async with heartbeats() as pulse:
                 await asyncio.sleep(0)
-                pulse.tell(lambda: "last")  # in the very moment of the end
+                pulse.publish(lambda: "last")  # in the very moment of the end
 
     async with asyncio.timeout(20):
         await environment.run(work)

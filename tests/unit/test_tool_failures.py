@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from temporalio.exceptions import ApplicationError
 
-from holdfast.activities.failures import ToldError
+from holdfast.activities.failures import LoggedError
 from holdfast.activities.lease import NotOursError
 from holdfast.task.data.tool_failures import CERTAIN, NOT_STARTED, certain, is_certain
 
 
-@pytest.mark.parametrize("kind", [ApplicationError, ToldError, NotOursError])
+@pytest.mark.parametrize("kind", [ApplicationError, LoggedError, NotOursError])
 def test_a_failure_of_each_kind_says_the_same_when_it_is_marked_as_certain(
     kind: type[ApplicationError],
 ) -> None:

@@ -378,7 +378,7 @@ def test_a_block_says_nothing_while_tracing_is_off() -> None:
     def body() -> None:
         with guardrail(HEAD, "g", "input") as span:
             assert not span.is_on
-            assert not span.tells
+            assert not span.is_sensitive
             span.set({"a": 1})
 
     in_activity(body)

@@ -12,7 +12,7 @@ from temporalio.exceptions import ApplicationError
 
 from holdfast.activities import user_loop
 from holdfast.activities.user_loop import UserLoop, Work
-from holdfast.values.code.user_calls import naming, text_with_place
+from holdfast.values.code.user_calls import message_with_place, naming
 
 
 @pytest.fixture
@@ -74,5 +74,5 @@ def test_the_place_of_an_error_is_shown_and_other_notes_are_not() -> None:
 
     with pytest.raises(ValueError, match="odd") as caught, naming("tool 'f'", fails):
         fails()
-    first, place = text_with_place(caught.value).split("\n")
+    first, place = message_with_place(caught.value).split("\n")
     assert (first, place.split(":")[0]) == ("odd", "Raised by tool 'f'")

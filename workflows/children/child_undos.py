@@ -40,7 +40,7 @@ class ChildUndos:
         return [name for _, name in sorted(mine)]
 
     async def stop(self, names: Iterable[str]) -> list[Obstacle]:
-        """Stop children, and list what stands in the way of undoing them."""
+        """Stop children, wait for their answers, and list what stands in the way."""
         wanted = list(names)
         asked = {
             name: self._children.send(name, undo="check")
@@ -100,7 +100,7 @@ class ChildUndos:
         self._ledger.forget_children(gone)
 
     def release(self) -> None:
-        """Let those go on that were stopped for an undo and have not been undone."""
+        """Let children go on that were stopped for an undo and were not undone."""
         for name, child in self._known().items():
             if child.held:
                 self._children.change(name, held=False)

@@ -35,11 +35,11 @@ from holdfast.workflows.children.finished import end_settled
 from holdfast.workflows.spans import StepSpans
 
 HEAR_SECONDS = 10.0
-"""How long a request waits for children to say how they are; then what is known has to do."""
+"""How long a request waits for fresh reports of children; then the known ones have to do."""
 
 MOST_AT_ONCE = 500
-"""Most things that are being said to children at the same time: the server refuses a workflow that
-has more than 2,000 signals on the way. Tasks in flight depend on the number."""
+"""Most signals to children on the way at the same time: the server refuses a workflow that has more
+than 2,000. Replays depend on the number."""
 
 GONE = Failure(
     type="TaskClosedError", message="It was ended with Temporal's own tools, or deleted."
@@ -57,10 +57,10 @@ LOOK_UP = timedelta(seconds=30)
 
 
 class Children:
-    """Starts children, tells them what their parent wants, and knows what they report."""
+    """Starts the children of a task, sends them requests, and keeps what they report."""
 
     def __init__(self, ledger: Ledger, spans: StepSpans) -> None:
-        """Keep what is known of them in this ledger; their calls have spans."""
+        """Keep what is known of children in this ledger, and emit the spans of their calls."""
         self._ledger = ledger
         self._spans = spans
         self._starting: dict[str, asyncio.Task[None]] = {}
@@ -82,7 +82,7 @@ class Children:
     # ---- one call
 
     def take(self, n: int, i: int) -> Failure | None:
-        """Go on with a child that has failed: stop the step first, then have it try again.
+        """Handle a child that has failed: stop the step once, then let the child try again.
 
         Returns:
             Why the step stops.
@@ -99,8 +99,7 @@ class Children:
         found = child.failure or Failure(type="StepFailedError", message="It needs attention.")
         text = (
             f"Task {name!r}, which a tool call of this step runs, needs attention:"
-            f" {found.type}: {found.message} Once that is healed, run this task again: it has"
-            f" {name!r} go on."
+            f" {found.type}: {found.message} It goes on when this task is run again."
         )
         return found.model_copy(update={"message": text, "step": ""})
 
@@ -136,9 +135,9 @@ class Children:
         return name
 
     async def _start(self, name: str, begun: TaskInput) -> None:
-        """Start a child; one that is there already, as after a reset, is the same one.
+        """Start a child; after a reset of this workflow, take over the one that is there.
 
-        What is there and is no child of this task is left alone: its id was chosen outside.
+        A workflow with that id which is no child of this task is left alone: a client chose its id.
         """
         try:
             handle: ChildWorkflowHandle[Any, Any] = await workflow.start_child_workflow(
@@ -158,14 +157,14 @@ class Children:
             self._starting.pop(name, None)
 
     async def _meet(self, name: str) -> None:
-        """Go on with a workflow that is there already, if it is a child of this task."""
+        """Take over a workflow that has the child's id, if it is a child of this task."""
         try:
             if await self._is_own(name):
                 self.send(name)
             else:
                 self._refuse(name, STRANGER.format(name))
         except ActivityError as error:  # the call would wait for ever
-            self._refuse(name, UNCLEAR.format(name, failure_of(error).message), status="unknown")
+            self._refuse(name, UNCLEAR.format(name, failure_of(error).text), status="unknown")
 
     async def _is_own(self, name: str) -> bool:
         """Whether a workflow that is there already is a child of this task."""
@@ -188,9 +187,9 @@ class Children:
             self._ledger.outcome(n, i, told)
 
     def _ended(self, name: str, ended: asyncio.Future[Any]) -> None:
-        """Note that a child has ended, in case that it could not say so itself."""
+        """Record that a child's workflow has ended, for one that could not report it."""
         if not ended.cancelled():
-            ended.exception()  # so that nobody warns that it was not looked at
+            ended.exception()  # else asyncio warns that it was never retrieved
         self._lose(name)
 
     def _lose(self, name: str) -> None:
@@ -200,7 +199,7 @@ class Children:
             self.change(name, closed=True, status=status, approvals=(), failure=GONE)
 
     def heard(self, report: ChildReport) -> str:
-        """Take over what a child reports; return why it is refused, or empty."""
+        """Record a child's report; return why it is refused, or empty."""
         child = self._known().get(report.id)
         if not is_secret(report.secret, secret_of_child(self._ledger.given.secret, report.id)):
             return f"A report on task {report.id[:200]!r} did not come from that task."
@@ -209,7 +208,7 @@ class Children:
         return ""
 
     def done(self, n: int, i: int, outcome: Outcome) -> None:
-        """Note what came of a call."""
+        """Emit the span of a call that has its outcome."""
         name = self._ledger.child(n, i)
         if name:
             self.emit_span(name, outcome)
@@ -255,11 +254,11 @@ class Children:
         async with self._room:
             try:
                 await workflow.get_external_workflow_handle(name).signal(SAYS, said)
-            except FailureError:  # it is not there any more
+            except FailureError:  # its workflow has ended or was deleted
                 self._lose(name)
 
     def pause(self, paused: str) -> None:
-        """Have those go no further whose calls are not over, or on.
+        """Pause or resume the children whose calls are not over.
 
         Args:
             paused: Who paused this task and why; empty to let them go on.
@@ -269,7 +268,7 @@ class Children:
                 self.send(name, paused=paused)
 
     async def ask(self) -> None:
-        """Have those that are not done say how they are: somebody may just have decided."""
+        """Request fresh reports of the children that are awaited: one may just be decided."""
         asked = {
             name: self.send(name)
             for name, child in self._known().items()
@@ -292,7 +291,7 @@ class Children:
     # ---- the end
 
     def leave(self, n: int) -> None:
-        """Let go of the children of an open step, whose calls are made anew."""
+        """Abandon the children of an open step that starts over: its calls are made anew."""
         for name, child in self._known().items():
             if child.place[:2] == (self._ledger.s.branch, n) and not child.left:
                 self.leave_call(name, "made anew")
@@ -309,7 +308,7 @@ class Children:
             self.emit_span(name, status=status)
 
     def end(self, end: Literal["finish", "abandon"], reason: str = "") -> None:
-        """Have all children end, as this task does."""
+        """End all children with this task; settled ones are found by an activity."""
         s = self._ledger.s
         if s.settled and s.segment is not None:
             secret = self._ledger.given.secret

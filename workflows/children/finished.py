@@ -1,4 +1,4 @@
-"""Children that are done: a task does not carry them, the steps in the archive name them."""
+"""Settled children: a task that continues as new drops them; archived steps name them."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ LONGEST_END = timedelta(hours=1)
 
 
 def settle(ledger: Ledger) -> None:
-    """Leave out the children that are done, before the task continues as new with all archived.
+    """Drop the children that are done, before the task continues as new with all archived.
 
-    They are open all the same, for an undo, and end as this task does.
+    Their workflows stay open for an undo, and end when this task does.
     """
     s = ledger.s
     if s.undo is not None or s.closing is not None:
@@ -40,9 +40,10 @@ def _is_settled(ledger: Ledger, child: ChildState) -> bool:
 
 
 def recall(ledger: Ledger, targets: Iterable[Undoable]) -> None:
-    """Know again of the children of steps that are to be undone.
+    """Take settled children of steps that are to be undone into the state again.
 
-    What is said to them has numbers above all that was said before: an old answer is none to it.
+    Requests to them get numbers above all earlier ones, so that an old answer is not taken for one
+    to a new request.
     """
     for target in targets:
         for effect in target.effects:
@@ -54,7 +55,7 @@ def recall(ledger: Ledger, targets: Iterable[Undoable]) -> None:
 
 
 async def end_settled(ledger: Ledger, given: EndNested) -> None:
-    """Have those end that are not carried: an activity finds them in the archive."""
+    """End the settled children: an activity finds them in the archive."""
     await workflow.execute_activity(
         "end_nested",
         given,

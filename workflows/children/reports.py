@@ -1,4 +1,4 @@
-"""What a task tells the one that it works for: how it is, whenever that has changed."""
+"""Reports of a child task to its parent: its status, whenever that has changed."""
 
 from __future__ import annotations
 
@@ -16,23 +16,27 @@ from holdfast.task.refusals import UNDO_RUNS, is_verdict
 from holdfast.values.steps import CLOSED, TaskStatus
 
 Asked = Callable[[], TaskStatus | None]
-"""Tells a status that the ledger does not know of: how the task has closed, or that it is about to
-try again."""
+"""Returns a status that the ledger does not have: the task is closed, or about to try again."""
 
 
 class Reporter:
     """Reports to the parent of a task."""
 
     def __init__(self, ledger: Ledger, status: Asked, orphaned: Callable[[], None]) -> None:
-        """Report what this ledger holds, or say that the parent is not there any more.
+        """Report the state of this ledger.
 
-        The parent of a task that begins knows how it is; a run that goes on from another does not
-        know what that one still had to say.
+        The parent of a task that begins knows its state. After a rollover the first report is sent
+        anyway: the new run does not know what the one before it had not reported yet.
+
+        Args:
+            ledger: The child task.
+            status: Returns a status that the ledger does not have.
+            orphaned: Called when the parent's workflow has ended.
         """
         self._ledger = ledger
         self._status = status
         self._orphaned = orphaned
-        self._told = None if ledger.given.carried is not None else self._news()
+        self._reported = None if ledger.given.carried is not None else self._news()
 
     async def run(self) -> None:
         """Report until the workflow ends."""
@@ -41,22 +45,22 @@ class Reporter:
             return
         handle = workflow.get_external_workflow_handle(parent.task)
         while True:
-            await workflow.wait_condition(lambda: self._news() != self._told)
+            await workflow.wait_condition(lambda: self._news() != self._reported)
             news = self._news()
             report = news.model_copy(update={"usage": self._ledger.spent})
             try:
                 await handle.signal(REPORTS, report)
-            except FailureError:  # it has ended, and nobody wants to know any more
+            except FailureError:  # its workflow has ended
                 workflow.logger.info("The parent of %s has ended", self._ledger.task_id)
                 self._orphaned()
-            self._told = news
+            self._reported = news
 
     async def finish(self) -> None:
-        """Wait until the parent knows all."""
-        await workflow.wait_condition(lambda: self._news() == self._told)
+        """Wait until everything is reported."""
+        await workflow.wait_condition(lambda: self._news() == self._reported)
 
     def _news(self) -> ChildReport:
-        """Say how the task is. Its cost alone is no news."""
+        """Make the report of the present state. A change of the cost alone is not reported."""
         ledger = self._ledger
         status = self._status() or ledger.status
         failure = None if status == "running" else ledger.failure
@@ -76,7 +80,7 @@ class Reporter:
 
 
 def undo_for_parent(ledger: Ledger, said: ParentSays) -> None:
-    """Stop for an undo, take everything back, or go on; only a parent's own undo is changed."""
+    """Check, carry out or release an undo for the parent; an undo of a client is left alone."""
     s = ledger.s
     if s.undo is not None and not s.undo.number:
         why = UNDO_RUNS.message

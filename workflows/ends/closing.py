@@ -23,17 +23,17 @@ from holdfast.workflows.visibility import keep_seal, publish
 class Closing:
     """Carries an accepted end out. An attempt that fails leaves the task stuck, and is repeated."""
 
-    def __init__(self, core: Core, commands: Commands, hear_again: Callable[[], None]) -> None:
+    def __init__(self, core: Core, commands: Commands, take_postponed: Callable[[], None]) -> None:
         """Drive this task.
 
         Args:
             core: The task.
             commands: Its commands: those that came before the end are refused, each with a note.
-            hear_again: Hears what the parent has said meanwhile, when closing has failed.
+            take_postponed: Carries out the parent's postponed requests when closing has failed.
         """
         self._core = core
         self._commands = commands
-        self._hear_again = hear_again
+        self._take_postponed = take_postponed
 
     async def close(self) -> None:
         """Make one attempt to close the task.
@@ -59,7 +59,7 @@ class Closing:
         while not storing.done():
             try:
                 await workflow.wait_condition(storing.done)
-            except asyncio.CancelledError:  # it is ending already
+            except asyncio.CancelledError:  # the task is ending already
                 continue
         error = storing.exception()
         if error is None:
@@ -68,7 +68,7 @@ class Closing:
             self._failed(error)
 
     def _prepare(self, status: TaskStatus) -> None:
-        """Do, once, what the ledger tells of the end before it goes to the archive."""
+        """Record the end in the ledger, once, before the ledger goes to the archive."""
         core = self._core
         record_cut(core.ledger, core.running)
         core.ledger.change(long_calls=())
@@ -84,7 +84,10 @@ class Closing:
         )
 
     async def _store(self, sent: CloseInput) -> Seal:
-        """Write the task to the archive, then its turn to its session."""
+        """Write the record to the archive, then commit the turn to the session.
+
+        In this order: a turn in a session is never without the record that it came from.
+        """
         stored = await calls.close(self._core.ledger, sent)
         session = self._core.given.head.session
         if session is not None and stored.turn is not None:
@@ -92,7 +95,7 @@ class Closing:
         return stored.seal
 
     def _over(self, sent: CloseInput, seal: Seal) -> None:
-        """Answer all requests: nothing runs any more."""
+        """Mark the task as closed and answer all requests."""
         core = self._core
         core.closed = True
         core.seal = seal
@@ -110,4 +113,4 @@ class Closing:
         pause = core.given.heartbeat
         core.park(core.ending.failed(calls.failure_of(error), now=now(), pause=pause))
         core.requests.tell()
-        self._hear_again()
+        self._take_postponed()

@@ -6,6 +6,7 @@ from temporalio.exceptions import ApplicationError
 
 from holdfast.task.data.records import Failure
 from holdfast.task.data.state import PARKED, RunReply
+from holdfast.task.data.tool_failures import REMEDY
 from holdfast.task.requests.run_requests import Pending
 
 
@@ -16,7 +17,8 @@ def refusal(failure: Failure, *, parked: bool = False) -> ApplicationError:
         failure: Why.
         parked: Whether the task waits with this failure, rather than that the request was wrong.
     """
-    facts = (failure.data,) if failure.data else ()
+    data = {**failure.data, REMEDY: failure.remedy} if failure.remedy else failure.data
+    facts = (data,) if data else ()
     details = (PARKED, failure.step, *facts) if parked else facts
     return ApplicationError(failure.message, *details, type=failure.type, non_retryable=True)
 

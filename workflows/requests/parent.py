@@ -1,4 +1,4 @@
-"""What the parent of a task says to it: the task is a call of an agent as a tool."""
+"""Requests of the parent task to this one, which is a call of an agent as a tool."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from holdfast.workflows.core import Core
 
 
 class ParentWords:
-    """Does what the parent task says; the answer is the task's next report."""
+    """Carries out the requests of the parent task; the task's next report is the answer."""
 
     def __init__(self, core: Core) -> None:
         """Drive this task."""
         self._core = core
-        self._unheard: list[ParentSays] = []
+        self._postponed: list[ParentSays] = []
 
-    def hear(self, said: ParentSays) -> None:
-        """Do what the parent says, by the phase that this task is in."""
+    def take(self, said: ParentSays) -> None:
+        """Carry out a request of the parent, as the phase of this task allows."""
         core = self._core
         if core.given.parent is None or not is_secret(said.secret, core.given.secret):
             self.refuse(SAYS, "It did not come from a task that this one works for.")
@@ -32,24 +32,24 @@ class ParentWords:
         if word is None:
             return
         match ALLOWED[core.phase][word]:
-            case "later":  # in case closing fails
-                self._unheard.append(said)
+            case "later":  # closing answers it by ending the task, unless closing fails
+                self._postponed.append(said)
             case "close":
                 self._answer_undo(said)
                 core.ending.try_again()
             case "take":
-                self._take(word, said)
+                self._carry_out(word, said)
             case _:
                 pass
 
-    def hear_again(self) -> None:
-        """Hear what was said while the task was closing, which has failed."""
-        unheard, self._unheard = self._unheard, []
-        for said in unheard:
-            self.hear(said)
+    def take_postponed(self) -> None:
+        """Carry out the requests that came while the task was closing, which has failed."""
+        postponed, self._postponed = self._postponed, []
+        for said in postponed:
+            self.take(said)
 
     def refuse(self, name: str, why: str) -> None:
-        """Record a signal that was sent in the name of a parent, a child or an activity."""
+        """Record a signal that is refused: it claims a sender whose secret it does not have."""
         self._core.ledger.note("refused", now=now(), text=why, body={"verb": name})
 
     def _answer_undo(self, said: ParentSays) -> None:
@@ -59,7 +59,7 @@ class ParentWords:
             answer = UndoAnswer(number=said.number, stands=(Obstacle(text=why),), failure=why)
             self._core.ledger.change(undo_answer=answer)
 
-    def _take(self, word: Word, said: ParentSays) -> None:
+    def _carry_out(self, word: Word, said: ParentSays) -> None:
         core = self._core
         match word:
             case "end":
@@ -94,7 +94,7 @@ class ParentWords:
 
 
 def _word(said: ParentSays) -> Word | None:
-    """Name what is said, by what comes first where several things are."""
+    """Return the verb of a request; of one that has several, the one that is carried out."""
     if said.end:
         return "end"
     if said.paused is not None:

@@ -41,7 +41,7 @@ class Updates:
         """Refuse a request to run that cannot be served.
 
         Raises:
-            ApplicationError: It cannot; its type names the error class.
+            ApplicationError: It cannot be served; its type names the error class.
         """
         core = self._core
         if self._is_known("run"):
@@ -74,7 +74,7 @@ class Updates:
         _raise(checks.refuse_undo(self._core.ledger, asked))
 
     def _is_known(self, request: Update, *, is_same: bool = False) -> bool:
-        """Whether an update has its answer already; else refuse it if its time is not now.
+        """Whether an update was answered before; else refuse it if the phase does not allow it.
 
         Args:
             request: The update.
@@ -122,7 +122,9 @@ class Updates:
             return await self._close_for(asked)
         if core.ledger.s.children:
             await core.children.ask()
-            while self._commands.are_waiting:  # an id that was accepted has one answer in a run
+            # Commands that wait may end the task. They are obeyed first, because an accepted
+            # update is answered only once in a run.
+            while self._commands.are_waiting:
                 await workflow.wait_condition(lambda: not self._commands.are_waiting)
             self._refuse_when_leaving()
         ledger = core.ledger
@@ -140,14 +142,14 @@ class Updates:
         return result_of(pending)
 
     def _refuse_when_leaving(self) -> None:
-        """Refuse a request whose task has begun to end or to move while it was being prepared."""
+        """Refuse a request if the task has begun to end or to continue as new meanwhile."""
         if self._core.moving:
             raise refusal(refusals.DRAINING)
         if self._core.ending.status is not None:
             raise refusal(self._core.ending.refusal())
 
     def _deliver(self, pending: Pending) -> RunReply:
-        """Hand over outputs of steps that were completed while no request waited for them."""
+        """Answer with steps that were completed while no request waited for them."""
         ledger = self._core.ledger
         first, *rest = ledger.s.undelivered
         if pending.asked.round:
@@ -185,7 +187,7 @@ class Updates:
         raise refusal(failure if failure is not None else refusals.CLOSED)
 
     async def _until_closed(self) -> None:
-        """Have the task closed, or fail with what stands in the way of that."""
+        """Wait until the task is closed; fail if the next attempt to close it fails."""
         core = self._core
         core.ending.try_again()
         failures = core.ending.failures
@@ -204,7 +206,7 @@ class Updates:
         s, request = core.ledger.s, _request_id()
         if request in s.seen:
             return s.seen[request]
-        if s.undo is None:  # else this is the same request, sent again while it is waited for
+        if s.undo is None:  # else this is the request in progress, sent again by its client
             explicit = asked.model_copy(update={"to": checks.last_kept(core.ledger, asked)})
             begun = UndoState(asked=explicit, done=s.undone_effects, request=request)
             core.ledger.change(undo=begun)

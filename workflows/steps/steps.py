@@ -34,7 +34,8 @@ class Steps:
         try:
             if core.ledger.s.described is None:
                 core.ledger.described(await calls.describe(core.ledger))
-            if core.ledger.s.verdict is not None:  # an undo had come first, and was refused
+            # A verdict cannot end the task while an undo is in progress; this one was refused.
+            if core.ledger.s.verdict is not None:
                 core.end("failed")
             if core.agenda.finalizes:
                 core.end("finished")
@@ -48,8 +49,8 @@ class Steps:
         """Run open steps side by side, each in a lane of its own, and begin others meanwhile.
 
         Args:
-            work: The unit of work that this is part of; once another one has taken its place, this
-                one touches nothing any more.
+            work: The unit of work that this is part of; once it is replaced by another one, it
+                changes nothing.
         """
         core = self._core
         lanes: dict[int, asyncio.Task[None]] = {}
@@ -76,14 +77,16 @@ class Steps:
                 for n in [n for n, lane in lanes.items() if lane.done()]:
                     core.lanes.discard(n)
                     await lanes.pop(n)
-        except asyncio.CancelledError:  # not `finally`: an evicted task may await nothing
+        except asyncio.CancelledError:
+            # Not in `finally`, which also runs while a worker evicts the workflow from its cache:
+            # nothing may be awaited then.
             for lane in lanes.values():
                 lane.cancel()
             await asyncio.gather(*lanes.values(), return_exceptions=True)
             raise
 
     async def _lane(self, n: int, work: Work) -> None:
-        """Take one step to its end, or to where it needs somebody."""
+        """Take one step to its end, or to a decision or failure that it waits with."""
         core = self._core
         try:
             while not core.leaves_steps and not core.is_left(work):
@@ -96,7 +99,7 @@ class Steps:
                 core.judge(calls.failure_of(error), n)
 
     def _take_steps(self) -> None:
-        """Try again what has failed, if somebody wants that; open the next steps."""
+        """Try again what has failed, if a request or the parent wants it; open the next steps."""
         core = self._core
         if core.agenda.retries:
             self._retry()
@@ -122,7 +125,7 @@ class Steps:
             ledger.begin(asked, now=now(), owner=pending.id if pending else "")
 
     def _retry(self) -> None:
-        """Try again what has failed: all of it, or the step that somebody asks for."""
+        """Try again what has failed: the step that a request names, else all steps."""
         core = self._core
         ledger, failed = core.ledger, core.ledger.failed
         ledger.change(failure=None)
@@ -178,7 +181,11 @@ class Steps:
             core.agenda.calling.discard(n)
 
     async def _turn(self, n: int, checks: Checks, work: Work) -> None:
-        """Have the AgentWorker take an open step further; an answer is recorded at once."""
+        """Have the AgentWorker take an open step further.
+
+        The model's answer enters the ledger before anything that follows from it is decided: it was
+        paid for, and a later attempt of the step runs on the recorded answer.
+        """
         core, ledger = self._core, self._core.ledger
         got = await checks.beside(self._ask_worker(n))
         if core.is_left(work):
@@ -197,9 +204,9 @@ class Steps:
             await self._limit(n, work)
 
     async def _wait_for_siblings(self) -> None:
-        """Wait until a call that may be using up the budget has come to its end.
+        """Wait until the activity of another step, which may use up the budget, has ended.
 
-        It may turn out to be no model call, and leave room for this step's.
+        If it makes no model call after all, the budget has room for this step's.
         """
         core = self._core
         asking = frozenset(core.ledger.asking)
@@ -207,7 +214,7 @@ class Steps:
             await workflow.wait_condition(lambda: not asking <= core.ledger.asking)
 
     async def _ask_worker(self, n: int) -> Advanced:
-        """Run the AgentWorker's code; meanwhile the budget counts one call more."""
+        """Run the AgentWorker's code; until it ends, the budget counts one model call for it."""
         core = self._core
         began = now()
         sent = calls.advance(core.ledger, n, now=began)
@@ -234,7 +241,7 @@ class Steps:
             core.judge(failure, n)
 
     async def _limit(self, n: int, work: Work) -> None:
-        """A step wants a model call beyond the budget."""
+        """Handle a step that wants a model call beyond the budget, by the budget's policy."""
         core = self._core
         budget = core.given.budget
         policy = budget.on_exceeded if budget is not None else "ask"
@@ -253,7 +260,7 @@ class Steps:
                 approvals.ask(core.ledger, n, -1, "limit", now=now(), text=text)
 
     def _finish_step(self, n: int) -> None:
-        """Close an open step and answer whoever waits for it."""
+        """Close an open step and answer the request that it was run for."""
         core, ledger = self._core, self._core.ledger
         owner = ledger.at(n).owner
         record = ledger.finish(n, now=now())
@@ -284,9 +291,9 @@ class Steps:
         self._close_rounds()
 
     def _close_rounds(self) -> None:
-        """Answer the rounds that are done; forget of the others what will not begin any more.
+        """Answer the rounds that are done; drop from the others the steps that cannot begin.
 
-        A planned step may have been dropped, or a join has come between.
+        Such a step was dropped from the queue, or a join must run before it.
         """
         core = self._core
         s = core.ledger.s

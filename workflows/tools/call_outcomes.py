@@ -1,4 +1,4 @@
-"""Outcomes of tool calls that the task itself words: nothing ran, or it is not known what did."""
+"""Outcomes of tool calls that the workflow itself writes: unknown tools and lost outcomes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from holdfast.workflows.activity_calls import now
 
 
 def unknown_tool(call: ToolCall, known: list[str]) -> Outcome:
-    """Tell the model that it called a tool that does not exist."""
+    """Return the result of a call of a tool that does not exist."""
     names = ", ".join(sorted(known)) or "none"
     text = f"Tool with name {call.name} not found, please double check. Tools: {names}."
     return Outcome(content=text, is_error=True, status="failed", attempts=0)
@@ -66,7 +66,7 @@ def record_cut(ledger: Ledger, running: Iterable[tuple[int, int]]) -> None:
 
 
 def begun(ledger: Ledger) -> Iterator[tuple[int, int]]:
-    """Yield the calls that may have taken effect; tasks of calls tell of themselves."""
+    """Yield the calls that may have taken effect; child tasks report their own."""
     for current in ledger.s.opens:
         for i, called in current.called.items():
             if not (called.error or called.child):

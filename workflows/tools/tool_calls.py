@@ -1,4 +1,4 @@
-"""Tool calls as the task runs them: approved, run, and asked about when a worker was lost."""
+"""Tool calls in the workflow: approvals, runs, and questions about calls of unknown outcome."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ class ToolCalls:
         Args:
             ledger: The task.
             children: Starts the tasks that calls of agents are.
-            running: Filled with the calls that are being run; an undo that cuts them off must count
-                them as unknown.
+            running: Gets the calls that are being run. A call that is cancelled stays in it: its
+                tool may have taken effect, so an undo or an end counts it as unknown.
             room: Room for calls, shared by all steps.
         """
         self._ledger = ledger
@@ -89,11 +89,13 @@ class ToolCalls:
             taken.take(call.i for call in ledger.s.long_calls if call.n == n)  # they run already
             while True:
                 taken.take(fresh(room.left))
-                if is_over():  # all end before an error is raised: none goes on unseen
+                # An error is raised after all calls have ended: else some would go on without a
+                # task that records their outcomes.
+                if is_over():
                     break
                 await workflow.wait_condition(has_news)
                 taken.settle()
-        except asyncio.CancelledError:  # not `finally`: an evicted task may await nothing
+        except asyncio.CancelledError:  # not `finally`, as in `Steps._run_lanes`
             await taken.cancel()
             raise
         in_order = [taken.ended[i] for i in sorted(taken.ended)]
@@ -139,7 +141,7 @@ class ToolCalls:
                     await self._look(call)
 
     async def _look(self, call: Call) -> None:
-        """Have an activity find out what only code of the user can say.
+        """Run the activity that asks the user's code about a call, and record its answer.
 
         Raises:
             ActivityError: It failed; the call waits as it is.
@@ -193,10 +195,14 @@ class ToolCalls:
         return plan.outcome.failure
 
     async def _run(self, call: Call) -> Failure | None:
-        """Run the tool; an outcome that is not known is found out about."""
+        """Run the tool; if it may have taken effect without an outcome, clarify that.
+
+        The outcome is recorded before the call leaves `running`: in between, an end or undo must
+        find it in one of the two.
+        """
         ledger, n, i, policy = self._ledger, call.n, call.i, call.policy
         edited = call.edited
-        self._running.add((n, i))  # and it stays there when the call is cut off
+        self._running.add((n, i))  # it stays there when the call is cancelled; see `__init__`
         try:
             outcome = await run_tool(ledger, n, i, edited, policy)
             if call.is_left:
@@ -219,9 +225,9 @@ class ToolCalls:
             return await self._ask_about(call, _unknown_text(error, call, policy), failure)
 
     def _record_failure(self, call: Call, error: ActivityError, failure: Failure) -> None:
-        """Record of a call that stops its step that it took no effect, if that is certain.
+        """Record that a call which stops its step took no effect, if that is certain.
 
-        It may be begun again. Of one that was begun before, the last attempt may say nothing.
+        Only then may it be begun again. The last attempt proves nothing about earlier ones.
         """
         is_known = isinstance(error.cause, ApplicationError) and is_certain(error.cause)
         if not (is_known or call.policy.effect == "read"):
@@ -229,10 +235,10 @@ class ToolCalls:
         if failure.type == NOT_STARTED:
             self._ledger.call_not_begun(call.n, call.i)
         elif error.activity_type in OF_CALLS:
-            self._ledger.call_failed(call.n, call.i, failure.message, now=now())
+            self._ledger.call_failed(call.n, call.i, failure.text, now=now())
 
     async def ask_about_cut(self, cut: Iterable[tuple[int, int]]) -> None:
-        """Ask about calls that were cut off by an undo that then did not come to its end."""
+        """Ask about calls that an undo has cancelled which was then refused or has failed."""
         if self._ledger.s.described is None:
             return
         for n, i in cut:
@@ -243,7 +249,7 @@ class ToolCalls:
     async def _ask_about(
         self, call: Call, text: str, failure: Failure | None = None
     ) -> Failure | None:
-        """Find out about a call that may have happened: by its probe, else by a person.
+        """Clarify whether a call took effect: by its tool's probe, else by asking a person.
 
         Args:
             call: The call.
@@ -261,7 +267,7 @@ class ToolCalls:
         try:
             probed = await quick(ledger, "probe", ledger.tool_input(n, i, edited), Probed)
         except ActivityError as error:
-            text += f" Its probe failed: {failure_of(error).message}"
+            text += f" Its probe failed: {failure_of(error).text}"
             approvals.ask(ledger, n, i, "unknown", now=now(), text=text, call=call.effective)
             return None
         ledger.note(
@@ -280,9 +286,9 @@ class ToolCalls:
     def _timed_out(self, call: Call, failure: Failure) -> Failure | None:
         """End a call that took too long and has not happened: another run might take as long."""
         if call.policy.timeout_behavior == "raise_exception":
-            self._ledger.call_failed(call.n, call.i, failure.message, now=now())
+            self._ledger.call_failed(call.n, call.i, failure.text, now=now())
             return failure
-        outcome = Outcome(content=failure.message, is_error=True, status="failed")
+        outcome = Outcome(content=failure.text, is_error=True, status="failed")
         self._ledger.outcome(call.n, call.i, outcome)
         return None
 
@@ -292,7 +298,7 @@ class _Taken:
 
     Attributes:
         tasks: The work on each, by its position.
-        ended: What stands in the way of those that have ended, if anything does.
+        ended: Why the step stops, or the error, for those that ended so.
     """
 
     def __init__(self, calls: ToolCalls, ledger: Ledger, n: int, room: Room) -> None:
@@ -313,10 +319,10 @@ class _Taken:
             self._room.taken += 1
 
     def settle(self) -> None:
-        """Take out those that have ended; a later run of the task must know of what stops it."""
+        """Take out those that have ended, and record what stops the step for a later run."""
         done = {i: self.tasks.pop(i) for i in [i for i, c in self.tasks.items() if c.done()]}
         self._room.taken -= len(done)
-        found = {i: _came_to(call) for i, call in done.items()}
+        found = {i: _end_of(call) for i, call in done.items()}
         self.ended |= {i: each for i, each in found.items() if each is not None}
         stops = {
             i: each if isinstance(each, Failure) else failure_of(each)
@@ -333,8 +339,8 @@ class _Taken:
         self._ledger.stop(self._n, {})
 
 
-def _came_to(call: asyncio.Task[Failure | None]) -> Failure | BaseException | None:
-    """Return what stands in the way of a call that has ended, if anything does."""
+def _end_of(call: asyncio.Task[Failure | None]) -> Failure | BaseException | None:
+    """Return why a call that has ended stops its step, or its error; None when it does not."""
     if call.cancelled():
         return asyncio.CancelledError()
     return call.exception() or call.result()
@@ -343,10 +349,11 @@ def _came_to(call: asyncio.Task[Failure | None]) -> Failure | BaseException | No
 def may_have_happened(error: ActivityError, policy: ToolPolicy) -> bool:
     """Whether a call may have taken effect although its activity failed.
 
-    Whatever the failure is, one that is new to this code too, unless it is known to hide none. A
-    call that may be repeated is asked about when it has ended, or blocked, its worker too often.
+    It may after every failure but those known to hide no effect; a type that this code does not
+    know is none of these. A repeatable call counts as such only when its worker was lost too often:
+    the tool may be what ends the worker.
     """
-    if error.activity_type not in OF_CALLS:  # what is asked about a call stands before it
+    if error.activity_type not in OF_CALLS:  # questions about a call are asked before it runs
         return False
     cause = error.cause
     if isinstance(cause, ApplicationError) and cause.type in (BLOCKED, NOT_REPEATABLE):
@@ -362,5 +369,5 @@ def _unknown_text(error: ActivityError, call: Call, policy: ToolPolicy) -> str:
     if not isinstance(cause, ApplicationError):
         return lost_text(call.asked, MOST_LOST if policy.repeatable else 1)
     if cause.type in (INTERRUPTED, BLOCKED):
-        return cause.message
+        return failure_of(error).text
     return not_known_text(cause.message)

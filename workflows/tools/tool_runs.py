@@ -33,15 +33,17 @@ from holdfast.workflows.activity_calls import (
 async def run_tool(
     ledger: Ledger, n: int, i: int, edited: ToolCall | None, policy: ToolPolicy
 ) -> Outcome:
-    """Run one call; one that is known not to have started is scheduled again.
+    """Run one call; schedule it again if it is known not to have started.
 
-    So is one that may be repeated and whose worker was lost, but not for ever: the tool may be what
-    ends the worker. A call that runs since before the task continued as new is waited for first.
+    A repeatable call whose worker was lost is scheduled again, too, but not for ever: the tool may
+    be what ends the worker. A call that has run since before a rollover is awaited first.
     """
     long_call, branch = find_long(ledger, n, i), ledger.s.branch
     tried = long_call.tried if long_call is not None else 0
     starts, lost = 0, tried
-    if long_call is None and not policy.agent:  # of those the task itself was begun before
+    # The beginning is recorded before the activity is scheduled: what began without an outcome
+    # counts as unknown. A call of an agent began when its child task was started.
+    if long_call is None and not policy.agent:
         ledger.call_begins(n, i, now=now(), edited=edited.arguments if edited else "")
     while True:
         try:
@@ -58,7 +60,7 @@ async def run_tool(
             if starts >= MOST_STARTS or not _starts_again(error, policy):
                 raise
             task = asyncio.current_task()
-            if task is not None and task.cancelling():  # it was not begun, and is not to be
+            if task is not None and task.cancelling():  # cancelled before it began
                 raise
         else:
             return outcome.model_copy(update={"attempts": outcome.attempts + tried})

@@ -84,7 +84,7 @@ async def undo_effect(ledger: Ledger, target: Undoable, i: int) -> Failure | Non
 def _ask(ledger: Ledger, target: Undoable, i: int, text: str) -> None:
     """Ask a person about the undo of an effect, in the name of the agent whose call it was.
 
-    It is not asked of a step in progress that happens to have this number.
+    The approval names its kind: a step in progress that has this number is not held by it.
     """
     call, agent = target.effects[i].call, target.step.agent or ledger.given.head.agent
     approvals.ask(ledger, target.n, i, "undo", now=now(), text=text, call=call, agent=agent)
@@ -106,7 +106,7 @@ async def _call_undo(
     """Call the `undo=` of an effect; one that is known not to have started is called again.
 
     Returns:
-        What it says, or how it failed.
+        Its text, or how it failed.
     """
     for attempt in itertools.count():
         said = await _call_undo_once(ledger, target, i, policy)
@@ -168,14 +168,14 @@ def _note_cut(ledger: Ledger, target: Undoable, i: int, said: str | ActivityErro
         note_done(ledger, state, undo.effect_key(target, i), what)
         return
     certain = isinstance(said.cause, ApplicationError) and is_certain(said.cause)
-    text = failure_of(said).message if certain else CUT
+    text = failure_of(said).text if certain else CUT
     ledger.note("undo_failed", now=now(), text=text, body=_facts(target, i))
 
 
 async def _is_cut(undoing: ActivityHandle[str]) -> bool:
     """Wait for the undo of an effect; return whether the task is ended meanwhile.
 
-    It has a while to come to its end then, so that what it did is known.
+    The activity then has a few seconds to finish, so that its outcome is recorded.
     """
     try:
         await workflow.wait([undoing])

@@ -1,4 +1,8 @@
-"""Undo as the task does it: first what stands in the way, then each effect, then the head."""
+"""Undo in the workflow: obstacles are checked, then effects undone, then the head is moved.
+
+Each undone effect is recorded before the next is begun, and the head moves last: an undo that stops
+half way leaves the steps standing, and a later one does not call the same `undo=` again.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +30,7 @@ async def run_undo(ledger: Ledger, children: ChildUndos) -> Failure | None:
 
     Args:
         ledger: The task; its step in progress, if any, is not being worked on any more.
-        children: The tasks that work for it.
+        children: Undoes its child tasks.
 
     Returns:
         Why the undo was refused or failed; None when it is done or waits for a person.
@@ -55,11 +59,9 @@ async def run_undo(ledger: Ledger, children: ChildUndos) -> Failure | None:
         stop_undo(ledger)
         lines = "\n".join(f"- {each.text}" for each in blocked)
         done = "; ".join(state.undone) or "nothing"
-        text = (
-            f"The undo was refused. Undone before it: {done}. In the way:\n{lines}\n"
-            'residue="keep" undoes the rest and records that these remain.'
-        )
-        return Failure(type="UndoRefusedError", message=text)
+        text = f"The undo was refused. Undone before it: {done}. In the way:\n{lines}\n"
+        remedy = 'residue="keep" undoes the rest and records that these remain.'
+        return Failure(type="UndoRefusedError", message=text, remedy=remedy)
     for target in reversed(targets):
         for name in [name for step, name in reversed(mine) if step is target]:
             failure = await _undo_child(ledger, children, name)
@@ -116,7 +118,7 @@ def _of_open(current: OpenState, cut: set[int], *, n: int, branch: int) -> Undoa
 
 
 async def _undo_child(ledger: Ledger, children: ChildUndos, name: str) -> Failure | None:
-    """Undo all that a task did which was a call of this one; it is closed then."""
+    """Have a child task undo all that it did; it closes then."""
     state = ledger.s.undo
     if state is None or children.is_gone(name):
         return None
@@ -133,7 +135,7 @@ async def _undo_child(ledger: Ledger, children: ChildUndos, name: str) -> Failur
 
 
 def answer_parent(ledger: Ledger, state: UndoState, failure: Failure | None) -> None:
-    """Tell the parent, which wanted an undo, what came of it."""
+    """Answer the parent that requested an undo with its result."""
     if state.mode == "release":
         return
     last = ledger.entries[-1].event if ledger.entries else None
@@ -142,7 +144,7 @@ def answer_parent(ledger: Ledger, state: UndoState, failure: Failure | None) -> 
         number=state.number,
         undone=tuple(body.get("undone", ())),
         remains=tuple(body.get("remains", ())),
-        failure=failure.message if failure is not None else "",
+        failure=failure.message.rstrip() if failure is not None else "",
     )
     ledger.change(undo_answer=answer)
 

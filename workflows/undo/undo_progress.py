@@ -50,12 +50,12 @@ def fail_undo(
     stop_undo(ledger)
     done = "; ".join(state.undone) or "nothing"
     ledger.note("undo_failed", now=now(), text=why, body=facts)
-    text = f"The undo of {what} failed: {why}. Undone before it: {done}. Ask again."
-    return Failure(type="UndoFailedError", message=text)
+    text = f"The undo of {what} failed: {why}. Undone before it: {done}."
+    return Failure(type="UndoFailedError", message=text, remedy="Ask again.")
 
 
 def stop_undo(ledger: Ledger) -> None:
-    """End an undo that did not come to its end; what it has undone stays so, and is told."""
+    """Stop an undo before its end; effects that it has undone stay so, and a note names them."""
     state = ledger.s.undo
     if state is None:
         return

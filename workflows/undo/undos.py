@@ -33,7 +33,7 @@ class Undos:
             core.undo_failure = await run_undo(core.ledger, core.child_undos)
         except Exception as error:  # noqa: BLE001  a bug must not retry for ever
             core.undo_failure = calls.failure_of(error)
-            core.ledger.note("undo_failed", now=now(), text=core.undo_failure.message)
+            core.ledger.note("undo_failed", now=now(), text=core.undo_failure.text)
             stop_undo(core.ledger)
         if core.ledger.s.undo is not None:
             return

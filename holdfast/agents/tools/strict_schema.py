@@ -125,12 +125,12 @@ def _refuse(schema: Schema, what: str) -> None:
     elif schema.get("type") == "array" and "items" not in schema:
         reason = "a list of anything"
     if reason:
-        msg = (
-            f"The schema of {what} holds {reason}, which OpenAI's strict mode cannot express."
-            " Give it a precise type (a dataclass or pydantic model, list[str], ...) or use"
+        msg = f"The schema of {what} holds {reason}, which OpenAI's strict mode cannot express."
+        remedy = (
+            "Give it a precise type (a dataclass or pydantic model, list[str], ...) or use"
             " strict=False."
         )
-        raise InvalidArgumentError(msg)
+        raise InvalidArgumentError(msg, remedy=remedy)
 
 
 def _without(schema: Schema, *keys: str) -> dict[str, Any]:

@@ -26,17 +26,17 @@ async def audit_command(common: Common, typed: str, secrets: Sequence[str]) -> E
 
 
 async def verify_command(common: Common, typed: str) -> ExitCode:
-    """Compute the digest chain of a task anew, and say where it breaks."""
+    """Recompute the digest chain of a task, and print where it breaks."""
     async with engine_of(common) as engine:
         task_id = await find_task(engine, typed)
         found = await engine.runner().verify(task_id)
-    return _tell(common, f"The record of {task_id}", found, {"task_id": task_id})
+    return _print(common, f"The record of {task_id}", found, {"task_id": task_id})
 
 
 async def verify_session_command(
     common: Common, name: str, *, typed: str, app: str | None
 ) -> ExitCode:
-    """Compare a session's turns with what the session itself names.
+    """Compare a session's turns with the digests in the session itself.
 
     Raises:
         InvalidArgumentError: A task is named as well.
@@ -47,11 +47,11 @@ async def verify_session_command(
     async with engine_of(common) as engine:
         runner = engine.runner(app=DEFAULT_APP if app is None else check_app(app))
         found = await runner.session(name).verify()
-    return _tell(common, f"Session {name}", found, {"session": name})
+    return _print(common, f"Session {name}", found, {"session": name})
 
 
-def _tell(common: Common, what: str, found: Verification, names: dict[str, Json]) -> ExitCode:
-    """Print what a verification found, and what that rests on."""
+def _print(common: Common, what: str, found: Verification, names: dict[str, Json]) -> ExitCode:
+    """Print the findings of a verification, and what it proved."""
     if common.json:
         findings = [finding.model_dump(mode="json") for finding in found]
         proof: Json = {"proved": found.proved, "unproved": found.unproved}

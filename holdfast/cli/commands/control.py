@@ -25,7 +25,7 @@ async def step_command(common: Common, typed: str, *, input: str | None, restart
         got = await until_stopped(running)
     if common.json:
         output.emit(got.model_dump(mode="json"))
-    code = tell_output(common, got)
+    code = print_output(common, got)
     if code is ExitCode.OK and not common.json:
         output.answer(str(got) if got.output is not None else "")
     if got.is_last:
@@ -33,19 +33,19 @@ async def step_command(common: Common, typed: str, *, input: str | None, restart
     return code
 
 
-def tell_output(common: Common, got: TaskStepOutput) -> ExitCode:
-    """Say what a step did, and what it waits for."""
+def print_output(common: Common, got: TaskStepOutput) -> ExitCode:
+    """Print the output of a step, or what it waits for."""
     for source in got.sources:
         shown = output.shortened(source.content)
         output.say(f"{source.tool_name} {source.raw_input} -> {shown}")
     if got.status != "waiting":
         return ExitCode.OK
-    tell_waiting(common, got)
+    print_waiting(common, got)
     return ExitCode.WAITING
 
 
-def tell_waiting(common: Common, got: TaskStepOutput) -> None:
-    """Say what a task waits for, and how to decide it."""
+def print_waiting(common: Common, got: TaskStepOutput) -> None:
+    """Print what a task waits for, and how to decide it."""
     for text in got.waiting_for:
         output.say(f"The task waits for a person: {text}", style="yellow")
     if got.approvals:
@@ -82,7 +82,7 @@ async def abandon_command(common: Common, typed: str, *, by: str, reason: str) -
 async def feedback_command(
     common: Common, typed: str, text: str, *, queued: bool, by: str
 ) -> ExitCode:
-    """Say something to the model: before its next call, or as the next input."""
+    """Send a message to the model: before its next call, or as the next input."""
     when: Literal["next_model_call", "queued"] = "queued" if queued else "next_model_call"
     return await _command(
         common, typed, by, lambda r, task: r.give_feedback(task, text, when=when, by=by)
@@ -109,7 +109,7 @@ async def _command(
     by: str,
     send: Callable[[AgentRunner, str], Awaitable[Receipt]],
 ) -> ExitCode:
-    """Send a command to a task; it is durable, also with no worker up."""
+    """Send a command to a task; it is recorded even when no worker is up."""
     async with engine_of(common) as engine:
         task_id = await find_task(engine, typed)
         receipt = await send(engine.runner(), task_id)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal, NoReturn, assert_never, cast
 
 from holdfast.cli import output
-from holdfast.cli.commands.control import tell_output
+from holdfast.cli.commands.control import print_output
 from holdfast.cli.commands.open_questions import find_approval, task_of, waiting_in
 from holdfast.cli.commands.task_lookup import find_task
 from holdfast.cli.connection import engine_of, until_stopped
@@ -26,6 +26,7 @@ from holdfast.errors import (
     NotFoundError,
     NoWorkerError,
     TaskClosedError,
+    message_of,
 )
 from holdfast.task.approvals import decided_by
 from holdfast.task.data.records import Approval, Entry
@@ -40,10 +41,10 @@ WORKER_SECONDS = 2.0
 
 @dataclass(frozen=True, kw_only=True)
 class Decision:
-    """What somebody decided.
+    """A decision, as it is typed.
 
     Attributes:
-        verb: What to do.
+        verb: The decision.
         by: Who decided.
         arguments: Edited arguments, of approve.
         text: The note of approve, the reason of reject, the result of respond.
@@ -129,7 +130,7 @@ async def approvals_command(common: Common, typed: str | None) -> ExitCode:
 
 
 async def decide_command(common: Common, typed: str, decision: Decision, *, wait: bool) -> ExitCode:
-    """Decide one approval; the decision is durable, also with no worker up."""
+    """Decide one approval; the decision is recorded even when no worker is up."""
     async with engine_of(common) as engine:
         approval_id, known, task_id = await find_approval(engine, typed)
         runner = engine.runner()
@@ -155,23 +156,23 @@ async def decide_command(common: Common, typed: str, decision: Decision, *, wait
         task, got = await until_stopped(_settled(runner, task_id, asked, time.time()))
     if common.json:
         output.emit({**facts, "task_status": task.status, "output": got.model_dump(mode="json")})
-    return _tell_settled(common, task, got)
+    return _print_settled(common, task, got)
 
 
 async def _with_who(
     runner: AgentRunner, approval_id: str, error: CommandRefusedError | TaskClosedError
 ) -> CommandRefusedError | TaskClosedError:
-    """Add to a refusal who has decided, which a task whose step is over does not know itself."""
+    """Add to a refusal who has decided: a task whose step is over does not know it."""
     with suppress(EngineError, NotFoundError):
         who = decided_by(await runner.ledger(task_of(approval_id)), approval_id)
         is_named = isinstance(error, CommandRefusedError) and error.is_decided
         if who and not is_named:
-            error.args = (f"{error} {approval_id} was decided already: {who}.",)
+            error.args = (f"{message_of(error)} {approval_id} was decided already: {who}.",)
     return error
 
 
-def _tell_settled(common: Common, task: Task, got: TaskStepOutput) -> ExitCode:
-    code = tell_output(common, got)
+def _print_settled(common: Common, task: Task, got: TaskStepOutput) -> ExitCode:
+    code = print_output(common, got)
     if task.status in ("needs_attention", "failed", "abandoned"):
         output.say(f"error: The task is {task.status}: {task.error}", style="red")
         return ExitCode.FAILED
@@ -183,16 +184,16 @@ def _tell_settled(common: Common, task: Task, got: TaskStepOutput) -> ExitCode:
 async def _settled(
     runner: AgentRunner, task_id: str, approval: Approval, sent: float
 ) -> tuple[Task, TaskStepOutput]:
-    """Wait until the step that was decided on is over, or cannot go on; return how it stands.
+    """Wait until the decided step is over or cannot go on; return its output.
 
     Args:
         runner: Reads the task.
-        task_id: The task in which the approval was named: the approval's own one, or one that has
-            it work for one of its steps. `approval.n` counts in this task.
-        approval: What was decided.
-        sent: When.
+        task_id: The task that lists the approval: its own, or the parent task that waits for it.
+            `approval.n` is a step of this task.
+        approval: The decided approval.
+        sent: Time of the decision.
     """
-    said = False
+    is_printed = False
     while True:
         try:
             task = await runner.get_task(task_id)
@@ -209,16 +210,16 @@ async def _settled(
                 return task, waiting
             await asyncio.sleep(AGAIN_SECONDS)
         except NoWorkerError:
-            if not said:
+            if not is_printed:
                 output.say("Waiting for a worker; Ctrl-C leaves the decision as it is.")
-            said = True
+            is_printed = True
             await asyncio.sleep(WORKER_SECONDS)
 
 
 async def _output_of(
     runner: AgentRunner, task_id: str, approval: Approval, entries: Sequence[Entry]
 ) -> TaskStepOutput | None:
-    """Return the output of the step that was decided on, once it is completed."""
+    """Return the output of the decided step, once it is completed."""
     if approval.kind == "undo":
         return None
     place = (approval.branch, approval.n)
@@ -233,7 +234,7 @@ async def _output_of(
 async def _waiting_output(
     runner: AgentRunner, task_id: str, approval: Approval
 ) -> TaskStepOutput | None:
-    """Return what the same step, or the same undo, waits for next; None while it waits for none."""
+    """Return what the same step or undo waits for next; None while it waits for nothing."""
     pending = await runner.pending_approvals(task_id)
     found = [
         each
@@ -250,7 +251,7 @@ async def _waiting_output(
 
 
 def _is_undone(entries: Sequence[Entry], sent: float) -> bool:
-    """Whether an undo ended since; a second of tolerance, because two clocks are compared."""
+    """Whether an undo has ended since, give or take a second: two clocks are compared."""
     for entry in reversed(entries):
         event = entry.event
         if event is not None and event.kind in (UNDONE, "undo_failed"):

@@ -54,14 +54,18 @@ class Choice:
 CHOICES: Mapping[ApprovalKind, Mapping[str, Choice]] = {
     "tool": {
         "a": Choice("approve", "run it", "run it as it is"),
-        "e": Choice("edit", "edit it", "run it with other arguments; the model is told"),
-        "r": Choice("reject", "do not run it", "do not run it; the model is told why"),
+        "e": Choice("edit", "edit it", "run it with other arguments; the model sees that"),
+        "r": Choice("reject", "do not run it", "do not run it; the model reads why"),
         "v": Choice("respond", "give a result", "do not run it; the model gets your result"),
     },
     "unknown": {
         "h": Choice("respond", "it happened", "it happened, with the result that you give"),
         "n": Choice("approve", "it did not happen: run it again", "it did not happen: run it now"),
-        "g": Choice("reject", "give it up", "do not run it again; the model is told it is unknown"),
+        "g": Choice(
+            "reject",
+            "give it up",
+            "do not run it again; the model reads that its outcome is unknown",
+        ),
     },
     "limit": {
         "a": Choice("approve", "one more model call", "allow one more model call"),
@@ -99,7 +103,7 @@ async def inbox_command(common: Common, *, by: str) -> ExitCode:
 
 
 class _Sweep:
-    """One person going through what waits."""
+    """One pass of a person over the open approvals."""
 
     def __init__(self, engine: Engine, keyboard: Keyboard, *, by: str, as_json: bool) -> None:
         self._engine = engine
@@ -110,7 +114,7 @@ class _Sweep:
         self._silent: set[str] = set()
 
     async def take(self, listed: Approval, place: str) -> Result:
-        """Show one and ask until it is decided or skipped.
+        """Show one approval and ask until it is decided or skipped.
 
         Raises:
             EndOfInputError: The person quits.
@@ -127,7 +131,7 @@ class _Sweep:
             if key == "q":
                 raise EndOfInputError
             if key == "s":
-                self._tell(shown, "skipped", "")
+                self._print(shown, "skipped", "")
                 return "skipped"
             if key not in keys:
                 _help(keys)
@@ -151,11 +155,11 @@ class _Sweep:
                 return await self._gone(shown.approval)
             output.say(f"error: {error}", style="red")
             return None
-        self._tell(shown, DONE[choice.verb], receipt.status, decision)
+        self._print(shown, DONE[choice.verb], receipt.status, decision)
         return "decided"
 
     def _decision(self, shown: Waiting, choice: Choice, rest: str) -> Decision | None:
-        """Ask for what a decision needs; None when the person thought better of it."""
+        """Ask for the details of a decision; None when the person takes it back."""
         match choice.verb:
             case "edit":
                 arguments = self._edited(shown, rest)
@@ -172,7 +176,7 @@ class _Sweep:
                 return Decision(verb="approve", by=self._by, text=rest)
 
     def _is_meant(self, approval: Approval, decision: Decision) -> bool:
-        """Ask a second time before what cannot be taken back, and show what was edited."""
+        """Ask again before a decision that cannot be undone, and show edited arguments."""
         question = _warning(approval, decision)
         if not question:
             return True
@@ -210,7 +214,7 @@ class _Sweep:
         return next((each for each in waiting if each.approval.id == approval_id), None)
 
     async def _gone(self, approval: Approval) -> Result:
-        """Say that somebody else was quicker."""
+        """Print that the approval was decided elsewhere."""
         try:
             who = decided_by(await self._runner.ledger(task_of(approval.id)), approval.id)
         except (EngineError, NotFoundError):
@@ -220,7 +224,7 @@ class _Sweep:
             output.emit({"approval": approval.id, "decision": "gone", "text": who})
         return "gone"
 
-    def _tell(
+    def _print(
         self, shown: Waiting, what: str, status: str, decision: Decision | None = None
     ) -> None:
         approval = shown.approval
@@ -266,7 +270,7 @@ def _show(shown: Waiting, place: str) -> None:
 
 
 def _warning(approval: Approval, decision: Decision) -> str:
-    """Say what cannot be taken back; empty when a decision needs no second word."""
+    """Return why a decision needs a second question; empty when it does not."""
     if decision.verb != "approve":
         return ""
     if approval.kind == "unknown":

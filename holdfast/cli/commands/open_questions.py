@@ -1,4 +1,4 @@
-"""What waits for a person, read with a worker up or without one."""
+"""Open approvals, read with a worker up or without one."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from holdfast.task.data.records import Approval, call_digest
 from holdfast.values.messages import ToolCall
 
 READ_SECONDS = 12.0
-"""A worker that was killed a moment ago still counts as one; reading does not wait for it."""
+"""Time limit of reading: a worker that was just killed still counts as running."""
 
 CARD_SECONDS = 6.0
-"""The same for approvals, of which lists know nearly as much."""
+"""The same for approvals, which lists have as well, cut short."""
 
 
 @dataclass(frozen=True)
 class Waiting:
-    """Something that waits for a person, and the task that it is about.
+    """An approval that waits for a person, and its task.
 
     Attributes:
-        approval: What is asked.
+        approval: The approval.
         agent: Name of the agent.
-        input: What the task was asked, cut short.
+        input: Input of the task, cut short.
     """
 
     approval: Approval
@@ -45,7 +45,7 @@ class Waiting:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the arguments are all there: without a worker, lists have the beginning only."""
+        """Whether the arguments are whole: without a worker, only their beginning is known."""
         a = self.approval
         call = ToolCall(id=a.call_id, name=a.tool, arguments=a.arguments)
         return not a.digest or call_digest(call) == a.digest
@@ -59,9 +59,9 @@ def task_of(approval_id: str) -> str:
 async def waiting_in(
     engine: Engine, task_id: str, *, silent: set[str] | None = None
 ) -> list[Waiting]:
-    """List what waits in one task, oldest first; nothing when it is closed.
+    """List the open approvals of one task, oldest first; none when it is closed.
 
-    Arguments are whole when a worker is up, else as lists show them.
+    Arguments are whole when a worker is up, else cut as in lists.
 
     Args:
         engine: Where the task is.
@@ -85,21 +85,21 @@ async def waiting_in(
                 approvals = await engine.runner().pending_approvals(task_id)
         except (TaskClosedError, TaskNotFoundError):
             return []
-        except (EngineError, TimeoutError):  # a worker that was killed still counts as one
+        except (EngineError, TimeoutError):  # a worker that was just killed still counts
             silent.add(found.task_queue)
     task = await listed(found)
     return [Waiting(each, agent=each.agent or task.agent, input=task.input) for each in approvals]
 
 
 async def find_approval(engine: Engine, typed: str) -> tuple[str, Approval | None, str]:
-    """Return the id that is meant, the approval if it is open, and the task that was named.
+    """Return the id of an approval, the approval if it is open, and the task that lists it.
 
-    That task is another one than the approval's own when a task that works for it asks; the step
-    number of the approval is then that of its step.
+    That task is a parent of the approval's own task when a child task asks; the approval's step
+    number is then that of the parent's step.
 
     Args:
         engine: Where to look.
-        typed: `<task id>:<number>`, the task's id perhaps cut short; or only a task.
+        typed: `<task id>:<number>` with the id or its beginning; or a task alone.
 
     Raises:
         TaskNotFoundError: No task's id is or begins like this.

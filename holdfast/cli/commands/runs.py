@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 from typing import Literal
 
 from holdfast.cli import output
-from holdfast.cli.commands.control import tell_waiting
+from holdfast.cli.commands.control import print_waiting
 from holdfast.cli.commands.task_lookup import find_task
 from holdfast.cli.connection import Engine, engine_of, load_agents, served, until_stopped
 from holdfast.cli.exits import ExitCode, InterruptedByUserError
@@ -33,7 +33,7 @@ from holdfast.values.settings import Budget
 from holdfast.values.steps import AgentResponse, Task, TaskStepOutput
 
 Mode = Literal["watched", "detached", "manual"]
-"""What becomes of a new task: run to its end here, left to the workers, or run step by step."""
+"""How a new task runs: to its end while this waits, left to the workers, or step by step."""
 
 
 async def run_command(
@@ -67,8 +67,8 @@ async def run_command(
             await require_worker(engine, name, agent, queue)
         runner = engine.runner(agent, app=name, queue=queue)
         budget = None if max_turns is None else Budget(max_turns=max_turns)
-        # A watched task runs when it is asked to: one that ran by itself and has failed by then
-        # would be tried once more.
+        # A watched task runs on request: one that runs by itself may have failed by the time of
+        # the request, which would then run the failed step again.
         task = await runner.create_task(
             question,
             task_id=task_id,
@@ -97,7 +97,7 @@ async def attach_command(
 
 
 async def require_worker(engine: Engine, app: str, agent: str, own: str | None = None) -> None:
-    """Check that an agent is served, before a task is created that would only wait.
+    """Check that an agent is served, before creating a task that would only wait.
 
     Args:
         engine: The engine.
@@ -157,7 +157,7 @@ async def run_to_the_end(
 
 
 async def _watched(engine: Engine, runner: AgentRunner, task_id: str) -> TaskStepOutput:
-    """Run a task to its end under the eyes of the live view."""
+    """Run a task to its end beside the live view."""
     view = LiveView(engine.client, task_id, output.err())
     watching = asyncio.create_task(view.follow())
     try:
@@ -185,12 +185,12 @@ def _waiting(common: Common, task_id: str, last: TaskStepOutput) -> ExitCode:
     if common.json:
         data = {"task_id": task_id, "status": "waiting", "waiting_for": last.waiting_for}
         output.emit(data)
-    tell_waiting(common, last)
+    print_waiting(common, last)
     return ExitCode.WAITING
 
 
 def _left(common: Common, task_id: str, agents: str | None) -> None:
-    """Say what becomes of a task that this command no longer watches."""
+    """Print how to go on with a task that this command no longer watches."""
     if agents:
         output.say(f"Stopped. This command was the worker of task {task_id}: the task waits for")
         output.say("one, and nothing is lost. Running calls get 10 seconds to end. Go on with it:")

@@ -1,4 +1,4 @@
-"""`dev`, `worker`, `stop` and `ui`: what serves the tasks."""
+"""`dev`, `worker`, `stop` and `ui`: the processes that serve tasks."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ async def dev_command(common: Common, target: str, *, app: str | None) -> ExitCo
         async def be_up() -> None:
             if common.json:
                 output.emit(facts)
-            _tell(facts, common, here)
+            _print(facts, common, here)
             await warn_of_unserved(engine.client, workers.queues)
             await asyncio.Event().wait()
 
-        with suppress(InterruptedByUserError):  # may come the moment that we say we are up
+        with suppress(InterruptedByUserError):  # may come the moment that we report to be up
             await until_stopped(be_up())
         output.say("Stopping: running calls get 10 seconds. Tasks stay and go on later.")
     return ExitCode.OK
@@ -116,7 +116,7 @@ def _facts(app: App, workers: Workers) -> dict[str, Json]:
     return {"app": app.name, "agents": agents, "queues": [*workers.queues]}
 
 
-def _tell(facts: dict[str, Json], common: Common, app: App) -> None:
+def _print(facts: dict[str, Json], common: Common, app: App) -> None:
     output.say("Holdfast is up. Ctrl-C stops it.", style="bold")
     shown = {**facts, **{name: ", ".join(facts[name]) for name in ("agents", "queues")}}
     for name, text in shown.items():
@@ -132,7 +132,7 @@ def _tell(facts: dict[str, Json], common: Common, app: App) -> None:
 
 
 def _log() -> None:
-    """Log on stderr, as a process that runs for long should."""
+    """Log on stderr."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     for name in ("httpx", "temporalio"):  # a line for each request, and for each poller
         logging.getLogger(name).setLevel(logging.WARNING)

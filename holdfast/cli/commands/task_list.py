@@ -1,4 +1,4 @@
-"""`tasks`: what there is."""
+"""`tasks`: the list of tasks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From what a person typed to a task: its id, or the beginning of it."""
+"""Finding a task by its id, or by the beginning of it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SHOWN = 10
 
 
 async def find_task(engine: Engine, typed: str) -> str:
-    """Return the id of the one task that is meant, open or closed.
+    """Return the id of the one task that an id or its beginning names, open or closed.
 
     Raises:
         TaskNotFoundError: No id is or begins like this.
@@ -52,8 +52,7 @@ async def _is_task(engine: Engine, task_id: str) -> bool:
 async def _visible(engine: Engine, beginning: str) -> set[str]:
     """Ask Temporal for ids; a task that has continued as new is there more than once.
 
-    A task that works for another is meant only when nothing else is: its id begins with the
-    other's.
+    A child task matches only when no other task does: its id begins with its parent's.
     """
     query = f"{TASKS}{begins('WorkflowId', beginning)}"
     found: set[str] = set()

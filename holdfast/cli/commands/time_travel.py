@@ -1,4 +1,4 @@
-"""`undo`, `rewind` and `fork`: back in a task, and off from it."""
+"""`undo`, `rewind` and `fork`."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from holdfast.values.steps import Task, TaskStepOutput, UndoReceipt
 
 
 @dataclass(frozen=True, kw_only=True)
-class Departure:
-    """Where a fork departs from, and what is new; the meanings are at AgentRunner.fork."""
+class ForkOptions:
+    """The arguments of a fork; AgentRunner.fork says what they mean."""
 
     at: str
     input: str | None
@@ -36,11 +36,11 @@ class Departure:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Back:
-    """How steps are to be undone.
+class UndoOptions:
+    """The options of an undo.
 
     Attributes:
-        keep: Whether what cannot be undone may stay.
+        keep: Whether effects that cannot be undone may remain.
         by: Who asks.
         reason: Why.
         agents: Agents to serve meanwhile, as module:attribute.
@@ -55,7 +55,7 @@ class Back:
 
     @property
     def residue(self) -> Residue:
-        """What becomes of effects that cannot be undone."""
+        """The residue option of `AgentRunner.undo_step`."""
         return "keep" if self.keep else "refuse"
 
     @asynccontextmanager
@@ -69,26 +69,28 @@ class Back:
             yield engine
 
 
-async def undo_command(common: Common, typed: str, back: Back) -> ExitCode:
+async def undo_command(common: Common, typed: str, options: UndoOptions) -> ExitCode:
     """Undo the step in progress, else the last completed one."""
-    async with back.engine(common) as engine:
+    async with options.engine(common) as engine:
         task_id = await find_task(engine, typed)
         runner = engine.runner()
-        undoing = runner.undo_step(task_id, back.residue, by=back.by, reason=back.reason)
-        return _tell_undo(common, task_id, await until_stopped(undoing), back.by)
+        undoing = runner.undo_step(task_id, options.residue, by=options.by, reason=options.reason)
+        return _print_undo(common, task_id, await until_stopped(undoing), options.by)
 
 
-async def rewind_command(common: Common, typed: str, to: str, back: Back) -> ExitCode:
+async def rewind_command(common: Common, typed: str, to: str, options: UndoOptions) -> ExitCode:
     """Undo all steps after one."""
-    async with back.engine(common) as engine:
+    async with options.engine(common) as engine:
         task_id = await find_task(engine, typed)
         runner = engine.runner()
         step = await find_step(runner, task_id, to)
-        undoing = runner.rewind(task_id, step, back.residue, by=back.by, reason=back.reason)
-        return _tell_undo(common, task_id, await until_stopped(undoing), back.by)
+        undoing = runner.rewind(
+            task_id, step, options.residue, by=options.by, reason=options.reason
+        )
+        return _print_undo(common, task_id, await until_stopped(undoing), options.by)
 
 
-def _tell_undo(common: Common, task_id: str, receipt: UndoReceipt, by: str) -> ExitCode:
+def _print_undo(common: Common, task_id: str, receipt: UndoReceipt, by: str) -> ExitCode:
     if common.json:
         output.emit({"task_id": task_id, "by": by, **receipt.model_dump(mode="json")})
     if receipt.status == "waiting":
@@ -107,35 +109,35 @@ def _tell_undo(common: Common, task_id: str, receipt: UndoReceipt, by: str) -> E
 
 
 async def fork_command(
-    common: Common, typed: str, departure: Departure, *, agents: str | None, wait: bool
+    common: Common, typed: str, options: ForkOptions, *, agents: str | None, wait: bool
 ) -> ExitCode:
     """Start a new task from a step of this one."""
-    here = load_agents(agents, departure.app) if agents else None
+    here = load_agents(agents, options.app) if agents else None
     async with AsyncExitStack() as stack:
         engine = await stack.enter_async_context(engine_of(common))
         old = await find_task(engine, typed)
-        app, queue = await _queue(engine, old, departure)
+        app, queue = await _queue(engine, old, options)
         runner = engine.runner(app=app, queue=queue)
-        step = await find_step(runner, old, departure.at, undone=True)
+        step = await find_step(runner, old, options.at, undone=True)
         task = await runner.fork(
             old,
             step,
-            departure.input,
-            agent=departure.agent,
-            feedback=departure.feedback,
-            task_id=departure.task_id,
-            session=departure.session,
-            by=departure.by,
+            options.input,
+            agent=options.agent,
+            feedback=options.feedback,
+            task_id=options.task_id,
+            session=options.session,
+            by=options.by,
         )
         if here is not None:
             await stack.enter_async_context(served(engine, here))
         if wait:
             return await run_to_the_end(common, engine, runner, task.task_id, agents)
-    _tell_fork(common, task, old, step)
+    _print_fork(common, task, old, step)
     return ExitCode.OK
 
 
-def _tell_fork(common: Common, task: Task, old: str, step: TaskStepOutput) -> None:
+def _print_fork(common: Common, task: Task, old: str, step: TaskStepOutput) -> None:
     if common.json:
         at = {"task_id": old, "step": step.task_step.step_id, "branch": step.branch}
         output.emit({**task.model_dump(mode="json"), "forked_from": at})
@@ -153,13 +155,13 @@ def _tell_fork(common: Common, task: Task, old: str, step: TaskStepOutput) -> No
 async def find_step(
     runner: AgentRunner, task_id: str, typed: str, *, undone: bool = False
 ) -> TaskStepOutput:
-    """Return the completed step that is meant.
+    """Return a completed step.
 
     Args:
         runner: Reads the task.
         task_id: The task.
         typed: The step's id or its number, both on the present branch, or `ID@BRANCH`.
-        undone: Whether an undone step can be meant.
+        undone: Whether undone steps count.
 
     Raises:
         StepNotFoundError: There is none.
@@ -185,13 +187,13 @@ async def find_step(
     raise StepNotFoundError(msg)
 
 
-async def _queue(engine: Engine, old: str, departure: Departure) -> tuple[str, str | None]:
-    """Return the app of the new task, and a queue that is not one of Holdfast's own.
+async def _queue(engine: Engine, old: str, options: ForkOptions) -> tuple[str, str | None]:
+    """Return the app of the new task, and its queue if that is not one of Holdfast's own.
 
     They are the old task's, unless an app is named.
     """
-    if departure.app is not None:
-        return check_app(departure.app), None
+    if options.app is not None:
+        return check_app(options.app), None
     try:
         queue = (await engine.client.get_workflow_handle(old).describe()).task_queue
     except RPCError as error:

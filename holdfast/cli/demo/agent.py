@@ -18,7 +18,7 @@ from holdfast.values.settings import ModelSettings
 APP = "demo"
 AGENT = "calculator"
 LATENCY_SECONDS = 0.8
-"""Of the offline model: long enough to be seen at work, and to be killed at it."""
+"""Latency of the offline model: long enough to be watched, and to be killed during a call."""
 
 LARGEST_BITS = 4096
 
@@ -35,7 +35,7 @@ def power(base: Number, exponent: Number) -> Number:
     """Raise to a power, as long as the result has a size that can be printed.
 
     Raises:
-        InvalidArgumentError: It has not, or is no real number.
+        InvalidArgumentError: The result is too large, or not a real number.
     """
     if isinstance(base, int) and isinstance(exponent, int):
         bits = base.bit_length() * abs(exponent)
@@ -97,7 +97,7 @@ class CountingModel:
 
 
 def choose_model() -> tuple[Model, str]:
-    """Choose the model by what is at hand; return it with a line that says which and why."""
+    """Choose a model by the environment; return it with a line that says which and why."""
     from holdfast.models.offline import OfflineModel
 
     offline = OfflineModel(latency=LATENCY_SECONDS)

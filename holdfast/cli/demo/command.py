@@ -33,7 +33,7 @@ from holdfast.values.settings import Budget
 from holdfast.values.steps import AgentResponse
 
 HEARTBEAT_SECONDS = 3.0
-"""Short, because nobody wants to watch a demo wait; 20 s are usual."""
+"""Short, so that the demo goes on soon after the kill; 20 s are usual."""
 
 WATCH_SECONDS = 0.02
 START_SECONDS = 60.0
@@ -65,7 +65,7 @@ class WorkerProcesses:
                 stdin=subprocess.PIPE,
                 stdout=said,
                 stderr=said,
-                # Ctrl-C is for the demo, which then ends its worker itself.
+                # Ctrl-C goes to the demo alone, which then ends its worker.
                 start_new_session=True,
                 umask=UMASK,
             )
@@ -73,7 +73,7 @@ class WorkerProcesses:
         return self._running.pid
 
     def kill(self) -> None:
-        """Kill the worker process with SIGKILL: it cannot clean up or say goodbye."""
+        """Kill the worker process with SIGKILL: it cannot clean up."""
         if self._running is not None:
             self._running.kill()
             self._finish(self._running)
@@ -93,7 +93,7 @@ class WorkerProcesses:
         """Check that the worker process lives.
 
         Raises:
-            EngineError: It ended by itself; the text says what it said last.
+            EngineError: It has ended by itself; the text has its last output.
         """
         if self._running is None or self._running.poll() is None:
             return
@@ -249,7 +249,7 @@ class Stage:
         await self.runner.run_task(self.task_id)
 
     async def _caught(self, pid: int) -> str:
-        """Wait until the worker process is inside the call, by its own log and by the server's."""
+        """Wait until the worker process is inside the call, by its own log and by the server."""
         while True:
             if in_flight(self.log.read(), "model", VICTIM_CALL, pid):
                 during = await self._pending_call()
@@ -258,7 +258,7 @@ class Stage:
             await asyncio.sleep(WATCH_SECONDS)
 
     async def _pending_call(self) -> str:
-        """Name the call that the server says a worker has in hand, or return an empty text."""
+        """Return the id of the call that the server shows as started, or an empty text."""
         found = await self.engine.client.get_workflow_handle(self.task_id).describe()
         started = PendingActivityState.PENDING_ACTIVITY_STATE_STARTED
         for pending in found.raw_description.pending_activities:

@@ -1,4 +1,4 @@
-"""What the demo's answer must be, worked out apart from models and tools."""
+"""The expected answer of the demo, computed without models and tools."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _NUMBER = re.compile(r"[-\u2212]?\d[\d,]*(?:\.\d+)?(?:[eE][-+]?\d+)?")
 
 
 def expected_value(question: str) -> tuple[str, float]:
-    """Find the arithmetic in a question and work it out with Python's own parser.
+    """Find the arithmetic in a question and compute it with Python's own parser.
 
     Returns:
         The expression and its value.
 
     Raises:
-        InvalidArgumentError: There is none, or it has no value; the text says why.
+        InvalidArgumentError: There is no arithmetic, or it has no value; the text says why.
     """
     found = find_question(question)
     if found is None:
@@ -93,7 +93,7 @@ def _power(base: Fraction, exponent: Fraction) -> Fraction:
 
 
 def is_right(answer: str, value: float) -> bool:
-    """Say whether the last number of an answer is the expected value, to nine digits."""
+    """Whether the last number of an answer is the expected value, to nine digits."""
     numbers = _NUMBER.findall(answer)
     if not numbers:
         return False

@@ -1,6 +1,6 @@
-"""The demo's execution log: worker processes themselves write down what they execute.
+"""The demo's execution log: worker processes write down what they execute.
 
-It is apart from everything Holdfast records, so that it can bear witness.
+It is independent of all that Holdfast records, so that the two can be compared.
 """
 
 from __future__ import annotations
@@ -104,6 +104,6 @@ def count(executions: Sequence[Execution]) -> dict[tuple[CallKind, str], CallCou
 
 
 def in_flight(executions: Sequence[Execution], kind: CallKind, key: str, pid: int) -> bool:
-    """Say whether this process is inside this call."""
+    """Whether this process is inside this call."""
     events = [e.event for e in executions if (e.kind, e.key, e.pid) == (kind, key, pid)]
     return bool(events) and events[-1] == "start"

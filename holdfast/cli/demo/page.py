@@ -1,4 +1,4 @@
-"""The demo's last page: what was executed, beside what the ledger recorded."""
+"""The demo's last page: the executed calls beside the recorded ones."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Kill(Value):
 
     Attributes:
         pid: The process.
-        during: What it was doing, as the task shows it.
+        during: The call that it was in, as the task shows it.
     """
 
     pid: int
@@ -53,9 +53,9 @@ class DemoReport(Value):
     """All facts of one demo.
 
     Attributes:
-        question: What was asked.
+        question: The question.
         expression: The arithmetic in it.
-        expected: Its value, worked out apart.
+        expected: Its value, computed without the agent.
         answer: The task's answer.
         correct: Whether they agree.
         model: The model that answered.
@@ -63,7 +63,7 @@ class DemoReport(Value):
         kill: The kill; None when the task was over before.
         workers: The worker processes, in order.
         calls: The calls, in order.
-        repeated: Calls that were completed more than once: none, that is the promise.
+        repeated: Calls that were completed more than once; Holdfast promises none.
     """
 
     question: str

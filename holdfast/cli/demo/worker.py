@@ -1,4 +1,4 @@
-"""The demo's worker process, so that there is one to be killed."""
+"""The demo's worker process, which the demo kills."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def main() -> None:
 
 
 def _end_with_parent() -> None:
-    """Stop when the demo is gone, however it went: its end of our stdin is closed then."""
+    """Stop when the demo has ended in any way: our stdin is closed then."""
     sys.stdin.buffer.read()
     os.kill(os.getpid(), signal.SIGTERM)
 

@@ -1,1 +1,1 @@
-"""Following a task at a terminal: its events, its history, its waits."""
+"""The events and the live view of a task at a terminal."""

@@ -22,10 +22,11 @@ from holdfast.task.data.head import SessionRef, TaskHead
 from holdfast.task.data.records import Entry, EventRecord, ForkOf, InputRef, StepRecord
 from holdfast.task.data.state import Carried, Newest, TaskInput, UndoRequest
 from holdfast.task.data.wire import INLINE_BYTES
+from holdfast.task.happenings import StepsUndone, noted_of
 from holdfast.task.ledger.ledger import DONE_KEPT
 from holdfast.task.ledger.ledger_state import CREATED
 from holdfast.task.ledger.references import output_digest
-from holdfast.task.undo import UNDONE, active_steps, departure, path_to, undone_meanwhile
+from holdfast.task.undo import active_steps, departure, path_to, undone_meanwhile
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json
 from holdfast.values.checks.arguments import check_arguments
@@ -275,7 +276,8 @@ class TimeTravel(RunnerBase):
     ) -> UndoReceipt:
         reply = await self._tasks.undo(id_of(task), asked, request_id)
         events = [entry.event for entry in await self._read.entries(id_of(task))]
-        done = [event.body for event in events if event is not None and event.kind == UNDONE]
+        undos = (noted_of(event) for event in events if event is not None)
+        done = [each.event.body for each in undos if isinstance(each, StepsUndone)]
         own = [body for body in done if request_id and body.get("request") == request_id]
         if reply.status == "waiting" and not own:
             return UndoReceipt(status="waiting")

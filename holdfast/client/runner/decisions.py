@@ -152,6 +152,8 @@ async def _settled(engine: AgentRunner, decisions: Iterable[Decision]) -> dict[s
 
 def _fold(entries: Iterable[Entry]) -> dict[str, _Settled]:
     """Fold a ledger: the approvals of a task that are settled, by id."""
+    # Events only: a happening that is a command has no more than the event, and steps say nothing
+    # of how an approval was settled.
     found: dict[str, _Settled] = {}
     for event in (entry.event for entry in entries if entry.event is not None):
         said: object = event.body.get("arguments")

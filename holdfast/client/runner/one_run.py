@@ -35,6 +35,7 @@ from holdfast.errors import (
     TaskClosedError,
     TaskExistsError,
     UserError,
+    remedy_of,
 )
 from holdfast.reading.recorded import Recorded, read_recorded
 from holdfast.reading.run_results import known_guardrails, listed, run_data, run_result
@@ -110,7 +111,7 @@ class RunOptions:
         try:
             self._check_names()
         except InvalidArgumentError as error:
-            raise UserError(*error.args) from None
+            raise UserError(*error.args, remedy=remedy_of(error)) from None
         check_run_hooks(self.hooks)
 
     def _check_names(self) -> None:
@@ -380,5 +381,5 @@ class _Run:
 def _as_raised(error: AgentsException | StepFailedError) -> AgentsException | StepFailedError:
     """Return the error of the class that the Agents SDK raises; the task waits in either case."""
     if isinstance(error, StepFailedError) and error.cause_type == UserError.__name__:
-        return UserError(str(error))
+        return UserError(*error.args, remedy=error.remedy)
     return error

@@ -94,13 +94,14 @@ class Connection:
     def _make(self, place: _Place) -> AsyncOpenAI:
         _, base_url, key = place
         if wrong := misdirected(self.model, base_url):
-            raise ModelRequestError(f"{wrong} Then run the step again.")
+            raise ModelRequestError(wrong, remedy="Then run the step again.")
         if not key:
             refuse_missing_key(self.model)
         if not (key.isascii() and key.isprintable()):
             raise ModelRequestError(
                 f"Model {self.model!r} cannot be called: the API key holds characters that no key"
-                " has, such as a line break. Copy it again, then run the step again."
+                " has, such as a line break.",
+                remedy="Copy it again, then run the step again.",
             )
         try:
             sender = openai.DefaultAsyncHttpxClient(event_hooks={"response": [_read_error]})

@@ -110,8 +110,8 @@ def model_error(error: openai.OpenAIError, *, model: str, secret: str = "") -> M
             )
         case _:
             return ModelRequestError(
-                f"The call of model {model!r} could not be made: {_clean(str(error), secret)}. Heal"
-                " the cause, then run the step again."
+                f"The call of model {model!r} could not be made: {_clean(str(error), secret)}.",
+                remedy="Heal the cause, then run the step again.",
             )
 
 
@@ -131,8 +131,9 @@ def status_error(
     codes = {str(body.get("code")), str(body.get("type"))}
     if codes & _NOT_HEALED_BY_TIME:
         return ModelRequestError(
-            f"Model {model!r} refused the request ({where}): {said}. Time does not heal this: check"
-            " plan and billing at the provider, then run the step again.",
+            f"Model {model!r} refused the request ({where}): {said}.",
+            remedy="Time does not heal this: check plan and billing at the provider, then run the"
+            " step again.",
             status=status,
         )
     may_repeat = headers.get("x-should-retry") != "false"
@@ -148,7 +149,8 @@ def status_error(
         )
     advice = _ADVICE.get(status, "Heal what the provider names.")
     return ModelRequestError(
-        f"Model {model!r} refused the request ({where}): {said}. {advice} Then run the step again.",
+        f"Model {model!r} refused the request ({where}): {said}.",
+        remedy=f"{advice} Then run the step again.",
         status=status,
     )
 
@@ -156,8 +158,8 @@ def status_error(
 def too_slow(model: str) -> ModelUnavailableError:
     """Make the error for an answer that did not come in time."""
     return ModelUnavailableError(
-        f"Model {model!r} did not answer in time and the call is repeated later. Raise"
-        " ModelSettings.timeout_seconds if its answers normally take longer."
+        f"Model {model!r} did not answer in time and the call is repeated later.",
+        remedy="Raise ModelSettings.timeout_seconds if its answers normally take longer.",
     )
 
 
@@ -195,9 +197,10 @@ def first_problem(error: ValidationError) -> str:
 def refuse_missing_key(model: str) -> NoReturn:
     """Raise the error for a model without a key."""
     raise ModelRequestError(
-        f"Model {model!r} cannot be called: there is no API key. Set OPENAI_API_KEY where the"
-        " worker runs, or pass api_key= to the model, then run the step again. For a server that"
-        ' wants no key pass any text; model="offline" needs neither key nor network.'
+        f"Model {model!r} cannot be called: there is no API key.",
+        remedy="Set OPENAI_API_KEY where the worker runs, or pass api_key= to the model, then run"
+        " the step again. For a server that wants no key pass any text;"
+        ' model="offline" needs neither key nor network.',
     )
 
 

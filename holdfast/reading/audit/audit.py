@@ -46,25 +46,25 @@ LONGEST_RESULT = 2000
 def audit_events(
     entries: Iterable[Entry], secrets: Sequence[str] = (), *, opens: Iterable[OpenState] = ()
 ) -> list[AuditEvent]:
-    """Tell a ledger as events, oldest first.
+    """Return the events of a ledger, oldest first.
 
     Args:
         entries: The ledger.
         secrets: Texts that are replaced wherever they occur.
         opens: The steps in progress, or those that were when the task ended.
     """
-    told = _Telling()
+    made = _Events()
     for happening in happenings(entries, opens):
-        told.take(happening)
-    told.events.sort(key=lambda event: event.time)  # steps are recorded at their end
-    return [_cut(_redacted(event, secrets) if secrets else event) for event in told.events]
+        made.take(happening)
+    made.events.sort(key=lambda event: event.time)  # steps are recorded at their end
+    return [_cut(_redacted(event, secrets) if secrets else event) for event in made.events]
 
 
-class _Telling:
-    """Tells what happened in a task, in the order of its ledger, as events.
+class _Events:
+    """Makes the events of a task, in the order of its ledger.
 
     Attributes:
-        events: What was told.
+        events: The events so far.
     """
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ class _Telling:
         self._undos = Undos()
 
     def take(self, happening: Happening) -> None:
-        """Tell something that happened."""
+        """Add the event of something that happened, and mark the calls that an undo concerns."""
         if isinstance(happening, InStep):
             event = step_event(happening)
             self.events += [event] if event is not None else []
@@ -91,7 +91,7 @@ class _Telling:
             self._undos.left(happening.first, self.events)
 
     def _called(self, happening: OfCall) -> None:
-        """Join the call that was told last to the undos."""
+        """Match the call whose event was added last with the undos."""
         body, call, at = happening.body, happening.call, len(self.events) - 1
         key = effect_place(body.branch, body.key, call.batch, call.i)
         child = str(self.events[at].body.get("task", ""))

@@ -1,4 +1,4 @@
-"""What the audit of a task tells of one thing that happened."""
+"""The event of the audit: one thing that happened in a task."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class AuditEvent(Value):
         branch: Branch of the ledger.
         tool: Tool name, or name of a memo.
         call_id: The model's id of the call.
-        effect: What a call of the tool does to the world: "read", "irreversible", ...
+        effect: Kind of the effect of the tool: "read", "irreversible", ...
         arguments: The arguments as they ran, JSON text; of a person's verb, what it said.
         proposed: The arguments as the model gave them, when a person changed them.
         approval: Id of the approval that the event is about.
@@ -39,7 +39,7 @@ class AuditEvent(Value):
             before its answer, "pending", or "not run" when it never began. Of a model call
             also "cut off": it may have been under way, and what it cost is not known.
         undo: Of a tool call whose step was left: "undone" when its effect was taken back, "remains"
-            when it has, or may have, an effect that stays in the world.
+            when it has, or may have, an effect that remains.
         undone_by: Who had it taken back.
         started: When it began; 0 when it is not known.
         ended: When it ended, likewise. Of calls, both are by the clock of their worker.

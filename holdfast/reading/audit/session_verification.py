@@ -71,7 +71,7 @@ async def check_session(
 
     Args:
         reader: Reads them.
-        head: What the task was told when it began.
+        head: The task's head: agent, session and rules, fixed when it began.
         turn: What its record says that the session got.
         task_id: The task.
         found: Gets what is wrong, and what is proven.

@@ -1,4 +1,4 @@
-"""What the audit tells of a step: a map of what happened in it, however it ended."""
+"""Steps in the audit: the event of each thing that happened in a step, however it ended."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from holdfast.values.messages import shown
 
 
 def step_event(happening: InStep) -> AuditEvent | None:
-    """Return the event that tells of something that happened in a step, if there is one for it.
+    """Return the event for something that happened in a step; None when the audit has none.
 
-    A call has one event, of the newest that is known of it.
+    A call has one event, with the newest state that is known of it.
     """
     match happening:
         case StepBegan(body=body) if body.status == "open":
@@ -73,7 +73,7 @@ def _event(happening: InStep, kind: str, took: float = 0.0, **fields: Json) -> A
 def _facts_of_open(body: StepBody) -> dict[str, Json]:
     more: dict[str, Json] = {"n": body.n}
     if body.failure is not None:
-        more["failure"] = f"{body.failure.type}: {body.failure.message}"
+        more["failure"] = f"{body.failure.type}: {body.failure.text}"
     return {"tokens": body.usage.total_tokens, "body": more}
 
 

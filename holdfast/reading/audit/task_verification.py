@@ -52,7 +52,7 @@ class _Kept(NamedTuple):
         entries: The rest of it, which the task itself has.
         opens: Its steps in progress, or those that were at its end.
         ledger: Length and digest that the ledger must have.
-        head: What the task was told when it began.
+        head: The task's head: agent, session and rules, fixed when it began.
         record: The record of a closed task, None of an open one.
         turn: What its record says that its session got.
         is_open: Whether the task is open.
@@ -159,7 +159,7 @@ async def _archived(
 ) -> list[Json] | None:
     """Read the archived part of a ledger, the newest segment first; None when one is damaged.
 
-    Where the segments before a damaged one are, that one alone tells.
+    Only a segment names the one before it: those before a damaged one cannot be found.
     """
     parts: list[list[Json]] = []
     segment = newest

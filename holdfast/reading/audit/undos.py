@@ -1,4 +1,4 @@
-"""Which tool calls undos tell of, and what became of their effects."""
+"""Undos in the audit: the tool calls that they concern, and whether their effects remain."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from holdfast.task.undo import UNDONE
 
 
 class CallPlace(NamedTuple):
-    """Where a tool call is told.
+    """A tool call in the audit.
 
     Attributes:
         at: Position of its event.
         key: Names its place in the task, as undos do.
         n: Ordinal of its step; 0 of one that has none.
-        task: The task that the call was, or empty.
+        task: Id of the call's child task, or empty.
     """
 
     at: int
@@ -26,7 +26,7 @@ class CallPlace(NamedTuple):
 
 
 class Undos:
-    """Finds the calls that undos tell of: of completed steps before the undo, of others after it.
+    """Finds the calls that undos concern: of completed steps before the undo, of others after it.
 
     A step that is run anew makes calls at the places of those that it made before, so a place names
     a call of the step as it is at that time.
@@ -38,7 +38,7 @@ class Undos:
         self._waiting: dict[str, str] = {}
 
     def call(self, place: CallPlace, events: list[AuditEvent]) -> None:
-        """Take note of a call that is told, and tell what an undo before did of it."""
+        """Remember a call, and mark its event if an undo before it took its effect back."""
         for key in filter(None, (place.key, place.task)):
             if key in self._waiting:
                 _mark_undone(events, place.at, self._waiting.pop(key))
@@ -46,7 +46,7 @@ class Undos:
                 self._done[key] = place
 
     def taken_back(self, undone: CallUndone, events: list[AuditEvent]) -> None:
-        """Tell of a call that its effect was taken back."""
+        """Mark a call's event: its effect was taken back."""
         by = undone.event.by
         if undone.place in self._done:
             _mark_undone(events, self._done[undone.place].at, by)
@@ -54,21 +54,21 @@ class Undos:
             self._waiting[undone.place] = by
 
     def left(self, n: int, events: list[AuditEvent]) -> None:
-        """Tell of the calls of completed steps, from an ordinal on, that an undo has left them."""
+        """Mark the calls of completed steps, from an ordinal on, that an undo has left."""
         for place in self._done.values():
             if place.n >= n and not events[place.at].undo:
                 self.remains(place.at, events)
         self._done = {key: place for key, place in self._done.items() if place.n < n}
 
     def remains(self, at: int, events: list[AuditEvent]) -> None:
-        """Tell of a call that was left whether it has, or may have, an effect that remains."""
+        """Mark a call that an undo has left if it has, or may have, an effect that remains."""
         event = events[at]
         if event.effect != "read" and event.status in ("done", "unknown") and _ran(event):
             events[at] = event.model_copy(update={"undo": "remains"})
 
 
 def _ran(event: AuditEvent) -> bool:
-    """Whether a call was made; of one that is unknown nobody knows, so it counts."""
+    """Whether a call was made; one of unknown outcome counts, because it may have been."""
     return event.status == "unknown" or event.attempts > 0
 
 

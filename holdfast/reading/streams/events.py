@@ -1,4 +1,4 @@
-"""What a streamed run tells: events as users of the OpenAI Agents SDK know them.
+"""Events of a streamed run, as users of the OpenAI Agents SDK know them.
 
 Each event has an `offset`, which grows: reading can go on after it, in any process, and then misses
 nothing and repeats nothing. An offset is a place in the life of the task: the number of a mark of

@@ -68,7 +68,7 @@ class Look:
 
     @cached_property
     def happenings(self) -> list[Happening]:
-        """What the new entries and the open steps tell, in the order of the ledger."""
+        """What happened, by the new entries and the open steps, in the order of the ledger."""
         fold = Fold(is_closed=self.task.status in CLOSED)
         return [*fold.entries(self.entries), *fold.opens(self.opens)]
 
@@ -110,7 +110,7 @@ class Follower:
         """Return the events since the last reading, oldest first.
 
         Raises:
-            TaskNotFoundError: There is no such task.
+            TaskNotFoundError: Neither Temporal nor the archive has a task of this id.
             NoWorkerError: No worker process is up to answer.
         """
         look = await self.look()
@@ -133,7 +133,7 @@ class Follower:
         """Read what is new in the task; what led to its status is read then.
 
         Raises:
-            TaskNotFoundError: There is no such task.
+            TaskNotFoundError: Neither Temporal nor the archive has a task of this id.
             NoWorkerError: No worker process is up to answer.
         """
         task = await self._reader.task(self._task_id)
@@ -144,7 +144,7 @@ class Follower:
 
         Raises:
             TaskClosedError: The task is closed.
-            TaskNotFoundError: There is no such task.
+            TaskNotFoundError: Neither Temporal nor the archive has a task of this id.
             NoWorkerError: No worker process is up to answer.
         """
         newest = EntriesRequest(skip=sys.maxsize, opens=True)
@@ -211,7 +211,7 @@ class Follower:
                 return entries, page.opens
 
     async def _event(self, happening: Happening) -> StepEvent | None:
-        """Return the event that tells of something that happened, if there is one for it."""
+        """Return the event for something that happened; None when there is none for it."""
         number, task_id = happening.number, self._task_id
         match happening:
             case StepBegan(body=body):
@@ -259,26 +259,26 @@ async def follow(
 async def told(
     follower: Follower, handlers: Sequence[EventHandler], *, poll: float, afresh: bool
 ) -> AsyncGenerator[None]:
-    """Tell handlers what happens in a task while the body runs, and the rest before it returns.
+    """Call handlers with the events of a task while the body runs, and the rest at its end.
 
-    Nothing of it stops the task: what a handler raises is logged, and so is trouble in reading.
+    Exceptions of handlers and trouble in reading are logged; they do not stop the task.
 
     Args:
         follower: Reads the events.
-        handlers: Who is told.
+        handlers: Called with each event.
         poll: Seconds between two readings of a task in which nothing happened.
-        afresh: Whether they are told only what happens from now on.
+        afresh: Whether they get only the events from now on.
     """
     if not handlers or (afresh and not await _skipped(follower)):
         yield
         return
     over = asyncio.Event()
-    telling = asyncio.create_task(_tell(follower, handlers, over, poll))
+    publishing = asyncio.create_task(_publish(follower, handlers, over, poll))
     try:
         yield
     finally:
         over.set()
-        await telling
+        await publishing
 
 
 async def _skipped(follower: Follower) -> bool:
@@ -290,7 +290,7 @@ async def _skipped(follower: Follower) -> bool:
     return True
 
 
-async def _tell(
+async def _publish(
     follower: Follower, handlers: Sequence[EventHandler], over: asyncio.Event, poll: float
 ) -> None:
     last = False
@@ -305,7 +305,7 @@ async def _tell(
                 await _hand(handler, event)
         if last:
             return
-        last = over.is_set()  # one reading more than there was news of the end
+        last = over.is_set()  # read once more after the end: the last events may have come since
         if not last and not events:
             try:
                 await asyncio.wait_for(over.wait(), timeout=poll)

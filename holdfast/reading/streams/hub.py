@@ -27,22 +27,22 @@ class StreamKey(NamedTuple):
 
 
 class StreamHub(Protocol):
-    """Carries pieces of answers; losing some is no harm, the recorded answer holds them all."""
+    """Carries deltas of answers to readers; lost ones do no harm, the recorded answer has all."""
 
     def begin(self, key: StreamKey, attempt: int) -> Draft:
-        """Begin an attempt, and return what names it; what earlier ones told is void."""
+        """Begin an attempt, which voids the deltas of earlier ones; return its draft."""
         ...
 
     def publish(self, key: StreamKey, draft: Draft, delta: Delta) -> None:
-        """Carry one piece of an attempt, unless a later one has begun; returns at once."""
+        """Publish one delta of an attempt, unless a later one has begun; returns at once."""
         ...
 
     def end(self, key: StreamKey, draft: Draft) -> None:
-        """Forget a call, unless a later attempt has begun: the answer is known, or this failed."""
+        """Drop the draft of an attempt that is over, unless a later one has begun."""
         ...
 
     def read(self, key: StreamKey, since: int = 0) -> Frame | None:
-        """Return what is known of a call's newest attempt from a place on, or None."""
+        """Return the newest attempt's draft from a place on; None when no attempt is running."""
         ...
 
 
@@ -56,35 +56,35 @@ class LocalHub:
         self._waiting: dict[str, list[tuple[asyncio.AbstractEventLoop, asyncio.Event]]] = {}
 
     def begin(self, key: StreamKey, attempt: int) -> Draft:
-        """Begin an attempt; what earlier ones told is void."""
+        """Begin an attempt, which voids the deltas of earlier ones; return its draft."""
         with self._lock:
             draft = self._drafts[key] = Draft(attempt)
             self._wake(key.task_id)
         return draft
 
     def publish(self, key: StreamKey, draft: Draft, delta: Delta) -> None:
-        """Carry one piece of the newest attempt."""
+        """Publish one delta of an attempt, unless a later one has begun."""
         with self._lock:
             if self._drafts.get(key) is draft:
                 draft.add(delta)
                 self._wake(key.task_id)
 
     def end(self, key: StreamKey, draft: Draft) -> None:
-        """Forget a call whose newest attempt this is."""
+        """Drop the draft of an attempt that is over, unless a later one has begun."""
         with self._lock:
             if self._drafts.get(key) is draft:
                 del self._drafts[key]
                 self._wake(key.task_id)
 
     def read(self, key: StreamKey, since: int = 0) -> Frame | None:
-        """Return what is known of a call's newest attempt from a place on, or None."""
+        """Return the newest attempt's draft from a place on; None when no attempt is running."""
         with self._lock:
             draft = self._drafts.get(key)
             return None if draft is None else draft.frame(since if since <= draft.units else 0)
 
     @contextmanager
     def listening(self, task_id: str) -> Generator[asyncio.Event]:
-        """Give an event that is set, in the running loop, whenever a task has news here."""
+        """Yield an event that is set, in the running loop, at each change of a task's drafts."""
         mine = (asyncio.get_running_loop(), asyncio.Event())
         with self._lock:
             self._waiting.setdefault(task_id, []).append(mine)

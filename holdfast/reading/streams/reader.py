@@ -43,10 +43,10 @@ from holdfast.values.steps import CLOSED, TaskStatus
 
 FIRST_PAUSE_SECONDS = 0.02
 BUSY_PAUSE_SECONDS = 0.03
-"""Time between two looks while heartbeats tell an answer; a worker sends one each 0.1 s."""
+"""Time between two looks while heartbeats carry an answer; a worker sends one each 0.1 s."""
 LONGEST_PAUSE_SECONDS = 0.1
 IDLE_PAUSE_SECONDS = 1.0
-"""Longest time between two looks at a task that waits for somebody."""
+"""Longest time between two looks at a task that waits for a decision or a request."""
 
 _NAMES: dict[str, ItemEventName] = {
     "message_output_item": "message_output_created",
@@ -59,13 +59,13 @@ _NAMES: dict[str, ItemEventName] = {
 
 
 class Live:
-    """An answer that is being made, as far as it was told.
+    """An answer that is being made, as far as its events were yielded.
 
     Attributes:
-        place: Where it is told.
-        attempt: Which attempt it is of.
-        told: What was told of it.
-        units: How much that is.
+        place: Where in the stream it stands.
+        attempt: Number of the attempt that makes it.
+        told: Its deltas whose events were yielded.
+        units: Size of these.
     """
 
     def __init__(self, place: Asking, attempt: int, name: str) -> None:
@@ -77,7 +77,7 @@ class Live:
         self._events = AnswerEvents(name, created=place.started)
 
     def take(self, frame: Frame) -> Iterator[Raw]:
-        """Yield the events of what a frame has more."""
+        """Yield the events of the deltas that a frame has beyond the known ones."""
         for delta in frame.after(self.units):
             self.units += units_of(delta)
             if not self._events.stuck:
@@ -112,7 +112,7 @@ class StreamReader:
             offset: Offset of the last event that is known already; 0 for none.
             team: The agents that this process has, for the events.
             resumes: Whether to begin with the agent that runs now.
-            hub: What this process is told of answers while they are made.
+            hub: Deltas of the answers that are made in this process.
         """
         self._reader = reader
         self._task_id = task_id
@@ -132,9 +132,9 @@ class StreamReader:
         self.status: TaskStatus = "running"
 
     async def skip(self, to: Literal["step", "now"] = "step") -> None:
-        """Go on with the step that is open, else with the next one; or with what happens from now.
+        """Skip to the step that is open, else to the next one; or to what happens from now on.
 
-        An answer that is being made is told from its beginning: what was told of it may be void.
+        An answer that is being made is streamed from its beginning: a part might be void.
 
         Raises:
             TaskClosedError: The task is closed.
@@ -299,7 +299,7 @@ class StreamReader:
         return {each.name for each in self._snapshot.of(agent.name).handoffs}
 
     async def _tell_answer(self, told: Answered) -> list[StreamEvent]:
-        """Tell a recorded answer, or what of it was not told while it was made."""
+        """Return the events of a recorded answer that were not yielded while it was made."""
         end = Offset(told.at.mark, told.attempts, MOST_PLACES)
         live = self._live
         is_mine = live is not None and (live.place.n, live.place.k) == (told.n, told.k)
@@ -355,7 +355,7 @@ class StreamReader:
 
 
 def _asking(look: Look) -> Asking | None:
-    """Say where the next answer is told; None when none is, or steps run side by side."""
+    """Return where the next answer is streamed; None when none is, or steps run side by side."""
     return asking(look.steps[-1]) if len(look.opens) == 1 else None
 
 

@@ -1,11 +1,11 @@
-"""When a step's answers and items are told: from its record, open or completed, always the same.
+"""Timeline of a stream: where a step's answers and items stand in it, open or completed.
 
-An answer is told where the model was asked: behind the mark that stands before it. The items of a
-step are told once its result is known, in the order of the transcript; calls made in its middle,
-when they are made. Outputs of tools are told in call order, so one that is done early waits for
-those before it.
+It is computed from the record, so that live readers and later ones get the same events in the same
+places. An answer stands where the model was asked: behind the mark before the model call. The items
+of a step follow once its result is known, in the order of the transcript; calls made in its middle
+stand where they are made. Outputs of tools are in call order: an early one waits for those before.
 
-Steps that ran beside others tell their answers at their end: their marks are interleaved.
+Steps that ran beside others have their answers at their end: their marks are interleaved.
 """
 
 from __future__ import annotations
@@ -72,9 +72,9 @@ class Undone(NamedTuple):
     """Steps were undone.
 
     Attributes:
-        at: Where it is told.
-        event: What the ledger says of it.
-        void: Pairs of offsets: what is told from the first on and before the second does not count.
+        at: Where it stands in the stream.
+        event: Its event in the ledger.
+        void: Pairs of offsets: events from the first on and before the second do not count.
         agent: The agent that the task is back at.
     """
 
@@ -88,7 +88,7 @@ Moment = Began | Answered | Said | Undone
 
 
 class Asking(NamedTuple):
-    """Where an open step would tell the answer that it waits for."""
+    """Where the answer that an open step waits for will stand in the stream."""
 
     n: int
     k: int
@@ -98,9 +98,9 @@ class Asking(NamedTuple):
 
 
 def moments(of: StepBody, agent: str) -> list[Moment]:
-    """List what is to be told of a step as far as it is recorded, in order.
+    """List the moments of a step as far as it is recorded, in order.
 
-    When the task has ended, the answer that an open step has is its last word.
+    When the task has ended, the answer that an open step has counts as its final one.
 
     Args:
         of: The step.
@@ -141,7 +141,7 @@ def undone(entries: Iterable[Entry], undo: StepsUndone, agent: str) -> Undone:
 
 
 def asking(of: StepBody) -> Asking | None:
-    """Say where the next answer of an open step is told; None when it waits for none to be told."""
+    """Return where the next answer of an open step will stand; None when no model is asked."""
     if not of.alone or of.has_result or of.calls or not of.start:
         return None
     step = _Step(of, "")

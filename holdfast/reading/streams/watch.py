@@ -15,12 +15,12 @@ from holdfast.values.base import Json
 
 
 class Watch:
-    """Says whether something was recorded since the last look, and what heartbeats tell.
+    """Notices new records of a task, and reads unfinished answers from its heartbeats.
 
     One look costs one request to the server and no work of the task's.
 
     Attributes:
-        frames: Unfinished answers, as the heartbeats of the activities that make them tell.
+        frames: Unfinished answers, from the heartbeats of the activities that make them.
         idle: Whether no activity of the task is running or waiting to run.
     """
 
@@ -54,6 +54,6 @@ class Watch:
 
     async def _read(self, converter: DataConverter, payloads: list[Any]) -> None:
         said: list[Json] = await converter.decode(payloads)
-        told = read_progress(self._task_id, said[0] if said else None)
-        if told is not None:
-            self.frames[told[0]] = told[1]
+        progress = read_progress(self._task_id, said[0] if said else None)
+        if progress is not None:
+            self.frames[progress[0]] = progress[1]

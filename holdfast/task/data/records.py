@@ -6,6 +6,7 @@ from typing import Literal, NamedTuple
 
 from pydantic import Field
 
+from holdfast.errors import with_remedy
 from holdfast.models.base import ModelAnswer
 from holdfast.task.data.guard_rules import ToolGuarded
 from holdfast.values.base import Json, Value, canonical, digest
@@ -176,7 +177,8 @@ class Failure(Value):
 
     Attributes:
         type: Class name of the error.
-        message: Its text.
+        message: What happened.
+        remedy: What to do about it, or empty; shown once, by what shows the failure last.
         step: Id of the step, if it was one.
         data: Facts for the client's error, JSON data: the result of a guardrail, for example.
         parks: Whether the task waits with it whatever its type: code of the user's, not the run,
@@ -185,9 +187,15 @@ class Failure(Value):
 
     type: str
     message: str
+    remedy: str = ""
     step: str = ""
     data: dict[str, Json] = Field(default_factory=dict[str, Json])
     parks: bool = False
+
+    @property
+    def text(self) -> str:
+        """The message with the remedy."""
+        return with_remedy(self.message, self.remedy)
 
 
 class Obstacle(Value):

@@ -1,4 +1,4 @@
-"""How the activity of a tool call fails, as the task reads it.
+"""How activities fail, as the task reads it; above all that of a tool call.
 
 A call of a tool that is not repeatable may have happened whenever its activity fails, whatever the
 reason: a lost worker, a timeout, an outcome that cannot be encoded or stored. Only the failures
@@ -7,11 +7,13 @@ that say otherwise are certain to hide no effect.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 from temporalio.exceptions import ApplicationError
+
+from holdfast.values.base import Json
 
 NOT_STARTED = "NotStarted"
 """Type of the failure of a call that was certainly not made, and may be scheduled again."""
@@ -35,6 +37,27 @@ way."""
 AGAIN: dict[str, Any] = {"again": True}
 """Detail of a failure after which the server would start the activity again, had it been asked to:
 the task does so in its place."""
+
+
+REMEDY, PARKS = "remedy", "parks"
+"""Facts in the details of any activity's error, or an update's: what to do about it, and whether
+the task waits with it whatever its type."""
+
+
+def facts(*, remedy: str = "", parks: bool = False) -> tuple[dict[str, Json], ...]:
+    """Return the details of an activity's error."""
+    found: dict[str, Json] = {}
+    if remedy:
+        found[REMEDY] = remedy
+    if parks:
+        found[PARKS] = True
+    return (found,) if found else ()
+
+
+def fact_of(details: Iterable[object], name: str) -> object:
+    """Return a fact in the details of an error, or None."""
+    known = (cast("dict[str, object]", each) for each in details if isinstance(each, dict))
+    return next((each[name] for each in known if name in each), None)
 
 
 @contextmanager

@@ -553,7 +553,7 @@ class Ledger(LedgerState):
             self.change(failure=failure)
         else:
             self._put(current.model_copy(update={"failure": failure}))
-        self.note("failed", now=now, text=f"{failure.type}: {failure.message}")
+        self.note("failed", now=now, text=f"{failure.type}: {failure.text}")
 
     def show(self) -> None:
         """Note that somebody wants to see the answers of the open steps while they are made."""

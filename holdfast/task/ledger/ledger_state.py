@@ -267,8 +267,8 @@ class LedgerState:
         """Say what stands in the way, for each step that has failed."""
         failures = [c.failure for c in self.failed if c.failure is not None]
         if len(failures) > 1 and self.s.closing is None:
-            return "; ".join(f"step {f.step!r}: {f.type}: {f.message}" for f in failures)
-        return f"{self.failure.type}: {self.failure.message}" if self.failure else ""
+            return "; ".join(f"step {f.step!r}: {f.type}: {f.text}" for f in failures)
+        return f"{self.failure.type}: {self.failure.text}" if self.failure else ""
 
     def upcoming(self) -> tuple[TaskStep, ...]:
         """The steps in progress, then the queued ones."""

@@ -94,7 +94,13 @@ class Ending:
             " any more. Closing is tried again from time to time, and at once by `resume` or by the"
             " same request."
         )
-        return Failure(type=failure.type, message=text, parks=True, data={CLOSING: True})
+        return Failure(
+            type=failure.type,
+            message=text,
+            remedy=failure.remedy,
+            parks=True,
+            data={CLOSING: True},
+        )
 
     def try_again(self) -> None:
         """Let the next attempt to close begin now."""
@@ -112,7 +118,7 @@ class Ending:
         failure = self._ledger.s.failure
         if failure is None or not self.is_stuck:
             return CLOSED
-        return Failure(type="CommandRefusedError", message=failure.message)
+        return Failure(type="CommandRefusedError", message=failure.message, remedy=failure.remedy)
 
     def failure(self) -> Failure | None:
         """Return what whoever waits for the task's answer is told of its end."""

@@ -36,23 +36,23 @@ def hold_each_once(api: FakeOpenAI) -> None:
 
 
 def hold_while(api: FakeOpenAI, condition: Callable[[FakeRequest], bool]) -> Callable[[], None]:
-    """Hold the requests for which a condition holds, until what is returned is called."""
+    """Hold the requests that meet a condition; return a function that ends this."""
     over = asyncio.Event()
     api.when(lambda request: not over.is_set() and condition(request), hang())
     return over.set
 
 
 def bodies(api: FakeOpenAI) -> list[str]:
-    """Write what each request says, word for word, in the order of arrival."""
+    """Return each request as text, word for word, in the order of arrival."""
     return [written(request) for request in api.requests]
 
 
 def first_time(known: Counter[str], *, most: int) -> Callable[[FakeRequest], bool]:
-    """Make a condition that holds for the first request of each wording, and not too often.
+    """Return a condition that holds for the first request of each text, a limited number of times.
 
     Args:
-        known: Where these requests are counted, written as `bodies` does.
-        most: Most of them.
+        known: Counter of these requests, as texts of `bodies`.
+        most: The limit.
     """
 
     def is_new(request: FakeRequest) -> bool:
@@ -66,5 +66,5 @@ def first_time(known: Counter[str], *, most: int) -> Callable[[FakeRequest], boo
 
 
 def written(request: FakeRequest) -> str:
-    """Write what a request says, word for word."""
+    """Return a request as text, word for word."""
     return json.dumps(request.body, sort_keys=True)

@@ -1,4 +1,4 @@
-"""How the checks of the conformance suite wait and fail."""
+"""Waiting and failing of the checks of the conformance suite."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 async def until(condition: Callable[[], Awaitable[T]]) -> T:
-    """Wait until a condition gives something true; the check's own time limit ends it."""
+    """Wait until a condition returns a true value; the check's own time limit ends it."""
     while True:
         found = await condition()
         if found:

@@ -1,4 +1,4 @@
-"""What the conformance suite runs on: one server for all checks, and a loop for its own."""
+"""The server on which all checks of the conformance suite run, and their event loop."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Bench:
         self.client: Client
         self.loop.run(self._start())
         atexit.register(self._stop)
-        # One process has imported everything and forks: a worker is then up at once. It has no
+        # One process has imported everything and forks, so that a worker starts at once. It has no
         # threads, so forking is safe.
         self._context: ForkServerContext | SpawnContext
         if "forkserver" in multiprocessing.get_all_start_methods():
@@ -58,11 +58,11 @@ class Bench:
 
     @property
     def server(self) -> ServerInfo:
-        """Where the server is."""
+        """Address of the server."""
         return self._server.info
 
     def home(self) -> tuple[str, Path]:
-        """Make the name of an app, and a directory, that no other check has."""
+        """Return the name of an app, and a directory, for one check alone."""
         name = f"k{next(self._numbers)}"
         directory = Path(self._directory.name) / name
         directory.mkdir()

@@ -19,7 +19,7 @@ MOST_TURNS = 4
 
 
 class SteeringChecks(Surface):
-    """Checks of what people do with a running task."""
+    """Checks of approvals, budgets and feedback."""
 
     @claim("tools")
     async def test_approved_call_goes_on(self) -> None:
@@ -80,7 +80,7 @@ class SteeringChecks(Surface):
 
     @claim("model")
     async def test_budget_asks_and_goes_on(self) -> None:
-        """A task whose budget is used up waits for a person, and goes on when one approves."""
+        """A task whose budget is used up waits for a person, and goes on once approved."""
         wanted = await self.reference()
         async with self.lab() as lab:
             budget = Budget(max_turns=wanted.requests - 1, on_exceeded="ask")
@@ -103,7 +103,7 @@ class SteeringChecks(Surface):
             for _ in range(asking[-1]):
                 await lab.runner.run_step(task)
             await lab.runner.give_feedback(task, FEEDBACK, by=BY)
-            # Held there: what the worker makes of it is not in the script.
+            # Held there: the script has no reply to a request with feedback.
             lab.api.when(lambda request: request.holds(FEEDBACK), hang())
             running = asyncio.create_task(lab.runner.run_task(task))
 
@@ -111,11 +111,11 @@ class SteeringChecks(Surface):
                 return lab.api.held > 0 or running.done()
 
             await until(told_or_over)
-            told = lab.api.held > 0
+            is_held = lab.api.held > 0
             await lab.runner.abandon(task, "seen enough", by=BY)
             await asyncio.gather(running, return_exceptions=True)
             check(
-                told,
+                is_held,
                 "Feedback was given, and no later model request holds it. It stands in"
                 " ctx.messages: put it into the messages that the worker gives to call_model.",
             )

@@ -27,11 +27,11 @@ REPEATED = (
 
 
 class CrashChecks(Surface):
-    """Checks of what is lost when a worker is: nothing."""
+    """Checks that a lost worker loses nothing."""
 
     @claim("model")
     async def test_step_run_again_repeats_its_requests(self) -> None:
-        """A step run again after a failed call, by a new worker object, asks word for word."""
+        """A step run again after a failed call, by a new worker object, repeats its requests."""
         wanted = await self.reference()
         worker = self.make_worker()
 
@@ -112,7 +112,7 @@ class CrashChecks(Surface):
 
     @contextlib.asynccontextmanager
     async def _running(self, lab: Lab, task: Task) -> AsyncGenerator[asyncio.Task[TaskStepOutput]]:
-        """Run a task to its end or to a question meanwhile."""
+        """Run a task to its end or to an approval, during the block."""
         running = asyncio.create_task(lab.runner.run_task(task))
         try:
             yield running
@@ -140,7 +140,7 @@ def async_condition(condition: Callable[[], bool]) -> Callable[[], Awaitable[boo
 def check_repeated(lab: Lab, lost: Counter[str], requests: int, killed: int = 0) -> None:
     """Check that each lost request was made once more, word for word, and nothing else.
 
-    A worker may ask the same several times in a task: they are counted, not told apart.
+    A worker may send the same request several times in a task: they are counted.
 
     Args:
         lab: The check's app.

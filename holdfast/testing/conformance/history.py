@@ -7,7 +7,7 @@ import asyncio
 from holdfast.testing.conformance.api import hold_each_once
 from holdfast.testing.conformance.asserts import check, check_same, until
 from holdfast.testing.conformance.lab import FEW_EVENTS, Seen
-from holdfast.testing.conformance.surface import Surface, claim, told
+from holdfast.testing.conformance.surface import Surface, claim, output_texts
 
 
 class HistoryChecks(Surface):
@@ -56,7 +56,7 @@ class HistoryChecks(Surface):
                 what = f"Forked at step {k}, the task goes otherwise."
                 check_same(response.output, wanted.story.answer, what)
                 outputs = await lab.runner.get_completed_steps(fork)
-                check_same(sorted(told(outputs)), sorted(told(story.outputs)), what)
+                check_same(sorted(output_texts(outputs)), sorted(output_texts(story.outputs)), what)
             ledger = await lab.runner.ledger(story.task)
             check_same(ledger, original, "A fork changed the original's ledger.")
 
@@ -100,7 +100,7 @@ class HistoryChecks(Surface):
 
 
 def check_restored(found: Seen, wanted: Seen, after: str) -> None:
-    """Check that a task is what it was."""
+    """Check that a task is as it was."""
     for part in ("queue", "extra_state", "transcript", "kept"):
         what = f"After the {after}, {part} is not what it was before."
         check_same(getattr(found, part), getattr(wanted, part), what)

@@ -49,13 +49,13 @@ MOST_STEPS = 50
 
 @dataclass(frozen=True)
 class Seen:
-    """What a task is between two steps.
+    """A task between two steps.
 
     Attributes:
         queue: The queued steps with their state.
         extra_state: The task's state.
         transcript: The task's messages.
-        kept: What is written down in the world.
+        kept: What the tool `note` has written down.
     """
 
     queue: list[dict[str, Json]]
@@ -71,7 +71,7 @@ class Story:
     Attributes:
         task: The task.
         outputs: The steps' outputs, in order.
-        before: What the task was before each step, and after the last one.
+        before: The task before each step, and after the last one.
         places: How far the script was at those points.
         asked: How many model requests there had been at those points.
     """
@@ -188,7 +188,7 @@ class Lab:
     def _log(self) -> str:
         """Return the end of what the worker process has printed."""
         log = self.home / "process.log"
-        if not log.exists():  # it ended before it began: what follows is on the terminal
+        if not log.exists():  # it ended before logging began: its output is on the terminal
             return (
                 "It printed nothing of its own; see what multiprocessing says of the main module."
             )
@@ -217,7 +217,7 @@ class Lab:
         return task
 
     async def seen(self, task: Task) -> Seen:
-        """Read what a task is now."""
+        """Read a task as it is now."""
         queue = await self.runner.get_upcoming_steps(task)
         return Seen(
             queue=[step.wire() for step in queue],
@@ -236,7 +236,7 @@ class Lab:
         """Run a task step by step to its last one.
 
         Raises:
-            AssertionError: There is no last one among the first 50.
+            AssertionError: None of the first 50 is the last.
         """
         story = Story(task)
         await self.mark(story)
@@ -251,7 +251,7 @@ class Lab:
     # ---- the server
 
     async def grow(self, task: Task) -> None:
-        """Make a task's history long, without changing the task."""
+        """Make a task's history long without changing the task."""
         handle = self.bench.client.get_workflow_handle(task.task_id)
         at = len((await handle.fetch_history()).events)
         sent = [Command(id=f"{at}.{k}", verb="resume", by="suite") for k in range(MANY_EVENTS)]
@@ -273,15 +273,15 @@ class Lab:
         return len(await self.histories(task.task_id))
 
     async def until_still(self, task: Task) -> None:
-        """Wait until nothing goes on in a task but held requests and held calls of `note`.
+        """Wait until a task does nothing but hold requests and calls of `note`.
 
-        An answer on its way from the model to the history is lost with its worker and paid again:
-        there is no check of that.
+        An answer on its way from the model to the history is lost with its worker and paid for
+        again; no check covers that.
         """
         handle = self.bench.client.get_workflow_handle(task.task_id)
 
         async def still() -> bool:
-            held = self.api.held + self.book.held  # before the look: until it is let go it grows
+            held = self.api.held + self.book.held  # before the look: it only grows
             found = (await handle.describe()).raw_description
             pending = found.pending_activities
             if found.HasField("pending_workflow_task"):  # more may be about to begin
@@ -312,7 +312,7 @@ class Lab:
         replayer = Replayer(
             workflows=[AgentTask, Session],
             data_converter=self.bench.client.data_converter,
-            build_id=BUILD_ID,  # the default is made of all modules' code, each time
+            build_id=BUILD_ID,  # the default id is computed from the code of all modules, each time
         )
         histories = [each for task in self.tasks for each in await self.histories(task)]
 

@@ -32,7 +32,7 @@ POLL_SECONDS = 0.02
 
 
 class Notebook:
-    """What the tool `note` has done, in a file that outlives the process that ran the tool."""
+    """The record of the tool `note`, in a file that outlives the process that ran the tool."""
 
     def __init__(self, home: Path) -> None:
         """Keep it in this directory."""
@@ -64,12 +64,12 @@ class Notebook:
         return sorted(left)
 
     def hold(self) -> None:
-        """Let calls stop between their beginning and their end."""
+        """Hold calls between their beginning and their end."""
         self._hold.touch()
 
     @property
     def held(self) -> int:
-        """Number of calls that are stopped; 0 when calls run as they come."""
+        """Number of held calls; 0 when calls are not held."""
         if not self._hold.exists():
             return 0
         return len(self.texts("begun")) - len(self.texts("noted"))
@@ -85,7 +85,7 @@ class Notebook:
 
 
 class Suite(Protocol):
-    """What the agent needs of a conformance class."""
+    """The part of a conformance class that the agent needs."""
 
     uses_tools: ClassVar[bool]
 
@@ -121,7 +121,7 @@ def make_note(book: Notebook, *, asks: bool) -> Tool:
 
 
 def noted(text: str) -> str:
-    """Return what the tool `note` answers."""
+    """Return the answer of the tool `note`."""
     return f"noted: {text}"
 
 
@@ -142,7 +142,7 @@ def make_agent(
 
 @dataclass(frozen=True)
 class Job:
-    """What a worker process needs to know.
+    """The arguments of a worker process.
 
     Attributes:
         server: The Temporal server.
@@ -190,7 +190,7 @@ async def _serve(job: Job) -> None:
         [agent],
         app=job.app,
         archive=archive,
-        # How long a task waits for this process after it was killed.
+        # How long a task waits for this process after the kill.
         sticky_queue_schedule_to_start_timeout=timedelta(seconds=1),
     )
     async with worker:

@@ -15,7 +15,7 @@ from holdfast.testing.conformance.surface import (
     Surface,
     check_no_dangling_calls,
     claim,
-    told,
+    output_texts,
 )
 from holdfast.values.base import Json
 from holdfast.values.messages import Message
@@ -94,7 +94,7 @@ class RunningChecks(Surface):
     async def test_two_tasks_at_once_do_not_mix(self) -> None:
         """Two tasks stepped in turn, by one worker object, each go as they do alone."""
         worker = self.make_worker()
-        alone = await self.reference(), await self.tell(OTHER_WORD)
+        alone = await self.reference(), await self.run_undisturbed(OTHER_WORD)
         async with self.lab(worker=worker) as one, self.lab(worker=worker) as other:
             first = Story(await self.begin(one))
             second = Story(await self.begin(other, OTHER_WORD))
@@ -104,14 +104,14 @@ class RunningChecks(Surface):
                         story.outputs.append(await lab.runner.run_step(story.task))
             what = "A task goes otherwise beside another one: the worker keeps state of its own."
             for lab, story, wanted in ((one, first, alone[0]), (other, second, alone[1])):
-                check_same(told(story.outputs), told(wanted.story.outputs), what)
+                check_same(output_texts(story.outputs), output_texts(wanted.story.outputs), what)
                 seen, last = await lab.seen(story.task), wanted.story.before[-1]
                 check_same(seen.extra_state, last.extra_state, what)
                 check_same(texts(seen.transcript), texts(last.transcript), what)
 
     @claim()
     async def test_state_is_plain_json(self) -> None:
-        """What a step hands on in step_state and extra_state is what the next one is given."""
+        """The next step gets step_state and extra_state as the step before handed them on."""
         worker, problems = self.make_worker(), list[str]()
         run_step = worker.run_step
 
@@ -165,10 +165,10 @@ class RunningChecks(Surface):
             before = len(lab.api.requests)
             second = await self.begin(lab, OTHER_WORD, session=SESSION)
             await lab.runner.run_task(second)
-            said = self.make_input("amber")
+            first_input = self.make_input("amber")
             check(
-                any(request.holds(said) for request in lab.api.requests[before:]),
-                f"No request of the second task holds the first one's input {said!r}. Send"
+                any(request.holds(first_input) for request in lab.api.requests[before:]),
+                f"No request of the second task holds the first one's input {first_input!r}. Send"
                 " ctx.messages, or set remembers = False and say so in the worker's docstring.",
             )
 
@@ -204,12 +204,12 @@ class RunningChecks(Surface):
 
 
 def texts(transcript: list[dict[str, Json]]) -> list[tuple[Json, Json]]:
-    """Say who said what; ids of calls differ between runs."""
+    """Return role and text of each message; ids of calls differ between runs."""
     return [(each.get("role"), each.get("content")) for each in transcript]
 
 
 def written(messages: Any) -> list[dict[str, Json]]:
-    """Write messages as JSON data."""
+    """Return messages as JSON data."""
     return [message.wire() for message in messages]
 
 
@@ -228,7 +228,7 @@ def check_none_twice(kept: Sequence[Message], transcript: Sequence[Message]) -> 
 
 
 def differences(state: Json, what: str) -> list[str]:
-    """Tell how a state comes back from JSON otherwise than it was, if it does."""
+    """Return how a state differs after a round trip through JSON; empty if it does not."""
     try:
         back = json.loads(json.dumps(state, allow_nan=False))
     except (TypeError, ValueError) as error:

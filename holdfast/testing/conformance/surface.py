@@ -1,4 +1,4 @@
-"""What an author of an AgentWorker writes for the conformance suite, and what each check gets."""
+"""The methods that an author overrides for the conformance suite, and the tools of its checks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MOST_DECISIONS = 20
 
 @dataclass(frozen=True)
 class Reference:
-    """An undisturbed run, to which the checks compare theirs.
+    """An undisturbed run, with which the checks compare theirs.
 
     Attributes:
         story: The steps.
@@ -47,10 +47,10 @@ class Reference:
 
 
 def claim(*needs: str) -> Callable[[Callable[[Any], Coroutine[Any, Any, None]]], Any]:
-    """Make a check of an async method: a plain function, so that no pytest plug-in is needed.
+    """Turn an async method into a check: a plain function, so that no pytest plug-in is needed.
 
     Args:
-        needs: What the worker must have for the check to be made: "model", "tools", "steps",
+        needs: What the worker must have for the check to apply: "model", "tools", "steps",
             "memory".
     """
 
@@ -104,7 +104,7 @@ class Surface(ABC):
         """Make the input of a task.
 
         Args:
-            word: One word that must be in the input, by which tasks are told apart.
+            word: One word that must be in the input; it distinguishes tasks.
         """
         return f"Note the word {word}."
 
@@ -134,7 +134,7 @@ class Surface(ABC):
     async def lab(
         self, *, worker: AgentWorker | None = None, serve: bool = True, **options: Any
     ) -> AsyncGenerator[Lab]:
-        """Make an app with a worker; afterwards every history of it must replay."""
+        """Make an app with a worker; check afterwards that its histories replay."""
         async with AsyncExitStack() as stack:
             api = await stack.enter_async_context(fake_api())
             lab = Lab(self, api, worker or self.make_worker(), **options)
@@ -161,11 +161,11 @@ class Surface(ABC):
         kind = type(self)
         known = cast("Reference | None", kind.__dict__.get("undisturbed"))
         if known is None:
-            known = kind.undisturbed = await self.tell(WORD)
+            known = kind.undisturbed = await self.run_undisturbed(WORD)
         return known
 
-    async def tell(self, word: str) -> Reference:
-        """Run a task undisturbed."""
+    async def run_undisturbed(self, word: str) -> Reference:
+        """Run a task undisturbed, as the reference."""
         async with self.lab() as lab:
             story = await lab.run_story(await self.begin(lab, word))
             response = await lab.runner.finalize_response(story.task)
@@ -185,14 +185,16 @@ class Surface(ABC):
         check_same(output.output, wanted.story.answer, "The answer is not that of run_step.")
         outputs = await lab.runner.get_completed_steps(task)
         check_same(
-            sorted(told(outputs)), sorted(told(wanted.story.outputs)), "The steps' outputs differ."
+            sorted(output_texts(outputs)),
+            sorted(output_texts(wanted.story.outputs)),
+            "The steps' outputs differ.",
         )
         check_same(lab.book.kept(), wanted.kept, "What the tool wrote down differs.")
 
     async def decide(
         self, lab: Lab, task: Task, decide: Callable[[Any], Coroutine[Any, Any, object]]
     ) -> tuple[TaskStepOutput, list[str]]:
-        """Run a task to its end and decide all that it asks; return the kinds of what it asked."""
+        """Run a task to its end and decide its approvals; return their kinds."""
         kinds: list[str] = []
         for _ in range(MOST_DECISIONS):
             output = await lab.runner.run_task(task)
@@ -205,13 +207,13 @@ class Surface(ABC):
         raise AssertionError(msg)
 
 
-def told(outputs: Sequence[TaskStepOutput]) -> list[str]:
-    """Write each step's output as text."""
+def output_texts(outputs: Sequence[TaskStepOutput]) -> list[str]:
+    """Return each step's output as text."""
     return [text_of(output.output) for output in outputs]
 
 
 def text_of(output: Json) -> str:
-    """Write JSON data in its canonical form."""
+    """Return JSON data in its canonical form."""
     return canonical(output).decode()
 
 

@@ -71,12 +71,12 @@ class FakeApp:
         )
 
     def release(self) -> None:
-        """Let go the requests held now. In the server's event loop only."""
+        """Release the requests held now. In the server's event loop only."""
         gate, self._gate = self._gate, asyncio.Event()
         gate.set()
 
     def stop(self) -> None:
-        """Turn away the requests held now. In the server's event loop only."""
+        """Refuse the requests held now. In the server's event loop only."""
         self._is_stopping = True
         self.release()
 
@@ -114,7 +114,7 @@ class FakeApp:
         match reply:
             case None:
                 self.script.record_problem(request, "the script was exhausted")
-                # Without this header a client repeats the call and the test waits for nothing.
+                # Without this header a client repeats the call, and the test waits for that.
                 headers = {"x-should-retry": "false"}
                 code = "fake_script_exhausted"
                 return _error(500, _EXHAUSTED, request, code=code, headers=headers)
@@ -147,13 +147,13 @@ class FakeApp:
 
     async def _paced(self, http: Request, request: FakeRequest, reply: Paced) -> AsyncIterator[str]:
         body = render(reply.then, request, self.script.next_id)
-        told = 0
+        sent = 0
         for event in stream_events(body, request, piece=reply.piece):
             yield event
-            told += is_delta(event)
-            if is_delta(event) and told == reply.hold_after and not await self._hold(http):
+            sent += is_delta(event)
+            if is_delta(event) and sent == reply.hold_after and not await self._hold(http):
                 raise _Cut
-            if told == reply.cut_after:
+            if sent == reply.cut_after:
                 raise _Cut
 
     async def _hold(self, http: Request) -> bool:

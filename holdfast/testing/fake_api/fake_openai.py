@@ -8,10 +8,10 @@ A test::
         ...  # OPENAI_BASE_URL=api.base_url, any OPENAI_API_KEY
         assert api.requests[1].results == {"call_1": "3"}
 
-As a process of its own, for tests that kill things: `python -m holdfast.testing.fake_api --port 0
---script FILE.json` prints one JSON line with its base_url. Its state is read at GET
-/_fake/calls; POST /_fake/script appends replies, /_fake/release lets held requests go,
-/_fake/reset forgets everything.
+As a process of its own, for tests that kill processes: `python -m holdfast.testing.fake_api --port
+0 --script FILE.json` prints one JSON line with its base_url. Its state is read at GET /_fake/calls;
+POST /_fake/script appends replies, /_fake/release releases held requests, /_fake/reset clears
+everything.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ class FakeOpenAI:
     the text, so that tasks running at once get their own answers.
 
     Args:
-        responder: Answers what neither rules nor script answer; None from it counts as exhausted.
+        responder: Answers requests that no rule and no reply of the script answers; None counts as
+            exhausted.
         strict: Whether leaving the context fails when a request found no reply, when the real API
             would have refused one, or when replies are left over.
         port: Port; 0 takes a free one.
@@ -51,7 +52,7 @@ class FakeOpenAI:
     def __init__(
         self, responder: Responder | None = None, *, strict: bool = True, port: int = 0
     ) -> None:
-        """Make it; nothing is served before `start` or `with`."""
+        """Make the fake; it serves from `start` or `with` on."""
         self._script = Script(responder)
         self._strict = strict
         self._port = port
@@ -106,7 +107,7 @@ class FakeOpenAI:
         self.add(make.refuse(text, match=match))
 
     def raw(self, body: Mapping[str, Json], *, match: str = "") -> None:
-        """Answer with a body given word by word."""
+        """Answer with a given body, unchanged."""
         self.add(make.raw(body, match=match))
 
     def fail(
@@ -176,19 +177,19 @@ class FakeOpenAI:
         self._script.add_rule(condition, as_reply(reply), times)
 
     def place(self) -> Place:
-        """Say how far the script is, for `go_to`."""
+        """Return the position in the script, for `go_to`."""
         return self._script.place()
 
     def go_to(self, place: Place) -> None:
-        """Go back to where the script was: replies used since then are given once more."""
+        """Go back to a position in the script: replies used since then are given again."""
         self._script.go_to(place)
 
     def release(self) -> None:
-        """Let go every request that is held now."""
+        """Release every request that is held now."""
         self._serving().release()
 
     def reset(self) -> None:
-        """Forget script, rules, responder and requests; held requests are let go."""
+        """Clear script, rules, responder and requests; held requests are released."""
         self._script.reset()
         if self._running is not None:
             self.release()
@@ -249,7 +250,7 @@ class FakeOpenAI:
         """Check that every request was valid and answered by the script, and all of it was used.
 
         Raises:
-            AssertionError: Something was not; the text lists what.
+            AssertionError: Something was not; the text lists it.
         """
         problems = self._script.problems
         if self._script.left:
@@ -282,7 +283,7 @@ class FakeOpenAI:
             self._running = ServerThread(self._script, self._port)
 
     def stop(self) -> None:
-        """Turn held requests away (status 503) and stop serving."""
+        """Refuse held requests (status 503) and stop serving."""
         running, self._running = self._running, None
         if running is not None:
             running.stop()

@@ -12,7 +12,7 @@ from holdfast.values.base import Json
 from holdfast.values.messages import Usage
 
 NextId = Callable[[str], str]
-"""Gives the next id for a prefix: "call_" gives call_1, call_2, ..."""
+"""Returns the next id for a prefix: "call_" gives call_1, call_2, ..."""
 
 
 def render(answer: Answer | Refusal, request: FakeRequest, next_id: NextId) -> dict[str, Json]:
@@ -30,11 +30,11 @@ def render(answer: Answer | Refusal, request: FakeRequest, next_id: NextId) -> d
 def _usage(answer: Answer | Refusal, request: FakeRequest) -> Usage:
     if isinstance(answer, Answer) and answer.usage is not None:
         return answer.usage
-    said = len(answer.text)
+    length = len(answer.text)
     if isinstance(answer, Answer):
-        said += len(answer.reasoning)
-        said += sum(len(call.name) + len(call.argument_text) for call in answer.calls)
-    return Usage(input_tokens=len(request.text.encode()) // 4, output_tokens=said // 4 + 1)
+        length += len(answer.reasoning)
+        length += sum(len(call.name) + len(call.argument_text) for call in answer.calls)
+    return Usage(input_tokens=len(request.text.encode()) // 4, output_tokens=length // 4 + 1)
 
 
 def _response(

@@ -1,4 +1,4 @@
-"""What the fake API can be told to answer. Replies are data, so that a script may be a file.
+"""The replies of the fake API. They are data, so that a script may be a file.
 
 reply("Hello")                          text
 call("add", {"a": 1, "b": 2})           one tool call
@@ -8,7 +8,7 @@ raw({...})                              a body given word by word
 fail(429, retry_after=2)                an error of the API
 slow(0.5, then=reply("late"))           answer after a while
 hang()                                  hold the request until release()
-paced(reply("..."), hold_after=3)       an answer that comes in pieces, as told
+paced(reply("..."), hold_after=3)       a stream that is held, or cut
 cut()                                   the connection ends in the middle of the body
 malformed()                             status 200, and a body that is not JSON
 """
@@ -136,7 +136,7 @@ class Hang(_Matched):
 
 
 class Paced(_Matched):
-    """An answer whose stream comes as a test wants it; one that is not streamed comes whole.
+    """An answer in a stream that is held or cut; without streaming it comes whole.
 
     Attributes:
         then: The answer.

@@ -1,4 +1,4 @@
-"""Requests that the fake API got, in one form for both of its endpoints."""
+"""The requests that the fake API has received, in one form for both endpoints."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class FakeRequest:
         path: Path of the request.
         body: The parsed body.
         headers: Headers in lower case, Authorization redacted.
-        at: Time of arrival, in seconds of a clock that only goes forward.
+        at: Time of arrival, in seconds of a monotonic clock.
         query: The address's query.
     """
 
@@ -47,7 +47,7 @@ class FakeRequest:
 
     @property
     def is_stream(self) -> bool:
-        """Whether a stream was asked for."""
+        """Whether a stream was requested."""
         return self.body.get("stream") is True
 
     @property
@@ -60,7 +60,7 @@ class FakeRequest:
 
     @cached_property
     def messages(self) -> tuple[Message, ...]:
-        """The conversation without the system prompt, in our form.
+        """The conversation without the system prompt, as Holdfast's messages.
 
         Raises:
             InvalidArgumentError: The request holds an item that cannot be read.
@@ -111,7 +111,7 @@ class FakeRequest:
         return json.dumps(self.body, ensure_ascii=False)
 
     def holds(self, text: str) -> bool:
-        """Tell whether the last user message or the body holds `text`."""
+        """Whether the last user message or the body holds `text`."""
         quoted = json.dumps(text, ensure_ascii=False)[1:-1]
         return quoted in self.text
 

@@ -1,4 +1,4 @@
-"""The script of a fake API and the record of what it was asked; shared by threads."""
+"""The script of a fake API and the record of its requests, shared by threads."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Script:
     """Rules, then a queue of replies, then a responder; the first that fits answers.
 
     Attributes:
-        changed: Notified whenever a request arrives, is held or is let go.
+        changed: Notified whenever a request arrives, is held or is released.
     """
 
     def __init__(self, responder: Responder | None = None) -> None:
@@ -67,7 +67,7 @@ class Script:
             return request
 
     def record_problem(self, request: FakeRequest, problem: str) -> None:
-        """Record that a request could not be answered as a test would wish."""
+        """Record a problem: a request without a reply, or one that the API would refuse."""
         with self.changed:
             self._problems.append(f"request {request.number} to {request.path}: {problem}")
 
@@ -93,25 +93,25 @@ class Script:
             return f"{prefix}{self._ids[prefix]}"
 
     def hold(self, change: int) -> None:
-        """Count a request that is held (1) or let go (-1)."""
+        """Count a request that is held (1) or released (-1)."""
         with self.changed:
             self._held += change
             self.changed.notify_all()
 
     def place(self) -> Place:
-        """Say how far the script is."""
+        """Return the position in the script."""
         with self.changed:
             return Place(tuple(self._queue), tuple(rule.left for rule in self._rules))
 
     def go_to(self, place: Place) -> None:
-        """Go back to where the script was; rules added since then stay as they are."""
+        """Go back to a position in the script; rules added since then stay as they are."""
         with self.changed:
             self._queue = deque(place.queue)
             for rule, left in zip(self._rules, place.rules, strict=False):
                 rule.left = left
 
     def reset(self) -> None:
-        """Forget replies, rules, requests and problems; ids go on, so that none comes twice."""
+        """Clear replies, rules, requests and problems; ids go on, so that none is used twice."""
         with self.changed:
             self._queue.clear()
             self._rules.clear()
@@ -121,7 +121,7 @@ class Script:
 
     @property
     def requests(self) -> list[FakeRequest]:
-        """What was asked so far, oldest first."""
+        """The requests so far, oldest first."""
         with self.changed:
             return list(self._requests)
 

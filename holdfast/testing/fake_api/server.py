@@ -21,7 +21,7 @@ with needing("testing", "The fake OpenAI API"):
 
 _START_SECONDS = 30.0
 _GRACE_SECONDS = 1
-"""A slow answer is not waited for: a test that ended has what it needs."""
+"""Slow answers are not waited for: the test has ended."""
 
 
 class ServerThread:
@@ -48,12 +48,12 @@ class ServerThread:
             raise RuntimeError(f"The fake API did not start on port {self.port}.")
 
     def release(self) -> None:
-        """Let go the requests held now."""
+        """Release the requests held now."""
         if self._loop is not None and self._fake is not None:
             self._loop.call_soon_threadsafe(self._fake.release)
 
     def stop(self) -> None:
-        """Turn held requests away, stop serving and wait for the thread."""
+        """Refuse held requests, stop serving and wait for the thread."""
         if self._loop is not None and self._fake is not None and self._server is not None:
             self._loop.call_soon_threadsafe(self._fake.stop)
             self._loop.call_soon_threadsafe(self._server.stopped.set)
@@ -74,7 +74,7 @@ class ServerThread:
 
 
 class _Server(uvicorn.Server):
-    """A server that says when it is ready."""
+    """A server that signals when it is ready."""
 
     def __init__(self, fake: FakeApp, ready: threading.Event) -> None:
         config = uvicorn.Config(
@@ -95,9 +95,9 @@ class _Server(uvicorn.Server):
 
 
 class _ThreadServer(_Server):
-    """A server that stops the moment it is told to.
+    """A server that stops at once.
 
-    Uvicorn's own looks each 0.1 s, twice: most of the time of many a test.
+    Uvicorn's own server polls each 0.1 s, twice, which would be most of the time of a short test.
 
     Attributes:
         stopped: Set it to end.
@@ -148,6 +148,6 @@ async def _serve_process(script: Script, port: int) -> None:
     listener.listen()
     port = listener.getsockname()[1]
     line = {"base_url": f"http://127.0.0.1:{port}/v1", "port": port, "pid": os.getpid()}
-    # Said before serving: a client that comes early waits in the listener's queue.
+    # Printed before serving: an early client waits in the listener's queue.
     print(json.dumps(line), flush=True)  # noqa: T201  the contract with the process that started it
     await _Server(FakeApp(script), threading.Event()).serve(sockets=[listener])

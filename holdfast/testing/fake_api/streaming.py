@@ -1,7 +1,6 @@
 """Cut a finished body into the server-sent events that a streaming request gets.
 
-Pure. The deltas put together give exactly the body, so a test that passes with one passes with the
-other.
+Pure. The deltas joined give exactly the body, so a test passes either with both or with neither.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from holdfast.values.base import Json
 from holdfast.values.checks.json_shapes import as_array, as_object, as_text, is_array
 
 PIECE = 8
-"""Characters of a delta, unless a reply says something else."""
+"""Characters of a delta, unless a reply has its own."""
 
 
 def stream_events(body: dict[str, Json], request: FakeRequest, *, piece: int = PIECE) -> list[str]:
@@ -23,7 +22,7 @@ def stream_events(body: dict[str, Json], request: FakeRequest, *, piece: int = P
 
     Args:
         body: The body.
-        request: Who asked for it.
+        request: The request that it answers.
         piece: Characters of a delta.
     """
     match request.endpoint:
@@ -115,7 +114,7 @@ def _completion_chunks(
 ) -> Iterator[dict[str, Json]]:
     head = {key: body.get(key) for key in ("id", "created", "model")}
     head["object"] = "chat.completion.chunk"
-    # With usage asked for, the API sends it in a chunk of its own and null in all others.
+    # If usage is requested, the API sends it in a chunk of its own and null in all others.
     usage: dict[str, Json] = {"usage": None} if has_usage else {}
     for choice in body.get("choices", []):
         message = as_object(choice.get("message"))
@@ -147,10 +146,10 @@ def _message_deltas(message: dict[str, Json], size: int) -> Iterator[dict[str, J
 
 
 def is_delta(event: str) -> bool:
-    """Tell whether an event carries a piece of the answer."""
+    """Whether an event carries a piece of the answer."""
     data: object = json.loads(event.partition("data: ")[2]) if "[DONE]" not in event else None
-    told = as_object(data)
-    if as_text(told.get("type")).endswith(".delta"):
+    event_data = as_object(data)
+    if as_text(event_data.get("type")).endswith(".delta"):
         return True
-    choices: Json = told.get("choices")
+    choices: Json = event_data.get("choices")
     return any(as_object(each["delta"]).keys() - {"role"} for each in as_array(choices))

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+from holdfast.errors import message_of
+
 
 class RaisedBy(str):
     """A note on an exception that names the user's function which raised it."""
@@ -70,10 +72,10 @@ def naming(what: str, function: Any) -> Generator[None]:
             raise
 
 
-def text_with_place(error: BaseException) -> str:
-    """Return the text of an error, with the function that raised it where that is known."""
+def message_with_place(error: BaseException) -> str:
+    """Return what happened, with the function that raised the error where that is known."""
     notes = [note for note in getattr(error, "__notes__", ()) if isinstance(note, RaisedBy)]
-    return "\n".join([str(error), *notes])
+    return "\n".join([message_of(error), *notes])
 
 
 def name_of(function: Callable[..., Any]) -> str:

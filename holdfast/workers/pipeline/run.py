@@ -6,7 +6,13 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, assert_never, cast
 
-from holdfast.errors import ComponentError, HoldfastError, InvalidArgumentError
+from holdfast.errors import (
+    ComponentError,
+    HoldfastError,
+    InvalidArgumentError,
+    message_of,
+    remedy_of,
+)
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json, canonical, digest
 from holdfast.values.code.invoke import invoke
@@ -213,8 +219,8 @@ def _named(name: str) -> Generator[None]:
     try:
         yield
     except InvalidArgumentError as error:
-        msg = f"Component {name!r}: {error}"
-        raise InvalidArgumentError(msg) from error
+        msg = f"Component {name!r}: {message_of(error)}"
+        raise InvalidArgumentError(msg, remedy=remedy_of(error)) from error
     except HoldfastError:
         raise
     except Exception as error:

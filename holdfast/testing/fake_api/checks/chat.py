@@ -17,7 +17,7 @@ _Found = tuple[str, str]
 
 
 def check_chat_messages(messages: Json) -> Iterator[_Found]:
-    """Give each problem as the parameter's path and the API's words."""
+    """Yield each problem as the parameter's path and the API's message."""
     if not is_array(messages) or not messages:
         yield "messages", "Invalid 'messages': expected an array with at least one message."
         return

@@ -1,4 +1,4 @@
-"""What both endpoints refuse in an image, in the API's words as far as they matter."""
+"""Checks of images for both endpoints, with the API's messages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def image_problem(url: Json, detail: Json, where: str) -> str:
 
     Args:
         url: Its address.
-        detail: How closely to look at it; None when it is not said.
+        detail: The detail level; None when it is not given.
         where: Path of the parameter that holds the address.
     """
     if detail is not None and detail not in get_args(Detail):
@@ -26,10 +26,10 @@ def image_problem(url: Json, detail: Json, where: str) -> str:
         is_web = url[:8].lower() == "https://" or url[:7].lower() == "http://"
         return "" if is_web else f"Invalid '{where}'. Expected a valid URL, but got {url[:60]!r}."
     try:
-        told, data = read_data_url(url)
+        media_type, data = read_data_url(url)
     except InvalidArgumentError:
         return f"Invalid '{where}'. Expected a base64-encoded data URL with an image MIME type."
-    if told not in MEDIA_TYPES or not sniff(data):
+    if media_type not in MEDIA_TYPES or not sniff(data):
         return (
             "You uploaded an unsupported image. The image must have one of these"
             f" formats: {list(MEDIA_TYPES)}."

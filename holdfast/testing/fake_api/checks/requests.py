@@ -1,6 +1,6 @@
 """Refuse what the real API refuses: a fake that takes anything hides defects.
 
-Pure. Each check gives the first thing wrong, in the API's words as far as they matter.
+Pure. Each check returns the first problem, with the API's message.
 """
 
 from __future__ import annotations

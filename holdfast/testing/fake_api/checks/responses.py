@@ -53,12 +53,12 @@ _Found = tuple[str, str]
 def check_response_items(
     items: Sequence[Json], *, is_stored: bool, is_continued: bool = False
 ) -> Iterator[_Found]:
-    """Give each problem as the parameter's path and the API's words.
+    """Yield each problem as the parameter's path and the API's message.
 
     Args:
         items: The input.
         is_stored: Whether the provider keeps the items.
-        is_continued: Whether it keeps what came before, so that a call may be there.
+        is_continued: Whether it keeps the earlier conversation, which may hold a call.
     """
     for index, given in enumerate(items):
         item = as_object(given)

@@ -1,0 +1,130 @@
+"""Texts of errors: what happened, however often it was wrapped, and once what to do about it."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import pytest
+from temporalio.exceptions import ApplicationError
+
+from holdfast.activities.failures import not_started, text_of, typed_failures
+from holdfast.agents.output_type import AgentOutputSchema
+from holdfast.errors import (
+    ArchiveError,
+    ModelRequestError,
+    NoWorkerError,
+    StepFailedError,
+    TaskNotFoundError,
+    UserError,
+    message_of,
+    remedy_of,
+)
+from holdfast.reading.server_errors import failure_in, to_error
+from holdfast.task.data.head import TaskHead
+from holdfast.task.data.records import Failure
+from holdfast.task.data.state import TaskInput
+from holdfast.task.ledger.ledger import Ledger
+from holdfast.task.requests.end import Ending
+from holdfast.values.code.user_calls import naming
+from holdfast.workflows.activity_calls import failure_of
+from holdfast.workflows.requests.answers import refusal
+
+FULL = ArchiveError("'/data' cannot be written.", remedy="Free some space.")
+
+
+def failed_with(error: Exception) -> Failure:
+    """Bring an error from an activity into the workflow."""
+    with pytest.raises(ApplicationError) as caught, typed_failures():
+        raise error
+    return failure_of(caught.value)
+
+
+def as_client(failure: Failure) -> Exception:
+    """Bring a failure with which a task waits from the workflow to a client."""
+    found = failure_in(refusal(failure, parked=True))
+    assert found is not None
+    return to_error(found, task_id="t", step_id="s1", parked=True)
+
+
+def test_an_error_that_wraps_none_says_what_happened_and_what_to_do() -> None:
+    assert str(FULL) == "'/data' cannot be written. Free some space."
+    assert str(TaskNotFoundError("t")) == (
+        "No task 't' is known here. Ids are shown by `holdfast tasks`; a task of another server,"
+        " namespace or archive is not visible from this one."
+    )
+    assert str(NoWorkerError("q", task_id="t")) == (
+        "No worker process serves queue 'q'. The task 't' waits and nothing is lost. Start yours,"
+        " made with HoldfastPlugin, then ask again."
+    )
+
+
+def test_an_error_without_a_remedy_of_its_own_says_how_a_step_is_run_again() -> None:
+    assert str(as_client(failed_with(ValueError("odd")))) == (
+        "Step 's1' of task 't' failed: ValueError: odd\n"
+        "The step stays first in the queue and nothing it had done is lost. Heal the cause, then"
+        " run the step again: run_step(task), or Runner.run(agent, RunState.of('t'))."
+    )
+
+
+def test_the_remedy_of_the_cause_takes_the_place_of_the_general_one() -> None:
+    cause = ModelRequestError("No API key.", remedy="Set OPENAI_API_KEY, then run the step again.")
+    error = as_client(failed_with(cause))
+    assert isinstance(error, StepFailedError)
+    assert str(error) == (
+        "Step 's1' of task 't' failed: ModelRequestError: No API key.\n"
+        "The step stays first in the queue and nothing it had done is lost. Set OPENAI_API_KEY,"
+        " then run the step again. To run the step: run_step(task), or"
+        " Runner.run(agent, RunState.of('t'))."
+    )
+
+
+def test_a_remedy_stands_once_at_the_end_however_often_its_error_was_wrapped() -> None:
+    with pytest.raises(ApplicationError) as caught, not_started("tool"):
+        raise FULL
+    failure = failure_of(caught.value)
+    ledger = Ledger(TaskInput(head=TaskHead(agent="a"), input="q"), task_id="t", now=1.0)
+    ledger.change(failure=failure)
+    assert ledger.task().error.endswith(
+        "NotStarted: The tool was not started: '/data' cannot be written. Free some space."
+    )
+    ending = Ending(ledger)
+    ending.begin("finished")
+    again = ending.failed(ending.failed(failure, now=2.0, pause=1.0), now=3.0, pause=1.0)
+    text = str(as_client(again))
+    assert text.count("Free some space.") == 1
+    assert text.endswith("Free some space.")
+    assert "'/data' cannot be written." in text
+
+
+def test_a_wrapped_error_is_quoted_without_its_remedy_which_goes_on_beside_it() -> None:
+    assert (message_of(FULL), remedy_of(FULL)) == ("'/data' cannot be written.", "Free some space.")
+    assert (message_of(ValueError("odd")), remedy_of(ValueError("odd"), "Mend it.")) == (
+        "odd",
+        "Mend it.",
+    )
+
+
+def test_the_place_of_an_error_stands_before_its_remedy() -> None:
+    def fails() -> None:
+        raise ArchiveError("Full.", remedy="Free some space.")
+
+    with pytest.raises(ArchiveError) as caught, naming("hook", fails):
+        fails()
+    first, second = text_of(caught.value).split("\n")
+    assert first == "Full."
+    assert second.startswith("Raised by hook: ")
+    assert second.endswith(" Free some space.")
+
+
+def test_an_output_type_that_is_not_precise_gets_one_remedy() -> None:
+    with pytest.raises(UserError) as caught:
+        AgentOutputSchema(dict[str, Any])
+    text = str(caught.value)
+    assert text.endswith("strict_json_schema=False).")
+    assert "Give it a precise type" not in text
+
+
+def test_a_remedy_outlasts_a_process() -> None:
+    again = pickle.loads(pickle.dumps(FULL))
+    assert (str(again), again.remedy) == (str(FULL), FULL.remedy)
