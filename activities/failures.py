@@ -25,8 +25,7 @@ from holdfast.errors import (
     QueryFailedError,
     UserError,
 )
-from holdfast.task.data.records import Failure
-from holdfast.task.data.tool_failures import INTERRUPTED, NOT_STARTED
+from holdfast.task.data.failures import INTERRUPTED, NOT_STARTED, Failure
 from holdfast.values.code.user_calls import naming, text_with_place
 from holdfast.values.messages import clean
 from holdfast.values.text.logs import log

@@ -19,8 +19,9 @@ from temporalio.exceptions import (
 )
 from temporalio.workflow import ActivityCancellationType
 
+from holdfast.task.data.failures import Failure
 from holdfast.task.data.guard_rules import GuardFound
-from holdfast.task.data.records import Failure, SegmentRef
+from holdfast.task.data.records import SegmentRef
 from holdfast.task.data.state import COMMIT, CommitRef, Described
 from holdfast.task.data.wire import Advanced, Closed, CloseInput, GuardInput
 from holdfast.task.guardrails_due import Due

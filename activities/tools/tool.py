@@ -40,8 +40,8 @@ from holdfast.errors import (
     ToolTimeoutError,
     UserError,
 )
-from holdfast.task.data.records import Outcome
-from holdfast.task.data.tool_failures import INTERRUPTED, TIMED_OUT, certain, marked
+from holdfast.task.data.calls import Outcome
+from holdfast.task.data.failures import INTERRUPTED, TIMED_OUT, certain, marked
 from holdfast.task.data.wire import ToolInput
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json, canonical

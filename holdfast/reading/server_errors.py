@@ -21,7 +21,7 @@ from holdfast.errors import (
     StepFailedError,
     TaskClosedError,
 )
-from holdfast.task.data.records import CLOSING, Failure
+from holdfast.task.data.failures import CLOSING, Failure
 from holdfast.task.data.state import PARKED
 from holdfast.values.base import Json
 

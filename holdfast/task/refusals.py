@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from holdfast.task.data.records import Failure, ForkOf
+from holdfast.task.data.failures import Failure
+from holdfast.task.data.records import ForkOf
 from holdfast.values.steps import TaskStep
 
 VERDICTS = frozenset(

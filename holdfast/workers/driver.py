@@ -8,7 +8,8 @@ from typing import Any, cast
 
 from holdfast.errors import AgentsException, InvalidArgumentError, StalledTaskError, UserError
 from holdfast.models.base import ModelAnswer
-from holdfast.task.data.records import OVER_BUDGET, Failure, JournalEntry, OpenStep, StepResult
+from holdfast.task.data.failures import Failure
+from holdfast.task.data.records import OVER_BUDGET, JournalEntry, OpenStep, StepResult
 from holdfast.task.data.wire import Advanced
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json, as_text, canonical

@@ -7,7 +7,7 @@ from temporalio.exceptions import ApplicationError
 
 from holdfast.activities.failures import ToldError
 from holdfast.activities.lease import NotOursError
-from holdfast.task.data.tool_failures import CERTAIN, NOT_STARTED, certain, is_certain
+from holdfast.task.data.failures import CERTAIN, NOT_STARTED, certain, is_certain
 
 
 @pytest.mark.parametrize("kind", [ApplicationError, ToldError, NotOursError])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from temporalio.exceptions import ApplicationError
 
-from holdfast.task.data.records import Failure
+from holdfast.task.data.failures import Failure
 from holdfast.task.data.state import PARKED, RunReply
 from holdfast.task.requests.run_requests import Pending
 

@@ -9,13 +9,14 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
 
 from holdfast.task import approvals
+from holdfast.task.data.calls import Outcome
 from holdfast.task.data.children import Nesting
-from holdfast.task.data.records import Failure, Outcome
-from holdfast.task.data.tool_failures import (
+from holdfast.task.data.failures import (
     INTERRUPTED,
     NOT_REPEATABLE,
     NOT_STARTED,
     TIMED_OUT,
+    Failure,
     is_certain,
 )
 from holdfast.task.data.tool_policy import ToolPolicy

@@ -1,4 +1,4 @@
-"""How the activity of a tool call fails, as the task reads it.
+"""Failures: why a step or a task stopped, and how the activity of a tool call fails.
 
 A call of a tool that is not repeatable may have happened whenever its activity fails, whatever the
 reason: a lost worker, a timeout, an outcome that cannot be encoded or stored. Only the failures
@@ -11,7 +11,19 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
+from pydantic import Field
 from temporalio.exceptions import ApplicationError
+
+from holdfast.values.base import Json, Value
+
+KIND = "kind"
+"""Fact of a verdict: the error handlers of the run that may answer in its place."""
+
+CLOSING = "closing"
+"""Fact of a failure: it stands in the way of the end of its task, and of no step."""
+
+TURN_FOLLOWS = "again"
+"""Fact of a verdict: another turn follows when no handler answers."""
 
 NOT_STARTED = "NotStarted"
 """Type of the failure of a call that was certainly not made, and may be scheduled again."""
@@ -35,6 +47,25 @@ way."""
 AGAIN: dict[str, Any] = {"again": True}
 """Detail of a failure after which the server would start the activity again, had it been asked to:
 the task does so in its place."""
+
+
+class Failure(Value):
+    """Why a step or a task stopped.
+
+    Attributes:
+        type: Class name of the error.
+        message: Its text.
+        step: Id of the step, if it was one.
+        data: Facts for the client's error, JSON data: the result of a guardrail, for example.
+        parks: Whether the task waits with it whatever its type: code of the user's, not the run,
+            has failed.
+    """
+
+    type: str
+    message: str
+    step: str = ""
+    data: dict[str, Json] = Field(default_factory=dict[str, Json])
+    parks: bool = False
 
 
 @contextmanager
