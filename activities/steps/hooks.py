@@ -89,10 +89,10 @@ class StepHooks:
         hooks = self._agent.hooks
         if hooks is None:
             return
-        if ctx.answered is not None:
+        if ctx.record.answered is not None:
             context = await self._made()
             with self._calling("on_llm_end", hooks.on_llm_end):
-                await invoke(hooks.on_llm_end, context, self._agent, ctx.answered.answer)
+                await invoke(hooks.on_llm_end, context, self._agent, ctx.record.answered.answer)
         for other in self._handed_to(result):
             context = await self._made()
             with self._calling("on_handoff", hooks.on_handoff):

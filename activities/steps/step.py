@@ -165,13 +165,13 @@ class StepActivities:
             self._expect(given, ready, whole)
             advanced = whole
         except Exception as error:
-            if not ctx.fresh:
+            if not ctx.record.fresh:
                 raise
             log.warning("The end of a step could not be recorded", exc_info=True)
             memory.drop_journal(given.n)
-            request = ctx.answered.request if ctx.answered is not None else ""
+            request = ctx.record.answered.request if ctx.record.answered is not None else ""
             advanced = _answer_alone(advanced, request, error)
-        if ctx.fresh:
+        if ctx.record.fresh:
             memory.handed_over(given.n, activity.info().activity_id)
         return advanced
 

@@ -14,15 +14,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Literal
 
 from holdfast.task.data.calls import Approval, ApprovalKind, Outcome, StandingRule, call_digest
 from holdfast.task.data.commands import Command
 from holdfast.task.data.records import Entry
 from holdfast.task.ledger.ledger import Ledger
-from holdfast.values.base import Json, canonical
+from holdfast.values.base import Json, same_json
 from holdfast.values.messages import ToolCall, system
+from holdfast.values.text.shown import time_shown
 
 CARD_TEXT = 500
 NOT_IN_TIME = "nobody decided in time"
@@ -152,7 +152,7 @@ def decide(ledger: Ledger, command: Command, *, now: float) -> str:
         why = f"it was decided already: {known}" if known else "its step may be over or undone"
         return f"There is no open approval {wanted!r}; {why}."
     if found.status != "open":
-        who, when = found.by or "the clock", in_words(found.at)
+        who, when = found.by or "the clock", time_shown(found.at)
         return f"Approval {wanted!r} was {found.status} by {who} already, at {when}."
     if found.branch != ledger.s.branch:
         return f"Approval {wanted!r} belongs to a branch that was undone."
@@ -197,13 +197,8 @@ def decided_by(entries: Sequence[Entry], approval_id: str) -> str:
         if event is not None and event.kind == "command":
             given: Json = event.body.get("arguments") or {}
             if given.get("approval") == approval_id:
-                return f"{event.body.get('verb')} by {event.by} at {in_words(event.at)}"
+                return f"{event.body.get('verb')} by {event.by} at {time_shown(event.at)}"
     return ""
-
-
-def in_words(seconds: float) -> str:
-    """Return a time as people read it."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def standing_rule(ledger: Ledger, tool: str) -> StandingRule | None:
@@ -329,7 +324,7 @@ def _approve(ledger: Ledger, approval: Approval, arguments: Json) -> str:
     if approval.kind == "undo":
         return "An undo is approved without arguments: it takes the call back as it ran."
     text = arguments if isinstance(arguments, str) else json.dumps(arguments)
-    if _same(text, approval.arguments):
+    if same_json(text, approval.arguments):
         return _approve(ledger, approval, None)
     ledger.put_approval(approval.model_copy(update={"status": "checking", "effective": text}))
     return ""
@@ -399,14 +394,6 @@ def _edited(ledger: Ledger, approval: Approval) -> str:
         return ""
     proposed = current.calls[approval.i].arguments
     return approval.arguments if approval.arguments != proposed else ""
-
-
-def _same(left: str, right: str) -> bool:
-    """Whether two argument texts say the same."""
-    try:
-        return left == right or canonical(json.loads(left)) == canonical(json.loads(right))
-    except (ValueError, RecursionError):
-        return False
 
 
 def _tell(ledger: Ledger, text: str) -> None:

@@ -114,3 +114,11 @@ def as_text(data: Json) -> str:
 def digest(data: bytes) -> str:
     """Return the SHA-256 of `data` as 64 hexadecimal digits."""
     return hashlib.sha256(data).hexdigest()
+
+
+def same_json(left: str, right: str) -> bool:
+    """Whether two texts hold the same JSON data."""
+    try:
+        return left == right or canonical(json.loads(left)) == canonical(json.loads(right))
+    except (ValueError, RecursionError):
+        return False

@@ -115,14 +115,14 @@ async def _came_to(
     An interruption counts before the run's own end: a sibling that was cancelled by it may have
     ended the run as well, and the calls that the step asked for would be lost.
     """
-    fresh = ctx.fresh
+    fresh = ctx.record.fresh
     try:
         if ctx.stop.interrupted.done():
             advanced = await _interrupted(ctx, opened)
         else:
             advanced = await _ended(worker, ctx, opened, _returned(run, worker))
     except Exception as error:
-        if not ctx.has_spent and not facts_of(error):
+        if not ctx.record.has_spent and not facts_of(error):
             raise
         log.warning("A step of task %s failed after its model call", ctx.task_id, exc_info=True)
         advanced = Advanced(failure=failure_after(error))

@@ -20,7 +20,7 @@ from holdfast.values.base import Json
 from holdfast.values.json_patch import apply
 from holdfast.values.messages import Message, Usage, assistant, system, user
 from holdfast.workers import LLMCompilerAgentWorker, StepContext
-from holdfast.workers.context.context import LAST_CALL
+from holdfast.workers.context.requests import LAST_CALL
 from holdfast.workers.driver import advance
 
 
@@ -129,7 +129,7 @@ class Bench:
         )
         got = await advance(self.worker, ctx, opened)
         assert got.failure is None, got.failure
-        journal += ctx.fresh
+        journal += ctx.record.fresh
         assert not got.calls, "a call ends its step"
         if got.result is None:
             return None

@@ -20,7 +20,7 @@ from holdfast.testing import ScriptedModel
 from holdfast.values.base import Json
 from holdfast.values.messages import ImagePart, TextPart, assistant, system, user
 from holdfast.workers import PlanAndSolveAgentWorker, StepContext
-from holdfast.workers.context.context import LAST_CALL
+from holdfast.workers.context.requests import LAST_CALL
 from holdfast.workers.driver import advance
 from holdfast.workers.plan_and_solve.prompts import OUT_OF_TURNS
 from holdfast.workers.plan_and_solve.steps import PLANS_KEY
@@ -117,8 +117,8 @@ class Play:
             self.activities += 1
             got = await advance(self.worker, ctx, opened)
             assert got.failure is None, got.failure
-            if ctx.answered is not None:
-                journal.append(ctx.answered)
+            if ctx.record.answered is not None:
+                journal.append(ctx.record.answered)
             if got.result is not None:
                 break
             if got.calls:
@@ -455,8 +455,8 @@ async def test_changed_code_in_the_middle_of_a_sub_task_is_found() -> None:
     opened = OpenStep(step=work.queue[0], state=work.state)
     ctx = work.context(opened, [])
     await advance(work.worker, ctx, opened)
-    assert ctx.answered is not None
-    other = [ctx.answered.model_copy(update={"request": "another"})]
+    assert ctx.record.answered is not None
+    other = [ctx.record.answered.model_copy(update={"request": "another"})]
     with pytest.raises(StepCodeChangedError):
         await advance(work.worker, work.context(opened, other), opened)
 

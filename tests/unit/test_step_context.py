@@ -18,7 +18,7 @@ from holdfast.task.data.records import JournalEntry, OpenStep
 from holdfast.task.data.wire import Advanced
 from holdfast.values.messages import Message, assistant, user
 from holdfast.workers import StepContext, driver
-from holdfast.workers.context.context import LAST_CALL
+from holdfast.workers.context.requests import LAST_CALL
 from holdfast.workers.driver import advance
 from tests.support.workers import Body, Doing, ends
 
@@ -63,8 +63,8 @@ class Bench:
         ctx = self.context(**given)
         async with asyncio.timeout(10):
             advanced = await advance(Doing(self.body), ctx, OPENED)
-        if ctx.answered is not None and advanced.answer is not None:
-            self.journal.append(ctx.answered)
+        if ctx.record.answered is not None and advanced.answer is not None:
+            self.journal.append(ctx.record.answered)
         return advanced
 
 

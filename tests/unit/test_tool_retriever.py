@@ -272,7 +272,7 @@ class Bench:
         )
         async with asyncio.timeout(10):
             got = await advance(Doing(self.body), ctx, opened)
-        self.journal = (*self.journal, *ctx.fresh)
+        self.journal = (*self.journal, *ctx.record.fresh)
         return got
 
 

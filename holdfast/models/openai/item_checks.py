@@ -50,6 +50,26 @@ def check_item(index: int, item: object) -> dict[str, Json]:
     return item
 
 
+def has_refusal(item: dict[str, Json]) -> bool:
+    """Whether a message holds a refusal of the model."""
+    content: Json = item["content"]
+    return is_array(content) and any(part.get("type") == "refusal" for part in content)
+
+
+def has_logprobs(item: dict[str, Json]) -> bool:
+    """Whether a message holds log probabilities of its tokens."""
+    content: Json = item.get("content")
+    return is_array(content) and any("logprobs" in part for part in content)
+
+
+def has_annotations(item: dict[str, Json]) -> bool:
+    """Whether a message holds annotations, such as citations."""
+    content: Json = item.get("content")
+    return is_array(content) and any(
+        is_object(part) and part.get("annotations") for part in content
+    )
+
+
 def _check_text(index: int, item: dict[str, Json], key: str) -> None:
     if not isinstance(item.get(key), str):
         _refuse(index, f"its {key!r} is {_shown(item, key)}, not a text")

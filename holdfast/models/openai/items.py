@@ -19,7 +19,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import assert_never, cast, get_args
 
 from holdfast.errors import InvalidArgumentError
-from holdfast.models.openai.item_checks import check_item, kind_of
+from holdfast.models.openai.item_checks import (
+    check_item,
+    has_annotations,
+    has_logprobs,
+    has_refusal,
+    kind_of,
+)
 from holdfast.values.base import Json
 from holdfast.values.checks import gate
 from holdfast.values.checks.json_shapes import as_text, is_array, is_object
@@ -105,8 +111,8 @@ def assistant_message(output: Sequence[Item]) -> Message:
     needs_items = any(
         kind_of(item) not in ("message", "function_call")
         or "phase" in item
-        or _has_logprobs(item)
-        or _has_annotations(item)
+        or has_logprobs(item)
+        or has_annotations(item)
         for item in turn.entries
     )
     return turn.message(keep_ids=needs_items)
@@ -155,7 +161,7 @@ class _Turn:
 
         A message without content is kept too: nothing else would tell it from none.
         """
-        refusal = any(kind_of(item) == "message" and _has_refusal(item) for item in self.entries)
+        refusal = any(kind_of(item) == "message" and has_refusal(item) for item in self.entries)
         usual = (
             sorted(self.kinds, key=_usual_place) == self.kinds and self.kinds.count("message") <= 1
         )
@@ -365,23 +371,6 @@ def _part_text(part: Item) -> str:
 
 def _text_of(content: Content) -> str:
     return Message(role="assistant", content=content).text
-
-
-def _has_refusal(item: Item) -> bool:
-    content: Json = item["content"]
-    return is_array(content) and any(part.get("type") == "refusal" for part in content)
-
-
-def _has_logprobs(item: Item) -> bool:
-    content: Json = item.get("content")
-    return is_array(content) and any("logprobs" in part for part in content)
-
-
-def _has_annotations(item: Item) -> bool:
-    content: Json = item.get("content")
-    return is_array(content) and any(
-        is_object(part) and part.get("annotations") for part in content
-    )
 
 
 def _without_images(item: Item) -> Item:

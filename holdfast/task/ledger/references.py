@@ -112,6 +112,29 @@ def output_digest(record: StepRecord) -> str:
     return record.stored.sha256[:8] if record.stored else digest(canonical(record.output))[:8]
 
 
+def results_of(
+    current: OpenState, result: StepResult
+) -> tuple[Json, Blob | None, tuple[Message, ...], tuple[Outcome, ...]]:
+    """Return what a step leaves: output, where it is stored, messages, and outcomes of its calls.
+
+    The messages of the calls have the contents of the outcomes, unless the step is quiet.
+    """
+    outcomes = tuple(current.outcomes[i] for i in range(len(current.calls)))
+    adds = resolve_adds(result, current)
+    if result.quiet:
+        output, stored = output_of_calls(outcomes)
+        return output, stored, adds, outcomes
+    output, stored = resolve_output(result, current)
+    said = zip(current.calls, outcomes, strict=True)
+    first = len(adds)
+    adds = (*adds, *(outcome.message(call) for call, outcome in said))
+    emptied = tuple(
+        outcome.model_copy(update={"content": "", "at": at})
+        for at, outcome in enumerate(outcomes, start=first)
+    )
+    return output, stored, adds, emptied
+
+
 def output_of_calls(outcomes: Sequence[Outcome]) -> tuple[Json, Blob | None]:
     """Make a step's output of the results of its calls."""
     if len(outcomes) == 1 and not outcomes[0].is_error:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 LONGEST_SHOWN = 80
 """Characters of a value that an error shows, unless it says otherwise."""
 
@@ -23,3 +25,8 @@ def shown(given: object, longest: int = LONGEST_SHOWN) -> str:
     except Exception:  # noqa: BLE001  the __repr__ of a user's class may raise anything
         return f"<{type(given).__name__} that cannot be shown>"
     return text.encode("utf-8", "backslashreplace").decode()
+
+
+def time_shown(seconds: float) -> str:
+    """Return a time, in seconds since 1970, as people read it."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

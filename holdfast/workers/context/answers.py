@@ -45,6 +45,24 @@ def read(answer: ModelAnswer, dialect: Dialect) -> ModelAnswer:
     return answer.model_copy(update={"message": message})
 
 
+def usable(answer: ModelAnswer, dialect: Dialect, *, last: bool) -> ModelAnswer:
+    """Return an answer with which the task can go on.
+
+    Args:
+        answer: The answer.
+        dialect: Which API's rules apply.
+        last: Whether it is the last one that the budget allows; that may be any.
+
+    Raises:
+        ModelBehaviorError: The task cannot go on with it, by the rules of the Agents SDK.
+        StalledTaskError: It cannot, in the step API.
+    """
+    error = None if last else verdict(answer, dialect)
+    if error is not None:
+        raise error
+    return answer
+
+
 def verdict(answer: ModelAnswer, dialect: Dialect) -> HoldfastError | None:
     """Say why there is no going on with an answer, if there is none.
 

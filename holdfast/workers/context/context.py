@@ -8,7 +8,6 @@ import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal
 
-from holdfast.errors import InvalidArgumentError
 from holdfast.models.base import ModelAnswer, ModelRequest, OutputSpec, ToolSpec
 from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.head import Dialect, RunRules, TaskHead
@@ -16,22 +15,17 @@ from holdfast.task.data.records import Handed, JournalEntry, OpenStep
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json, canonical, digest
 from holdfast.values.hash_chain import ChainRef, extend
-from holdfast.values.messages import Message, ToolCall, system
+from holdfast.values.messages import Message, ToolCall
 from holdfast.values.steps import Task
 from holdfast.workers.context.agent_code import AgentCode
-from holdfast.workers.context.answers import read, verdict
+from holdfast.workers.context.answers import read, usable
 from holdfast.workers.context.checks import check_calls, check_message, check_messages
 from holdfast.workers.context.handoffs import StepHandoffs
 from holdfast.workers.context.interrupts import Interrupt, StepStop
-from holdfast.workers.context.journal import StepJournal
+from holdfast.workers.context.journal import StepJournal, memo_json
 from holdfast.workers.context.offer import Offer, Retrieve
-from holdfast.workers.context.requests import own_choice, request_digest, settings_within
+from holdfast.workers.context.requests import LAST_CALL, own_choice, request_digest, settings_within
 from holdfast.workers.context.tool_results import ToolResult, tool_result
-
-LAST_CALL = system(
-    "The budget of this task is used up. Answer now, without tools: say what is known, what is"
-    " missing, and that the budget ended the work."
-)
 
 TURN = "turn"
 """Memo of the instructions and tools that the agent's code gave for a step."""
@@ -47,12 +41,13 @@ class StepContext:
         task_id: The task.
         n: Ordinal of the step in its task, from 1.
         state: The task's extra_state; changes to it are recorded when the step is done.
-        tool_choice: Tool choice asked for by whoever runs this step, else "auto".
+        tool_choice: Tool choice of the request that runs this step, else "auto".
         inputs: Step id to output, for the steps that this one waited for.
         notes: Messages for this step that are in `messages` too: feedback, and what was undone. A
             worker that gives call_model other messages puts them in.
         offer: Which tools may be called.
         code: What the agent's own code says.
+        record: The answered calls of this step: those of the journal, then those made here.
         stop: Stops this run of the step before its end.
         handoffs: How the task is handed over; None if the AgentWorker does not do so.
     """
@@ -101,11 +96,9 @@ class StepContext:
             journal: Calls answered by earlier runs of this step.
             limit: See AdvanceInput.
             tokens: Output tokens that are left; 0 for no limit.
-            unrecorded: An answer that was paid for, but never reached the task: the same request
-                gets it without a call.
-            keep: Told of each answer at once, before anything that may fail.
-            ensure_ours: Asked before each costly memo is made: raises when another worker process
-                has taken the step over.
+            unrecorded: A paid answer that never reached the task; the same request gets it.
+            keep: Gets each answer at once, before anything that may fail.
+            ensure_ours: Raises, before a costly memo, when another worker process has the step.
             code: What the agent's own code says; None for an agent without any.
             used_tools: Whether the agent has used a tool in this task.
         """
@@ -119,7 +112,7 @@ class StepContext:
         self.inputs: Mapping[str, Json] = inputs or {}
         self.offer = Offer(agent, head, retrieve, self.code)
         self.stop = StepStop()
-        self._journal = StepJournal(journal, unrecorded=unrecorded, keep=keep)
+        self.record = StepJournal(journal, unrecorded=unrecorded, keep=keep)
         self.notes = opened.notes
         self.adds: list[Message] = list(opened.notes)
         self._head = head
@@ -169,32 +162,18 @@ class StepContext:
     @property
     def limit_reached(self) -> bool:
         """Whether the next model call is the last one, made without tools."""
-        return self._finishes()
+        known = self.record.next_is_last  # recorded calls stay as they were made
+        return self._limit == "finish" if known is None else known
 
     @property
     def journal(self) -> tuple[JournalEntry, ...]:
         """All answered calls of this step, those made here included."""
-        return self._journal.all
-
-    @property
-    def fresh(self) -> tuple[JournalEntry, ...]:
-        """The calls that were answered in this activity."""
-        return tuple(self._journal.fresh)
-
-    @property
-    def answered(self) -> JournalEntry | None:
-        """The model call that was made here, if one was."""
-        return self._journal.answered
-
-    @property
-    def has_spent(self) -> bool:
-        """Whether a model call or a costly memo was made here: the task must get to know of it."""
-        return self._journal.has_spent
+        return self.record.all
 
     @property
     def finished(self) -> bool:
         """Whether the last model call that the budget allows has its answer."""
-        return self._journal.is_finished
+        return self.record.is_finished
 
     async def task(self) -> Task:
         """Describe the task as it is now: its input stays, the rest may have changed next time."""
@@ -207,7 +186,7 @@ class StepContext:
 
         All of the agent's; with a tool retriever, those that it chooses for the task's input, the
         best first, and the one that `tool_choice` names. It is asked once per step and recorded.
-        Calls of other tools are then not run, and the model is told so.
+        Calls of other tools are then not run, and the model reads why.
 
         Raises:
             InvalidArgumentError: The retriever named a tool that its catalogue lacks.
@@ -261,8 +240,8 @@ class StepContext:
             messages = check_messages(messages, "ctx.call_model")
         elif tools is None:
             output_type = output_type or self.agent.output
-        offered = await self._offered(tools, tool_choice)
-        finishing = self._finishes()
+        offered = await self.offer.given(self, tools, tool_choice or "")
+        finishing = self.limit_reached
         if finishing and LAST_CALL not in self.adds:
             self.add(LAST_CALL)
         asked = tuple(self.messages if messages is None else messages)
@@ -285,39 +264,20 @@ class StepContext:
             view=self._view,
             adds=self.adds,
         )
-        recorded = self._journal.next(key, "a model call", n=self.n, task_id=self.task_id)
+        recorded = self.record.next(key, "a model call", n=self.n, task_id=self.task_id)
         if recorded is not None and recorded.answer is not None:
-            return self._judged(recorded.answer)
+            return usable(recorded.answer, self.dialect, last=self.finished)
         await self.settled()
         self.stop.go_on()
         if self.finished:
             await self.stop.interrupt(Interrupt(kind="over"))
         if self._limit == "stop":
             await self.stop.interrupt(Interrupt(kind="limit"))
-        if self._journal.has_spent:
+        if self.record.has_spent:
             await self.stop.interrupt(Interrupt(kind="more"))
-        return self._judged(await self._ask(request, key, last=finishing))
-
-    def _judged(self, answer: ModelAnswer) -> ModelAnswer:
-        """Return an answer with which the task can go on; its last one may be any.
-
-        Raises:
-            ModelBehaviorError: It cannot, by the rules of the Agents SDK.
-            StalledTaskError: It cannot, in the step API.
-        """
-        error = None if self.finished else verdict(answer, self.dialect)
-        if error is not None:
-            raise error
-        return answer
-
-    async def _offered(
-        self, tools: Sequence[ToolSpec] | None, choice: str | None
-    ) -> tuple[ToolSpec, ...]:
-        if tools is None:
-            tools = await self.offer.tools(self, choice or "")
-            return (*tools, *self.agent.handoffs)
-        self.offer.widen(tools)
-        return tuple(tools)
+        return usable(
+            await self._ask(request, key, last=finishing), self.dialect, last=self.finished
+        )
 
     async def memo(
         self, name: str, make: Callable[[], Awaitable[Any] | Any], *, costly: bool = True
@@ -345,14 +305,14 @@ class StepContext:
         """
         self.stop.go_on()
         key = digest(canonical(["memo", name]))[:16]
-        recorded = self._journal.next(key, f"memo {name!r}", n=self.n, task_id=self.task_id)
+        recorded = self.record.next(key, f"memo {name!r}", n=self.n, task_id=self.task_id)
         if recorded is not None and recorded.memo is not None:
             return copy.deepcopy(recorded.memo.output)
         await self.settled()
         self.stop.go_on()
-        if costly and self._journal.has_spent:
+        if costly and self.record.has_spent:
             await self.stop.interrupt(Interrupt(kind="more"))
-        known = self._journal.paid_for(key) if costly else None
+        known = self.record.paid_for(key) if costly else None
         if known is not None and known.memo is not None:
             value = known.memo.output
         else:
@@ -360,7 +320,7 @@ class StepContext:
                 await self._ensure_task_is_ours()
             value = await self._make(name, make)
         entry = JournalEntry(request=key, memo=Handed(output=value), name=name)
-        self._journal.add(entry, costly=costly)
+        self.record.add(entry, costly=costly)
         return copy.deepcopy(value)
 
     async def _ensure_task_is_ours(self) -> None:
@@ -380,12 +340,7 @@ class StepContext:
                 made = await made
         finally:
             self._idle.set()
-        try:
-            return merge_patch.written(made, "memo")
-        except InvalidArgumentError as cause:
-            reason = str(cause).rstrip(".")
-            msg = f"Memo {name!r} cannot be stored as JSON: {reason}. Return plain data."
-            raise InvalidArgumentError(msg) from cause
+        return memo_json(name, made)
 
     async def call_tools(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
         """Have the task run tools in the middle of the step.
@@ -403,7 +358,7 @@ class StepContext:
         if not calls:
             return []
         key = digest(canonical([call.wire() for call in calls]))[:16]
-        recorded = self._journal.next(key, "tool calls", n=self.n, task_id=self.task_id)
+        recorded = self.record.next(key, "tool calls", n=self.n, task_id=self.task_id)
         if recorded is None:
             await self.settled()
             if self.finished:
@@ -430,7 +385,7 @@ class StepContext:
         try:
             answer = read(await self._answer(request, key), self.dialect)
             entry = JournalEntry(request=key, answer=answer, last=last)
-            self._journal.add(entry, costly=True)
+            self.record.add(entry, costly=True)
             return answer
         except Exception as error:  # noqa: BLE001  handed to the driver, which raises it
             self._idle.set()
@@ -439,12 +394,7 @@ class StepContext:
             self._idle.set()
 
     async def _answer(self, request: ModelRequest, key: str) -> ModelAnswer:
-        known = self._journal.paid_for(key)
+        known = self.record.paid_for(key)
         if known is not None and known.answer is not None:
             return known.answer
         return await self._respond(request)
-
-    def _finishes(self) -> bool:
-        """Whether the next call is the last that the budget allows; recorded calls stay as made."""
-        known = self._journal.next_is_last
-        return self._limit == "finish" if known is None else known

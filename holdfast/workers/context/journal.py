@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from holdfast.errors import StepCodeChangedError
+from holdfast.errors import InvalidArgumentError, StepCodeChangedError
 from holdfast.task.data.records import JournalEntry
+from holdfast.values import json_patch as merge_patch
+from holdfast.values.base import Json
 
 
 class StepJournal:
@@ -99,3 +101,17 @@ class StepJournal:
         self.has_spent = self.has_spent or costly
         if costly and self._keep is not None:
             self._keep(entry)
+
+
+def memo_json(name: str, made: object) -> Json:
+    """Return what a memo made as JSON data.
+
+    Raises:
+        InvalidArgumentError: It cannot be stored as JSON.
+    """
+    try:
+        return merge_patch.written(made, "memo")
+    except InvalidArgumentError as cause:
+        reason = str(cause).rstrip(".")
+        msg = f"Memo {name!r} cannot be stored as JSON: {reason}. Return plain data."
+        raise InvalidArgumentError(msg) from cause

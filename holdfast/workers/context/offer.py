@@ -63,6 +63,22 @@ class Offer:
 
         return list(await ctx.memo(MEMO, choose, costly=False))
 
+    async def given(
+        self, ctx: StepView, tools: Sequence[ToolSpec] | None, choice: str
+    ) -> tuple[ToolSpec, ...]:
+        """Return the tools of one model call: those that the AgentWorker gives, else the offer.
+
+        Args:
+            ctx: The step.
+            tools: The AgentWorker's choice; they may be called from then on. None for the offer,
+                with the agent's handoffs.
+            choice: The tool choice of the call.
+        """
+        if tools is None:
+            return (*await self.tools(ctx, choice), *ctx.agent.handoffs)
+        self.widen(tools)
+        return tuple(tools)
+
     def widen(self, tools: Iterable[ToolSpec]) -> None:
         """Allow calls of tools that the AgentWorker offers the model of its own accord."""
         self._allowed.update(tool.name for tool in tools)

@@ -9,9 +9,15 @@ from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.head import TaskHead
 from holdfast.values.base import Json, canonical, digest
 from holdfast.values.hash_chain import ChainRef
-from holdfast.values.messages import Message
+from holdfast.values.messages import Message, system
 from holdfast.values.settings import ModelSettings
 from holdfast.values.steps import HistoryRef
+
+LAST_CALL = system(
+    "The budget of this task is used up. Answer now, without tools: say what is known, what is"
+    " missing, and that the budget ended the work."
+)
+"""Message of the last call that the budget allows."""
 
 
 def settings_within(agent: AgentSnapshot, head: TaskHead, tokens: int) -> ModelSettings:

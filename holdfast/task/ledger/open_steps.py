@@ -1,0 +1,248 @@
+"""Steps in progress: their tool calls, whose requests they run for, and how they fail. Pure."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from holdfast.task.data.calls import Begun, Called, Decided, Outcome, call_digest
+from holdfast.task.data.failures import Failure
+from holdfast.task.data.records import (
+    Entry,
+    JournalEntry,
+    LeftStep,
+    Mark,
+    OpenState,
+    OpenStep,
+)
+from holdfast.task.data.undo import Before
+from holdfast.task.data.wire import ToolInput
+from holdfast.task.ledger.ledger_state import LedgerState
+from holdfast.task.ledger.references import (
+    batches_of,
+    with_entry,
+)
+from holdfast.values.base import canonical
+from holdfast.values.messages import ToolCall
+
+INLINE_BYTES = 512
+"""Up to this size a step's input travels with the activity; beyond, the activity asks for it."""
+
+
+class OpenSteps(LedgerState):
+    """The part of the ledger that changes steps in progress."""
+
+    def missing_calls(self, n: int) -> list[int]:
+        """Positions of a step's open calls that have no outcome yet."""
+        current = self.at(n)
+        return [i for i in range(len(current.calls)) if i not in current.outcomes]
+
+    def is_missing(self, n: int, i: int) -> bool:
+        """Whether an open call of a step has no outcome yet."""
+        current = self.find(n)
+        return current is not None and i < len(current.calls) and i not in current.outcomes
+
+    def tool_input(self, n: int, i: int, edited: ToolCall | None = None) -> ToolInput:
+        """Say to the tool activity which call to run, as a person edited it if one did."""
+        current = self.at(n)
+        big = len(canonical(current.state)) > INLINE_BYTES
+        return ToolInput(
+            n=current.n,
+            i=i,
+            digest=call_digest(edited or current.calls[i]),
+            call=edited,
+            branch=self.s.branch,
+            batch=batches_of(current),
+            child=self.child(n, i),
+            patch=current.begun.get(i, Begun()).patch,
+            agent=current.open.step.agent,
+            step="" if current.open.step.step_id == f"s{current.n}" else current.open.step.step_id,
+            state={} if big else current.state,
+            big=big,
+        )
+
+    def clear(self, n: int, i: int) -> None:
+        """Record that an open call turned out to need no approval."""
+        current = self.at(n)
+        self._put(current.model_copy(update={"cleared": (*current.cleared, i)}))
+
+    def stop(self, n: int, stops: dict[int, Failure]) -> None:
+        """Record why a step will stop once its calls in progress have ended."""
+        current = self.find(n)
+        if current is not None and current.stops != stops:
+            self._put(current.model_copy(update={"stops": stops}))
+
+    def begin_child(self, n: int, i: int, begun: Begun) -> None:
+        """Record how an open call began that a task of its own works for."""
+        current = self.at(n)
+        self._put(current.model_copy(update={"begun": {**current.begun, i: begun}}))
+
+    def outcome(self, n: int, i: int, got: Outcome) -> None:
+        """Record what became of an open call."""
+        current = self.at(n)
+        child = self.child(n, i)
+        if child:
+            got = got.model_copy(update={"child": child, "usage": self.s.children[child].usage})
+            self.change(usage=self.s.usage + got.usage)
+        got = got.model_copy(update=self._facts(current, i))
+        begun = dict(current.begun)
+        if i in begun:
+            got = got.model_copy(update={"guards": (*begun.pop(i).guards, *got.guards)})
+        changes = {"outcomes": {**current.outcomes, i: got}, "begun": begun}
+        current.called.pop(i, None)
+        self._put(self._marked(current.model_copy(update=changes), "done", i))
+
+    def call_begins(self, n: int, i: int, *, now: float, edited: str = "", child: str = "") -> None:
+        """Record that an open call is begun: from now on it may have taken effect.
+
+        Args:
+            n: The step.
+            i: Position of the call.
+            now: Time, seconds since the epoch.
+            edited: The arguments with which it runs, when a person changed them.
+            child: For a call of an agent as a tool: the task that it is.
+        """
+        current = self.at(n)
+        facts = self._facts(current, i)
+        found = Called(at=now, edited=edited, child=child).model_copy(update=facts)
+        current.called[i] = found  # in place, because there may be thousands
+
+    def call_failed(self, n: int, i: int, text: str, *, now: float) -> None:
+        """Record that a call that was begun is certain to have taken no effect."""
+        called = self.at(n).called
+        if i in called:
+            called[i] = called[i].model_copy(update={"error": text, "ended": now})
+
+    def call_not_begun(self, n: int, i: int) -> None:
+        """Record that a call was not begun after all."""
+        self.at(n).called.pop(i, None)
+
+    def unheard(self, n: int, began: float) -> None:
+        """Record that a model call was cut off before its answer: what it cost is not known."""
+        current = self.find(n)
+        if current is not None:
+            self._put(current.model_copy(update={"unheard": (*current.unheard, began)}))
+
+    def leave(
+        self, n: int, why: Literal["undone", "restarted"], *, now: float, by: str = ""
+    ) -> None:
+        """Record what a step in progress has done, before it is dropped.
+
+        Args:
+            n: The step.
+            why: Why it is dropped.
+            now: Time, seconds since the epoch.
+            by: Who asked for that.
+        """
+        current = self.at(n)
+        bare: dict[str, object] = {
+            "open": OpenStep(step=current.open.step),
+            "before": Before(),
+            "state": {},
+            "called": dict(current.called),
+        }
+        was = current.model_copy(update=bare)
+        left = LeftStep(was=was, branch=self.s.branch, at=now, why=why, by=by)
+        self.append(Entry(left=left))
+
+    def _facts(self, current: OpenState, i: int) -> dict[str, object]:
+        """Return what the audit must know of an open call: who decided, and what it does."""
+        name, described = current.calls[i].name, self.s.described
+        policies = described.rules(current.open.step.agent).policies if described else {}
+        decided = tuple(
+            Decided(approval=a.id, kind=a.kind, status=a.status, by=a.by, at=a.at, note=a.note)
+            for a in reversed(list(self.asked.at(self.s.branch, current.n, i)))
+            if a.status in ("approved", "rejected", "responded", "expired")
+        )
+        return {"decided": decided, "effect": policies[name].effect if name in policies else ""}
+
+    def answer_calls(self, n: int) -> None:
+        """Hand the outcomes of calls made in the middle of a step to its journal."""
+        current = self.at(n)
+        outcomes = tuple(current.outcomes[i] for i in range(len(current.calls)))
+        entry = JournalEntry(request=current.asked, calls=current.calls, outcomes=outcomes)
+        cleared: dict[str, object] = {
+            "calls": (),
+            "asked": "",
+            "outcomes": {},
+            "called": {},
+            "state": {},
+            "cleared": (),
+        }
+        self._put(with_entry(current, entry).model_copy(update=cleared))
+        self._forget_approvals(n)  # used: later calls at these places ask anew
+
+    def fail(self, failure: Failure, *, now: float, n: int = 0) -> None:
+        """Leave a step first among the upcoming ones, with its error.
+
+        Args:
+            failure: Why.
+            now: Time, seconds since the epoch.
+            n: The step; 0 when none is to blame.
+        """
+        current = self.find(n)
+        if current is None:
+            self.change(failure=failure)
+        else:
+            self._put(current.model_copy(update={"failure": failure}))
+        self.note("failed", now=now, text=f"{failure.type}: {failure.text}")
+
+    def show(self) -> None:
+        """Note that somebody wants to see the answers of the open steps while they are made."""
+        shown = (c.model_copy(update={"stream": True}) for c in self.s.opens)
+        self.change(opens=tuple(shown))
+
+    def own(self, owner: str) -> None:
+        """Note that the open steps that are run for no request are run for this one."""
+        opens = (c if c.owner else c.model_copy(update={"owner": owner}) for c in self.s.opens)
+        self.change(opens=tuple(opens))
+
+    def disown(self) -> None:
+        """Forget whose requests the open steps are run for: they have been answered."""
+        self.change(opens=tuple(c.model_copy(update={"owner": ""}) for c in self.s.opens))
+
+    def finish_early(self, n: int) -> None:
+        """Make a step's next model call the last one, without tools."""
+        self._put(self.at(n).model_copy(update={"limit": "finish"}))
+
+    def allow_one_more(self, n: int) -> None:
+        """Let a step's next model call pass the budget."""
+        self._put(self.at(n).model_copy(update={"limit": "allow"}))
+
+    def _marked(
+        self, current: OpenState, kind: Literal["start", "call", "done", "end"], *places: int
+    ) -> OpenState:
+        """Note in an open step what happened, in the order in which followers are told.
+
+        Args:
+            current: The open step.
+            kind: What happened.
+            places: Positions of the calls that it happened to; one 0 for the step itself.
+        """
+        if not places:
+            return current
+        batch = batches_of(current) if kind in ("call", "done") else 0
+        marks = [Mark(self.next_number(), kind, batch, i) for i in places]
+        return current.model_copy(update={"marks": (*current.marks, *marks)})
+
+    def _put(self, current: OpenState) -> None:
+        """Replace an open step."""
+        self.change(opens=tuple(current if c.n == current.n else c for c in self.s.opens))
+
+    def _forget_approvals(self, n: int) -> None:
+        """Forget what was decided for an open step."""
+        if self.s.approvals:
+            self.change(approvals=tuple(a for a in self.s.approvals if a.n != n))
+
+    def _open_ids(self, but: int) -> list[str]:
+        """List the ids of the steps in progress, except one."""
+        return [c.open.step.step_id for c in self.s.opens if c.n != but]
+
+    def _coming(self, but: int) -> list[str]:
+        """List the ids that open steps, except one, have given to steps they are about to queue."""
+        results = [c.result for c in self.s.opens if c.n != but and c.result is not None]
+        return [step.step_id for result in results for step in result.next if step.step_id]
+
+    def _limit(self, current: OpenState, *, now: float) -> Literal["", "stop", "finish"]:
+        if current.limit == "finish":
+            return "finish"
+        return "stop" if self.exceeded(now=now, n=current.n) and current.limit != "allow" else ""
