@@ -9,8 +9,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 REPORT := .build/test-report.xml
-# Tests mostly wait for servers. Many processes on a small machine make heartbeats late.
-JOBS ?= 2
+# Tests mostly wait for servers, so there are more processes than cores of a small machine.
+JOBS ?= 4
 # Tests start hundreds of processes, which shall not compile the same modules again.
 export PYTHONDONTWRITEBYTECODE :=
 export QUESTION ?=
@@ -21,7 +21,7 @@ COMPILE = .build/lock/bin/uv pip compile pyproject.toml --quiet --universal --py
     --generate-hashes --no-emit-index-url --no-emit-find-links --no-emit-package holdfast \
     --custom-compile-command 'make lock'
 
-.PHONY: help venv lint format test demo fuzz fuzz-verbs bench soak exhaust lock clean
+.PHONY: help venv lint style mypy pyright format test pytest demo fuzz fuzz-verbs bench soak exhaust lock clean
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,21 +40,31 @@ $(STAMP): requirements-dev.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
-lint: $(STAMP) ## Check style, types and the layers of the packages
+lint: style mypy pyright ## Check style, types and the layers of the packages
+
+style: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports --no-logo --no-cache
+
+mypy: $(STAMP)
 	$(BIN)/mypy
+
+pyright: $(STAMP)
 	$(BIN)/pyright --warnings
 
 format: $(STAMP) ## Format the code and apply safe fixes
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-test: lint ## Check style and types, then pass every test
+# Types are checked while the tests run, which mostly wait.
+test: style ## Check style and types, and pass every test
+	@$(MAKE) --no-print-directory --jobs=3 pytest mypy pyright
+
+pytest: $(STAMP)
 	@mkdir -p $(dir $(REPORT))
 	@rm -f $(REPORT)
-	$(BIN)/python -m pytest --numprocesses=$(JOBS) --dist=loadscope --junitxml=$(REPORT)
+	$(BIN)/python -m pytest --numprocesses=$(JOBS) --dist=worksteal --junitxml=$(REPORT)
 	@! grep -q '<skipped' $(REPORT) || { echo "error: tests were skipped, and a skipped test proves nothing" >&2; exit 1; }
 
 demo: $(STAMP) ## Run the demo; QUESTION="..." asks your own question

@@ -62,10 +62,10 @@ class ClosingActivities:
 
     @activity.defn(name="close")
     async def close(self, given: CloseInput) -> Closed:
-        """Store the whole task, and its turn for its session; the task itself commits the turn.
+        """Store the record of the task and the turn for its session.
 
-        All that can fail is done here. A commit made here could not be taken back when something
-        after it fails, and the task then comes to another end.
+        The workflow commits the turn afterwards, when nothing can fail any more: a commit made here
+        could not be taken back if a later part fails and the task then gets another end.
         """
         with typed_failures():
             async with heartbeats():
@@ -116,7 +116,7 @@ class ClosingActivities:
     async def _turn(
         self, head: TaskHead, task: Task, given: CloseInput, opens: Sequence[OpenState]
     ) -> CommitRef | None:
-        """Let the AgentWorker choose what to keep, and make that ready for the session.
+        """Let the AgentWorker choose the messages to keep, and store them for the session.
 
         A list that the run was given comes first. Of a task that has failed before its first step
         was done, the input is kept.
@@ -156,7 +156,7 @@ class ClosingActivities:
 
 
 def closed_at(entries: list[Entry]) -> float:
-    """Return when the task began to close, as it noted just before."""
+    """Return the time at which the task began to close, from its newest event of that kind."""
     events = (entry.event for entry in reversed(entries) if entry.event is not None)
     return next((event.at for event in events if event.kind == "closed"), 0.0)
 

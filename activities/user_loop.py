@@ -1,7 +1,7 @@
 """The event loop of users' code: its own thread, apart from the loop of the Temporal worker.
 
-Tools, hooks, AgentWorkers, models and all else that an activity does run there. One that blocks
-keeps the others waiting, but no heartbeat, no workflow and no stop of the worker.
+Tools, hooks, AgentWorkers and models run there, with the rest of each activity. Code that blocks
+the loop delays the others, but no heartbeat, no workflow and no stop of the worker.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ from temporalio.exceptions import ApplicationError
 from holdfast.activities.failures import LoggedError
 from holdfast.activities.heartbeat import heartbeats
 from holdfast.engine.loop import LoopThread
+from holdfast.errors import with_remedy
 from holdfast.models import close_models
 from holdfast.task.data.head import TaskHead
-from holdfast.task.data.tool_failures import INTERRUPTED, NOT_STARTED, PARKS
+from holdfast.task.data.tool_failures import INTERRUPTED, NOT_STARTED, facts
 from holdfast.values.code import context_variables as variables
 from holdfast.values.code import user_calls as calling
 from holdfast.values.text.logs import log
@@ -59,13 +60,13 @@ STOP_SECONDS = 10.0
 """How long code may go on that a stopping worker has cancelled."""
 
 HANGS = "CodeHangsError"
-"""Type of the failure of an activity whose users' code did not come back."""
+"""Type of the failure of an activity whose users' code did not return in time."""
 
 BLOCKED = "Blocked"
 """Type of the failure of a tool call that blocks its event loop."""
 
 NOT_OURS = "code that no task of Holdfast began"
-"""What blocks a loop when no activity's work does: a callback that was posted to it, for one."""
+"""Names what blocks a loop when no activity does, such as a callback that was posted to it."""
 
 
 class Work:
@@ -79,7 +80,7 @@ class Work:
     """
 
     def __init__(self, kind: str, task_id: str) -> None:
-        """Begin nothing yet."""
+        """Describe work that has not begun."""
         self.kind = kind
         self.task_id = task_id
         self.calls = calling.Calls()
@@ -87,7 +88,7 @@ class Work:
         self.task: asyncio.Task[Any] | None = None
 
     def __str__(self) -> str:
-        """Say what is being done."""
+        """Name the code that is running, for logs and errors."""
         called = str(self.calls) or f"activity {self.kind!r}"
         return f"{called} of task {self.task_id!r}"
 
@@ -108,7 +109,7 @@ class UserLoop:
 
     @property
     def is_stuck(self) -> bool:
-        """Whether it has been blocked for so long that nothing new should begin here."""
+        """Whether it has been blocked for so long that no new work may begin here."""
         return self.blocked_for >= GIVEN_UP_SECONDS
 
     def begin(self, work: Work, coro: Coroutine[Any, Any, Any], context: Context) -> None:
@@ -118,11 +119,11 @@ class UserLoop:
         """
 
         def start() -> None:
-            if work.done.done():  # given up with what blocked the loop before it
+            if work.done.done():  # given up, because earlier work blocked the loop
                 coro.close()
                 return
             work.task = asyncio.create_task(coro)
-            work.task.add_done_callback(lambda ended: _tell_end(ended, work.done))
+            work.task.add_done_callback(lambda ended: _pass_on(ended, work.done))
 
         context.run(calling.current.set, work.calls)
         context.run(_working.set, work)
@@ -149,7 +150,7 @@ class UserLoop:
     def _make_task(
         self, loop: asyncio.AbstractEventLoop, coro: Any, *, context: Context | None = None
     ) -> asyncio.Task[Any]:
-        """Make a task and remember whose it is: tools make tasks, too."""
+        """Make a task and remember the work that it belongs to: tools make tasks, too."""
         work = _working.get(None) if context is None else context.get(_working)
         task: asyncio.Task[Any] = asyncio.Task(coro, loop=loop, context=context)
         if work is not None:
@@ -157,7 +158,7 @@ class UserLoop:
         return task
 
     def _watch(self) -> None:
-        """Look each second whether the loop comes back, until it is closed."""
+        """Check each second whether the loop still runs callbacks, until it is closed."""
         while True:
             seen = threading.Event()
             try:
@@ -169,7 +170,7 @@ class UserLoop:
             time.sleep(WATCH_SECONDS)
 
     def _wait_blocked(self, seen: threading.Event) -> None:
-        """Tell what blocks the loop, and wait for its end; after a while its work is given up.
+        """Log what blocks the loop, and wait until it is free; after a while give its work up.
 
         Seconds are counted, not read from a clock, which goes on while the process is stopped.
         """
@@ -195,14 +196,14 @@ class UserLoop:
         self.blocked_for = 0.0
 
     def _leave_others(self, blocking: Work | None) -> None:
-        """Give up what waits for a loop that may never come back; it may be done on another one."""
+        """Give up the work on a loop that may stay blocked; a retry may use another loop."""
         for work in list(self._begun):
             log.error("Given up, because it waits for %s: %s", blocking or NOT_OURS, work)
             self.cancel(work)
             _set_error(work.done, _held_up(work, blocking))
 
     def _stack(self) -> str:
-        """Return where the loop's thread is."""
+        """Return the stack of the loop's thread."""
         frames = sys._current_frames()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  documented
         return "".join(traceback.format_stack(frames.get(self.thread.ident)))
 
@@ -220,7 +221,7 @@ class UserLoops:
     """The user loops of the workers that share them: one, unless one is blocked for long.
 
     Attributes:
-        works: What is being done.
+        works: The work in progress.
     """
 
     def __init__(self) -> None:
@@ -249,7 +250,7 @@ class UserLoops:
             return self._loops[-1]
 
     def apart(self, function: Callable[P, Awaitable[T]]) -> Callable[P, Coroutine[Any, Any, T]]:
-        """Have an activity's work done on a user loop, in the context of the task's run.
+        """Wrap an activity: its work runs on a user loop, in the context of the task's run.
 
         Its heartbeats come from the worker's loop.
         """
@@ -289,7 +290,7 @@ class UserLoops:
 async def _result(loop: UserLoop, work: Work) -> Any:
     """Wait for the end of work on another loop; cancelling the caller cancels it."""
     outer = asyncio.wrap_future(work.done)
-    outer.add_done_callback(_heard)
+    outer.add_done_callback(_retrieve)
     try:
         limit = _limit()
         if limit is not None:
@@ -306,7 +307,7 @@ async def _result(loop: UserLoop, work: Work) -> Any:
 
 
 def _limit() -> float | None:
-    """Return how long the code of the activity may take, None for as long as it wants."""
+    """Return how long the code of the activity may take; None for no limit."""
     return LONGEST_CALL_SECONDS if activity.info().activity_type in SHORT else None
 
 
@@ -314,8 +315,8 @@ async def _until_stopped(outer: asyncio.Future[Any], work: Work) -> None:
     """Wait for cancelled work; a worker that stops does not wait for ever.
 
     Raises:
-        CancelledError: It goes on, and is left behind.
-        ApplicationError: It goes on, and it is a tool call whose outcome is not known therefore.
+        CancelledError: It does not end, and is left behind.
+        ApplicationError: It does not end, and is a tool call: the outcome is unknown.
     """
     waited = 0.0
     while not outer.done():
@@ -330,30 +331,34 @@ async def _until_stopped(outer: asyncio.Future[Any], work: Work) -> None:
 
 
 def _hangs(work: Work, seconds: float) -> LoggedError:
-    """Say that users' code did not come back; after some attempts the task waits for a person."""
+    """Return the failure of users' code that did not return in time; the last parks the task."""
     attempt = activity.info().attempt
     text = (
         f"{work.calls} did not come back within {seconds:g} seconds, in attempt {attempt} of"
-        f" {MOST_HANGS}. Find out what it waits for, restart the worker process and ask again."
+        f" {MOST_HANGS}."
     )
-    log.warning("%s", text)
-    last = attempt >= MOST_HANGS
-    return LoggedError(text, {PARKS: True}, type=HANGS, non_retryable=last)
+    remedy = "Find out what it waits for, restart the worker process and ask again."
+    log.warning("%s", with_remedy(text, remedy))
+    known, last = facts(remedy=remedy, parks=True), attempt >= MOST_HANGS
+    return LoggedError(text, *known, type=HANGS, non_retryable=last)
 
 
 def _given_up(work: Work) -> LoggedError:
-    """Say that users' code blocks its loop; the same code would block the next one as well."""
+    """Return the failure of users' code that blocks its loop; it would block the next one, too."""
     text = (
         f"{str(work.calls) or work.kind} blocked the event loop of its worker process for"
-        f" {GIVEN_UP_SECONDS:g} seconds and was given up. Make it await what it waits for, or make"
-        " it a plain function (def), which runs in a thread; then restart the worker process."
+        f" {GIVEN_UP_SECONDS:g} seconds and was given up."
     )
-    kind = BLOCKED if work.kind == "tool" else HANGS
-    return LoggedError(text, {PARKS: True}, type=kind, non_retryable=True)
+    remedy = (
+        "Make it await what it waits for, or make it a plain function (def), which runs in a"
+        " thread; then restart the worker process."
+    )
+    kind, known = BLOCKED if work.kind == "tool" else HANGS, facts(remedy=remedy, parks=True)
+    return LoggedError(text, *known, type=kind, non_retryable=True)
 
 
 def _held_up(work: Work, blocking: Work | None) -> ApplicationError:
-    """Say that work was held up by other code; the attempt that follows gets another loop."""
+    """Return the failure of work that other code held up; its next attempt gets another loop."""
     what = blocking or NOT_OURS
     if work.task is None:
         text = f"Activity {work.kind!r} was not begun: {what} blocks the event loop."
@@ -362,8 +367,8 @@ def _held_up(work: Work, blocking: Work | None) -> ApplicationError:
     return ApplicationError(text, type=INTERRUPTED)
 
 
-def _tell_end(task: asyncio.Task[Any], done: Future[Any]) -> None:
-    """Give a task's end to a future, unless the work was given up before."""
+def _pass_on(task: asyncio.Task[Any], done: Future[Any]) -> None:
+    """Pass the end of a task on to a future, unless the work was given up before."""
     if task.cancelled():
         done.cancel()
         done.set_running_or_notify_cancel() if done.cancelled() else None
@@ -379,7 +384,7 @@ def _set_error(done: Future[Any], error: BaseException) -> None:
         done.set_exception(error)
 
 
-def _heard(ended: asyncio.Future[Any]) -> None:
-    """Look at how work ended that is waited for no more, or asyncio complains of it."""
+def _retrieve(ended: asyncio.Future[Any]) -> None:
+    """Retrieve the exception of abandoned work, so that asyncio does not log it."""
     if not ended.cancelled():
         ended.exception()

@@ -19,6 +19,7 @@ from holdfast.models.openai.responses import ResponsesModel
 from holdfast.testing import FakeOpenAI
 from holdfast.tracing import instrument
 from holdfast.values.messages import clean
+from tests.support.patience import be_patient
 from tests.support.rig import Engine, MakeAgent, MakeRunner, Rig, make_engine
 from tests.support.scale import EXHAUSTIVE, is_repetition
 from tests.support.spans import Spans
@@ -33,11 +34,20 @@ settings.register_profile(
 )
 settings.load_profile("holdfast")
 
+be_patient()
+
+LONGEST = ("tests/soak/", "tests/crash/", "tests/packaging/test_extras.py")
+"""Tests that wait for processes most of the time."""
+
 heartbeat.FASTEST_SECONDS = 0.5  # an activity learns by its next heartbeat that it is cancelled
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave to `make soak` what repeats a check with another AgentWorker at great cost."""
+    """Leave to `make soak` what repeats a check with another AgentWorker at great cost.
+
+    The longest tests begin first, so that no process is left alone with one of them at the end.
+    """
+    items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))  # keeps the order of each kind
     left = [] if EXHAUSTIVE else [item for item in items if is_repetition(item.nodeid)]
     if left:
         config.hook.pytest_deselected(items=left)

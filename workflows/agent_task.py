@@ -68,7 +68,7 @@ class AgentTask(Opening):
         self.updates = Updates(self.core, self.commands)
         self.steps = Steps(self.core)
         self.undos = Undos(self.core)
-        self.closing = Closing(self.core, self.commands, self.parent.hear_again)
+        self.closing = Closing(self.core, self.commands, self.parent.take_postponed)
         self.rollover = Rollover(self.core, self.is_done, partial(self.core.abandon, CANCELLED))
 
     @workflow.run

@@ -68,7 +68,7 @@ class Registry:
             self._drop(name)
 
     def _drop(self, name: str) -> None:
-        """Let go of a lent agent: a run that is not over still has the very object, see `of`."""
+        """Drop a lent agent by name; runs in progress keep the object itself, see `of`."""
         del self._lent[name]
         agent = self._agents.pop(name)
         for tool in agent.made_tools:
@@ -99,7 +99,7 @@ class Registry:
                 self._add(other, lent=lent)
 
     def of(self, head: TaskHead) -> Registry:
-        """Return the registry for a task: one of the very objects that its run was started with.
+        """Return the registry for a task: that of the objects with which its run was started.
 
         Only the process that started the run has them, and only until the run is over; else the
         agents of their names are served.
@@ -110,7 +110,7 @@ class Registry:
         return Registry([first], self._archive, self._snapshots)
 
     def refer(self, thing: Any) -> str:
-        """Name a piece of code for a task that this process starts, so that others find it too."""
+        """Return a reference to a function, by which other processes can find it."""
         named = (ref for ref, other in self._named.items() if other is thing)
         return next(named, None) or refer(thing)
 
@@ -128,7 +128,7 @@ class Registry:
         return look_up(ref, modules | {"holdfast.agents.handoff_filters"})
 
     def context_loader(self, head: TaskHead) -> Callable[[Json], Any]:
-        """Return what makes the context object of a task's run of JSON data."""
+        """Return the function that makes a run's context object of JSON data."""
 
         def load(data: Json) -> Any:
             ref = head.run.context
@@ -227,12 +227,12 @@ class Registry:
 
 
 def _code_of(tool: Tool) -> dict[str, Any]:
-    """Name the code that came with an agent as a tool: its tasks may refer to it."""
+    """Return the code of an agent that is a tool, by reference, for its child tasks."""
     return tool.code if isinstance(tool, AgentTool) else {}
 
 
 def _modules_of(agent: Agent) -> set[str]:
-    """List the modules whose code an agent runs: references of runs may name what is in them."""
+    """List the modules with an agent's code: a run's references may name functions of these."""
     code = [
         *(tool.function for tool in agent.made_tools),
         *(thing for tool in agent.made_tools for thing in _code_of(tool).values()),
@@ -245,11 +245,11 @@ def _modules_of(agent: Agent) -> set[str]:
     ]
     parts = [type(agent.worker), type(agent.hooks), *(thing for thing in code if callable(thing))]
     modules = {getattr(part, "__module__", None) for part in parts}
-    return {name for name in modules if name and name.partition(".")[0] not in _NOBODYS}
+    return {name for name in modules if name and name.partition(".")[0] not in _SKIPPED}
 
 
-_NOBODYS = sys.stdlib_module_names | {"holdfast"}
-"""Packages that no agent's own code is of: a `functools.partial` is code of `functools`."""
+_SKIPPED = sys.stdlib_module_names | {"holdfast"}
+"""Packages to skip when looking for the user's modules: `functools`, because of `partial`, ..."""
 
 
 def _like(setting: str | None, name: str) -> str:

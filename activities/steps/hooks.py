@@ -26,9 +26,9 @@ from holdfast.workers.context.context import StepContext
 
 
 class StepHooks:
-    """Tells an agent's hooks what happens in one activity of a step; does nothing without hooks.
+    """Calls an agent's hooks in one activity of a step; does nothing without hooks.
 
-    What they change in the context is not kept: the step's own record of it is being made.
+    Their changes of the context are not kept.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class StepHooks:
         self._context: AgentHookContext[Any] | None = None
 
     async def started(self, given: AdvanceInput, ctx: StepContext) -> None:
-        """Tell that the agent takes over, once for all attempts of an activity in this process.
+        """Call `on_start`, once for all attempts of an activity in this process.
 
         Raises:
             ApplicationError: The hook raised; nothing was done yet.
@@ -63,7 +63,7 @@ class StepHooks:
             memory.started = activity_id
 
     async def asking(self, request: ModelRequest) -> None:
-        """Tell that a model call is about to be made, with what the model is sent.
+        """Call `on_llm_start` with the request that is about to be sent.
 
         Raises:
             ApplicationError: The hook raised; the call is not made.
@@ -77,14 +77,14 @@ class StepHooks:
             await invoke(hooks.on_llm_start, context, self._agent, prompt, items)
 
     async def ended(self, ctx: StepContext, result: StepResult | None) -> None:
-        """Tell of the answer that was given here, of a handoff, and of the final output.
+        """Call the hooks for the answer of this activity, a handoff, and the final output.
 
         Args:
             ctx: The step.
-            result: What the step gave, if it is over.
+            result: The step's result, if it is over.
 
         Raises:
-            ApplicationError: A hook raised; the answer is to be kept.
+            ApplicationError: A hook raised; the caller must keep the answer all the same.
         """
         hooks = self._agent.hooks
         if hooks is None:

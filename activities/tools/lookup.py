@@ -148,11 +148,13 @@ def check_fits(first: AgentSnapshot, agent: Agent, tool: Tool, call: ToolCall) -
         why = "the call would do something else"
     msg = (
         f"Tool {call.name!r} of agent {agent.name!r} in this worker process is not the one that the"
-        f" model was told of when the task began, and {why}. The task waits, nothing is lost: give"
-        " the agent the earlier tool back, restart the worker process and ask again. A fork begins"
-        " with the tool as it is now."
+        f" model was told of when the task began, and {why}. The task waits, nothing is lost."
     )
-    raise UserError(msg)
+    remedy = (
+        "Give the agent the earlier tool back, restart the worker process and ask again. A fork"
+        " begins with the tool as it is now."
+    )
+    raise UserError(msg, remedy=remedy)
 
 
 def check_repeat(tried: int, what: str, is_repeatable: bool) -> None:  # noqa: FBT001

@@ -1,4 +1,4 @@
-"""The embedded engine: a dev server, and worker processes' work done in this process.
+"""The embedded engine: a dev server, and workers that run in this process.
 
 What starts and finds servers is imported where it is used: it needs the extra `local`, which
 clients and worker processes of a cluster do without.
@@ -170,7 +170,7 @@ class LocalEngine:
             await self._stop(served)
 
     async def _has_tasks(self, served: _Served) -> bool:
-        """Whether a queue has open tasks; so it counts, too, while that cannot be found out."""
+        """Whether a queue has open tasks; true as well while the server cannot be asked."""
         [queue] = served.workers.queues
         query = f"{OPEN_TASKS}{is_('TaskQueue', queue)}"
         try:

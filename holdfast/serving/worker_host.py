@@ -24,7 +24,7 @@ EXTRA_SECONDS = 15.0
 """How long a worker may take to stop when its grace for running calls is over."""
 
 CLOSE_SECONDS = 5.0
-"""How long the loops may take to end, and the search for what is left."""
+"""How long the loops may take to end, and the search for tasks that are left."""
 
 MOST_WORKFLOW_THREADS = 500
 MOST_NAMED = 100
@@ -125,7 +125,7 @@ class Host:
         await asyncio.wait([stopping], timeout=seconds)
         if stopping.done():
             stopping.result()
-            self._runs.pop(worker).add_done_callback(_heard)
+            self._runs.pop(worker).add_done_callback(_retrieve)
             return True
         stopping.cancel()
         names = await _stuck(worker.client, worker.queues)
@@ -168,8 +168,8 @@ async def hosted(
         await host.close()
 
 
-def _heard(run: asyncio.Task[None]) -> None:
-    """Look at how a worker ended, which asyncio would complain of otherwise."""
+def _retrieve(run: asyncio.Task[None]) -> None:
+    """Retrieve the exception of a stopped worker, so that asyncio does not log it."""
     if not run.cancelled():
         run.exception()
 

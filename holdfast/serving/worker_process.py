@@ -1,4 +1,4 @@
-"""Worker processes: what runs the tasks of agents, by itself or inside workers you have."""
+"""Worker processes: they run the tasks of agents, as programs of their own or inside a team's."""
 
 from __future__ import annotations
 

@@ -21,6 +21,7 @@ from holdfast.serving import embedded as local
 from holdfast.serving import worker_host as hosting
 from holdfast.testing import FakeOpenAI
 from holdfast.workflows.agent_task import AgentTask
+from tests.support import patience
 from tests.support.rig import until
 
 MOST_SECONDS = 60
@@ -33,10 +34,11 @@ pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptio
 def door() -> Iterator[threading.Event]:
     """Hold up code until the test is over; then what was left behind comes to its end."""
     made = threading.Event()
+    before = threading.enumerate()  # an engine of the whole process goes on
     yield made
     made.set()
     for thread in threading.enumerate():
-        if thread.name.startswith("holdfast-worker"):
+        if thread.name.startswith("holdfast-worker") and thread not in before:
             thread.join(MOST_SECONDS)
     gc.collect()
 
@@ -46,6 +48,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hosting, "EXTRA_SECONDS", 3.0)
     monkeypatch.setattr(hosting, "CLOSE_SECONDS", 2.0)
     monkeypatch.setattr(user_loop, "STOP_SECONDS", 1.0)
+    monkeypatch.setattr(patience, "DEADLOCK_SECONDS", 2)
     monkeypatch.setattr(local, "GRACE", timedelta(seconds=1))
 
 

@@ -23,17 +23,17 @@ from holdfast.workflows.visibility import keep_seal, publish
 class Closing:
     """Carries an accepted end out. An attempt that fails leaves the task stuck, and is repeated."""
 
-    def __init__(self, core: Core, commands: Commands, hear_again: Callable[[], None]) -> None:
+    def __init__(self, core: Core, commands: Commands, take_postponed: Callable[[], None]) -> None:
         """Drive this task.
 
         Args:
             core: The task.
             commands: Its commands: those that came before the end are refused, each with a note.
-            hear_again: Carries out the parent's postponed requests when closing has failed.
+            take_postponed: Carries out the parent's postponed requests when closing has failed.
         """
         self._core = core
         self._commands = commands
-        self._hear_again = hear_again
+        self._take_postponed = take_postponed
 
     async def close(self) -> None:
         """Make one attempt to close the task.
@@ -113,4 +113,4 @@ class Closing:
         pause = core.given.heartbeat
         core.park(core.ending.failed(calls.failure_of(error), now=now(), pause=pause))
         core.requests.tell()
-        self._hear_again()
+        self._take_postponed()

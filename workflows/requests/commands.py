@@ -40,7 +40,7 @@ TURN_SECONDS = 0.001
 
 
 class Commands:
-    """Reads signals in the order in which they came; never raises, whatever was sent."""
+    """Handles signals in the order in which they came; never raises, whatever was sent."""
 
     def __init__(self, core: Core, parent: ParentWords) -> None:
         """Drive this task."""
@@ -56,19 +56,19 @@ class Commands:
         return bool(self._inbox)
 
     def take(self, name: str, data: list[bytes]) -> None:
-        """Take a signal: reports and words of tasks at once, commands in their turn."""
+        """Take a signal: those of other tasks are handled at once, commands in their turn."""
         match hear(name, data):
             case ChildReport() as report:
                 self._report(report)
             case ParentSays() as said:
-                self._parent.hear(said)
+                self._parent.take(said)
             case LongCall() as call:
                 self._long_call(call)
             case _:
                 self._command(name, data)
 
     async def read(self) -> None:
-        """Obey the commands that wait, batch after batch, and answer what that has changed."""
+        """Obey the commands that wait, batch after batch; then answer requests that can be."""
         while True:
             await workflow.wait_condition(lambda: self._has_news or self.are_waiting)
             self._has_news = False
@@ -97,7 +97,7 @@ class Commands:
         return count <= COMMANDS_AT_ONCE
 
     def _read_one(self, name: str, data: list[bytes]) -> None:
-        """Obey or refuse a command; either is recorded."""
+        """Obey or refuse a command, and record which; a repeated id is dropped."""
         ledger = self._core.ledger
         unheard = hear(name, data)
         got = unheard if isinstance(unheard, Refusal) else decode(name, data)
@@ -152,7 +152,7 @@ class Commands:
             self._core.after_news()
 
     def _long_call(self, call: LongCall) -> None:
-        """Note that the task may continue as new while a call runs, unless that has just ended."""
+        """Record a long call, unless it has just ended: the task may continue as new meanwhile."""
         core = self._core
         if not is_secret(call.secret, secret_of_child(core.given.secret, LONG_CALL)):
             self._parent.refuse(LONG_CALL, "It did not come from an activity of this task.")

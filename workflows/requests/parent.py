@@ -21,7 +21,7 @@ class ParentWords:
         self._core = core
         self._postponed: list[ParentSays] = []
 
-    def hear(self, said: ParentSays) -> None:
+    def take(self, said: ParentSays) -> None:
         """Carry out a request of the parent, as the phase of this task allows."""
         core = self._core
         if core.given.parent is None or not is_secret(said.secret, core.given.secret):
@@ -38,15 +38,15 @@ class ParentWords:
                 self._answer_undo(said)
                 core.ending.try_again()
             case "take":
-                self._take(word, said)
+                self._carry_out(word, said)
             case _:
                 pass
 
-    def hear_again(self) -> None:
+    def take_postponed(self) -> None:
         """Carry out the requests that came while the task was closing, which has failed."""
         postponed, self._postponed = self._postponed, []
         for said in postponed:
-            self.hear(said)
+            self.take(said)
 
     def refuse(self, name: str, why: str) -> None:
         """Record a signal that is refused: it claims a sender whose secret it does not have."""
@@ -59,7 +59,7 @@ class ParentWords:
             answer = UndoAnswer(number=said.number, stands=(Obstacle(text=why),), failure=why)
             self._core.ledger.change(undo_answer=answer)
 
-    def _take(self, word: Word, said: ParentSays) -> None:
+    def _carry_out(self, word: Word, said: ParentSays) -> None:
         core = self._core
         match word:
             case "end":

@@ -32,7 +32,7 @@ class Checks:
             asyncio.create_task(_check(ledger, n, each)) for each in due
         ]
         for each in self._running:
-            each.add_done_callback(_heard)
+            each.add_done_callback(_retrieve)
         self._failure: Failure | None = None
 
     async def beside(self, work: Coroutine[Any, Any, Advanced]) -> Advanced | None:
@@ -49,7 +49,7 @@ class Checks:
         if not self._running:
             return await work
         doing = asyncio.create_task(work)
-        doing.add_done_callback(_heard)
+        doing.add_done_callback(_retrieve)
         try:
             await workflow.wait_condition(lambda: doing.done() or self._has_tripped())
             if not doing.done():
@@ -59,7 +59,7 @@ class Checks:
                 return None
             if doing.exception() is not None and await self.failure() is not None:
                 return None
-        except asyncio.CancelledError:  # not `finally`: an evicted task may await nothing
+        except asyncio.CancelledError:  # not `finally`, as in `Steps._run_lanes`
             doing.cancel()
             self._stop()
             await asyncio.gather(doing, *self._running, return_exceptions=True)
@@ -93,13 +93,13 @@ class Checks:
 
 
 async def check_output(ledger: Ledger, n: int) -> Failure | None:
-    """Have the final output of a step checked, before the step counts as done."""
+    """Run the guardrails of a step's final output, before the step is recorded as completed."""
     due = outputs_due(ledger, n)
     return await Checks(ledger, n, due).failure() if due else None
 
 
 async def _check(ledger: Ledger, n: int, due: Due) -> Failure | None:
-    """Run one guardrail; one that raises is to be mended, and the task waits for that."""
+    """Run one guardrail; one that raises parks the task until its code is mended."""
     try:
         found = await calls.guard(ledger, n, due, now=now())
     except ActivityError as error:
@@ -111,7 +111,7 @@ async def _check(ledger: Ledger, n: int, due: Due) -> Failure | None:
     return record_found(ledger, n, due, found, now=now())
 
 
-def _heard(done: asyncio.Task[Any]) -> None:
-    """Look at how a cancelled one ended, which asyncio would complain of otherwise."""
+def _retrieve(done: asyncio.Task[Any]) -> None:
+    """Retrieve the exception of a cancelled task, so that asyncio does not log it."""
     if not done.cancelled():
         done.exception()
