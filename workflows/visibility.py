@@ -1,4 +1,4 @@
-"""What lists see of a task without asking it: search attributes and memo, set on changes only."""
+"""Search attributes and memo of a task, by which lists show it without a query."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from holdfast.task.ledger.ledger import Ledger
 from holdfast.values.steps import TaskStatus
 
 MOST_CARDS = 20
-"""Most approvals of a task that lists show; the task itself tells of all. Each change of these is
-in history with all of them."""
+"""Most approvals of a task that lists show; a query returns all. Each change of these adds all of
+them to the history."""
 
 
 def keep_seal(seal: Seal) -> None:
-    """Keep the digests of what was stored of a task with its closed run."""
+    """Put the digests of a closed task's record into the memo."""
     workflow.upsert_memo({SEAL_MEMO: seal.wire()})
 
 
@@ -32,15 +32,13 @@ def publish(ledger: Ledger, status: TaskStatus) -> None:
     """Publish status and open approvals, if they have changed: one event for each that has."""
     s, open_now = ledger.s, approvals.pending(ledger)
     shown = open_now[:MOST_CARDS]
-    ids = ",".join(approval.id.rpartition(":")[2] for approval in shown)
-    count, _, shown_before = s.published_approvals.rpartition(":")
-    now_open = f"{len(open_now)}:{ids}" if open_now else ""
-    if status == s.published and now_open == s.published_approvals:
+    ids, count = tuple(approval.id for approval in shown), len(open_now)
+    if (status, ids, count) == (s.published, s.published_approvals, s.published_count):
         return
     updates: list[SearchAttributeUpdate[Any]] = [HF_STATUS.value_set(status)]
-    if (count or "0") != str(len(open_now)):
-        updates += [HF_APPROVALS.value_set(len(open_now))]
+    if count != s.published_count:
+        updates += [HF_APPROVALS.value_set(count)]
     workflow.upsert_search_attributes(updates)  # pyright: ignore[reportUnknownMemberType]  temporalio's types
-    if ids != shown_before:
+    if ids != s.published_approvals:
         workflow.upsert_memo({APPROVALS_MEMO: [approvals.card(each) for each in shown]})
-    ledger.change(published=status, published_approvals=now_open)
+    ledger.change(published=status, published_approvals=ids, published_count=count)

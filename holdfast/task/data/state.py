@@ -254,6 +254,8 @@ class Carried(Value):
             for those that are done and whose steps are archived: these steps name them.
         settled: Number of those that are not in `children` for that reason.
         said: Number of the newest thing said to any of them.
+        published: Status that lists show; with the ids of the approvals in the memo, and the number
+            of all that are open.
         paused_by_run: Whether a streamed run that was to stop after its turn has paused the task:
             running its state resumes it. What a person has paused, a person resumes.
         paused_after: Number of a mark: while the task is paused, a step that began after it goes no
@@ -291,7 +293,8 @@ class Carried(Value):
     seen: dict[str, RunReply] = Field(default_factory=dict)
     receipts: tuple[Receipt, ...] = ()
     published: str = "running"
-    published_approvals: str = ""
+    published_approvals: tuple[str, ...] = ()
+    published_count: int = 0
     serial: int = 0
     undelivered: tuple[int, ...] = ()
     branch: int = 0
