@@ -27,8 +27,15 @@ from holdfast.errors import (
     remedy_of,
     with_remedy,
 )
-from holdfast.task.data.records import Failure
-from holdfast.task.data.tool_failures import INTERRUPTED, NOT_STARTED, REMEDY, fact_of, facts
+from holdfast.task.data.failures import (
+    CERTAIN,
+    INTERRUPTED,
+    NOT_STARTED,
+    REMEDY,
+    Failure,
+    fact_of,
+    facts,
+)
 from holdfast.values.code.user_calls import message_with_place, naming
 from holdfast.values.messages import clean
 from holdfast.values.text.logs import log
@@ -208,3 +215,25 @@ def clean_message(error: Exception) -> str:
 def clean_remedy(error: Exception) -> str:
     """Return what to do about an error, or empty; likewise."""
     return clean(redact(remedy_of(error)))[:LONGEST_TEXT]
+
+
+@contextmanager
+def certain() -> Generator[None]:
+    """Mark failures of the block, which is none that the tool's function runs in, as certain."""
+    try:
+        yield
+    except ApplicationError as error:
+        raise marked(error) from None
+
+
+def marked(error: ApplicationError) -> ApplicationError:
+    """Return a failure that says that it hides no effect."""
+    return type(error)(
+        error.message,
+        *error.details,
+        CERTAIN,
+        type=error.type,
+        non_retryable=error.non_retryable,
+        next_retry_delay=error.next_retry_delay,
+        category=error.category,
+    )

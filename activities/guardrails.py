@@ -21,10 +21,10 @@ from holdfast.agents.output_type import typed_output
 from holdfast.archive.contents import read_json
 from holdfast.errors import InvalidArgumentError
 from holdfast.models.openai.items import to_response_items
+from holdfast.task.data.failures import facts
 from holdfast.task.data.guard_rules import GuardFound
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import OpenStep
-from holdfast.task.data.tool_failures import facts
 from holdfast.task.data.wire import GuardInput, View
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json, canonical

@@ -20,7 +20,7 @@ from temporalio.api.workflowservice.v1 import RecordActivityTaskHeartbeatRequest
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
-from holdfast.task.data.tool_failures import NOT_STARTED
+from holdfast.task.data.failures import NOT_STARTED
 
 TRUSTED_SHARE = 0.5
 """Part of the heartbeat timeout for which an answer of the server is trusted. The rest of it is for

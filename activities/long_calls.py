@@ -29,9 +29,8 @@ from holdfast.activities.heartbeat import Pulse, heartbeats
 from holdfast.activities.lease import NotOursError, current_lease
 from holdfast.activities.owning_task import ASKING, OwningTask, is_not_found
 from holdfast.activities.results import check_readable
-from holdfast.task.data.long_calls import LongCall
-from holdfast.task.data.records import Outcome
-from holdfast.task.data.tool_failures import AGAIN, INTERRUPTED, NOT_STARTED
+from holdfast.task.data.calls import LongCall, Outcome
+from holdfast.task.data.failures import AGAIN, INTERRUPTED, NOT_STARTED
 from holdfast.task.data.wire import ToolInput
 from holdfast.values.text.logs import log
 

@@ -11,7 +11,7 @@ from temporalio.client import WorkflowExecutionStatus, WorkflowHandle
 from temporalio.exceptions import TemporalError
 from temporalio.service import RPCError, RPCStatusCode
 
-from holdfast.task.data.long_calls import AWAITED, LONG_CALL, SECRET, LongCall
+from holdfast.task.data.calls import AWAITED, LONG_CALL, SECRET, LongCall
 from holdfast.values.text.logs import log
 
 ASKING = timedelta(seconds=10)

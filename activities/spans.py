@@ -16,8 +16,8 @@ from temporalio.exceptions import ApplicationError
 from holdfast.agents.handoffs import HandoffFailedError, HandoffTool
 from holdfast.agents.tools.decorator import Tool
 from holdfast.models.base import Model, ModelAnswer, ModelRequest
+from holdfast.task.data.calls import Outcome
 from holdfast.task.data.head import TaskHead
-from holdfast.task.data.records import Outcome
 from holdfast.task.data.state import TaskRecord
 from holdfast.task.data.wire import AdvanceInput, ToolInput
 from holdfast.task.step_body import body_of

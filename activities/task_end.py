@@ -21,10 +21,10 @@ from holdfast.archive.segments import (
 )
 from holdfast.archive.session_commits import ensure_session
 from holdfast.task.blocked_output import after_block
+from holdfast.task.data.failures import Failure
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import (
     Entry,
-    Failure,
     OpenState,
     OpenStep,
     SegmentRef,

@@ -27,8 +27,8 @@ from holdfast.activities.heartbeat import heartbeats
 from holdfast.engine.loop import LoopThread
 from holdfast.errors import with_remedy
 from holdfast.models import close_models
+from holdfast.task.data.failures import INTERRUPTED, NOT_STARTED, facts
 from holdfast.task.data.head import TaskHead
-from holdfast.task.data.tool_failures import INTERRUPTED, NOT_STARTED, facts
 from holdfast.values.code import context_variables as variables
 from holdfast.values.code import user_calls as calling
 from holdfast.values.text.logs import log

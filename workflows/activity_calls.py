@@ -19,10 +19,10 @@ from temporalio.exceptions import (
 )
 from temporalio.workflow import ActivityCancellationType
 
+from holdfast.task.data.failures import CERTAIN, NOT_STARTED, PARKS, REMEDY, Failure, fact_of
 from holdfast.task.data.guard_rules import GuardFound
-from holdfast.task.data.records import Failure, SegmentRef
+from holdfast.task.data.records import SegmentRef
 from holdfast.task.data.state import COMMIT, CommitRef, Described
-from holdfast.task.data.tool_failures import PARKS, REMEDY, fact_of
 from holdfast.task.data.wire import Advanced, Closed, CloseInput, GuardInput
 from holdfast.task.guardrails_due import Due
 from holdfast.task.ledger.ledger import Ledger
@@ -192,3 +192,8 @@ def time_left(deadline: float, *, now: float) -> timedelta:
     is a fraction of a millisecond away, the workflow would wait again and again in one task.
     """
     return timedelta(seconds=max(deadline - now, 0.001))
+
+
+def is_certain(error: ApplicationError) -> bool:
+    """Whether a failure hides no effect."""
+    return error.type == NOT_STARTED or CERTAIN in error.details

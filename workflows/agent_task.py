@@ -17,11 +17,11 @@ from temporalio.exceptions import ApplicationError
 
 from holdfast.engine.search_attributes import AGENT_TASK
 from holdfast.task import approvals
+from holdfast.task.data.calls import AWAITED, LONG_CALL, SECRET, Approval
 from holdfast.task.data.children import secret_of_child
 from holdfast.task.data.commands import Command
-from holdfast.task.data.long_calls import AWAITED, LONG_CALL, SECRET
-from holdfast.task.data.records import Approval
-from holdfast.task.data.state import Newest, Receipt, RunReply, TaskInput, UndoRequest
+from holdfast.task.data.state import Receipt, RunReply, TaskInput
+from holdfast.task.data.undo import Newest, UndoRequest
 from holdfast.task.data.wire import RunRequest, TaskResult, View, ViewRequest
 from holdfast.task.pages import EntriesPage, EntriesRequest, StepView, entries_page, step_view, view
 from holdfast.task.requests.phase import Next, decide

@@ -9,7 +9,7 @@ from temporalio import workflow
 
 from holdfast.task import approvals, refusals
 from holdfast.task.data.commands import Command
-from holdfast.task.data.records import Failure
+from holdfast.task.data.failures import Failure
 from holdfast.task.data.seal import Seal
 from holdfast.task.data.state import TaskInput
 from holdfast.task.ledger.ledger import Ledger

@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable
 
 from temporalio import workflow
 
+from holdfast.task.data.calls import Outcome
 from holdfast.task.data.head import RunRules
-from holdfast.task.data.records import LeftStep, OpenState, Outcome, StepRecord
+from holdfast.task.data.records import LeftStep, OpenState, StepRecord
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.step_body import body_of
 from holdfast.tracing import switch

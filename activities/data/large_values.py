@@ -22,7 +22,7 @@ from holdfast.archive.contents import (
     with_parts,
 )
 from holdfast.errors import ArchiveError
-from holdfast.task.data.records import Outcome
+from holdfast.task.data.calls import Outcome
 from holdfast.task.data.wire import INLINE_BYTES
 from holdfast.values.base import Json, canonical, digest
 from holdfast.values.messages import (

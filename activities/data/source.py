@@ -19,15 +19,9 @@ from holdfast.activities.data.large_values import LargeValues
 from holdfast.archive.contents import read_json
 from holdfast.archive.segments import read_archived, read_messages
 from holdfast.errors import DigestMismatchError
+from holdfast.task.data.calls import call_digest
 from holdfast.task.data.head import TaskHead
-from holdfast.task.data.records import (
-    Entry,
-    InputRef,
-    JournalEntry,
-    OpenStep,
-    call_digest,
-    usual_step,
-)
+from holdfast.task.data.records import Entry, InputRef, JournalEntry, OpenStep, usual_step
 from holdfast.task.data.wire import AdvanceInput, ToolInput, View, ViewRequest
 from holdfast.task.ledger.references import output_digest
 from holdfast.task.pages import EntriesPage, EntriesRequest, StepView

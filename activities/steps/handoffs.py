@@ -17,8 +17,8 @@ from holdfast.agents.handoffs import Handoff, check_callable
 from holdfast.agents.runs.item_reading import conversation_items, message_items, team_of
 from holdfast.errors import InvalidArgumentError, NotFoundError, UserError, message_of, remedy_of
 from holdfast.models.openai.items import from_response_items, to_response_items
+from holdfast.task.data.calls import Outcome
 from holdfast.task.data.head import RunRules
-from holdfast.task.data.records import Outcome
 from holdfast.values.base import Json
 from holdfast.values.code.invoke import invoke
 from holdfast.values.messages import Message, ToolCall

@@ -16,7 +16,7 @@ from holdfast.errors import EngineError
 from holdfast.reading.reader import Reader
 from holdfast.reading.recorded import read_recorded
 from holdfast.reading.server_errors import to_error
-from holdfast.task.data.records import Failure
+from holdfast.task.data.failures import Failure
 from holdfast.task.data.wire import ToolInput
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json

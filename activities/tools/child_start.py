@@ -21,9 +21,10 @@ from holdfast.archive.session_commits import RPC_TIMEOUT
 from holdfast.engine.search_attributes import AGENT_TASK
 from holdfast.errors import NotFoundError
 from holdfast.models.openai.items import from_response_items
+from holdfast.task.data.calls import Begun, Outcome
 from holdfast.task.data.children import SAYS, EndNested, Nesting, ParentSays, secret_of_child
 from holdfast.task.data.head import RunRules, TaskHead
-from holdfast.task.data.records import Begun, Entry, Outcome
+from holdfast.task.data.records import Entry
 from holdfast.task.data.wire import ToolInput
 from holdfast.task.undo import undoable
 from holdfast.values import json_patch as merge_patch

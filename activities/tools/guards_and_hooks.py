@@ -18,10 +18,10 @@ from holdfast.agents.tools.guardrails import (
     ToolInputGuardrailData,
     ToolOutputGuardrailData,
 )
+from holdfast.task.data.calls import Outcome
+from holdfast.task.data.failures import INTERRUPTED, Failure
 from holdfast.task.data.guard_rules import ToolGuarded
 from holdfast.task.data.head import TaskHead
-from holdfast.task.data.records import Failure, Outcome
-from holdfast.task.data.tool_failures import INTERRUPTED
 from holdfast.task.data.wire import ToolInput
 from holdfast.task.guardrails_due import TOOL_INPUT_TRIPPED, TOOL_OUTPUT_TRIPPED
 from holdfast.values.base import Json

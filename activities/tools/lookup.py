@@ -21,8 +21,8 @@ from holdfast.agents.tools.error_texts import ToolErrorFormatter
 from holdfast.agents.tools.strict_schema import is_same_shape
 from holdfast.errors import UserError
 from holdfast.task.data.agent_snapshot import AgentSnapshot
+from holdfast.task.data.failures import NOT_REPEATABLE, facts
 from holdfast.task.data.head import TaskHead
-from holdfast.task.data.tool_failures import NOT_REPEATABLE, facts
 from holdfast.task.data.wire import ToolInput
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json, canonical, digest

@@ -11,6 +11,7 @@ from temporalio import activity
 from holdfast.activities.data.registry import Registry
 from holdfast.activities.data.source import Source, task_id
 from holdfast.activities.failures import (
+    certain,
     interrupted,
     not_started,
     typed_failures,
@@ -25,9 +26,9 @@ from holdfast.agents.tools.decorator import Tool, ToolArgumentsError, render_res
 from holdfast.agents.tools.error_texts import ToolErrorFormatterArgs, worded
 from holdfast.archive.segments import read_archived
 from holdfast.task.approvals import REJECTED
-from holdfast.task.data.records import Outcome
-from holdfast.task.data.tool_failures import certain
-from holdfast.task.data.wire import Probed, ToolInput, Undoable, UndoInput
+from holdfast.task.data.calls import Outcome
+from holdfast.task.data.undo import Undoable, UndoInput
+from holdfast.task.data.wire import Probed, ToolInput
 from holdfast.task.undo import active_steps, undoable
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json

@@ -18,10 +18,12 @@ from holdfast.activities.data.source import Source, worker_identity
 from holdfast.activities.failures import (
     LONGEST_TEXT,
     LoggedError,
+    certain,
     clean_message,
     clean_remedy,
     heals_by_time,
     interrupted,
+    marked,
     not_started,
     text_of,
     typed_failures,
@@ -42,8 +44,8 @@ from holdfast.errors import (
     ToolTimeoutError,
     UserError,
 )
-from holdfast.task.data.records import Outcome
-from holdfast.task.data.tool_failures import INTERRUPTED, TIMED_OUT, certain, facts, marked
+from holdfast.task.data.calls import Outcome
+from holdfast.task.data.failures import INTERRUPTED, TIMED_OUT, facts
 from holdfast.task.data.wire import ToolInput
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json, canonical

@@ -19,8 +19,10 @@ from holdfast.errors import (
 )
 from holdfast.reading.queries import TaskQueries
 from holdfast.reading.visibility import listed
+from holdfast.task.data.calls import Approval, Outcome
+from holdfast.task.data.failures import Failure
 from holdfast.task.data.head import TaskHead
-from holdfast.task.data.records import Approval, Entry, Failure, OpenState, Outcome
+from holdfast.task.data.records import Entry, OpenState
 from holdfast.task.data.state import TaskRecord
 from holdfast.task.data.wire import View, ViewRequest
 from holdfast.task.ledger.references import input_message, resolve_adds

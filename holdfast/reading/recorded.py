@@ -9,8 +9,9 @@ from holdfast.archive.segments import read_archived, read_messages, read_record,
 from holdfast.errors import NotFoundError, NoWorkerError, QueryFailedError
 from holdfast.reading.reader import Reader
 from holdfast.reading.resolved import resolved
+from holdfast.task.data.calls import Approval
 from holdfast.task.data.head import SessionRef, TaskHead
-from holdfast.task.data.records import Approval, Entry, OpenState
+from holdfast.task.data.records import Entry, OpenState
 from holdfast.task.data.state import SessionState
 from holdfast.task.step_body import StepBody, bodies_of
 from holdfast.task.undo import active_steps

@@ -14,7 +14,7 @@ from holdfast.agents.runs.results import ModelResponse, RunData, RunInput, RunRe
 from holdfast.models.base import ModelAnswer
 from holdfast.models.openai.items import to_response_items
 from holdfast.reading.recorded import Recorded
-from holdfast.task.data.records import Approval
+from holdfast.task.data.calls import Approval
 from holdfast.task.pages import point
 from holdfast.values.base import Json
 from holdfast.values.code import context_data as context_object

@@ -20,9 +20,8 @@ from holdfast.errors import (
     StepFailedError,
     TaskClosedError,
 )
-from holdfast.task.data.records import CLOSING, Failure
+from holdfast.task.data.failures import CLOSING, REMEDY, Failure
 from holdfast.task.data.state import PARKED
-from holdfast.task.data.tool_failures import REMEDY
 from holdfast.task.refusals import verdict_of
 from holdfast.values.base import Json
 

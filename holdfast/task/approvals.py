@@ -17,15 +17,9 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Literal
 
+from holdfast.task.data.calls import Approval, ApprovalKind, Outcome, StandingRule, call_digest
 from holdfast.task.data.commands import Command
-from holdfast.task.data.records import (
-    Approval,
-    ApprovalKind,
-    Entry,
-    Outcome,
-    StandingRule,
-    call_digest,
-)
+from holdfast.task.data.records import Entry
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.values.base import Json, canonical
 from holdfast.values.messages import ToolCall, system

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from holdfast.task.data.failures import Failure
 from holdfast.task.data.guard_rules import Guarded, GuardFound, GuardRule
-from holdfast.task.data.records import Failure, OpenState
+from holdfast.task.data.records import OpenState
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.ledger.references import output_of
 from holdfast.values.base import Json, canonical, digest

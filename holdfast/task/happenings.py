@@ -14,7 +14,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from holdfast.models.base import ModelAnswer
-from holdfast.task.data.records import Entry, EventRecord, Handed, JournalEntry, OpenState, Outcome
+from holdfast.task.data.calls import Outcome
+from holdfast.task.data.records import Entry, EventRecord, Handed, JournalEntry, OpenState
 from holdfast.task.step_body import JournalPart, StepBody, StepCall, body_of
 from holdfast.values.messages import Message
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from holdfast.task.approvals import asked_everywhere
-from holdfast.task.data.records import Approval, Entry, OpenState, SegmentRef, StepRecord
+from holdfast.task.data.calls import Approval
+from holdfast.task.data.records import Entry, OpenState, SegmentRef, StepRecord
 from holdfast.task.data.state import known_head
 from holdfast.task.data.wire import View, ViewRequest
 from holdfast.task.ledger.ledger import Ledger

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 from holdfast import errors
 from holdfast.errors import AgentsException, ModelRefusalError
-from holdfast.task.data.records import REFUSAL, Failure, ForkOf
+from holdfast.task.data.failures import REFUSAL, Failure
+from holdfast.task.data.records import ForkOf
 from holdfast.values.steps import TaskStep
 
 VERDICTS = frozenset(

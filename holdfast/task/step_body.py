@@ -11,17 +11,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from holdfast.models.base import ModelAnswer
-from holdfast.task.data.records import (
-    Begun,
-    Called,
-    Failure,
-    JournalEntry,
-    LeftStep,
-    Mark,
-    OpenState,
-    Outcome,
-    StepRecord,
-)
+from holdfast.task.data.calls import Begun, Called, Outcome
+from holdfast.task.data.failures import Failure
+from holdfast.task.data.records import JournalEntry, LeftStep, Mark, OpenState, StepRecord
 from holdfast.task.ledger.references import (
     SAID_IN_ADDS,
     input_message,

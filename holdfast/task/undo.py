@@ -8,20 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from holdfast.task.data.records import (
-    Before,
-    Entry,
-    Failure,
-    ForkOf,
-    Obstacle,
-    OpenState,
-    Outcome,
-    SegmentRef,
-    StepRecord,
-)
-from holdfast.task.data.state import Carried, UndoRequest, UndoState
+from holdfast.task.data.calls import Outcome
+from holdfast.task.data.failures import Failure
+from holdfast.task.data.records import Entry, ForkOf, OpenState, SegmentRef, StepRecord
+from holdfast.task.data.state import Carried
 from holdfast.task.data.tool_policy import ToolPolicy
-from holdfast.task.data.wire import EffectRef, Undoable
+from holdfast.task.data.undo import Before, EffectRef, Obstacle, Undoable, UndoRequest, UndoState
 from holdfast.task.happenings import StepsUndone, noted_of
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.ledger.references import queue_after, told

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from holdfast.task.data.records import Failure, Outcome
+from holdfast.task.data.calls import Outcome
+from holdfast.task.data.failures import Failure
 from holdfast.task.step_body import StepBody
 from holdfast.tracing import contents
 from holdfast.tracing.blocks import DEFAULT_WORKFLOW_NAME, metadata_attributes

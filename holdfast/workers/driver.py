@@ -14,7 +14,8 @@ from holdfast.errors import (
     remedy_of,
 )
 from holdfast.models.base import ModelAnswer
-from holdfast.task.data.records import OVER_BUDGET, Failure, JournalEntry, OpenStep, StepResult
+from holdfast.task.data.failures import Failure
+from holdfast.task.data.records import OVER_BUDGET, JournalEntry, OpenStep, StepResult
 from holdfast.task.data.wire import Advanced
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json, as_text, canonical

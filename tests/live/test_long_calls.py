@@ -20,9 +20,8 @@ from holdfast.activities.data.source import Source
 from holdfast.archive.archive import Archive
 from holdfast.cli.following.history import TaskHistory
 from holdfast.errors import ArchiveError, StepFailedError
+from holdfast.task.data.calls import LONG_CALL, LongCall, Outcome
 from holdfast.task.data.commands import SIGNAL, Command
-from holdfast.task.data.long_calls import LONG_CALL, LongCall
-from holdfast.task.data.records import Outcome
 from holdfast.testing import FakeOpenAI
 from tests.support.people import ask
 from tests.support.rig import (

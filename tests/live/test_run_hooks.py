@@ -15,7 +15,8 @@ from holdfast.client.runner.hooks import hook_calls
 from holdfast.engine.loop import shared_loop
 from holdfast.errors import MaxTurnsExceeded
 from holdfast.models.base import ModelAnswer
-from holdfast.task.data.records import JournalEntry, Mark, Outcome, StepRecord
+from holdfast.task.data.calls import Outcome
+from holdfast.task.data.records import JournalEntry, Mark, StepRecord
 from holdfast.task.ledger.references import SAID_IN_ADDS
 from holdfast.task.step_body import body_of
 from holdfast.testing import FakeOpenAI

@@ -22,8 +22,9 @@ from holdfast.reading.step_events import (
     ToolDone,
     event_text,
 )
+from holdfast.task.data.calls import Outcome
 from holdfast.task.data.head import TaskHead
-from holdfast.task.data.records import Outcome, StepResult
+from holdfast.task.data.records import StepResult
 from holdfast.task.data.state import TaskInput
 from holdfast.task.data.wire import Advanced, RunRequest
 from holdfast.task.ledger.ledger import Ledger

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 
 from holdfast import AgentRunner, Task
 from holdfast.errors import HoldfastError
-from holdfast.task.data.records import Approval
+from holdfast.task.data.calls import Approval
 from holdfast.values.steps import TaskStatus
 from tests.crash.programs import Job, log_to, make_runner, note
 from tests.soak.agents import draw_input

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from holdfast import AgentRunner, Task
-from holdfast.task.data.records import Approval
+from holdfast.task.data.calls import Approval
 from tests.support.rig import until
 
 

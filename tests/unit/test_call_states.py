@@ -8,11 +8,10 @@ from typing import Any, get_args
 import pytest
 
 from holdfast.task import approvals
+from holdfast.task.data.calls import LongCall, Outcome, StandingRule
 from holdfast.task.data.children import ChildState, child_ids
 from holdfast.task.data.commands import Command, Verb
 from holdfast.task.data.head import AGENTS_SDK, RunRules, TaskHead
-from holdfast.task.data.long_calls import LongCall
-from holdfast.task.data.records import Outcome, StandingRule
 from holdfast.task.data.state import Described, TaskInput
 from holdfast.task.data.tool_policy import ToolPolicy
 from holdfast.task.data.wire import RunRequest

@@ -21,8 +21,8 @@ from holdfast.errors import (
     remedy_of,
 )
 from holdfast.reading.server_errors import failure_in, to_error
+from holdfast.task.data.failures import Failure
 from holdfast.task.data.head import TaskHead
-from holdfast.task.data.records import Failure
 from holdfast.task.data.state import TaskInput
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.requests.end import Ending

@@ -11,8 +11,9 @@ from holdfast import Agent, ModelSettings, TaskStep, TaskStepOutput, tool
 from holdfast.errors import InvalidArgumentError, ModelUnavailableError, StepCodeChangedError
 from holdfast.models.base import ModelAnswer, ModelRequest
 from holdfast.task.data.agent_snapshot import AgentSnapshot
+from holdfast.task.data.calls import Outcome
 from holdfast.task.data.head import TaskHead
-from holdfast.task.data.records import JournalEntry, OpenStep, Outcome
+from holdfast.task.data.records import JournalEntry, OpenStep
 from holdfast.task.data.wire import Advanced
 from holdfast.testing import ScriptedModel
 from holdfast.values.messages import Message, ToolCall, assistant, user

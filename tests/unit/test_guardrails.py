@@ -29,14 +29,14 @@ from holdfast.errors import OutputGuardrailTripwireTriggered
 from holdfast.models.base import ModelAnswer
 from holdfast.reading.server_errors import to_error
 from holdfast.task.blocked_output import WITHHELD, after_block
+from holdfast.task.data.calls import Outcome
+from holdfast.task.data.failures import Failure
 from holdfast.task.data.records import (
     Entry,
     EventRecord,
-    Failure,
     JournalEntry,
     OpenState,
     OpenStep,
-    Outcome,
     StepResult,
 )
 from holdfast.values.code.code_refs import look_up

@@ -7,19 +7,17 @@ from typing import Any
 import pytest
 
 from holdfast.models.base import ModelAnswer
+from holdfast.task.data.calls import Called, Decided, Outcome
+from holdfast.task.data.failures import Failure
 from holdfast.task.data.records import (
-    Called,
-    Decided,
     Entry,
     EventRecord,
-    Failure,
     Handed,
     JournalEntry,
     LeftStep,
     Mark,
     OpenState,
     OpenStep,
-    Outcome,
     StepRecord,
     StepResult,
 )

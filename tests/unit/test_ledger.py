@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from holdfast.errors import ModelRefusalError
 from holdfast.models.base import ModelAnswer
 from holdfast.task import approvals
+from holdfast.task.data.calls import Outcome
 from holdfast.task.data.commands import Command
+from holdfast.task.data.failures import Failure
 from holdfast.task.data.head import TaskHead
-from holdfast.task.data.records import Entry, Failure, Outcome, SegmentRef, StepResult
+from holdfast.task.data.records import Entry, Offset, SegmentRef, StepResult
 from holdfast.task.data.state import Carried, Described, TaskInput
-from holdfast.task.data.stream_offset import Offset
 from holdfast.task.data.wire import Advanced, RunRequest, ViewRequest
 from holdfast.task.ledger.known_ids import KnownIds
 from holdfast.task.ledger.ledger import Ledger

@@ -11,8 +11,9 @@ import pytest
 from holdfast import Agent, Task, TaskStep, tool
 from holdfast.errors import InvalidArgumentError
 from holdfast.models.base import ModelAnswer, ModelRequest
+from holdfast.task.data.calls import Outcome
 from holdfast.task.data.head import TaskHead
-from holdfast.task.data.records import JournalEntry, OpenStep, Outcome, StepResult
+from holdfast.task.data.records import JournalEntry, OpenStep, StepResult
 from holdfast.task.ledger.references import output_of_calls, resolve_adds
 from holdfast.testing import ScriptedModel
 from holdfast.values.base import Json

@@ -6,7 +6,8 @@ import itertools
 
 import pytest
 
-from holdfast.task.data.state import Carried, Closing, UndoRequest, UndoState
+from holdfast.task.data.state import Carried, Closing
+from holdfast.task.data.undo import UndoRequest, UndoState
 from holdfast.task.requests.phase import (
     ALLOWED,
     UPDATES,

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from holdfast import Agent, Message, Task, TaskStep, ToolCall, tool
 from holdfast.errors import InvalidArgumentError, StepCodeChangedError
 from holdfast.models.base import ModelAnswer, ModelRequest
+from holdfast.task.data.calls import Outcome
 from holdfast.task.data.head import TaskHead
-from holdfast.task.data.records import JournalEntry, OpenStep, Outcome
+from holdfast.task.data.records import JournalEntry, OpenStep
 from holdfast.testing import ScriptedModel
 from holdfast.values.base import Json
 from holdfast.values.messages import ImagePart, TextPart, assistant, system, user

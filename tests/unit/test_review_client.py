@@ -23,7 +23,8 @@ from holdfast.models.base import ModelAnswer
 from holdfast.reading.reader import open_messages
 from holdfast.reading.server_errors import server_errors
 from holdfast.serving.plugin import HoldfastPlugin
-from holdfast.task.data.records import JournalEntry, OpenState, OpenStep, Outcome, StepResult
+from holdfast.task.data.calls import Outcome
+from holdfast.task.data.records import JournalEntry, OpenState, OpenStep, StepResult
 from holdfast.task.data.state import CommitRef, SessionState
 from holdfast.values.base import canonical, digest
 from holdfast.values.messages import ToolCall, assistant

@@ -10,15 +10,9 @@ from holdfast.agents.runs.item_reading import Team, step_items, step_messages, t
 from holdfast.client.runner.hooks import hook_calls
 from holdfast.models.base import ModelAnswer
 from holdfast.task.blocked_output import after_block
-from holdfast.task.data.records import (
-    Failure,
-    JournalEntry,
-    OpenState,
-    OpenStep,
-    Outcome,
-    StepRecord,
-    StepResult,
-)
+from holdfast.task.data.calls import Outcome
+from holdfast.task.data.failures import Failure
+from holdfast.task.data.records import JournalEntry, OpenState, OpenStep, StepRecord, StepResult
 from holdfast.task.ledger.references import SAID_IN_ADDS
 from holdfast.task.step_body import body_of
 from holdfast.values.messages import Message, ToolCall, assistant, user

@@ -18,8 +18,7 @@ from holdfast.reading.streams.hub import LocalHub, StreamKey
 from holdfast.reading.streams.progress import read_progress, write_progress
 from holdfast.reading.streams.raw import AnswerEvents, Raw, to_openai
 from holdfast.reading.streams.timeline import undone
-from holdfast.task.data.records import Entry, EventRecord, Mark, StepRecord
-from holdfast.task.data.stream_offset import Offset
+from holdfast.task.data.records import Entry, EventRecord, Mark, Offset, StepRecord
 from holdfast.task.happenings import StepsUndone, noted_of
 from holdfast.values.messages import Message, ToolCall
 from holdfast.values.steps import TaskStep

@@ -30,8 +30,9 @@ from holdfast.archive.archive import Archive
 from holdfast.errors import ArchiveError, BlobMissingError, NotFoundError
 from holdfast.models import resolve_model
 from holdfast.models.base import ModelAnswer
+from holdfast.task.data.calls import call_digest
 from holdfast.task.data.head import TaskHead
-from holdfast.task.data.records import JournalEntry, call_digest
+from holdfast.task.data.records import JournalEntry
 from holdfast.task.data.wire import AdvanceInput, ToolInput, View, ViewRequest
 from holdfast.testing import ScriptedModel
 from holdfast.values.code.invoke import invoke

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from temporalio.exceptions import ApplicationError
 
-from holdfast.activities.failures import LoggedError
+from holdfast.activities.failures import LoggedError, certain
 from holdfast.activities.lease import NotOursError
-from holdfast.task.data.tool_failures import CERTAIN, NOT_STARTED, certain, is_certain
+from holdfast.task.data.failures import CERTAIN, NOT_STARTED
+from holdfast.workflows.activity_calls import is_certain
 
 
 @pytest.mark.parametrize("kind", [ApplicationError, LoggedError, NotOursError])

@@ -16,8 +16,9 @@ from holdfast.agents.tools.retriever import ask_retriever, words_in
 from holdfast.errors import InvalidArgumentError, ModelBehaviorError
 from holdfast.models.base import ModelAnswer, ModelRequest
 from holdfast.task.data.agent_snapshot import AgentSnapshot
+from holdfast.task.data.calls import Outcome
 from holdfast.task.data.head import AGENTS_SDK, TaskHead
-from holdfast.task.data.records import JournalEntry, OpenStep, Outcome
+from holdfast.task.data.records import JournalEntry, OpenStep
 from holdfast.task.data.wire import Advanced
 from holdfast.values.messages import ToolCall, assistant, user
 from holdfast.values.steps import Task, TaskStepOutput

@@ -20,8 +20,9 @@ from temporalio.testing import ActivityEnvironment
 
 from holdfast.activities.spans import checked, guardrail, handoff
 from holdfast.models.base import ModelAnswer
+from holdfast.task.data.calls import Outcome
+from holdfast.task.data.failures import Failure
 from holdfast.task.data.head import RunRules, TaskHead
-from holdfast.task.data.records import Failure, Outcome
 from holdfast.tracing import (
     ChosenIds,
     Trace,

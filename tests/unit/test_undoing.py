@@ -8,8 +8,8 @@ import pytest
 
 from holdfast.task import approvals
 from holdfast.task.data.head import TaskHead
-from holdfast.task.data.records import Obstacle
-from holdfast.task.data.state import Described, TaskInput, UndoRequest, UndoState
+from holdfast.task.data.state import Described, TaskInput
+from holdfast.task.data.undo import Obstacle, UndoRequest, UndoState
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.values.messages import ToolCall
 from holdfast.workflows.activity_calls import time_left

@@ -7,9 +7,7 @@ from collections.abc import Iterable
 from temporalio import workflow
 
 from holdfast.task.data.children import ChildState
-from holdfast.task.data.records import Obstacle
-from holdfast.task.data.state import UndoRequest
-from holdfast.task.data.wire import Undoable
+from holdfast.task.data.undo import Obstacle, Undoable, UndoRequest
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.workflows.children.children import Children
 

@@ -14,6 +14,7 @@ from temporalio.workflow import ChildWorkflowHandle, ParentClosePolicy
 from holdfast.engine.search_attributes import AGENT_TASK
 from holdfast.reading.visibility import attributes, memo
 from holdfast.task import approvals
+from holdfast.task.data.calls import Outcome
 from holdfast.task.data.children import (
     SAYS,
     ChildReport,
@@ -26,7 +27,7 @@ from holdfast.task.data.children import (
     is_secret,
     secret_of_child,
 )
-from holdfast.task.data.records import Failure, Outcome
+from holdfast.task.data.failures import Failure
 from holdfast.task.data.state import TaskInput
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.ledger.references import batches_of

@@ -8,7 +8,7 @@ from datetime import timedelta
 from temporalio import workflow
 
 from holdfast.task.data.children import ChildState, EndNested
-from holdfast.task.data.wire import Undoable
+from holdfast.task.data.undo import Undoable
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.workflows.activity_calls import PATIENT
 

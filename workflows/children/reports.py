@@ -9,8 +9,7 @@ from temporalio.exceptions import FailureError
 
 from holdfast.task import approvals
 from holdfast.task.data.children import REPORTS, ChildReport, ParentSays, UndoAnswer
-from holdfast.task.data.records import Obstacle
-from holdfast.task.data.state import UndoRequest, UndoState
+from holdfast.task.data.undo import Obstacle, UndoRequest, UndoState
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.refusals import UNDO_RUNS, is_verdict
 from holdfast.values.steps import CLOSED, TaskStatus

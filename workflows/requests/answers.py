@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from temporalio.exceptions import ApplicationError
 
-from holdfast.task.data.records import Failure
+from holdfast.task.data.failures import REMEDY, Failure
 from holdfast.task.data.state import PARKED, RunReply
-from holdfast.task.data.tool_failures import REMEDY
 from holdfast.task.requests.run_requests import Pending
 
 

@@ -8,6 +8,7 @@ from typing import Literal
 from temporalio import workflow
 
 from holdfast.task import approvals
+from holdfast.task.data.calls import LONG_CALL, LongCall
 from holdfast.task.data.children import (
     REPORTS,
     ChildReport,
@@ -17,7 +18,6 @@ from holdfast.task.data.children import (
     secret_of_child,
 )
 from holdfast.task.data.commands import LONGEST_REASON, Command, Refusal, decode
-from holdfast.task.data.long_calls import LONG_CALL, LongCall
 from holdfast.task.data.state import Receipt
 from holdfast.task.requests.checks import refused_by
 from holdfast.task.requests.command_effects import obey

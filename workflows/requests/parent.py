@@ -5,7 +5,7 @@ from __future__ import annotations
 from holdfast.task import refusals
 from holdfast.task.data.children import SAYS, ParentSays, UndoAnswer, is_secret
 from holdfast.task.data.commands import Command
-from holdfast.task.data.records import Obstacle
+from holdfast.task.data.undo import Obstacle
 from holdfast.task.requests.phase import ALLOWED, Word
 from holdfast.values.base import Json
 from holdfast.workflows.activity_calls import now

@@ -5,8 +5,9 @@ from __future__ import annotations
 from temporalio import workflow
 
 from holdfast.task import approvals, refusals
-from holdfast.task.data.records import Failure
-from holdfast.task.data.state import RunReply, UndoRequest, UndoState
+from holdfast.task.data.failures import Failure
+from holdfast.task.data.state import RunReply
+from holdfast.task.data.undo import UndoRequest, UndoState
 from holdfast.task.data.wire import RunRequest
 from holdfast.task.requests import checks
 from holdfast.task.requests.phase import ALLOWED, Update

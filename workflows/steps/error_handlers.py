@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from holdfast.task.data.records import AGAIN, Failure, OpenState, StepResult
+from holdfast.task.data.failures import TURN_FOLLOWS, Failure
+from holdfast.task.data.records import OpenState, StepResult
 from holdfast.task.data.wire import Advanced, Handled, HandleInput
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.values.base import Json
@@ -39,7 +40,7 @@ def end_with(ledger: Ledger, n: int, handled: Handled) -> None:
 
 def take_another_turn(ledger: Ledger, n: int, failure: Failure) -> bool:
     """Let another turn follow an answer without output, if that is what the failure says."""
-    if not failure.data.get(AGAIN):
+    if not failure.data.get(TURN_FOLLOWS):
         return False
     result = StepResult(adds=_adds(ledger.at(n)), calls=(), next=(TaskStep(),))
     ledger.advanced(n, Advanced(result=result))

@@ -9,7 +9,7 @@ from typing import Any
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, is_cancelled_exception
 
-from holdfast.task.data.records import Failure
+from holdfast.task.data.failures import Failure
 from holdfast.task.data.wire import Advanced
 from holdfast.task.guardrails_due import INPUT_TRIPPED, Due, outputs_due, record_found
 from holdfast.task.ledger.ledger import Ledger

@@ -8,7 +8,8 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, is_cancelled_exception
 
 from holdfast.task import approvals, refusals
-from holdfast.task.data.records import KIND, Failure, OpenState, StepRecord
+from holdfast.task.data.failures import KIND, Failure
+from holdfast.task.data.records import OpenState, StepRecord
 from holdfast.task.data.state import RunReply
 from holdfast.task.data.wire import Advanced, RunRequest
 from holdfast.task.guardrails_due import inputs_due

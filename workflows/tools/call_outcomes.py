@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from holdfast.task import approvals
-from holdfast.task.data.records import Called, Outcome
+from holdfast.task.data.calls import Called, Outcome
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.values.messages import ToolCall
 from holdfast.workflows.activity_calls import now

@@ -9,15 +9,9 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
 
 from holdfast.task import approvals
+from holdfast.task.data.calls import Outcome
 from holdfast.task.data.children import Nesting
-from holdfast.task.data.records import Failure, Outcome
-from holdfast.task.data.tool_failures import (
-    INTERRUPTED,
-    NOT_REPEATABLE,
-    NOT_STARTED,
-    TIMED_OUT,
-    is_certain,
-)
+from holdfast.task.data.failures import INTERRUPTED, NOT_REPEATABLE, NOT_STARTED, TIMED_OUT, Failure
 from holdfast.task.data.tool_policy import ToolPolicy
 from holdfast.task.data.wire import Probed
 from holdfast.task.ledger.ledger import Ledger
@@ -26,6 +20,7 @@ from holdfast.workflows.activity_calls import (
     LONGEST_TOOL,
     MOST_LOST,
     failure_of,
+    is_certain,
     is_lost,
     now,
     quick,

@@ -10,9 +10,8 @@ from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError, ApplicationError
 from temporalio.workflow import ActivityCancellationType
 
-from holdfast.task.data.long_calls import LongCall
-from holdfast.task.data.records import Outcome
-from holdfast.task.data.tool_failures import AGAIN, NOT_STARTED
+from holdfast.task.data.calls import LongCall, Outcome
+from holdfast.task.data.failures import AGAIN, NOT_STARTED
 from holdfast.task.data.tool_policy import ToolPolicy
 from holdfast.task.data.wire import ToolInput
 from holdfast.task.ledger.ledger import Ledger

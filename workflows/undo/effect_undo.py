@@ -12,13 +12,13 @@ from temporalio.exceptions import ActivityError, ApplicationError
 from temporalio.workflow import ActivityHandle
 
 from holdfast.task import approvals, undo
-from holdfast.task.data.records import Approval, Failure
-from holdfast.task.data.tool_failures import NOT_REPEATABLE, NOT_STARTED, is_certain
+from holdfast.task.data.calls import Approval
+from holdfast.task.data.failures import NOT_REPEATABLE, NOT_STARTED, Failure
 from holdfast.task.data.tool_policy import ToolPolicy
-from holdfast.task.data.wire import Undoable, UndoInput
+from holdfast.task.data.undo import Undoable, UndoInput
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.values.base import Json
-from holdfast.workflows.activity_calls import LONGEST_TOOL, MOST_STARTS, failure_of, now
+from holdfast.workflows.activity_calls import LONGEST_TOOL, MOST_STARTS, failure_of, is_certain, now
 from holdfast.workflows.undo.undo_progress import (
     fail_undo,
     note_clear,

@@ -12,9 +12,9 @@ from temporalio import workflow
 
 from holdfast.task import approvals, undo
 from holdfast.task.data.children import UndoAnswer
-from holdfast.task.data.records import Failure, Obstacle, OpenState
-from holdfast.task.data.state import UndoState
-from holdfast.task.data.wire import Undoable
+from holdfast.task.data.failures import Failure
+from holdfast.task.data.records import OpenState
+from holdfast.task.data.undo import Obstacle, Undoable, UndoState
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.values.base import Json
 from holdfast.workflows.activity_calls import PATIENT, QUICK, now

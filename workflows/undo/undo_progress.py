@@ -8,8 +8,8 @@ tried.
 from __future__ import annotations
 
 from holdfast.task import approvals
-from holdfast.task.data.records import Failure
-from holdfast.task.data.state import UndoState
+from holdfast.task.data.failures import Failure
+from holdfast.task.data.undo import UndoState
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.values.base import Json
 from holdfast.values.messages import system

@@ -21,8 +21,9 @@ from holdfast.agents.tools.guardrails import (
     ToolOutputGuardrail,
     ToolOutputGuardrailResult,
 )
+from holdfast.task.data.failures import Failure
 from holdfast.task.data.guard_rules import ToolGuarded
-from holdfast.task.data.records import Entry, Failure, OpenState
+from holdfast.task.data.records import Entry, OpenState
 from holdfast.task.guardrails_due import (
     GUARDRAIL,
     INPUT_TRIPPED,

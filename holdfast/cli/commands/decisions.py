@@ -29,7 +29,8 @@ from holdfast.errors import (
     message_of,
 )
 from holdfast.task.approvals import decided_by
-from holdfast.task.data.records import Approval, Entry
+from holdfast.task.data.calls import Approval
+from holdfast.task.data.records import Entry
 from holdfast.task.data.state import Receipt
 from holdfast.task.undo import UNDONE
 from holdfast.values.base import Json

@@ -23,7 +23,7 @@ from holdfast.errors import (
     TaskClosedError,
 )
 from holdfast.task.approvals import decided_by
-from holdfast.task.data.records import Approval, ApprovalKind
+from holdfast.task.data.calls import Approval, ApprovalKind
 from holdfast.values.base import Json
 
 Result = Literal["decided", "skipped", "gone"]

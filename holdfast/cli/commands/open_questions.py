@@ -14,7 +14,7 @@ from holdfast.engine.cluster import has_workers
 from holdfast.engine.search_attributes import APPROVALS_MEMO
 from holdfast.errors import EngineError, InvalidArgumentError, TaskClosedError, TaskNotFoundError
 from holdfast.reading.visibility import listed
-from holdfast.task.data.records import Approval, call_digest
+from holdfast.task.data.calls import Approval, call_digest
 from holdfast.values.messages import ToolCall
 
 READ_SECONDS = 12.0

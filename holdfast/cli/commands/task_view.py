@@ -18,7 +18,8 @@ from holdfast.cli.following.live import line, style
 from holdfast.cli.options import Common
 from holdfast.errors import NoWorkerError
 from holdfast.reading.visibility import LISTED, listed
-from holdfast.task.data.records import Approval, Entry
+from holdfast.task.data.calls import Approval
+from holdfast.task.data.records import Entry
 from holdfast.task.happenings import Happening, Noted, StepEnded, happenings
 from holdfast.task.ledger.ledger_state import CREATED
 from holdfast.task.step_body import StepBody

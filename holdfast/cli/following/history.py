@@ -16,9 +16,10 @@ from temporalio.api.failure.v1 import Failure
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client
 
+from holdfast.task.data.calls import Outcome
 from holdfast.task.data.children import HEARD
 from holdfast.task.data.commands import Command, decode
-from holdfast.task.data.records import JournalEntry, OpenState, OpenStep, Outcome, StepResult
+from holdfast.task.data.records import JournalEntry, OpenState, OpenStep, StepResult
 from holdfast.task.data.wire import Advanced, AdvanceInput, TaskResult, ToolInput
 from holdfast.task.ledger.references import new_entries, resolve_calls
 from holdfast.values.base import Value

@@ -10,7 +10,7 @@ from holdfast.client.agent_runner.base import RunnerBase, TaskLike, id_of, step_
 from holdfast.engine.search_attributes import APPROVALS_MEMO, HF_APPROVALS, OPEN_TASKS
 from holdfast.errors import CommandRefusedError, EngineError, HoldfastError, InvalidArgumentError
 from holdfast.reading.server_errors import server_errors
-from holdfast.task.data.records import Approval
+from holdfast.task.data.calls import Approval
 from holdfast.task.data.state import Receipt
 from holdfast.task.data.wire import INLINE_BYTES
 from holdfast.values.base import Json, canonical

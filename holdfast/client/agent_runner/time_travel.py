@@ -20,7 +20,8 @@ from holdfast.client.agent_runner.updates import request_id_of
 from holdfast.errors import InvalidArgumentError, StepNotFoundError
 from holdfast.task.data.head import SessionRef, TaskHead
 from holdfast.task.data.records import Entry, EventRecord, ForkOf, InputRef, StepRecord
-from holdfast.task.data.state import Carried, Newest, TaskInput, UndoRequest
+from holdfast.task.data.state import Carried, TaskInput
+from holdfast.task.data.undo import Newest, UndoRequest
 from holdfast.task.data.wire import INLINE_BYTES
 from holdfast.task.happenings import StepsUndone, noted_of
 from holdfast.task.ledger.ledger import DONE_KEPT

@@ -30,8 +30,9 @@ from holdfast.errors import (
 from holdfast.reading.presence import PATIENCE_SECONDS
 from holdfast.reading.reader import Reader
 from holdfast.reading.server_errors import failure_in, is_parked, server_errors, to_error
-from holdfast.task.data.records import Failure
-from holdfast.task.data.state import RunReply, TaskRecord, UndoRequest
+from holdfast.task.data.failures import Failure
+from holdfast.task.data.state import RunReply, TaskRecord
+from holdfast.task.data.undo import UndoRequest
 from holdfast.task.data.wire import RunRequest
 from holdfast.values.base import Value
 from holdfast.values.checks import gate

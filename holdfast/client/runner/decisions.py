@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from holdfast.agents.runs.state import Decision, RunState
 from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.errors import CommandRefusedError, TaskClosedError, TaskNotFoundError
-from holdfast.task.data.records import Approval, Entry, EventRecord
+from holdfast.task.data.calls import Approval
+from holdfast.task.data.records import Entry, EventRecord
 from holdfast.values.checks.json_shapes import is_object
 
 

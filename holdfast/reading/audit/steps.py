@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.reading.audit.event import AuditEvent
-from holdfast.task.data.records import Called, Decided, Outcome
+from holdfast.task.data.calls import Called, Decided, Outcome
 from holdfast.task.happenings import (
     CallAsked,
     CallBegan,

@@ -37,7 +37,7 @@ from holdfast.reading.streams.timeline import (
 )
 from holdfast.reading.streams.watch import Watch
 from holdfast.task.data.agent_snapshot import AgentSnapshot
-from holdfast.task.data.stream_offset import LAST_ATTEMPT, MOST_PLACES, Offset
+from holdfast.task.data.records import LAST_ATTEMPT, MOST_PLACES, Offset
 from holdfast.task.happenings import StepsUndone
 from holdfast.values.steps import CLOSED, TaskStatus
 

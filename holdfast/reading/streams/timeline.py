@@ -14,8 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from holdfast.models.base import ModelAnswer
-from holdfast.task.data.records import Entry, EventRecord
-from holdfast.task.data.stream_offset import LAST_ATTEMPT, Offset
+from holdfast.task.data.records import LAST_ATTEMPT, Entry, EventRecord, Offset
 from holdfast.task.happenings import (
     CallAsked,
     ModelAnswered,

@@ -15,10 +15,12 @@ from typing import Literal
 from pydantic import Field, ValidationError
 
 from holdfast.errors import InvalidArgumentError
+from holdfast.task.data.calls import LONG_CALL, Approval, Begun, LongCall, Outcome
 from holdfast.task.data.commands import LONGEST_REASON, Refusal
+from holdfast.task.data.failures import Failure
 from holdfast.task.data.head import TaskHead
-from holdfast.task.data.long_calls import LONG_CALL, LongCall
-from holdfast.task.data.records import Approval, Begun, Failure, Obstacle, Outcome, SegmentRef
+from holdfast.task.data.records import SegmentRef
+from holdfast.task.data.undo import Obstacle
 from holdfast.values.base import Json, Value
 from holdfast.values.checks import gate
 from holdfast.values.checks.ids import nested_id

@@ -6,120 +6,14 @@ from typing import Literal, NamedTuple
 
 from pydantic import Field
 
-from holdfast.errors import with_remedy
 from holdfast.models.base import ModelAnswer
-from holdfast.task.data.guard_rules import ToolGuarded
-from holdfast.values.base import Json, Value, canonical, digest
+from holdfast.task.data.calls import Begun, Called, Outcome
+from holdfast.task.data.failures import Failure
+from holdfast.task.data.undo import Before
+from holdfast.values.base import Json, Value
 from holdfast.values.hash_chain import ChainRef
-from holdfast.values.messages import Blob, Content, Message, ToolCall, Usage
-from holdfast.values.parts.sources import SourceNode
+from holdfast.values.messages import Blob, Message, ToolCall, Usage
 from holdfast.values.steps import TaskStep
-
-ApprovalKind = Literal["tool", "unknown", "limit", "undo"]
-
-
-class Approval(Value):
-    """Something that waits for a person, or was decided by one for the step in progress.
-
-    Attributes:
-        id: `<task id>:<serial>`: enough to decide it from any process.
-        kind: A call that needs approval, a call that may have happened, a budget that is used up,
-            or an undo that needs approval.
-        agent: The agent that asks; of a nested task, its own.
-        tool: Tool name.
-        effect: What a call of the tool does to the world; empty when there is no call.
-        call_id: The model's id of the call.
-        arguments: The proposed arguments, JSON text.
-        digest: Digest of the proposed call: a decision is for these arguments only.
-        n: Ordinal of the step.
-        i: Position of the call among the step's open calls.
-        branch: Branch of the ledger on which it was asked.
-        asked: Time, seconds since the epoch.
-        expires: Time at which it expires to rejected; 0 for never.
-        text: What is known.
-        status: "checking" while edited arguments are validated.
-        by: Who decided.
-        at: When.
-        note: What they said.
-        message: What the model is told of a rejection, word for word; empty for the usual text.
-        effective: Edited arguments, JSON text; empty when they were not edited.
-    """
-
-    id: str
-    kind: ApprovalKind = "tool"
-    agent: str = ""
-    tool: str = ""
-    effect: str = ""
-    call_id: str = ""
-    arguments: str = ""
-    digest: str = ""
-    n: int = 0
-    i: int = -1
-    branch: int = 0
-    asked: float = 0.0
-    expires: float = 0.0
-    text: str = ""
-    status: Literal[
-        "open", "checking", "approved", "rejected", "responded", "expired", "closed"
-    ] = "open"
-    by: str = ""
-    at: float = 0.0
-    note: str = ""
-    message: str = ""
-    effective: str = ""
-
-
-class StandingRule(Value):
-    """A decision on a tool call that holds for later calls of the tool, too.
-
-    Attributes:
-        verb: What was decided.
-        by: Who decided.
-        message: What the model is told of a rejection, word for word; empty for the usual text.
-        note: What they said.
-        branch: Branch of the ledger on which it holds.
-    """
-
-    verb: Literal["approve", "reject"]
-    by: str
-    message: str = ""
-    note: str = ""
-    branch: int = 0
-
-
-class Before(Value):
-    """What a step found, and an undo brings back.
-
-    A step that ran beside others "found" what there was when it was done, as if no step had been
-    open: it and the others are first in the queue then.
-
-    Attributes:
-        queue: The queued steps, the step itself among them.
-        notes: Messages that waited for the next model call.
-        followups: Inputs that waited for the task's answer.
-        serial: Number of the newest step id.
-        turns: Answered model calls.
-        usage: Cost of the task.
-        answered: Whether the task had its answer.
-        concluded: Whether the step before was the last one; a follow-up may be queued since.
-        transcript: Length and digest of the transcript.
-        lasts: (number, id) of steps whose last outputs waited to be joined.
-        beside: How many other steps were open.
-        last_step: The step that gave the task's answer, as the task kept it for follow-ups.
-    """
-
-    queue: tuple[TaskStep, ...] = ()
-    notes: tuple[Message, ...] = ()
-    followups: tuple[str, ...] = ()
-    serial: int = 1
-    turns: int = 0
-    usage: Usage = Usage()
-    answered: bool = False
-    concluded: bool = False
-    transcript: ChainRef = ChainRef()
-    lasts: tuple[tuple[int, str], ...] = ()
-    beside: int = 0
-    last_step: TaskStep | None = None
 
 
 class Handed(Value):
@@ -170,150 +64,6 @@ class OpenStep(Value):
 def usual_step(n: int) -> OpenStep:
     """Return the step that needs no words: it only goes on."""
     return OpenStep(step=TaskStep(step_id=f"s{n}"))
-
-
-class Failure(Value):
-    """Why a step or a task stopped.
-
-    Attributes:
-        type: Class name of the error.
-        message: What happened.
-        remedy: What to do about it, or empty; shown once, by what shows the failure last.
-        step: Id of the step, if it was one.
-        data: Facts for the client's error, JSON data: the result of a guardrail, for example.
-        parks: Whether the task waits with it whatever its type: code of the user's, not the run,
-            has failed.
-    """
-
-    type: str
-    message: str
-    remedy: str = ""
-    step: str = ""
-    data: dict[str, Json] = Field(default_factory=dict[str, Json])
-    parks: bool = False
-
-    @property
-    def text(self) -> str:
-        """The message with the remedy."""
-        return with_remedy(self.message, self.remedy)
-
-
-class Obstacle(Value):
-    """What stands in the way of an undo.
-
-    Attributes:
-        text: What it is, for people.
-        is_unknown: Whether it is an effect that may have taken place, and that somebody should
-            check therefore.
-    """
-
-    text: str
-    is_unknown: bool = False
-
-
-class Decided(Value):
-    """What a person, or the clock, decided about a tool call.
-
-    Attributes:
-        approval: Id of the approval.
-        kind: What was asked.
-        status: What was decided: "approved", "rejected", "responded" or "expired".
-        by: Who decided; empty for the clock.
-        at: When, seconds since the epoch.
-        note: What they said.
-    """
-
-    approval: str
-    kind: ApprovalKind = "tool"
-    status: str = ""
-    by: str = ""
-    at: float = 0.0
-    note: str = ""
-
-
-class Outcome(Value):
-    """What became of one tool call.
-
-    Attributes:
-        content: What the model is told; text, or where the archive keeps it.
-        is_error: Whether that tells of a failure.
-        patch: Change of the task's extra_state, a merge patch.
-        status: "unknown" when the worker was lost inside the call.
-        attempts: How often the call was started.
-        edited: The arguments with which it ran, when a person changed them.
-        worker: Identity of the worker that ran it.
-        nodes: What the result rests on, or where the archive keeps that.
-        guards: What its guardrails found, in the order in which they ran.
-        failure: Why the step stops after it, although it is known: a tripped guardrail, a hook.
-        child: For a call of an agent as a tool: the task that it was.
-        usage: What that task cost.
-        effect: What a call of the tool does to the world, as the task knows the tool.
-        decided: What was decided about the call, oldest first.
-        ended: When it ended by the clock of its worker, seconds since the epoch; 0 for none.
-        took: Seconds that its last attempt took.
-        at: In the record of a step: position in its `adds` of the message that has the content.
-    """
-
-    content: Content = ""
-    is_error: bool = False
-    patch: dict[str, Json] = Field(default_factory=dict)
-    status: Literal["done", "failed", "unknown"] = "done"
-    attempts: int = 1
-    edited: str = ""
-    worker: str = ""
-    nodes: tuple[SourceNode, ...] | Blob = ()
-    guards: tuple[ToolGuarded, ...] = ()
-    failure: Failure | None = None
-    child: str = ""
-    usage: Usage = Usage()
-    effect: str = ""
-    decided: tuple[Decided, ...] = ()
-    ended: float = 0.0
-    took: float = 0.0
-    at: int | None = None
-
-    @property
-    def is_stopped(self) -> bool:
-        """Whether the call was not made, and nobody is told anything in its place."""
-        return self.failure is not None and self.attempts == 0
-
-    def message(self, call: ToolCall) -> Message:
-        """Return the message that tells the model."""
-        return Message(role="tool", call_id=call.id, content=self.content, is_error=self.is_error)
-
-
-class Begun(Value):
-    """What a call of an agent as a tool came to before the task that it is began.
-
-    Attributes:
-        guards: What its guardrails found, in the order in which they ran.
-        patch: What they and hooks made of the state that the call sees, a merge patch.
-    """
-
-    guards: tuple[ToolGuarded, ...] = ()
-    patch: dict[str, Json] = Field(default_factory=dict)
-
-
-class Called(Value):
-    """An open call that was begun, as long as it has no outcome.
-
-    Attributes:
-        at: When it was begun, seconds since the epoch.
-        ended: When it failed; 0 when it has not.
-        error: How it failed, when that is certain to hide no effect; it may be begun again.
-        edited: The arguments with which it runs, when a person changed them.
-        child: For a call of an agent as a tool: the task that it is.
-        effect: What a call of the tool does to the world, as the task knows the tool.
-        decided: What was decided about the call before it was begun, oldest first.
-    """
-
-    at: float
-    ended: float = 0.0
-    error: str = ""
-    edited: str = ""
-    child: str = ""
-    effect: str = ""
-    decided: tuple[Decided, ...] = ()
 
 
 class JournalEntry(Value):
@@ -370,24 +120,6 @@ class StepResult(Value):
     patch: dict[str, Json] = Field(default_factory=dict)
 
 
-def call_digest(call: ToolCall) -> str:
-    """Digest by which a tool activity checks that it found the call that was scheduled."""
-    return digest(canonical(call.wire()))[:8]
-
-
-KIND = "kind"
-"""Fact of a verdict: the error handlers of the run that may answer in its place."""
-
-CLOSING = "closing"
-"""Fact of a failure: it stands in the way of the end of its task, and of no step."""
-
-REFUSAL = "refusal"
-"""Fact of a ModelRefusalError: what the model said."""
-
-AGAIN = "again"
-"""Fact of a verdict: another turn follows when no handler answers."""
-
-
 class Mark(NamedTuple):
     """Something that happened in a step, with its place in the life of the task.
 
@@ -402,6 +134,40 @@ class Mark(NamedTuple):
     kind: Literal["start", "call", "done", "end"]
     batch: int = 0
     i: int = 0
+
+
+_PLACE_BITS = 24
+_ATTEMPT_BITS = 10
+
+LAST_ATTEMPT = (1 << _ATTEMPT_BITS) - 1
+"""Stands behind every attempt to get an answer: what comes of it."""
+
+MOST_PLACES = (1 << _PLACE_BITS) - 1
+
+
+class Offset(NamedTuple):
+    """A place in the life of a task.
+
+    Attributes:
+        mark: Number of the newest mark.
+        attempt: Attempts to get answers since then.
+        place: Place in what the newest attempt said.
+    """
+
+    mark: int
+    attempt: int = 0
+    place: int = 0
+
+    def __int__(self) -> int:
+        """Return it as one number; below 2 ** 53 for half a million marks."""
+        attempt = min(self.attempt, LAST_ATTEMPT)
+        place = min(self.place, MOST_PLACES)
+        return (self.mark << _ATTEMPT_BITS | attempt) << _PLACE_BITS | place
+
+
+def mark_of(offset: int) -> int:
+    """Return the mark of a place that is given as one number."""
+    return offset >> (_ATTEMPT_BITS + _PLACE_BITS)
 
 
 class StepRecord(Value):

@@ -6,21 +6,14 @@ from typing import Literal
 
 from pydantic import Field
 
+from holdfast.task.data.calls import Approval, LongCall, StandingRule
 from holdfast.task.data.children import ChildState, ParentRef, UndoAnswer
+from holdfast.task.data.failures import Failure
 from holdfast.task.data.guard_rules import Guarded, GuardRule
 from holdfast.task.data.head import TaskHead
-from holdfast.task.data.long_calls import LongCall
-from holdfast.task.data.records import (
-    Approval,
-    Entry,
-    Failure,
-    ForkOf,
-    InputRef,
-    OpenState,
-    SegmentRef,
-    StandingRule,
-)
+from holdfast.task.data.records import Entry, ForkOf, InputRef, OpenState, SegmentRef
 from holdfast.task.data.tool_policy import ToolPolicy
+from holdfast.task.data.undo import UndoState
 from holdfast.values.base import Json, Value
 from holdfast.values.hash_chain import ChainRef
 from holdfast.values.messages import Blob, ImagePart, Message, Usage
@@ -116,77 +109,6 @@ class Described(AgentRules):
     def rules(self, agent: str) -> AgentRules:
         """Return the rules of an agent; without a name, or for another one, those of the first."""
         return self.team.get(agent, self)
-
-
-class Newest(Value):
-    """The newest step of a task, as somebody saw it who wants it undone.
-
-    Attributes:
-        branch: The task's branch.
-        opened: Number of the step that was begun last on it.
-        to: Ordinal of the last step before those that an undo would take back.
-        steps: Ids of these: the steps in progress, else the last completed one.
-    """
-
-    branch: int = 0
-    opened: int = 0
-    to: int = 0
-    steps: tuple[str, ...] = ()
-
-
-class UndoRequest(Value):
-    """Argument of the `undo` update.
-
-    Attributes:
-        to: Ordinal of the last step to keep; -1 for all but the last one.
-        step: Id of that step, for people.
-        branch: Branch on which that step was run; it and the ordinal name a step of a task. -1 for
-            whichever it is.
-        newest: What is to be undone, as it was seen; the undo is refused when there is more or
-            less to be undone by now.
-        residue: Whether effects that cannot be undone refuse the undo, or stay knowingly.
-        by: Who asks.
-        reason: Why.
-    """
-
-    to: int = -1
-    step: str = ""
-    branch: int = -1
-    newest: Newest | None = None
-    residue: Literal["refuse", "keep"] = "refuse"
-    by: str = ""
-    reason: str = ""
-
-
-class UndoState(Value):
-    """An undo in progress.
-
-    Attributes:
-        asked: The request, `to` made explicit.
-        done: Keys of the effects that are undone, `<branch>.<step>.<batch>.<position>`, in order.
-        undone: What was undone, in words.
-        unclear: Key of each effect that may have been undone in the course of it, to it in words.
-        remains: What stays in the world.
-        check: What somebody should look at.
-        steps: Ids of the steps that were left.
-        cut: (step, position) of the open calls that were running when the steps were stopped.
-        request: Id of the request.
-        number: For an undo that the task's parent wants: number of what it said.
-        mode: What such an undo comes to: "check" finds out what stands in its way and then is
-            "held" until the parent goes on; "release" ends it with nothing undone.
-    """
-
-    asked: UndoRequest
-    done: tuple[str, ...] = ()
-    undone: tuple[str, ...] = ()
-    unclear: dict[str, str] = Field(default_factory=dict[str, str])
-    remains: tuple[str, ...] = ()
-    check: tuple[str, ...] = ()
-    steps: tuple[str, ...] = ()
-    cut: tuple[tuple[int, int], ...] = ()
-    request: str = ""
-    number: int = 0
-    mode: Literal["", "check", "held", "release"] = ""
 
 
 class Closing(Value):

@@ -10,15 +10,14 @@ from typing import Literal
 from pydantic import Field
 
 from holdfast.models.base import ModelAnswer
+from holdfast.task.data.calls import Outcome
+from holdfast.task.data.failures import Failure
 from holdfast.task.data.guard_rules import GuardRule
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import (
-    Before,
-    Failure,
     Handed,
     JournalEntry,
     OpenStep,
-    Outcome,
     SegmentRef,
     StepResult,
 )
@@ -192,72 +191,6 @@ class Handled(Value):
     output: Json = None
     stored: Blob | None = None
     said: Message | None = None
-
-
-class EffectRef(Value):
-    """One tool call of a step, as its undo needs it.
-
-    Attributes:
-        call: The call, as it ran.
-        content: Its result, or where the archive keeps it.
-        status: How it ended.
-        ran: Whether it was started at all.
-        batch: Which of the step's batches of calls it was in.
-        i: Its position there.
-        child: Id of the task that it was, if it was one.
-    """
-
-    call: ToolCall
-    content: Content = ""
-    status: Literal["done", "failed", "unknown"] = "done"
-    ran: bool = True
-    batch: int = 0
-    i: int = 0
-    child: str = ""
-
-
-class Undoable(Value):
-    """A step as its undo needs it.
-
-    Attributes:
-        n: Ordinal.
-        step: The step.
-        added: Number of messages that it added to the transcript.
-        inverse: What undoes its change of extra_state.
-        before: What it found.
-        effects: Its tool calls, in the order in which they were asked for.
-        branch: Branch on which it ran.
-        key: Number by which its calls are named.
-    """
-
-    n: int
-    key: int
-    step: TaskStep
-    added: int = 0
-    inverse: dict[str, Json] = Field(default_factory=dict)
-    before: Before = Before()
-    effects: tuple[EffectRef, ...] = ()
-    branch: int = 0
-
-
-class UndoInput(Value):
-    """Input of the undo activity: one effect.
-
-    Attributes:
-        n: Ordinal of the step.
-        i: Position of the effect in the step.
-        effect: The effect.
-        branch: Branch on which it ran.
-        step: Id of the step, when it is not "s" and its ordinal.
-        agent: Agent that ran the step, when it is not the task's first one.
-    """
-
-    n: int
-    i: int
-    effect: EffectRef
-    branch: int = 0
-    step: str = ""
-    agent: str = ""
 
 
 class RunRequest(Value):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from holdfast.task.data.records import Approval
+from holdfast.task.data.calls import Approval
 
 
 class Asked:

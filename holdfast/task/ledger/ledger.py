@@ -9,26 +9,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+from holdfast.task.data.calls import Begun, Called, Decided, Outcome, call_digest
+from holdfast.task.data.failures import Failure
 from holdfast.task.data.records import (
     OVER_BUDGET,
-    Before,
-    Begun,
-    Called,
-    Decided,
     Entry,
-    Failure,
     InputRef,
     JournalEntry,
     LeftStep,
     Mark,
     OpenState,
     OpenStep,
-    Outcome,
     StepRecord,
-    call_digest,
     usual_step,
 )
 from holdfast.task.data.state import Described
+from holdfast.task.data.undo import Before
 from holdfast.task.data.wire import Advanced, AdvanceInput, RunRequest, ToolInput
 from holdfast.task.ledger.ledger_state import LedgerState
 from holdfast.task.ledger.queue import problem, queued_with, serial_of

@@ -5,17 +5,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Collection, Iterable
 
+from holdfast.task.data.calls import Approval
 from holdfast.task.data.children import ChildState, child_ids
-from holdfast.task.data.records import (
-    Approval,
-    Before,
-    Entry,
-    EventRecord,
-    Failure,
-    OpenState,
-    SegmentRef,
-)
-from holdfast.task.data.state import Carried, Newest, Receipt, RunReply, TaskInput
+from holdfast.task.data.failures import Failure
+from holdfast.task.data.records import Entry, EventRecord, OpenState, SegmentRef
+from holdfast.task.data.state import Carried, Receipt, RunReply, TaskInput
+from holdfast.task.data.undo import Before, Newest
 from holdfast.task.ledger.approval_index import Asked
 from holdfast.task.ledger.known_ids import KnownIds
 from holdfast.task.ledger.queue import ready_steps

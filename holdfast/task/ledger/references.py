@@ -6,16 +6,16 @@ import itertools
 from collections.abc import Iterable, Sequence
 
 from holdfast.models.base import ModelAnswer
+from holdfast.task.data.calls import Outcome
 from holdfast.task.data.records import (
-    Before,
     Handed,
     JournalEntry,
     OpenState,
     OpenStep,
-    Outcome,
     StepRecord,
     StepResult,
 )
+from holdfast.task.data.undo import Before
 from holdfast.task.data.wire import Advanced
 from holdfast.task.ledger.queue import queued_with
 from holdfast.values.base import Json, canonical, digest

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from holdfast.task import approvals, refusals
-from holdfast.task.data.records import Failure
-from holdfast.task.data.state import UndoRequest
+from holdfast.task.data.failures import Failure
+from holdfast.task.data.undo import UndoRequest
 from holdfast.task.data.wire import RunRequest
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.ledger.queue import unmet

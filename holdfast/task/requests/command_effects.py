@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast.task import approvals
 from holdfast.task.data.commands import Command
-from holdfast.task.data.stream_offset import mark_of
+from holdfast.task.data.records import mark_of
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.values.messages import user
 from holdfast.values.steps import TaskStep

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.task.data.records import CLOSING, Failure
+from holdfast.task.data.failures import CLOSING, Failure
 from holdfast.task.data.state import Closing
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.refusals import CLOSED, abandoned

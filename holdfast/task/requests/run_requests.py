@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from holdfast.task import refusals
-from holdfast.task.data.records import Failure
+from holdfast.task.data.failures import Failure
 from holdfast.task.data.state import RunReply
 from holdfast.task.data.wire import RunRequest
 from holdfast.task.ledger.ledger import Ledger

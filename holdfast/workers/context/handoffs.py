@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from holdfast.task.data.records import Outcome
+from holdfast.task.data.calls import Outcome
 from holdfast.values.messages import Message, ToolCall
 from holdfast.values.steps import HistoryRef
 from holdfast.workers.context.step_view import StepView

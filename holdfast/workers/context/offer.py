@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from holdfast.errors import ModelBehaviorError
 from holdfast.models.base import ToolSpec
 from holdfast.task.data.agent_snapshot import AgentSnapshot
+from holdfast.task.data.calls import Outcome
 from holdfast.task.data.head import TaskHead
-from holdfast.task.data.records import Outcome
 from holdfast.values.base import Json
 from holdfast.values.messages import ToolCall
 from holdfast.workers.context.step_view import StepView

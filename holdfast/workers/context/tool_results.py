@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.task.data.records import Outcome
+from holdfast.task.data.calls import Outcome
 from holdfast.values.messages import Message, ToolCall, shown
 from holdfast.values.steps import ToolOutput
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
-from holdfast.task.data.records import Outcome
+from holdfast.task.data.calls import Outcome
 from holdfast.task.handoff_calls import IGNORED, called_handoff, transfer_message
 from holdfast.values.messages import ToolCall
 from holdfast.values.steps import TaskStep, TaskStepOutput

@@ -9,7 +9,7 @@ from holdfast.errors import ModelBehaviorError, ModelRefusalError
 from holdfast.models.base import ModelAnswer
 from holdfast.models.openai.item_checks import kind_of
 from holdfast.task.data.agent_snapshot import AgentSnapshot
-from holdfast.task.data.records import AGAIN, KIND, REFUSAL
+from holdfast.task.data.failures import KIND, REFUSAL, TURN_FOLLOWS
 from holdfast.task.handoff_calls import handed_to
 from holdfast.values.base import Json
 from holdfast.values.messages import Message, ToolCall, clean
@@ -71,7 +71,7 @@ def invalid_output(text: str, *, again: bool = False) -> ModelBehaviorError:
     """Make the verdict on an answer that is not what the agent's output type wants."""
     verdict = ModelBehaviorError(text)
     facts: dict[str, Json] = {KIND: "invalid_final_output"}
-    verdict.facts = {**facts, AGAIN: True} if again else facts
+    verdict.facts = {**facts, TURN_FOLLOWS: True} if again else facts
     return verdict
 
 

@@ -1,4 +1,4 @@
-"""How activities fail, as the task reads it; above all that of a tool call.
+"""Failures: why a step or a task stopped, and how the activity of a tool call fails.
 
 A call of a tool that is not repeatable may have happened whenever its activity fails, whatever the
 reason: a lost worker, a timeout, an outcome that cannot be encoded or stored. Only the failures
@@ -7,13 +7,25 @@ that say otherwise are certain to hide no effect.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
-from contextlib import contextmanager
+from collections.abc import Iterable
 from typing import Any, cast
 
-from temporalio.exceptions import ApplicationError
+from pydantic import Field
 
-from holdfast.values.base import Json
+from holdfast.errors import with_remedy
+from holdfast.values.base import Json, Value
+
+KIND = "kind"
+"""Fact of a verdict: the error handlers of the run that may answer in its place."""
+
+CLOSING = "closing"
+"""Fact of a failure: it stands in the way of the end of its task, and of no step."""
+
+TURN_FOLLOWS = "again"
+"""Fact of a verdict: another turn follows when no handler answers."""
+
+REFUSAL = "refusal"
+"""Fact of a ModelRefusalError: what the model said."""
 
 NOT_STARTED = "NotStarted"
 """Type of the failure of a call that was certainly not made, and may be scheduled again."""
@@ -60,28 +72,27 @@ def fact_of(details: Iterable[object], name: str) -> object:
     return next((each[name] for each in known if name in each), None)
 
 
-@contextmanager
-def certain() -> Generator[None]:
-    """Mark failures of the block, which is none that the tool's function runs in, as certain."""
-    try:
-        yield
-    except ApplicationError as error:
-        raise marked(error) from None
+class Failure(Value):
+    """Why a step or a task stopped.
 
+    Attributes:
+        type: Class name of the error.
+        message: What happened.
+        remedy: What to do about it, or empty; shown once, by what shows the failure last.
+        step: Id of the step, if it was one.
+        data: Facts for the client's error, JSON data: the result of a guardrail, for example.
+        parks: Whether the task waits with it whatever its type: code of the user's, not the run,
+            has failed.
+    """
 
-def marked(error: ApplicationError) -> ApplicationError:
-    """Return a failure that says that it hides no effect."""
-    return type(error)(
-        error.message,
-        *error.details,
-        CERTAIN,
-        type=error.type,
-        non_retryable=error.non_retryable,
-        next_retry_delay=error.next_retry_delay,
-        category=error.category,
-    )
+    type: str
+    message: str
+    remedy: str = ""
+    step: str = ""
+    data: dict[str, Json] = Field(default_factory=dict[str, Json])
+    parks: bool = False
 
-
-def is_certain(error: ApplicationError) -> bool:
-    """Whether a failure hides no effect."""
-    return error.type == NOT_STARTED or CERTAIN in error.details
+    @property
+    def text(self) -> str:
+        """The message with the remedy."""
+        return with_remedy(self.message, self.remedy)

@@ -1,0 +1,226 @@
+"""A tool call as data: approvals of it, how it began, its outcome, and its sign of life."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from holdfast.task.data.failures import Failure
+from holdfast.task.data.guard_rules import ToolGuarded
+from holdfast.values.base import Json, Value, canonical, digest
+from holdfast.values.messages import Blob, Content, Message, ToolCall, Usage
+from holdfast.values.parts.sources import SourceNode
+
+ApprovalKind = Literal["tool", "unknown", "limit", "undo"]
+
+LONG_CALL = "long_call"
+"""Signal by which an activity tells its task that its tool runs for long."""
+
+SECRET = "long_call_secret"  # noqa: S105  the name of a query
+"""Query that gives the secret which that signal must carry."""
+
+AWAITED = "long_calls"
+"""Query that lists the ids of the long calls whose outcome the task awaits."""
+
+
+class Approval(Value):
+    """Something that waits for a person, or was decided by one for the step in progress.
+
+    Attributes:
+        id: `<task id>:<serial>`: enough to decide it from any process.
+        kind: A call that needs approval, a call that may have happened, a budget that is used up,
+            or an undo that needs approval.
+        agent: The agent that asks; of a nested task, its own.
+        tool: Tool name.
+        effect: What a call of the tool does to the world; empty when there is no call.
+        call_id: The model's id of the call.
+        arguments: The proposed arguments, JSON text.
+        digest: Digest of the proposed call: a decision is for these arguments only.
+        n: Ordinal of the step.
+        i: Position of the call among the step's open calls.
+        branch: Branch of the ledger on which it was asked.
+        asked: Time, seconds since the epoch.
+        expires: Time at which it expires to rejected; 0 for never.
+        text: What is known.
+        status: "checking" while edited arguments are validated.
+        by: Who decided.
+        at: When.
+        note: What they said.
+        message: What the model is told of a rejection, word for word; empty for the usual text.
+        effective: Edited arguments, JSON text; empty when they were not edited.
+    """
+
+    id: str
+    kind: ApprovalKind = "tool"
+    agent: str = ""
+    tool: str = ""
+    effect: str = ""
+    call_id: str = ""
+    arguments: str = ""
+    digest: str = ""
+    n: int = 0
+    i: int = -1
+    branch: int = 0
+    asked: float = 0.0
+    expires: float = 0.0
+    text: str = ""
+    status: Literal[
+        "open", "checking", "approved", "rejected", "responded", "expired", "closed"
+    ] = "open"
+    by: str = ""
+    at: float = 0.0
+    note: str = ""
+    message: str = ""
+    effective: str = ""
+
+
+class StandingRule(Value):
+    """A decision on a tool call that holds for later calls of the tool, too.
+
+    Attributes:
+        verb: What was decided.
+        by: Who decided.
+        message: What the model is told of a rejection, word for word; empty for the usual text.
+        note: What they said.
+        branch: Branch of the ledger on which it holds.
+    """
+
+    verb: Literal["approve", "reject"]
+    by: str
+    message: str = ""
+    note: str = ""
+    branch: int = 0
+
+
+class Decided(Value):
+    """What a person, or the clock, decided about a tool call.
+
+    Attributes:
+        approval: Id of the approval.
+        kind: What was asked.
+        status: What was decided: "approved", "rejected", "responded" or "expired".
+        by: Who decided; empty for the clock.
+        at: When, seconds since the epoch.
+        note: What they said.
+    """
+
+    approval: str
+    kind: ApprovalKind = "tool"
+    status: str = ""
+    by: str = ""
+    at: float = 0.0
+    note: str = ""
+
+
+class Outcome(Value):
+    """What became of one tool call.
+
+    Attributes:
+        content: What the model is told; text, or where the archive keeps it.
+        is_error: Whether that tells of a failure.
+        patch: Change of the task's extra_state, a merge patch.
+        status: "unknown" when the worker was lost inside the call.
+        attempts: How often the call was started.
+        edited: The arguments with which it ran, when a person changed them.
+        worker: Identity of the worker that ran it.
+        nodes: What the result rests on, or where the archive keeps that.
+        guards: What its guardrails found, in the order in which they ran.
+        failure: Why the step stops after it, although it is known: a tripped guardrail, a hook.
+        child: For a call of an agent as a tool: the task that it was.
+        usage: What that task cost.
+        effect: What a call of the tool does to the world, as the task knows the tool.
+        decided: What was decided about the call, oldest first.
+        ended: When it ended by the clock of its worker, seconds since the epoch; 0 for none.
+        took: Seconds that its last attempt took.
+        at: In the record of a step: position in its `adds` of the message that has the content.
+    """
+
+    content: Content = ""
+    is_error: bool = False
+    patch: dict[str, Json] = Field(default_factory=dict)
+    status: Literal["done", "failed", "unknown"] = "done"
+    attempts: int = 1
+    edited: str = ""
+    worker: str = ""
+    nodes: tuple[SourceNode, ...] | Blob = ()
+    guards: tuple[ToolGuarded, ...] = ()
+    failure: Failure | None = None
+    child: str = ""
+    usage: Usage = Usage()
+    effect: str = ""
+    decided: tuple[Decided, ...] = ()
+    ended: float = 0.0
+    took: float = 0.0
+    at: int | None = None
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether the call was not made, and nobody is told anything in its place."""
+        return self.failure is not None and self.attempts == 0
+
+    def message(self, call: ToolCall) -> Message:
+        """Return the message that tells the model."""
+        return Message(role="tool", call_id=call.id, content=self.content, is_error=self.is_error)
+
+
+class Begun(Value):
+    """What a call of an agent as a tool came to before the task that it is began.
+
+    Attributes:
+        guards: What its guardrails found, in the order in which they ran.
+        patch: What they and hooks made of the state that the call sees, a merge patch.
+    """
+
+    guards: tuple[ToolGuarded, ...] = ()
+    patch: dict[str, Json] = Field(default_factory=dict)
+
+
+class Called(Value):
+    """An open call that was begun, as long as it has no outcome.
+
+    Attributes:
+        at: When it was begun, seconds since the epoch.
+        ended: When it failed; 0 when it has not.
+        error: How it failed, when that is certain to hide no effect; it may be begun again.
+        edited: The arguments with which it runs, when a person changed them.
+        child: For a call of an agent as a tool: the task that it is.
+        effect: What a call of the tool does to the world, as the task knows the tool.
+        decided: What was decided about the call before it was begun, oldest first.
+    """
+
+    at: float
+    ended: float = 0.0
+    error: str = ""
+    edited: str = ""
+    child: str = ""
+    effect: str = ""
+    decided: tuple[Decided, ...] = ()
+
+
+class LongCall(Value):
+    """One call of a tool, made in this run of the task or in an earlier one.
+
+    Attributes:
+        id: Made up by the worker process that runs the tool. In a later run of the task, the
+            activity that stands for the call has this id.
+        branch: The task's branch.
+        n: Number of the step.
+        i: Position of the call.
+        tried: Attempts that were lost before this one.
+        started: When this attempt began, seconds since the epoch.
+        secret: Shows that an activity of the task has sent this; the task does not keep it.
+    """
+
+    id: str
+    branch: int
+    n: int
+    i: int
+    tried: int = 0
+    started: float = 0.0
+    secret: str = ""
+
+
+def call_digest(call: ToolCall) -> str:
+    """Digest by which a tool activity checks that it found the call that was scheduled."""
+    return digest(canonical(call.wire()))[:8]

@@ -1,0 +1,197 @@
+"""An undo as data: what a step found, the request, its progress, the effects it takes back."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from holdfast.values.base import Json, Value
+from holdfast.values.hash_chain import ChainRef
+from holdfast.values.messages import Content, Message, ToolCall, Usage
+from holdfast.values.steps import TaskStep
+
+
+class Obstacle(Value):
+    """What stands in the way of an undo.
+
+    Attributes:
+        text: What it is, for people.
+        is_unknown: Whether it is an effect that may have taken place, and that somebody should
+            check therefore.
+    """
+
+    text: str
+    is_unknown: bool = False
+
+
+class Before(Value):
+    """What a step found, and an undo brings back.
+
+    A step that ran beside others "found" what there was when it was done, as if no step had been
+    open: it and the others are first in the queue then.
+
+    Attributes:
+        queue: The queued steps, the step itself among them.
+        notes: Messages that waited for the next model call.
+        followups: Inputs that waited for the task's answer.
+        serial: Number of the newest step id.
+        turns: Answered model calls.
+        usage: Cost of the task.
+        answered: Whether the task had its answer.
+        concluded: Whether the step before was the last one; a follow-up may be queued since.
+        transcript: Length and digest of the transcript.
+        lasts: (number, id) of steps whose last outputs waited to be joined.
+        beside: How many other steps were open.
+        last_step: The step that gave the task's answer, as the task kept it for follow-ups.
+    """
+
+    queue: tuple[TaskStep, ...] = ()
+    notes: tuple[Message, ...] = ()
+    followups: tuple[str, ...] = ()
+    serial: int = 1
+    turns: int = 0
+    usage: Usage = Usage()
+    answered: bool = False
+    concluded: bool = False
+    transcript: ChainRef = ChainRef()
+    lasts: tuple[tuple[int, str], ...] = ()
+    beside: int = 0
+    last_step: TaskStep | None = None
+
+
+class Newest(Value):
+    """The newest step of a task, as somebody saw it who wants it undone.
+
+    Attributes:
+        branch: The task's branch.
+        opened: Number of the step that was begun last on it.
+        to: Ordinal of the last step before those that an undo would take back.
+        steps: Ids of these: the steps in progress, else the last completed one.
+    """
+
+    branch: int = 0
+    opened: int = 0
+    to: int = 0
+    steps: tuple[str, ...] = ()
+
+
+class UndoRequest(Value):
+    """Argument of the `undo` update.
+
+    Attributes:
+        to: Ordinal of the last step to keep; -1 for all but the last one.
+        step: Id of that step, for people.
+        branch: Branch on which that step was run; it and the ordinal name a step of a task. -1 for
+            whichever it is.
+        newest: What is to be undone, as it was seen; the undo is refused when there is more or
+            less to be undone by now.
+        residue: Whether effects that cannot be undone refuse the undo, or stay knowingly.
+        by: Who asks.
+        reason: Why.
+    """
+
+    to: int = -1
+    step: str = ""
+    branch: int = -1
+    newest: Newest | None = None
+    residue: Literal["refuse", "keep"] = "refuse"
+    by: str = ""
+    reason: str = ""
+
+
+class UndoState(Value):
+    """An undo in progress.
+
+    Attributes:
+        asked: The request, `to` made explicit.
+        done: Keys of the effects that are undone, `<branch>.<step>.<batch>.<position>`, in order.
+        undone: What was undone, in words.
+        unclear: Key of each effect that may have been undone in the course of it, to it in words.
+        remains: What stays in the world.
+        check: What somebody should look at.
+        steps: Ids of the steps that were left.
+        cut: (step, position) of the open calls that were running when the steps were stopped.
+        request: Id of the request.
+        number: For an undo that the task's parent wants: number of what it said.
+        mode: What such an undo comes to: "check" finds out what stands in its way and then is
+            "held" until the parent goes on; "release" ends it with nothing undone.
+    """
+
+    asked: UndoRequest
+    done: tuple[str, ...] = ()
+    undone: tuple[str, ...] = ()
+    unclear: dict[str, str] = Field(default_factory=dict[str, str])
+    remains: tuple[str, ...] = ()
+    check: tuple[str, ...] = ()
+    steps: tuple[str, ...] = ()
+    cut: tuple[tuple[int, int], ...] = ()
+    request: str = ""
+    number: int = 0
+    mode: Literal["", "check", "held", "release"] = ""
+
+
+class EffectRef(Value):
+    """One tool call of a step, as its undo needs it.
+
+    Attributes:
+        call: The call, as it ran.
+        content: Its result, or where the archive keeps it.
+        status: How it ended.
+        ran: Whether it was started at all.
+        batch: Which of the step's batches of calls it was in.
+        i: Its position there.
+        child: Id of the task that it was, if it was one.
+    """
+
+    call: ToolCall
+    content: Content = ""
+    status: Literal["done", "failed", "unknown"] = "done"
+    ran: bool = True
+    batch: int = 0
+    i: int = 0
+    child: str = ""
+
+
+class Undoable(Value):
+    """A step as its undo needs it.
+
+    Attributes:
+        n: Ordinal.
+        step: The step.
+        added: Number of messages that it added to the transcript.
+        inverse: What undoes its change of extra_state.
+        before: What it found.
+        effects: Its tool calls, in the order in which they were asked for.
+        branch: Branch on which it ran.
+        key: Number by which its calls are named.
+    """
+
+    n: int
+    key: int
+    step: TaskStep
+    added: int = 0
+    inverse: dict[str, Json] = Field(default_factory=dict)
+    before: Before = Before()
+    effects: tuple[EffectRef, ...] = ()
+    branch: int = 0
+
+
+class UndoInput(Value):
+    """Input of the undo activity: one effect.
+
+    Attributes:
+        n: Ordinal of the step.
+        i: Position of the effect in the step.
+        effect: The effect.
+        branch: Branch on which it ran.
+        step: Id of the step, when it is not "s" and its ordinal.
+        agent: Agent that ran the step, when it is not the task's first one.
+    """
+
+    n: int
+    i: int
+    effect: EffectRef
+    branch: int = 0
+    step: str = ""
+    agent: str = ""
