@@ -1,7 +1,7 @@
 """Every public verb with arguments that do not fit: it succeeds, or refuses with words.
 
-What is drawn is the same in each run. `make fuzz-verbs CALLS=200` (`HOLDFAST_FUZZ=200`) makes that
-many calls of each verb, with others drawn each time.
+What is drawn is the same in each run; `make exhaust` draws more. `make fuzz-verbs CALLS=200`
+(`HOLDFAST_FUZZ=200`) makes that many calls of each verb, with others drawn each time.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ from holdfast.testing import ScriptedModel
 from holdfast.tracing import instrument, set_tracing_disabled
 from holdfast.values import messages
 from holdfast.workers import StepContext
+from tests.support.scale import times
 
 WANTED = int(os.environ.get("HOLDFAST_FUZZ", "0"))
-CALLS = WANTED or 8
+CALLS = WANTED or times(4, 40)
 SEED = random.randrange(2**32) if WANTED else 17
 PATIENCE = 60
 LETTERS = string.ascii_letters + "~:./'\"\\%_ \x00\x1b\n\ud800\udfff\u2028é😀"
