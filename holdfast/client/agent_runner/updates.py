@@ -197,7 +197,7 @@ class TaskUpdates:
             if record is not None:
                 return record
             if pause >= LONGEST_PAUSE_SECONDS:
-                # The same run twice, seconds apart: it is not continuing as new, it is parked.
+                # The same run twice, seconds apart: the task may be unable to continue as new.
                 found = (await self._describe(task_id)).run_id
                 if found == run_id:
                     await self._raise_parked(task_id)

@@ -40,7 +40,7 @@ class _Settled:
 
     @property
     def in_words(self) -> str:
-        """What was done, in words."""
+        """The decision, for the text of an error."""
         match self.verb:
             case "approve":
                 how = "approved with other arguments" if self.edited else "approved"
