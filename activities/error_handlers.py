@@ -7,11 +7,10 @@ from typing import Any
 from temporalio import activity
 
 from holdfast.activities.data.registry import Registry
-from holdfast.activities.data.source import Source
+from holdfast.activities.data.source import Source, history_before
 from holdfast.activities.failures import typed_failures
 from holdfast.activities.heartbeat import heartbeats
 from holdfast.activities.steps.agent_code import RegisteredCode
-from holdfast.activities.steps.earlier_messages import history_before
 from holdfast.agents.agent import Agent
 from holdfast.agents.runs.error_handlers import (
     RunErrorData,
@@ -25,8 +24,7 @@ from holdfast.task.data.wire import Handled, HandleInput
 from holdfast.task.refusals import verdict_of
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json
-from holdfast.values.code.invoke import invoke
-from holdfast.values.code.user_calls import naming
+from holdfast.values.code.user_calls import invoke, naming
 from holdfast.values.messages import assistant, clean
 
 

@@ -8,13 +8,11 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from holdfast.activities.data.registry import Registry
-from holdfast.activities.data.source import Source, task_id, worker_identity
+from holdfast.activities.data.source import Source, history_before, task_id, worker_identity
 from holdfast.activities.failures import typed_failures
-from holdfast.activities.heartbeat import heartbeats
-from holdfast.activities.lease import ensure_ours
+from holdfast.activities.heartbeat import ensure_ours, heartbeats
 from holdfast.activities.spans import checked
 from holdfast.activities.spans import guardrail as recorded
-from holdfast.activities.steps.earlier_messages import history_before
 from holdfast.agents.agent import Agent
 from holdfast.agents.guardrails import InputGuardrail, OutputGuardrail
 from holdfast.agents.output_type import typed_output

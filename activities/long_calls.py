@@ -24,11 +24,9 @@ from temporalio.converter import ActivitySerializationContext
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 
-from holdfast.activities.failures import LASTING, text_of
-from holdfast.activities.heartbeat import Pulse, heartbeats
-from holdfast.activities.lease import NotOursError, current_lease
+from holdfast.activities.failures import LASTING, check_readable, text_of
+from holdfast.activities.heartbeat import NotOursError, Pulse, current_lease, heartbeats
 from holdfast.activities.owning_task import ASKING, OwningTask, is_not_found
-from holdfast.activities.results import check_readable
 from holdfast.task.data.calls import LongCall, Outcome
 from holdfast.task.data.failures import AGAIN, INTERRUPTED, NOT_STARTED
 from holdfast.task.data.wire import ToolInput

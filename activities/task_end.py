@@ -9,8 +9,7 @@ from temporalio import activity
 from holdfast.activities.data.registry import Registry
 from holdfast.activities.data.source import Source, task_id
 from holdfast.activities.failures import typed_failures
-from holdfast.activities.heartbeat import heartbeats
-from holdfast.activities.lease import ensure_ours
+from holdfast.activities.heartbeat import ensure_ours, heartbeats
 from holdfast.activities.spans import tell_of_closed
 from holdfast.archive.segments import (
     read_archived,
@@ -37,9 +36,8 @@ from holdfast.task.guardrails_due import OUTPUT_TRIPPED
 from holdfast.task.ledger.references import input_message
 from holdfast.task.undo import UNDONE, active_steps
 from holdfast.values.base import canonical
-from holdfast.values.code import context_variables as variables
-from holdfast.values.code.invoke import invoke
-from holdfast.values.code.user_calls import naming
+from holdfast.values.code import user_calls
+from holdfast.values.code.user_calls import invoke, naming
 from holdfast.values.messages import Message
 from holdfast.values.steps import Task, TaskStep
 
@@ -102,7 +100,7 @@ class ClosingActivities:
         at = closed_at(entries)
         tell_of_closed(head, record, task, given.status, at=at, branch=page.branch)
         source.cache.drop(task_id())
-        variables.release(task_id())
+        user_calls.release(task_id())
         return Closed(seal=sealed, turn=turn)
 
     async def _last_step(

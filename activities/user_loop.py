@@ -29,8 +29,7 @@ from holdfast.errors import with_remedy
 from holdfast.models import close_models
 from holdfast.task.data.failures import INTERRUPTED, NOT_STARTED, facts
 from holdfast.task.data.head import TaskHead
-from holdfast.values.code import context_variables as variables
-from holdfast.values.code import user_calls as calling
+from holdfast.values.code import user_calls
 from holdfast.values.text.logs import log
 
 P = ParamSpec("P")
@@ -83,7 +82,7 @@ class Work:
         """Describe work that has not begun."""
         self.kind = kind
         self.task_id = task_id
-        self.calls = calling.Calls()
+        self.calls = user_calls.Calls()
         self.done: Future[Any] = Future()
         self.task: asyncio.Task[Any] | None = None
 
@@ -125,7 +124,7 @@ class UserLoop:
             work.task = asyncio.create_task(coro)
             work.task.add_done_callback(lambda ended: _pass_on(ended, work.done))
 
-        context.run(calling.current.set, work.calls)
+        context.run(user_calls.current.set, work.calls)
         context.run(_working.set, work)
         with self._lock:
             is_stuck = self.is_stuck
@@ -260,7 +259,7 @@ class UserLoops:
             info = activity.info()
             task_id = info.workflow_id or ""
             if args and isinstance(args[0], TaskHead) and args[0].run.variables:
-                variables.share(task_id, args[0].run.variables)
+                user_calls.share(task_id, args[0].run.variables)
 
             async def work_there() -> T:
                 return await function(*args, **kwargs)
@@ -269,7 +268,7 @@ class UserLoops:
                 loop, work = self.free(), Work(info.activity_type, task_id)
                 self.works.add(work)
                 work.done.add_done_callback(lambda _: self.works.discard(work))
-                loop.begin(work, work_there(), variables.context_of(task_id))
+                loop.begin(work, work_there(), user_calls.context_of(task_id))
                 result: T = await _result(loop, work)
                 return result
 

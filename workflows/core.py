@@ -1,4 +1,7 @@
-"""The state of one task that its drivers share: the ledger, and what only this run knows."""
+"""The state of one task that its drivers share, and what lists show of it.
+
+The drivers own no state. Beside the ledger, `Core` holds what only the present run knows.
+"""
 
 from __future__ import annotations
 
@@ -6,25 +9,55 @@ import asyncio
 from typing import Any
 
 from temporalio import workflow
+from temporalio.common import SearchAttributeUpdate
 
+from holdfast.engine.search_attributes import (
+    APPROVALS_MEMO,
+    HF_APPROVALS,
+    HF_STATUS,
+    SEAL_MEMO,
+)
 from holdfast.task import approvals, refusals
 from holdfast.task.data.commands import Command
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.seal import Seal
 from holdfast.task.data.state import TaskInput
 from holdfast.task.ledger.ledger import Ledger
-from holdfast.task.requests.agenda import Agenda
-from holdfast.task.requests.end import Ending
-from holdfast.task.requests.phase import Phase, phase_of
+from holdfast.task.requests.phase import Agenda, Ending, Phase, phase_of
 from holdfast.task.requests.run_requests import RunRequests
 from holdfast.task.tool_calls import Room, Running
 from holdfast.values.steps import TaskStatus
-from holdfast.workflows import visibility
 from holdfast.workflows.activity_calls import now
 from holdfast.workflows.children.child_undos import ChildUndos
 from holdfast.workflows.children.children import Children
 from holdfast.workflows.spans import StepSpans
 from holdfast.workflows.tools.tool_calls import ToolCalls
+
+MOST_CARDS = 20
+"""Most approvals of a task that lists show; a query returns all. Each change of these adds all of
+them to the history."""
+
+
+def keep_seal(seal: Seal) -> None:
+    """Put the digests of a closed task's record into the memo."""
+    workflow.upsert_memo({SEAL_MEMO: seal.wire()})
+
+
+def publish(ledger: Ledger, status: TaskStatus) -> None:
+    """Publish status and open approvals, if they have changed: one event for each that has."""
+    s, open_now = ledger.s, approvals.pending(ledger)
+    shown = open_now[:MOST_CARDS]
+    ids, count = tuple(approval.id for approval in shown), len(open_now)
+    if (status, ids, count) == (s.published, s.published_approvals, s.published_count):
+        return
+    updates: list[SearchAttributeUpdate[Any]] = [HF_STATUS.value_set(status)]
+    if count != s.published_count:
+        updates += [HF_APPROVALS.value_set(count)]
+    workflow.upsert_search_attributes(updates)  # pyright: ignore[reportUnknownMemberType]  temporalio's types
+    if ids != s.published_approvals:
+        workflow.upsert_memo({APPROVALS_MEMO: [approvals.card(each) for each in shown]})
+    ledger.change(published=status, published_approvals=ids, published_count=count)
+
 
 FEWEST_EVENTS = 50
 """A run that continued as new sooner would do nothing else."""
@@ -138,7 +171,7 @@ class Core:
 
     def publish(self) -> None:
         """Show the task's status and open approvals in lists."""
-        visibility.publish(self.ledger, self.ledger.status)
+        publish(self.ledger, self.ledger.status)
 
     def expire(self) -> None:
         """Settle the approvals whose deadline has passed."""

@@ -12,7 +12,7 @@ from temporalio.common import RawValue, RetryPolicy
 from temporalio.exceptions import ActivityError
 
 from holdfast.task.data.state import COMMIT, CommitRef, SessionState
-from holdfast.values.hash_chain import extend
+from holdfast.values.base import extend
 from holdfast.workflows.workflow_input import Opening
 
 FEWEST_EVENTS = 10

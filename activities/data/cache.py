@@ -11,8 +11,7 @@ from typing import Any, TypeVar
 from holdfast.activities.data.recent import Recent
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import InputRef, JournalEntry
-from holdfast.values.base import Json, canonical
-from holdfast.values.hash_chain import ChainRef, extend
+from holdfast.values.base import ChainRef, Json, canonical, extend
 from holdfast.values.messages import Blob, Message, Part, TextPart, ToolCall
 
 LIMIT_BYTES = 64 * 1024 * 1024

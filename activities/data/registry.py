@@ -19,7 +19,7 @@ from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json
 from holdfast.values.code import context_data as context_object
 from holdfast.values.code.code_refs import LOCAL, known, look_up, refer
-from holdfast.values.code.invoke import invoke
+from holdfast.values.code.user_calls import invoke
 
 MOST_LENT = 1000
 """Agents of runs that are kept by their names, teams included."""

@@ -20,12 +20,11 @@ from holdfast.models.openai.items import from_response_items, to_response_items
 from holdfast.task.data.calls import Outcome
 from holdfast.task.data.head import RunRules
 from holdfast.values.base import Json
-from holdfast.values.code.invoke import invoke
+from holdfast.values.code.user_calls import invoke
 from holdfast.values.messages import Message, ToolCall
 from holdfast.values.run_context import RunContextWrapper
 from holdfast.values.steps import AFTER, HistoryRef
-from holdfast.workers.context.handoffs import StepHandoffs
-from holdfast.workers.context.step_view import StepView
+from holdfast.workers.context.offer import StepHandoffs, StepView
 
 if TYPE_CHECKING:
     from holdfast.agents.agent import Agent

@@ -3,20 +3,56 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Generator
+from contextlib import contextmanager
 
 from holdfast.activities.data.source import Source
-from holdfast.activities.heartbeat import Pulse
-from holdfast.activities.lease import ensure_ours
+from holdfast.activities.heartbeat import Pulse, ensure_ours
 from holdfast.activities.spans import answered, model_call
-from holdfast.activities.steps.agent_code import RegisteredCode
-from holdfast.activities.steps.hooks import StepHooks
-from holdfast.activities.steps.streams import publishing
-from holdfast.models.admission import admitted
-from holdfast.models.base import Model, ModelAnswer, ModelRequest, StreamingModel
-from holdfast.reading.streams.hub import StreamKey, local_hub
+from holdfast.activities.steps.agent_code import RegisteredCode, StepHooks
+from holdfast.models.base import (
+    Delta,
+    Model,
+    ModelAnswer,
+    ModelRequest,
+    StreamingModel,
+    Tell,
+    admitted,
+)
+from holdfast.models.draft import Draft
+from holdfast.reading.streams.hub import StreamHub, StreamKey, local_hub
+from holdfast.reading.streams.progress import write_progress
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.wire import AdvanceInput
 from holdfast.values.base import Json
+
+
+@contextmanager
+def publishing(hub: StreamHub, pulse: Pulse, key: StreamKey, attempt: int) -> Generator[Tell]:
+    """Yield a function that publishes deltas: by the hub and, for other processes, by heartbeats.
+
+    Args:
+        hub: Carries pieces to readers in this process.
+        pulse: The activity's heartbeats.
+        key: The call.
+        attempt: Number of this attempt to make it.
+    """
+    draft = Draft(attempt)
+
+    def window() -> Json:
+        return write_progress(key, draft.window())
+
+    def publish(delta: Delta) -> None:
+        draft.add(delta)
+        hub.publish(key, shared, delta)
+        pulse.publish(window)
+
+    shared = hub.begin(key, attempt)
+    pulse.publish(window)
+    try:
+        yield publish
+    finally:
+        hub.end(key, shared)
 
 
 class Asking:

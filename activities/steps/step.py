@@ -10,15 +10,18 @@ from typing import Any, NamedTuple
 from temporalio import activity
 
 from holdfast.activities.data.registry import Registry
-from holdfast.activities.data.source import Source, task_id, worker_identity
+from holdfast.activities.data.source import (
+    Source,
+    commits_now,
+    seen_before,
+    task_id,
+    worker_identity,
+)
 from holdfast.activities.failures import failure_by, heals_by_time, typed_failures
-from holdfast.activities.heartbeat import Pulse, heartbeats
-from holdfast.activities.lease import ensure_ours
+from holdfast.activities.heartbeat import Pulse, ensure_ours, heartbeats
 from holdfast.activities.spans import handoff
-from holdfast.activities.steps.agent_code import RegisteredCode
-from holdfast.activities.steps.earlier_messages import commits_now, seen_before
+from holdfast.activities.steps.agent_code import RegisteredCode, StepHooks
 from holdfast.activities.steps.handoffs import AgentHandoffs
-from holdfast.activities.steps.hooks import StepHooks
 from holdfast.activities.steps.model_call import Asking
 from holdfast.agents.agent import Agent, guard_rule
 from holdfast.agents.tools.retriever import ask_retriever
@@ -32,10 +35,8 @@ from holdfast.task.data.records import Handed, JournalEntry, OpenState, OpenStep
 from holdfast.task.data.state import AgentRules, Described
 from holdfast.task.data.wire import Advanced, AdvanceInput
 from holdfast.task.ledger.references import new_entries, resolve_adds, resolve_calls
-from holdfast.values.base import Json
-from holdfast.values.code.invoke import invoke
-from holdfast.values.code.user_calls import naming
-from holdfast.values.hash_chain import ChainRef
+from holdfast.values.base import ChainRef, Json
+from holdfast.values.code.user_calls import invoke, naming
 from holdfast.values.messages import Message
 from holdfast.values.steps import TaskStep
 from holdfast.values.text.logs import log

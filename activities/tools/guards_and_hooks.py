@@ -25,7 +25,7 @@ from holdfast.task.data.head import TaskHead
 from holdfast.task.data.wire import ToolInput
 from holdfast.task.guardrails_due import TOOL_INPUT_TRIPPED, TOOL_OUTPUT_TRIPPED
 from holdfast.values.base import Json
-from holdfast.values.code.invoke import invoke
+from holdfast.values.code.user_calls import invoke
 from holdfast.values.messages import clean, shown
 
 NOTHING: Any = object()

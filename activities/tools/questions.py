@@ -17,8 +17,7 @@ from holdfast.activities.failures import (
     typed_failures,
     users_code,
 )
-from holdfast.activities.heartbeat import heartbeats
-from holdfast.activities.lease import ensure_ours
+from holdfast.activities.heartbeat import ensure_ours, heartbeats
 from holdfast.activities.spans import undo_of
 from holdfast.activities.tools.lookup import Ready, check_repeat, context_of, find, tool_of
 from holdfast.agents.tools.context import Effect, ToolContext

@@ -28,8 +28,7 @@ from holdfast.activities.failures import (
     text_of,
     typed_failures,
 )
-from holdfast.activities.heartbeat import heartbeats
-from holdfast.activities.lease import NotOursError, ensure_ours
+from holdfast.activities.heartbeat import NotOursError, ensure_ours, heartbeats
 from holdfast.activities.spans import Recording, came_to, tool_call
 from holdfast.activities.tools.child_result import ChildUnreadError
 from holdfast.activities.tools.lookup import Ready, find
@@ -49,8 +48,7 @@ from holdfast.task.data.failures import INTERRUPTED, TIMED_OUT, facts
 from holdfast.task.data.wire import ToolInput
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json, canonical
-from holdfast.values.code.invoke import invoke
-from holdfast.values.code.user_calls import calling, place_of
+from holdfast.values.code.user_calls import calling, invoke, place_of
 from holdfast.values.messages import Blob, FilePart, clean
 from holdfast.values.parts.images import Image
 from holdfast.values.parts.sources import SourceNode, nodes_of

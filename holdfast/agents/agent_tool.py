@@ -17,12 +17,12 @@ from holdfast.agents.run_config import RunConfig, as_run_config
 from holdfast.agents.tools.arguments import ToolArgumentsError, explain
 from holdfast.agents.tools.context import NestedResult, ToolContext
 from holdfast.agents.tools.hooks import ApprovalPredicate, EnabledPredicate, FailureFormatter
-from holdfast.agents.tools.strict_schema import object_schema, strict_schema, without_titles
+from holdfast.agents.tools.schema import object_schema, strict_schema, without_titles
 from holdfast.agents.tools.tool import Tool
 from holdfast.errors import InvalidArgumentError, UserError
-from holdfast.task.data.tool_policy import ToolPolicy
+from holdfast.task.data.agent_snapshot import ToolPolicy
 from holdfast.values.base import Json
-from holdfast.values.code.invoke import invoke
+from holdfast.values.code.user_calls import invoke
 from holdfast.values.text.shown import shown
 
 DEFAULT_MAX_TURNS = 10

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, overload
 
 from holdfast.errors import UserError
-from holdfast.values.code.invoke import invoke
+from holdfast.values.code.user_calls import invoke
 from holdfast.values.run_context import ContextT, RunContextWrapper
 from holdfast.values.text.shown import shown
 

@@ -16,14 +16,14 @@ from typing_extensions import TypeVar
 from holdfast.agents.agent_base import AgentBase
 from holdfast.agents.tools.arguments import ToolArgumentsError
 from holdfast.agents.tools.context import ToolContext
-from holdfast.agents.tools.strict_schema import object_schema, strict_schema, without_titles
+from holdfast.agents.tools.schema import object_schema, strict_schema, without_titles
 from holdfast.agents.tools.tool import Tool
 from holdfast.errors import InvalidArgumentError, UserError, message_of, remedy_of
 from holdfast.models.base import ToolSpec
-from holdfast.task.data.tool_policy import ToolEffect, ToolPolicy
+from holdfast.task.data.agent_snapshot import ToolEffect, ToolPolicy
 from holdfast.task.handoff_calls import transfer_message
 from holdfast.values.base import Json
-from holdfast.values.code.invoke import invoke
+from holdfast.values.code.user_calls import invoke
 from holdfast.values.run_context import ContextT
 from holdfast.values.text.shown import shown
 

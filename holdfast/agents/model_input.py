@@ -10,7 +10,7 @@ from holdfast.errors import UserError
 from holdfast.models.base import ModelRequest
 from holdfast.models.openai.items import from_response_items, to_response_items
 from holdfast.values.base import Json
-from holdfast.values.code.invoke import invoke
+from holdfast.values.code.user_calls import invoke
 from holdfast.values.messages import Message
 
 if TYPE_CHECKING:

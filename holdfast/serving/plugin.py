@@ -15,9 +15,9 @@ from holdfast.activities.data.cache import Cache
 from holdfast.activities.data.registry import Registry
 from holdfast.activities.data.source import Source
 from holdfast.activities.error_handlers import HandlingActivities
+from holdfast.activities.failures import ReadableResults
 from holdfast.activities.guardrails import GuardingActivities
 from holdfast.activities.long_calls import LongCalls
-from holdfast.activities.results import ReadableResults
 from holdfast.activities.steps.step import StepActivities
 from holdfast.activities.task_end import ClosingActivities
 from holdfast.activities.tools.child_start import NestingActivities

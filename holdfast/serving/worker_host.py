@@ -17,7 +17,7 @@ from temporalio.worker import Worker
 from holdfast.activities.user_loop import UserLoops
 from holdfast.engine.loop import LoopThread
 from holdfast.engine.search_attributes import is_
-from holdfast.values.code.threads import DaemonThreads
+from holdfast.values.code.user_calls import DaemonThreads
 from holdfast.values.text.logs import log
 
 EXTRA_SECONDS = 15.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from holdfast.task.data.tool_policy import ToolPolicy
+from holdfast.task.data.agent_snapshot import ToolPolicy
 from holdfast.values.messages import Message, ToolCall
 
 IGNORED = "Multiple handoffs detected, ignoring this one."

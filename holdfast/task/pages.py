@@ -13,8 +13,7 @@ from holdfast.task.data.wire import View, ViewRequest
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.ledger.references import output_of
 from holdfast.values import json_patch as merge_patch
-from holdfast.values.base import Value, canonical
-from holdfast.values.hash_chain import ChainRef
+from holdfast.values.base import ChainRef, Value, canonical
 from holdfast.values.steps import TaskStep
 
 V = TypeVar("V", bound=Value)

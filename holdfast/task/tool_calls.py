@@ -7,11 +7,11 @@ from collections.abc import Collection
 from typing import Literal
 
 from holdfast.task import approvals
+from holdfast.task.data.agent_snapshot import ToolPolicy
 from holdfast.task.data.calls import Approval, LongCall, Outcome
 from holdfast.task.data.children import ChildState
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.records import OpenState
-from holdfast.task.data.tool_policy import ToolPolicy
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.refusals import is_verdict
 from holdfast.values.messages import ToolCall

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from holdfast.task.data.agent_snapshot import ToolPolicy
 from holdfast.task.data.calls import Outcome
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.records import Entry, ForkOf, OpenState, SegmentRef, StepRecord
 from holdfast.task.data.state import Carried
-from holdfast.task.data.tool_policy import ToolPolicy
 from holdfast.task.data.undo import Before, EffectRef, Obstacle, Undoable, UndoRequest, UndoState
 from holdfast.task.happenings import StepsUndone, noted_of
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.ledger.references import queue_after, told
 from holdfast.values import json_patch as merge_patch
-from holdfast.values.base import Json
-from holdfast.values.hash_chain import ChainRef
+from holdfast.values.base import ChainRef, Json
 from holdfast.values.messages import ImagePart, Message, ToolCall, system, user
 from holdfast.values.steps import TaskStep
 

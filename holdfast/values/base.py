@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable
 from difflib import get_close_matches
 from inspect import signature
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -122,3 +123,29 @@ def same_json(left: str, right: str) -> bool:
         return left == right or canonical(json.loads(left)) == canonical(json.loads(right))
     except (ValueError, RecursionError):
         return False
+
+
+EMPTY = ""
+DIGEST_LENGTH = 32
+
+
+def extend(digest: str, values: Iterable[Value]) -> str:
+    """Return the digest of a chain that ended in `digest` after appending `values`."""
+    return extend_json(digest, (value.wire() for value in values))
+
+
+def extend_json(digest: str, values: Iterable[Json]) -> str:
+    """Return the digest of a chain that ended in `digest` after appending values as JSON data."""
+    for value in values:
+        digest = hashlib.sha256(digest.encode() + canonical(value)).hexdigest()[:DIGEST_LENGTH]
+    return digest
+
+
+class ChainRef(NamedTuple):
+    """Names a list of values by its length and the digest of its chain.
+
+    A tuple, because it is in the input of every activity.
+    """
+
+    length: int = 0
+    digest: str = EMPTY

@@ -38,7 +38,7 @@ class AgentWorker(ABC):
             as in `run_task` and `chat`. `run_steps_in_queue` runs all ready steps at once whatever
             this says.
         hands_over: Whether the agent's handoffs are offered to its model, so that `run_step` must
-            heed calls of them, as `holdfast.workers.function_calling.handoffs` does.
+            heed calls of them, as `holdfast.workers.function_calling.turn` does.
     """
 
     max_parallel: ClassVar[int] = 1

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from holdfast.errors import InvalidArgumentError
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json
-from holdfast.values.code.invoke import invoke
+from holdfast.values.code.user_calls import invoke
 from holdfast.values.messages import Message
 from holdfast.values.steps import Task, TaskStep, TaskStepOutput
 from holdfast.values.text.shown import shown

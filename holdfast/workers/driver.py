@@ -19,15 +19,14 @@ from holdfast.task.data.records import OVER_BUDGET, JournalEntry, OpenStep, Step
 from holdfast.task.data.wire import Advanced
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json, as_text, canonical
-from holdfast.values.code.invoke import invoke
-from holdfast.values.code.user_calls import calling, message_with_place
+from holdfast.values.code.user_calls import calling, invoke, message_with_place
 from holdfast.values.messages import Message, ToolCall, assistant, clean, user
 from holdfast.values.steps import TaskStep, TaskStepOutput
 from holdfast.values.text.logs import log
 from holdfast.values.text.redact import redact
 from holdfast.workers.base import AgentWorker
 from holdfast.workers.context.context import StepContext
-from holdfast.workers.function_calling.handoffs import told_of
+from holdfast.workers.function_calling.turn import told_of
 
 LONGEST_TEXT = 2000
 STOP_SECONDS = 5.0

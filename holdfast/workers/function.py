@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import InvalidArgumentError
-from holdfast.values.code.invoke import invoke, is_async
+from holdfast.values.code.user_calls import invoke, is_async
 from holdfast.values.messages import Message
 from holdfast.values.steps import Task, TaskStep, TaskStepOutput
 from holdfast.values.text.shown import shown

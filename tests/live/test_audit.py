@@ -29,8 +29,7 @@ from holdfast.reading.audit.task_verification import (
 )
 from holdfast.task.pages import EntriesPage, EntriesRequest
 from holdfast.testing import FakeOpenAI
-from holdfast.values.base import canonical, digest
-from holdfast.values.hash_chain import extend_json
+from holdfast.values.base import canonical, digest, extend_json
 from holdfast.values.messages import assistant
 from holdfast.values.text.redact import REDACTED
 from holdfast.workers import StepContext

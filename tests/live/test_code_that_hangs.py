@@ -16,7 +16,7 @@ from holdfast import Agent, Task, TaskStep, ToolContext, tool
 from holdfast.activities import heartbeat, user_loop
 from holdfast.errors import StepFailedError
 from holdfast.testing import FakeOpenAI
-from holdfast.values.code.invoke import tool_threads
+from holdfast.values.code.user_calls import tool_threads
 from holdfast.workers import FunctionCallingAgentWorker
 from tests.support.rig import Rig, until_status
 

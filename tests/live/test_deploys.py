@@ -27,7 +27,7 @@ from holdfast.agents.hooks import AgentHooks
 from holdfast.agents.tools.context import Effect
 from holdfast.agents.tools.decorator import Tool
 from holdfast.errors import MaxTurnsExceeded, ModelBehaviorError, StepFailedError, UserError
-from holdfast.task.data.tool_policy import ToolEffect
+from holdfast.task.data.agent_snapshot import ToolEffect
 from holdfast.testing import FakeOpenAI
 from tests.support.people import ask
 from tests.support.rig import MakeAgent, Rig, until_status

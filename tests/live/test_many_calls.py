@@ -12,7 +12,7 @@ from holdfast.testing import FakeOpenAI
 from holdfast.testing.fake_api.replies import Answer, CallSpec
 from holdfast.values.checks.gate import MOST_CALLS
 from holdfast.workers import StepContext
-from holdfast.workflows.visibility import MOST_CARDS
+from holdfast.workflows.core import MOST_CARDS
 from tests.support.rig import MakeRunner, histories, until
 from tests.support.workers import Doing
 

@@ -14,7 +14,7 @@ from holdfast.models.base import ModelAnswer
 from holdfast.testing import FakeOpenAI, ScriptedModel
 from holdfast.values.messages import Message, ToolCall, assistant, user
 from holdfast.workers import MultimodalReActAgentWorker, ReActAgentWorker
-from holdfast.workers.context.requests import LAST_CALL
+from holdfast.workers.context.model_calls import LAST_CALL
 from holdfast.workers.react.parser import ParseFailure
 from holdfast.workers.react.prompt import ANSWER_NOW, WITHOUT_TOOL
 from tests.support.people import World, ask

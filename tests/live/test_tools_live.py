@@ -14,7 +14,7 @@ from holdfast import Agent, AgentRunner, Budget, ToolContext, tool
 from holdfast.errors import StepFailedError, UserError
 from holdfast.testing import FakeOpenAI
 from holdfast.workers import FunctionCallingAgentWorker
-from holdfast.workers.context.requests import LAST_CALL
+from holdfast.workers.context.model_calls import LAST_CALL
 from tests.support.rig import MakeAgent, MakeRunner, Rig, activities_of, until_status
 from tests.support.workers import said
 

@@ -24,7 +24,7 @@ from holdfast.task.data.seal import record_digest
 from holdfast.task.data.state import SessionState
 from holdfast.task.pages import EntriesPage, EntriesRequest
 from holdfast.testing import FakeOpenAI
-from holdfast.values.hash_chain import extend_json
+from holdfast.values.base import extend_json
 from holdfast.values.messages import ImagePart, user
 from tests.live.test_audit import long_task, rewrite
 from tests.live.test_fork import forget

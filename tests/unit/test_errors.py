@@ -25,10 +25,10 @@ from holdfast.task.data.failures import Failure
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.state import TaskInput
 from holdfast.task.ledger.ledger import Ledger
-from holdfast.task.requests.end import Ending
+from holdfast.task.requests.phase import Ending
 from holdfast.values.code.user_calls import naming
 from holdfast.workflows.activity_calls import failure_of
-from holdfast.workflows.requests.answers import refusal
+from holdfast.workflows.requests.updates import refusal
 
 FULL = ArchiveError("'/data' cannot be written.", remedy="Free some space.")
 

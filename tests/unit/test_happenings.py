@@ -37,7 +37,7 @@ from holdfast.task.happenings import (
 )
 from holdfast.task.ledger.references import SAID_IN_ADDS
 from holdfast.task.step_body import answer_places, body_of
-from holdfast.values.hash_chain import ChainRef
+from holdfast.values.base import ChainRef
 from holdfast.values.messages import Message, ToolCall, assistant, user
 from holdfast.values.steps import TaskStep
 

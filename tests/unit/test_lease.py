@@ -11,9 +11,8 @@ import pytest
 from temporalio.client import Client
 from temporalio.testing import ActivityEnvironment
 
-from holdfast.activities import lease
-from holdfast.activities.heartbeat import heartbeats
-from holdfast.activities.lease import NotOursError, ensure_ours
+from holdfast.activities import heartbeat as lease
+from holdfast.activities.heartbeat import NotOursError, ensure_ours, heartbeats
 from holdfast.engine.loop import LoopThread
 
 

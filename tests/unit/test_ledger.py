@@ -20,12 +20,12 @@ from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import Entry, Offset, SegmentRef, StepResult
 from holdfast.task.data.state import Carried, Described, TaskInput
 from holdfast.task.data.wire import Advanced, RunRequest, ViewRequest
-from holdfast.task.ledger.known_ids import KnownIds
+from holdfast.task.ledger.indexes import KnownIds
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.pages import EntriesRequest, entries_page, step_view, view
 from holdfast.task.refusals import verdict_of
 from holdfast.task.requests.command_effects import obey
-from holdfast.values.hash_chain import extend
+from holdfast.values.base import extend
 from holdfast.values.messages import Message, ToolCall, Usage, assistant, user
 from holdfast.values.steps import TaskStep
 

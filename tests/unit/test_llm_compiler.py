@@ -20,7 +20,7 @@ from holdfast.values.base import Json
 from holdfast.values.json_patch import apply
 from holdfast.values.messages import Message, Usage, assistant, system, user
 from holdfast.workers import LLMCompilerAgentWorker, StepContext
-from holdfast.workers.context.requests import LAST_CALL
+from holdfast.workers.context.model_calls import LAST_CALL
 from holdfast.workers.driver import advance
 
 

@@ -24,7 +24,7 @@ from holdfast.task.undo import (
     undoable,
 )
 from holdfast.values import json_patch as merge_patch
-from holdfast.values.hash_chain import extend
+from holdfast.values.base import extend
 from holdfast.values.messages import Usage, assistant
 from holdfast.values.steps import TaskStep
 

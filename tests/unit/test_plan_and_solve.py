@@ -20,7 +20,7 @@ from holdfast.testing import ScriptedModel
 from holdfast.values.base import Json
 from holdfast.values.messages import ImagePart, TextPart, assistant, system, user
 from holdfast.workers import PlanAndSolveAgentWorker, StepContext
-from holdfast.workers.context.requests import LAST_CALL
+from holdfast.workers.context.model_calls import LAST_CALL
 from holdfast.workers.driver import advance
 from holdfast.workers.plan_and_solve.prompts import OUT_OF_TURNS
 from holdfast.workers.plan_and_solve.steps import PLANS_KEY

@@ -18,7 +18,7 @@ from holdfast.task.data.records import JournalEntry, OpenStep
 from holdfast.task.data.wire import Advanced
 from holdfast.values.messages import Message, assistant, user
 from holdfast.workers import StepContext, driver
-from holdfast.workers.context.requests import LAST_CALL
+from holdfast.workers.context.model_calls import LAST_CALL
 from holdfast.workers.driver import advance
 from tests.support.workers import Body, Doing, ends
 

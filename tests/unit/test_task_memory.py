@@ -35,8 +35,8 @@ from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import JournalEntry
 from holdfast.task.data.wire import AdvanceInput, ToolInput, View, ViewRequest
 from holdfast.testing import ScriptedModel
-from holdfast.values.code.invoke import invoke
-from holdfast.values.hash_chain import ChainRef, extend
+from holdfast.values.base import ChainRef, extend
+from holdfast.values.code.user_calls import invoke
 from holdfast.values.messages import Blob, ImagePart, Message, ToolCall, assistant, user
 
 ENTRY = JournalEntry(request="r", answer=ModelAnswer(message=assistant("paid")))

@@ -6,7 +6,7 @@ import pytest
 from temporalio.exceptions import ApplicationError
 
 from holdfast.activities.failures import LoggedError, certain
-from holdfast.activities.lease import NotOursError
+from holdfast.activities.heartbeat import NotOursError
 from holdfast.task.data.failures import CERTAIN, NOT_STARTED
 from holdfast.workflows.activity_calls import is_certain
 

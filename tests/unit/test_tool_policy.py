@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from holdfast.agents.tools.decorator import tool
-from holdfast.task.data.tool_policy import ToolEffect, ToolPolicy
+from holdfast.task.data.agent_snapshot import ToolEffect, ToolPolicy
 
 
 def test_a_plain_tool_costs_no_bytes() -> None:

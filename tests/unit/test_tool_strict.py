@@ -12,8 +12,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import BaseModel, Field
 
-from holdfast.agents.tools.schema import read_function
-from holdfast.agents.tools.strict_schema import object_schema, strict_schema, without_titles
+from holdfast.agents.tools.schema import object_schema, read_function, strict_schema, without_titles
 from holdfast.errors import InvalidArgumentError
 from holdfast.testing.fake_api.checks.strict_schema import strict_problem
 

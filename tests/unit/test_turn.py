@@ -13,8 +13,7 @@ from holdfast.agents.output_type import AgentOutputSchema, output_schema, typed_
 from holdfast.agents.runs.error_handlers import RunErrorHandlerResult, as_handler_result
 from holdfast.models.base import ModelAnswer, OutputSpec
 from holdfast.models.openai.items import assistant_message
-from holdfast.task.data.agent_snapshot import AgentSnapshot
-from holdfast.task.data.tool_policy import ToolPolicy
+from holdfast.task.data.agent_snapshot import AgentSnapshot, ToolPolicy
 from holdfast.values.messages import Message, ToolCall, assistant, last_text
 from holdfast.values.steps import ToolOutput
 from holdfast.workers.function_calling import turn

@@ -32,7 +32,7 @@ from holdfast.task.data.state import TaskInput
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.ledger.references import batches_of
 from holdfast.workflows.activity_calls import failure_of, now
-from holdfast.workflows.children.finished import end_settled
+from holdfast.workflows.children.reports import end_settled
 from holdfast.workflows.spans import StepSpans
 
 HEAR_SECONDS = 10.0

@@ -14,10 +14,9 @@ from holdfast.task.data.wire import CloseInput
 from holdfast.values.steps import TaskStatus
 from holdfast.workflows import activity_calls as calls
 from holdfast.workflows.activity_calls import now
-from holdfast.workflows.core import Core
+from holdfast.workflows.core import Core, keep_seal, publish
 from holdfast.workflows.requests.commands import Commands
-from holdfast.workflows.tools.call_outcomes import record_cut
-from holdfast.workflows.visibility import keep_seal, publish
+from holdfast.workflows.tools.tool_runs import record_cut
 
 
 class Closing:

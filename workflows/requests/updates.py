@@ -3,18 +3,43 @@
 from __future__ import annotations
 
 from temporalio import workflow
+from temporalio.exceptions import ApplicationError
 
 from holdfast.task import approvals, refusals
-from holdfast.task.data.failures import Failure
-from holdfast.task.data.state import RunReply
+from holdfast.task.data.failures import REMEDY, Failure
+from holdfast.task.data.state import PARKED, RunReply
 from holdfast.task.data.undo import UndoRequest, UndoState
 from holdfast.task.data.wire import RunRequest
 from holdfast.task.requests import checks
 from holdfast.task.requests.phase import ALLOWED, Update
 from holdfast.task.requests.run_requests import Pending
 from holdfast.workflows.core import Core
-from holdfast.workflows.requests.answers import refusal, result_of
 from holdfast.workflows.requests.commands import Commands
+
+
+def refusal(failure: Failure, *, parked: bool = False) -> ApplicationError:
+    """Make the error with which an update is refused or fails.
+
+    Args:
+        failure: Why.
+        parked: Whether the task waits with this failure, rather than that the request was wrong.
+    """
+    data = {**failure.data, REMEDY: failure.remedy} if failure.remedy else failure.data
+    facts = (data,) if data else ()
+    details = (PARKED, failure.step, *facts) if parked else facts
+    return ApplicationError(failure.message, *details, type=failure.type, non_retryable=True)
+
+
+def result_of(pending: Pending) -> RunReply:
+    """Return the answer to a request.
+
+    Raises:
+        ApplicationError: The request failed; its type names the error class.
+    """
+    if isinstance(pending.reply, Failure):
+        raise refusal(pending.reply, parked=pending.parked)
+    return pending.reply
+
 
 MOST_WAITING = 6
 """Most requests to run that wait at the same time; others ask again every two seconds.

@@ -9,10 +9,10 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
 
 from holdfast.task import approvals
+from holdfast.task.data.agent_snapshot import ToolPolicy
 from holdfast.task.data.calls import Outcome
 from holdfast.task.data.children import Nesting
 from holdfast.task.data.failures import INTERRUPTED, NOT_REPEATABLE, NOT_STARTED, TIMED_OUT, Failure
-from holdfast.task.data.tool_policy import ToolPolicy
 from holdfast.task.data.wire import Probed
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.tool_calls import Call, Room, Running, ready_calls
@@ -26,8 +26,13 @@ from holdfast.workflows.activity_calls import (
     quick,
 )
 from holdfast.workflows.children.children import Children
-from holdfast.workflows.tools.call_outcomes import cut_text, lost_text, not_known_text, unknown_tool
-from holdfast.workflows.tools.tool_runs import run_tool
+from holdfast.workflows.tools.tool_runs import (
+    cut_text,
+    lost_text,
+    not_known_text,
+    run_tool,
+    unknown_tool,
+)
 
 BLOCKED = "Blocked"
 """Type of the failure of a call that blocks the event loop of its worker."""

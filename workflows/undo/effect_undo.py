@@ -12,9 +12,9 @@ from temporalio.exceptions import ActivityError, ApplicationError
 from temporalio.workflow import ActivityHandle
 
 from holdfast.task import approvals, undo
+from holdfast.task.data.agent_snapshot import ToolPolicy
 from holdfast.task.data.calls import Approval
 from holdfast.task.data.failures import NOT_REPEATABLE, NOT_STARTED, Failure
-from holdfast.task.data.tool_policy import ToolPolicy
 from holdfast.task.data.undo import Undoable, UndoInput
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.values.base import Json

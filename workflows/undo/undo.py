@@ -19,8 +19,8 @@ from holdfast.task.ledger.ledger import Ledger
 from holdfast.values.base import Json
 from holdfast.workflows.activity_calls import PATIENT, QUICK, now
 from holdfast.workflows.children.child_undos import ChildUndos
-from holdfast.workflows.children.finished import recall
-from holdfast.workflows.tools.call_outcomes import begun
+from holdfast.workflows.children.reports import recall
+from holdfast.workflows.tools.tool_runs import begun
 from holdfast.workflows.undo.effect_undo import undo_effect
 from holdfast.workflows.undo.undo_progress import fail_undo, note_done, stop_undo
 

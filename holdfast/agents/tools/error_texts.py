@@ -6,8 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from holdfast.values.code.invoke import invoke
-from holdfast.values.code.user_calls import place_of
+from holdfast.values.code.user_calls import invoke, place_of
 from holdfast.values.run_context import RunContextWrapper
 from holdfast.values.text.logs import log
 

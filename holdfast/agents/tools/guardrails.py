@@ -9,7 +9,7 @@ from typing import Any, Literal, NotRequired, TypedDict, overload
 from holdfast.agents.guardrails import Check
 from holdfast.agents.tools.context import ToolContext
 from holdfast.errors import UserError
-from holdfast.values.code.invoke import invoke
+from holdfast.values.code.user_calls import invoke
 from holdfast.values.text.shown import shown
 
 Behavior = Literal["allow", "reject_content", "raise_exception"]

@@ -9,7 +9,7 @@ from typing import Any, Literal, cast
 from holdfast.agents.tools.context import Effect, ToolContext
 from holdfast.agents.tools.signature import EMPTY
 from holdfast.errors import InvalidArgumentError
-from holdfast.values.code.invoke import invoke
+from holdfast.values.code.user_calls import invoke
 from holdfast.values.text.shown import shown
 
 Verdict = bool | Awaitable[bool]

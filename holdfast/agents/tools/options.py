@@ -15,7 +15,7 @@ from holdfast.agents.tools.hooks import (
     check_hook,
 )
 from holdfast.errors import InvalidArgumentError
-from holdfast.task.data.tool_policy import TimeoutBehavior, ToolEffect
+from holdfast.task.data.agent_snapshot import TimeoutBehavior, ToolEffect
 from holdfast.values.text.shown import shown
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")

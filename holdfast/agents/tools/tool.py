@@ -28,14 +28,14 @@ from holdfast.agents.tools.options import ToolOptions, check_name, check_options
 from holdfast.agents.tools.schema import FunctionSchema, read_function
 from holdfast.errors import InvalidArgumentError, ToolTimeoutError
 from holdfast.models.base import ToolSpec
-from holdfast.task.data.tool_policy import (
+from holdfast.task.data.agent_snapshot import (
     DEFAULT_MAX_OUTPUT_BYTES,
     TimeoutBehavior,
     ToolEffect,
     ToolPolicy,
 )
 from holdfast.values.base import Json
-from holdfast.values.code.invoke import invoke
+from holdfast.values.code.user_calls import invoke
 
 P = ext.ParamSpec("P", default=...)
 R = ext.TypeVar("R", default=Any)

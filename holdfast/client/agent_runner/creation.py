@@ -19,7 +19,7 @@ from holdfast.values.base import Json
 from holdfast.values.checks import gate
 from holdfast.values.checks.arguments import check_arguments
 from holdfast.values.checks.ids import check_name, check_new_id
-from holdfast.values.code import context_variables as variables
+from holdfast.values.code import user_calls
 from holdfast.values.messages import Message
 from holdfast.values.settings import Budget, ModelSettings
 from holdfast.values.steps import Task
@@ -132,7 +132,7 @@ class TaskCreation(TaskReading):
         """Start a task and describe it."""
         head = given.head
         if self.is_embedded:
-            variables.carry(task_id)
+            user_calls.carry(task_id)
         await self._tasks.start(task_id, given, self._queue_for(head.agent), input)
         return Task(
             task_id=task_id,
@@ -218,7 +218,7 @@ class TaskCreation(TaskReading):
         texts = (message.text for message in reversed(before) if message.role == "user")
         title = input or next(filter(None, texts), "")
         if self.is_embedded:
-            variables.carry(task_id)
+            user_calls.carry(task_id)
         await self._tasks.start_and_run(task_id, given, self._queue_for(agent), title, started)
 
     async def _stored(self, messages: Sequence[Message]) -> str:

@@ -29,10 +29,9 @@ from holdfast.task.ledger.ledger_state import CREATED
 from holdfast.task.ledger.references import output_digest
 from holdfast.task.undo import active_steps, departure, path_to, undone_meanwhile
 from holdfast.values import json_patch as merge_patch
-from holdfast.values.base import Json
+from holdfast.values.base import ChainRef, Json, extend
 from holdfast.values.checks.arguments import check_arguments
 from holdfast.values.checks.ids import check_by, check_name, check_new_id
-from holdfast.values.hash_chain import ChainRef, extend
 from holdfast.values.messages import ImagePart, system
 from holdfast.values.steps import Task, TaskStepOutput, UndoReceipt
 from holdfast.values.text.shown import shown

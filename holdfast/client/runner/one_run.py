@@ -42,7 +42,7 @@ from holdfast.reading.run_results import known_guardrails, listed, run_data, run
 from holdfast.task.data.head import RunRules
 from holdfast.values.checks.ids import DEFAULT_APP, check_by, check_known_id, session_id
 from holdfast.values.code import context_data as context_object
-from holdfast.values.code import context_variables as variables
+from holdfast.values.code import user_calls
 from holdfast.values.code.code_refs import beginning, forget, refer
 from holdfast.values.run_context import RunContextWrapper
 from holdfast.values.settings import Budget
@@ -195,7 +195,7 @@ async def go_on(
     run = _Run(engine, agent, state.task_id, None, options, started=started)
     run.started()
     if engine.is_embedded:
-        variables.carry(state.task_id)
+        user_calls.carry(state.task_id)
     return await run.result_of(_decide_and_go(engine, state, options.by, before), before=before)
 
 

@@ -19,8 +19,7 @@ from holdfast.task.happenings import (
     happenings,
 )
 from holdfast.task.undo import UNDONE, active_steps, effect_place
-from holdfast.values.base import Json, Value
-from holdfast.values.hash_chain import extend
+from holdfast.values.base import Json, Value, extend
 from holdfast.values.text.redact import REDACTED
 
 __all__ = ["AuditEvent", "Finding", "audit_events", "verify"]

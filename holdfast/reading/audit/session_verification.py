@@ -20,7 +20,7 @@ from holdfast.reading.audit.verification import Verification, check_named
 from holdfast.reading.reader import Reader
 from holdfast.task.data.head import SessionRef, TaskHead
 from holdfast.task.data.state import CommitRef, SessionState
-from holdfast.values.hash_chain import extend
+from holdfast.values.base import extend
 
 TURNS = "The turns of the session are those whose digests its workflow has, which Temporal keeps."
 ANSWER_SECONDS = 10.0

@@ -24,8 +24,7 @@ from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import Entry, OpenState, SegmentRef
 from holdfast.task.data.seal import Seal
 from holdfast.task.data.state import CommitRef, TaskRecord
-from holdfast.values.base import Json
-from holdfast.values.hash_chain import ChainRef, extend, extend_json
+from holdfast.values.base import ChainRef, Json, extend, extend_json
 from holdfast.values.steps import Task
 
 CONSISTENT = "The steps, events, arguments, results and decisions fit the digest of the ledger."

@@ -10,8 +10,7 @@ from holdfast.models.base import ModelAnswer
 from holdfast.task.data.calls import Begun, Called, Outcome
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.undo import Before
-from holdfast.values.base import Json, Value
-from holdfast.values.hash_chain import ChainRef
+from holdfast.values.base import ChainRef, Json, Value
 from holdfast.values.messages import Blob, Message, ToolCall, Usage
 from holdfast.values.steps import TaskStep
 

@@ -13,8 +13,7 @@ import hmac
 import os
 from typing import cast
 
-from holdfast.values.base import Json, Value, canonical, digest
-from holdfast.values.hash_chain import ChainRef
+from holdfast.values.base import ChainRef, Json, Value, canonical, digest
 
 KEY_VARIABLE = "HOLDFAST_SIGNING_KEY"
 """Environment variable with the key that signs records; older keys may follow, after commas."""

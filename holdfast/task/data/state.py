@@ -6,16 +6,15 @@ from typing import Literal
 
 from pydantic import Field
 
+from holdfast.task.data.agent_snapshot import ToolPolicy
 from holdfast.task.data.calls import Approval, LongCall, StandingRule
 from holdfast.task.data.children import ChildState, ParentRef, UndoAnswer
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.guard_rules import Guarded, GuardRule
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import Entry, ForkOf, InputRef, OpenState, SegmentRef
-from holdfast.task.data.tool_policy import ToolPolicy
 from holdfast.task.data.undo import UndoState
-from holdfast.values.base import Json, Value
-from holdfast.values.hash_chain import ChainRef
+from holdfast.values.base import ChainRef, Json, Value
 from holdfast.values.messages import Blob, ImagePart, Message, Usage
 from holdfast.values.settings import Budget
 from holdfast.values.steps import TaskStatus, TaskStep

@@ -6,8 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from holdfast.values.base import Json, Value
-from holdfast.values.hash_chain import ChainRef
+from holdfast.values.base import ChainRef, Json, Value
 from holdfast.values.messages import Content, Message, ToolCall, Usage
 from holdfast.values.steps import TaskStep
 

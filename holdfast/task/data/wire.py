@@ -23,8 +23,7 @@ from holdfast.task.data.records import (
 )
 from holdfast.task.data.seal import Seal
 from holdfast.task.data.state import CommitRef
-from holdfast.values.base import Json, Value
-from holdfast.values.hash_chain import ChainRef
+from holdfast.values.base import ChainRef, Json, Value
 from holdfast.values.messages import Blob, Content, ImagePart, Message, ToolCall, Usage
 from holdfast.values.steps import TaskStatus, TaskStep
 

@@ -36,9 +36,8 @@ from holdfast.task.ledger.references import (
     without_adds,
 )
 from holdfast.values import json_patch as merge_patch
-from holdfast.values.base import Json, canonical, digest
+from holdfast.values.base import ChainRef, Json, canonical, digest, extend
 from holdfast.values.checks.gate import MOST_CALLS
-from holdfast.values.hash_chain import ChainRef, extend
 from holdfast.values.steps import TaskStep
 
 AT_DIGITS = 16

@@ -11,12 +11,10 @@ from holdfast.task.data.failures import Failure
 from holdfast.task.data.records import Entry, EventRecord, OpenState, SegmentRef
 from holdfast.task.data.state import Carried, Receipt, RunReply, TaskInput
 from holdfast.task.data.undo import Before, Newest
-from holdfast.task.ledger.approval_index import Asked
-from holdfast.task.ledger.known_ids import KnownIds
+from holdfast.task.ledger.indexes import Asked, KnownIds
 from holdfast.task.ledger.queue import ready_steps
 from holdfast.task.ledger.references import batches_of, turns_of, usage_of
-from holdfast.values.base import Json
-from holdfast.values.hash_chain import ChainRef, extend
+from holdfast.values.base import ChainRef, Json, extend
 from holdfast.values.messages import Message, Usage
 from holdfast.values.steps import Task, TaskStatus, TaskStep
 

@@ -18,8 +18,7 @@ from holdfast.task.data.records import (
 from holdfast.task.data.undo import Before
 from holdfast.task.data.wire import Advanced
 from holdfast.task.ledger.queue import queued_with
-from holdfast.values.base import Json, canonical, digest
-from holdfast.values.hash_chain import extend
+from holdfast.values.base import Json, canonical, digest, extend
 from holdfast.values.messages import Blob, Content, Message, TextPart, ToolCall, Usage, shown, user
 from holdfast.values.steps import TaskStep
 

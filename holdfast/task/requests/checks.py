@@ -8,9 +8,7 @@ from holdfast.task.data.undo import UndoRequest
 from holdfast.task.data.wire import RunRequest
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.ledger.queue import unmet
-from holdfast.task.requests.agenda import Agenda
-from holdfast.task.requests.end import Ending
-from holdfast.task.requests.phase import ALLOWED, Answer, Phase, Update
+from holdfast.task.requests.phase import ALLOWED, Agenda, Answer, Ending, Phase, Update
 from holdfast.task.undo import outdated
 
 

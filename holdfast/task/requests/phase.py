@@ -11,8 +11,264 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, get_args
 
+from holdfast.task import approvals
 from holdfast.task.data.commands import Verb
-from holdfast.task.data.state import Carried
+from holdfast.task.data.failures import CLOSING, Failure
+from holdfast.task.data.records import OpenState
+from holdfast.task.data.state import Carried, Closing
+from holdfast.task.ledger.ledger import Ledger
+from holdfast.task.refusals import CLOSED, abandoned
+from holdfast.task.requests.run_requests import Pending, RunRequests
+from holdfast.task.tool_calls import awaits_children, ready_calls, verdict_of_calls
+from holdfast.values.steps import TaskStatus, TaskStep
+
+LONGEST_PAUSE_SECONDS = 3600.0
+
+
+class Ending:
+    """The end that a task is to come to. It is part of the carried state: no rollover forgets it.
+
+    A task is open, is closing, or has failed to close ("stuck"): then closing is tried again after
+    a pause, and by the next request or command; no step runs in between.
+    """
+
+    def __init__(self, ledger: Ledger) -> None:
+        """Keep the end in this ledger."""
+        self._ledger = ledger
+
+    @property
+    def _wanted(self) -> Closing | None:
+        return self._ledger.s.closing
+
+    def _change(self, **fields: object) -> None:
+        if self._wanted is not None:
+            self._ledger.change(closing=self._wanted.model_copy(update=fields))
+
+    @property
+    def status(self) -> TaskStatus | None:
+        """The status with which the task is to be closed; None while it is open."""
+        return self._wanted.status if self._wanted is not None else None
+
+    @property
+    def why(self) -> str:
+        """Who ends it and why, where somebody does."""
+        return self._wanted.why if self._wanted is not None else ""
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether closing has failed, and the next attempt is yet to come."""
+        return self._wanted is not None and self._wanted.due > 0
+
+    @property
+    def is_due(self) -> bool:
+        """Whether closing goes on now."""
+        return self._wanted is not None and not self.is_stuck
+
+    @property
+    def due(self) -> float:
+        """Time of the next attempt, seconds since the epoch; 0 for none."""
+        return self._wanted.due if self._wanted is not None else 0.0
+
+    @property
+    def failures(self) -> int:
+        """How many attempts have failed."""
+        return self._wanted.failures if self._wanted is not None else 0
+
+    def begin(self, status: TaskStatus, why: str = "") -> None:
+        """Accept an end; the one that was accepted first stays."""
+        if self._wanted is None:
+            self._ledger.change(closing=Closing(status=status, why=why))
+
+    def abandon(self, why: str) -> None:
+        """Accept an abandon; it also takes the place of another end that cannot be reached."""
+        if self.is_stuck and self.status != "abandoned":
+            self._ledger.change(verdict=None)
+            self._change(status="abandoned", why=why, is_prepared=False)
+        self.begin("abandoned", why)
+        self.try_again()
+
+    def prepare(self) -> bool:
+        """Return whether what comes before the archive is still to be done, which is once."""
+        wanted = self._wanted
+        self._change(is_prepared=True)
+        return wanted is not None and not wanted.is_prepared
+
+    def failed(self, failure: Failure, *, now: float, pause: float) -> Failure:
+        """Note that an attempt has failed, and return what the task waits with then.
+
+        Args:
+            failure: Why.
+            now: Time, seconds since the epoch.
+            pause: Seconds until the first new attempt; each later pause is twice as long.
+        """
+        pause = min(pause * 2.0 ** min(self.failures, 20), LONGEST_PAUSE_SECONDS)
+        self._change(failures=self.failures + 1, due=now + pause)
+        text = (
+            f"The task is to be {self._end}, and closing it failed: {failure.message} No step runs"
+            " any more. Closing is tried again from time to time, and at once by `resume` or by the"
+            " same request."
+        )
+        return Failure(
+            type=failure.type,
+            message=text,
+            remedy=failure.remedy,
+            parks=True,
+            data={CLOSING: True},
+        )
+
+    def try_again(self) -> None:
+        """Let the next attempt to close begin now."""
+        if self.is_stuck:
+            self._change(due=0.0)
+            self._ledger.change(failure=None)
+
+    @property
+    def _end(self) -> str:
+        how = "ended by its verdict" if self.status == "failed" else str(self.status)
+        return f"{how} ({self.why})" if self.why else how
+
+    def refusal(self) -> Failure:
+        """Say why nothing else can be asked of the task."""
+        failure = self._ledger.s.failure
+        if failure is None or not self.is_stuck:
+            return CLOSED
+        return Failure(type="CommandRefusedError", message=failure.message, remedy=failure.remedy)
+
+    def failure(self) -> Failure | None:
+        """Return what whoever waits for the task's answer is told of its end."""
+        return abandoned(self.why) if self.status == "abandoned" else self._ledger.s.verdict
+
+
+MOST_LANES = 64
+"""Most steps of one task that are open at the same time; the rest of a round follows."""
+
+
+class Agenda:
+    """Says which steps can be begun, tried again or taken further, and whether an undo can.
+
+    Attributes:
+        calling: Numbers of the steps whose tool calls are being taken further: a pause does not
+            hold these.
+        holds_back: Whether no step may be begun, because commands are to be read first.
+    """
+
+    def __init__(self, ledger: Ledger, requests: RunRequests) -> None:
+        """Read this ledger and these requests."""
+        self.calling: set[int] = set()
+        self.holds_back = False
+        self._ledger = ledger
+        self._requests = requests
+
+    @property
+    def undo_goes(self) -> bool:
+        """Whether an undo is in progress that waits for nobody."""
+        undo = self._ledger.s.undo
+        if undo is None or undo.mode == "held":
+            return False
+        return not approvals.undo_waits(self._ledger)
+
+    @property
+    def steps_go(self) -> bool:
+        """Whether there is something to do for the steps, or for the end, that waits for nobody."""
+        s = self._ledger.s
+        if s.verdict is not None or self.finalizes:
+            return True
+        if s.described is None and self._ledger.failure is None:
+            return True
+        return self.retries or self.begins or any(map(self.goes, s.opens))
+
+    @property
+    def finalizes(self) -> bool:
+        """Whether the task has its answer and was to be finalized by itself."""
+        ledger = self._ledger
+        return ledger.given.finalize and ledger.s.answered and ledger.failure is None
+
+    def goes(self, current: OpenState) -> bool:
+        """Whether an open step can be taken further."""
+        n = current.n
+        if any(call.n == n for call in self._ledger.s.long_calls):
+            return True
+        if current.failure is not None or self._ledger.s.failure is not None:
+            return False
+        if verdict_of_calls(current) is not None:
+            return True
+        if self._ledger.is_held(current):
+            return n in self.calling
+        waits = approvals.waits(self._ledger, n) or awaits_children(self._ledger, n)
+        return not waits or bool(ready_calls(self._ledger, n, most=1))
+
+    @property
+    def retries(self) -> bool:
+        """Whether a failure is to be tried again, for a request or for the parent task."""
+        if self._ledger.failure is None or self._ledger.paused:
+            return False
+        return self._ledger.s.tries_again or self._requests.ask_anew(self._ledger.owners)
+
+    @property
+    def begins(self) -> bool:
+        """Whether a queued step is to be begun now."""
+        s, ledger = self._ledger.s, self._ledger
+        if (
+            self.holds_back
+            or ledger.paused
+            or not s.queue
+            or ledger.failure is not None
+            or (s.lasts and s.opens)
+        ):
+            return False
+        if len(s.opens) >= self._most_open():
+            return False
+        return bool(self.next_steps())
+
+    def _most_open(self) -> int:
+        """Return how many steps may be open at the same time."""
+        s = self._ledger.s
+        if self._requests.round is not None:
+            return MOST_LANES
+        if self._requests.want_a_step:
+            return 1
+        if s.described is None or not s.automatic:
+            return 1
+        return min(s.described.parallel, MOST_LANES)
+
+    def next_steps(self) -> tuple[TaskStep, ...]:
+        """List the steps that may be begun for the requests that wait, or by the task itself."""
+        s, all_ready = self._ledger.s, self._requests.round
+        ready = self._ledger.ready()
+        if all_ready is not None:
+            known = s.rounds.get(all_ready.id)
+            return ready if known is None else tuple(r for r in ready if r.step_id in known)
+        wanted = self._requests.want_a_step or (s.automatic and not s.answered)
+        return ready if wanted else ()
+
+    @property
+    def new_round(self) -> Pending | None:
+        """The request for all ready steps that has no plan yet."""
+        wanted = self._requests.round
+        known = wanted is None or wanted.id in self._ledger.s.rounds
+        if known or self._ledger.failure is not None or not self.plan():
+            return None
+        return wanted
+
+    def plan(self) -> tuple[TaskStep, ...]:
+        """List the steps of a round that would begin now: those open without a request, and ready.
+
+        A round waits for the join of last steps, which comes alone.
+        """
+        s = self._ledger.s
+        free = tuple(current.open.step for current in s.opens if not current.owner)
+        return free if s.lasts and s.opens else (*free, *self._ledger.ready())
+
+    @property
+    def has_new_requests(self) -> bool:
+        """Whether a request wants more than the steps in progress."""
+        return self.retries or self.new_round is not None or self.begins
+
+    def failed(self, step_id: str) -> OpenState | None:
+        """Return the failed step that a request would try again; any, for an empty id."""
+        failed = self._ledger.failed
+        return next((c for c in failed if step_id in ("", c.open.step.step_id)), None)
+
 
 Phase = Literal["open", "undoing", "closing", "stuck", "closed"]
 """open: steps run, or wait for somebody. undoing: steps are being undone, or an undo waits for a

@@ -1,15 +1,77 @@
-"""Which code of the user's an activity is calling now, to say so when it does not come back."""
+"""Calling functions that users wrote: async ones on this loop, all others in threads.
+
+Each call is noted with its name, so that code which does not come back can be named, and sees the
+context variables of the caller that began its run.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import contextvars
 import functools
+import inspect
+import itertools
+import queue
+import threading
 import traceback
+from collections import OrderedDict
 from collections.abc import Callable, Generator
+from concurrent.futures import Executor, Future
 from contextlib import contextmanager
-from contextvars import ContextVar
-from typing import Any
+from contextvars import Context, ContextVar, copy_context
+from typing import Any, TypeVar, cast
 
-from holdfast.errors import message_of
+from holdfast.errors import HoldfastError, message_of
+
+MOST_KEPT = 10_000
+"""Tasks whose variables are kept; tools of those begun before see none."""
+
+_lock = threading.Lock()
+_kept: OrderedDict[str, Context] = OrderedDict()
+_roots: OrderedDict[str, str] = OrderedDict()
+
+
+def carry(task_id: str) -> None:
+    """Keep the caller's context variables for the tools of a task that this process runs itself."""
+    with _lock:
+        _kept[task_id] = copy_context()
+        _trim(_kept)
+
+
+def share(task_id: str, root: str) -> None:
+    """Give a task that is a tool call of another task's run the variables of that run."""
+    with _lock:
+        _roots[task_id] = root
+        _trim(_roots)
+
+
+def release(task_id: str) -> None:
+    """Let go of the variables of a task that is closed."""
+    with _lock:
+        _kept.pop(task_id, None)
+        _roots.pop(task_id, None)
+
+
+def context_of(task_id: str) -> Context:
+    """Return a context for an activity of a task: the run's variables, under the activity's own.
+
+    In another process than the caller's, or in a later one, the run has none.
+    """
+    with _lock:
+        known = _kept.get(_roots.get(task_id, task_id))
+        made = Context() if known is None else known.copy()
+    for variable, value in copy_context().items():
+        made.run(_set, variable, value)
+    return made
+
+
+def _set(variable: ContextVar[Any], value: Any) -> None:
+    variable.set(value)
+
+
+def _trim(kept: OrderedDict[str, Any]) -> None:
+    while len(kept) > MOST_KEPT:
+        kept.popitem(last=False)
 
 
 class RaisedBy(str):
@@ -104,3 +166,149 @@ def _plain(function: Callable[..., Any]) -> Callable[..., Any]:
     while isinstance(function, functools.partial):
         function = function.func
     return function
+
+
+T = TypeVar("T")
+
+
+class BusyError(HoldfastError):
+    """All threads are in use; the text names what runs in them."""
+
+
+class DaemonThreads(Executor):
+    """Runs calls in daemon threads; a new one is started only when none is idle.
+
+    The interpreter waits at its end for the threads of a `ThreadPoolExecutor`, so a single call
+    that hangs would keep the process from ending.
+    """
+
+    def __init__(self, most: int, name: str) -> None:
+        """Start with no thread.
+
+        Args:
+            most: Most threads at once.
+            name: Beginning of their names.
+        """
+        self._most = most
+        self._name = name
+        self._numbers = itertools.count()
+        self._lock = threading.Lock()
+        self._waiting: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._idle = threading.Semaphore(0)
+        self._threads: set[threading.Thread] = set()
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the threads, of which a busy one names what it runs."""
+        with self._lock:
+            return sorted(thread.name for thread in self._threads)
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        """Run a call; `named` gives its thread a name."""
+        return self.named("", fn, *args, **kwargs)
+
+    def named(self, name: str, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        """Run a call in a thread that bears this name meanwhile.
+
+        Raises:
+            BusyError: All threads are in use.
+        """
+        done: Future[T] = Future()
+
+        def work() -> None:
+            if not done.set_running_or_notify_cancel():
+                return
+            thread = threading.current_thread()
+            before, thread.name = thread.name, f"{thread.name} {name}".strip()
+            try:
+                done.set_result(fn(*args, **kwargs))
+            except BaseException as error:  # noqa: BLE001  handed on
+                done.set_exception(error)
+            finally:
+                thread.name = before
+
+        if not self._idle.acquire(blocking=False):
+            self._start()
+        self._waiting.put(work)
+        return done
+
+    def _start(self) -> None:
+        with self._lock:
+            if len(self._threads) >= self._most:
+                running = sorted({thread.name.partition(" ")[2] for thread in self._threads})
+                msg = (
+                    f"All {self._most} threads {self._name!r} of this process are in use. They run:"
+                    f" {', '.join(running)[:500]}. Mend what does not come back, and restart the"
+                    " process."
+                )
+                raise BusyError(msg)
+            name = f"{self._name}_{next(self._numbers)}"
+            thread = threading.Thread(target=self._serve, name=name, daemon=True)
+            self._threads.add(thread)
+        thread.start()
+
+    def _serve(self) -> None:
+        while True:
+            work = self._waiting.get()
+            work()
+            del work  # and all that it holds
+            self._idle.release()
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002  the signature of Executor
+        """Leave the threads to the end of the process: others may use them."""
+
+
+MOST_THREADS = 1000
+"""Far above the number of activities that a worker runs at once (100, unless it is told otherwise),
+so that no call waits for a thread, not even beside calls that were cut off and run on."""
+
+
+@functools.cache
+def tool_threads() -> DaemonThreads:
+    """Return the threads of sync tools; one is started only when none is idle.
+
+    They are not the loop's own, of which there are few: six on two processors, and the archive
+    needs them, so that some slow tools would stop every task of the process.
+    """
+    return DaemonThreads(MOST_THREADS, "holdfast-tool")
+
+
+async def invoke(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    """Call an async function on this loop, any other in a thread with the context variables.
+
+    A cancelled thread goes on to its end: `ToolContext.is_cancelled` is how it learns of it. Its
+    name says what it runs.
+
+    Raises:
+        BusyError: There is no thread left to call in.
+        Exception: Whatever the function raises.
+    """
+    call, name = functools.partial(function, *args, **kwargs), name_of(function)
+    with calling(name):
+        result = call() if is_async(function) else await _in_thread(call, name)
+        return await result if inspect.isawaitable(result) else result
+
+
+def is_async(function: Any) -> bool:
+    """Whether calling this gives a coroutine: an async function, method, partial or object."""
+    while isinstance(function, functools.partial):
+        function = cast("Any", function.func)
+    if inspect.iscoroutinefunction(function):
+        return True
+    return inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004  the method itself is wanted
+
+
+async def _in_thread(call: Callable[[], Any], name: str) -> Any:
+    """Call in a thread, which sees the context variables."""
+    seen = contextvars.copy_context()
+    done = tool_threads().named(name, lambda: seen.run(lambda: _shielded(call)))
+    return await asyncio.wrap_future(done)
+
+
+def _shielded(call: Callable[[], Any]) -> Any:
+    """Call; a StopIteration would hang for ever whoever waits for the thread (cpython#112182)."""
+    try:
+        return call()
+    except StopIteration as error:
+        msg = f"{getattr(call, 'func', call)!r} raised StopIteration"
+        raise RuntimeError(msg) from error

@@ -13,18 +13,20 @@ from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.head import Dialect, RunRules, TaskHead
 from holdfast.task.data.records import Handed, JournalEntry, OpenStep
 from holdfast.values import json_patch as merge_patch
-from holdfast.values.base import Json, canonical, digest
-from holdfast.values.hash_chain import ChainRef, extend
+from holdfast.values.base import ChainRef, Json, canonical, digest, extend
 from holdfast.values.messages import Message, ToolCall
 from holdfast.values.steps import Task
-from holdfast.workers.context.agent_code import AgentCode
-from holdfast.workers.context.answers import read, usable
 from holdfast.workers.context.checks import check_calls, check_message, check_messages
-from holdfast.workers.context.handoffs import StepHandoffs
-from holdfast.workers.context.interrupts import Interrupt, StepStop
-from holdfast.workers.context.journal import StepJournal, memo_json
-from holdfast.workers.context.offer import Offer, Retrieve
-from holdfast.workers.context.requests import LAST_CALL, own_choice, request_digest, settings_within
+from holdfast.workers.context.journal import Interrupt, StepJournal, StepStop, memo_json
+from holdfast.workers.context.model_calls import (
+    LAST_CALL,
+    own_choice,
+    read,
+    request_digest,
+    settings_within,
+    usable,
+)
+from holdfast.workers.context.offer import AgentCode, Offer, Retrieve, StepHandoffs
 from holdfast.workers.context.tool_results import ToolResult, tool_result
 
 TURN = "turn"

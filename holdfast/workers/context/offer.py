@@ -1,22 +1,120 @@
-"""What a step offers its model, and what becomes of calls of other tools."""
+"""What a step offers its model: tools, handoffs, and what the agent's own code says of both."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Protocol
 
-from holdfast.errors import ModelBehaviorError
+from pydantic_core import from_json
+
+from holdfast.errors import ModelBehaviorError, UserError
 from holdfast.models.base import ToolSpec
 from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.calls import Outcome
 from holdfast.task.data.head import TaskHead
 from holdfast.values.base import Json
-from holdfast.values.messages import ToolCall
-from holdfast.workers.context.step_view import StepView
+from holdfast.values.messages import Message, ToolCall
+from holdfast.values.steps import HistoryRef, Task, ToolOutput
+from holdfast.workers.tool_use import ToolsToFinalOutputResult
 
 if TYPE_CHECKING:
-    from holdfast.workers.context.agent_code import AgentCode
+    from holdfast.task.data.agent_snapshot import AgentSnapshot
+
+
+class AgentCode:
+    """The plain answers, without any code.
+
+    Attributes:
+        agent: The agent's snapshot.
+    """
+
+    def __init__(self, agent: AgentSnapshot) -> None:
+        """Answer for this agent."""
+        self.agent = agent
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether instructions or tools differ from turn to turn."""
+        return False
+
+    async def turn(self, state: dict[str, Json]) -> Json:  # noqa: ARG002  for those with code
+        """Say what this turn's instructions and tools are, in few bytes: it is recorded."""
+        return {}
+
+    async def taken(self, said: Json) -> AgentSnapshot:  # noqa: ARG002  for those with code
+        """Return the agent as it is in a turn of which `turn` said this."""
+        return self.agent
+
+    def read(self, text: str) -> Json:
+        """Read a final answer: JSON data when the agent has an output type, else text.
+
+        Raises:
+            ModelBehaviorError: It does not fit.
+        """
+        if self.agent.output is None:
+            return text
+        try:
+            return from_json(text)
+        except ValueError as cause:
+            raise ModelBehaviorError(f"Invalid JSON when parsing {text}; {cause}") from cause
+
+    def fitting(self, text: str) -> Json:
+        """Read a tool's result as the output type has it; text that does not fit stays text."""
+        return text
+
+    async def follow(
+        self, state: dict[str, Json], results: Sequence[ToolOutput]
+    ) -> ToolsToFinalOutputResult:
+        """Ask the agent's `tool_use_behavior` what tool results come to.
+
+        Raises:
+            UserError: There is none, or it gave something else.
+        """
+        del state, results
+        msg = f"Agent {self.agent.name!r} has no tool_use_behavior function in this process."
+        raise UserError(msg)
+
+    async def not_found(self, call: ToolCall, state: dict[str, Json], text: str) -> str:
+        """Word what the model reads when it has called a tool that it was not given."""
+        del call, state
+        return text
+
+
+class StepView(Protocol):
+    """The members of StepContext that its parts use.
+
+    Attributes:
+        agent: Snapshot of the agent whose turn it is.
+        state: The task's extra_state, as this step has it so far.
+        adds: Messages that this step adds to the transcript.
+    """
+
+    agent: AgentSnapshot
+    state: dict[str, Json]
+    adds: list[Message]
+
+    @property
+    def messages(self) -> Sequence[Message]:
+        """The conversation as the model would see it now."""
+        ...
+
+    @property
+    def has_view(self) -> bool:
+        """Whether a handoff replaced the conversation before this step."""
+        ...
+
+    async def task(self) -> Task:
+        """Describe the task as it is now."""
+        ...
+
+    async def memo(
+        self, name: str, make: Callable[[], Awaitable[Any]], *, costly: bool = ...
+    ) -> Any:
+        """Return a value that is made once for the step, and recorded."""
+        ...
+
 
 MEMO = "offered tools"
 
@@ -141,3 +239,44 @@ def select(specs: Sequence[ToolSpec], names: Sequence[str], always: str = "") ->
     known = {spec.name: spec for spec in specs}
     wanted = dict.fromkeys((*names, always))
     return [known[name] for name in wanted if name in known]
+
+
+class StepHandoffs(Protocol):
+    """The handoffs that the agent of a step offers, and the calls that the step does not run."""
+
+    def recorded(self, target: str) -> AbstractContextManager[object]:
+        """Record the block as a handoff to an agent, in the trace."""
+        ...
+
+    def tell(self, call: ToolCall, outcome: Outcome) -> None:
+        """Settle the outcome of a call that is not run."""
+        ...
+
+    def messages(self, calls: Sequence[ToolCall]) -> list[Message]:
+        """Return the results of calls that are not run, as messages for the model."""
+        ...
+
+    def told(self, calls: Sequence[ToolCall]) -> dict[int, Outcome]:
+        """Return the outcomes of those calls that are not run, by position."""
+        ...
+
+    def changes_view(self, name: str) -> bool:
+        """Whether the next agent sees something else than the whole conversation."""
+        ...
+
+    async def view(
+        self, ctx: StepView, chosen: ToolCall, answer: Message, told: Sequence[Message]
+    ) -> HistoryRef:
+        """Make the conversation that the next agent sees, and keep it in the archive.
+
+        Args:
+            ctx: The step's context.
+            chosen: The call of the handoff.
+            answer: The model's answer, from which on the messages are this turn's.
+            told: Results of calls that join the transcript after this step.
+
+        Raises:
+            UserError: The filter or mapper is missing, or returned something that cannot be used.
+            Exception: An error that the filter or mapper raised.
+        """
+        ...

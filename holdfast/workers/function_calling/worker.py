@@ -12,7 +12,7 @@ from holdfast.values.steps import TaskStep, TaskStepOutput
 from holdfast.values.text.shown import shown
 from holdfast.workers.base import AgentWorker
 from holdfast.workers.function_calling import turn
-from holdfast.workers.function_calling.handoffs import hand_over
+from holdfast.workers.function_calling.turn import hand_over
 
 if TYPE_CHECKING:
     from holdfast.models.base import ModelAnswer

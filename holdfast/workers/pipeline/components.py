@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 
 from holdfast.errors import InvalidArgumentError
 from holdfast.values.base import Json
-from holdfast.values.code.invoke import is_async
+from holdfast.values.code.user_calls import is_async
 from holdfast.values.text.shown import shown
 from holdfast.values.tool_result import render_result
 from holdfast.workers.pipeline.graph import Slots

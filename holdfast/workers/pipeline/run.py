@@ -15,7 +15,7 @@ from holdfast.errors import (
 )
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json, canonical, digest
-from holdfast.values.code.invoke import invoke
+from holdfast.values.code.user_calls import invoke
 from holdfast.values.messages import ToolCall, clean, user
 from holdfast.values.text.shown import shown
 from holdfast.values.tool_result import render_result

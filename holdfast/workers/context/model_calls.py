@@ -1,4 +1,4 @@
-"""What a model's answer is read as before an AgentWorker gets it. Pure decisions."""
+"""Model calls of a step: settings, tool choice, the digest of a request, checks of answers."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ import json
 from collections.abc import Iterator, Sequence
 
 from holdfast.errors import HoldfastError, ModelBehaviorError, StalledTaskError
-from holdfast.models.base import ModelAnswer
+from holdfast.models.base import ModelAnswer, ModelRequest
 from holdfast.models.openai.item_checks import kind_of
-from holdfast.task.data.head import Dialect
-from holdfast.values.base import canonical
-from holdfast.values.messages import ToolCall
+from holdfast.task.data.agent_snapshot import AgentSnapshot
+from holdfast.task.data.head import Dialect, TaskHead
+from holdfast.values.base import ChainRef, Json, canonical, digest
+from holdfast.values.messages import Message, ToolCall, system
+from holdfast.values.settings import ModelSettings
+from holdfast.values.steps import HistoryRef
 
 UNANSWERED = frozenset(
     {
@@ -126,3 +129,73 @@ def _sense(arguments: str) -> str:
         return canonical(json.loads(arguments)).decode()
     except (ValueError, RecursionError):
         return arguments
+
+
+LAST_CALL = system(
+    "The budget of this task is used up. Answer now, without tools: say what is known, what is"
+    " missing, and that the budget ended the work."
+)
+"""Message of the last call that the budget allows."""
+
+
+def settings_within(agent: AgentSnapshot, head: TaskHead, tokens: int) -> ModelSettings:
+    """Return the agent's settings, with no more output tokens than the budget has left.
+
+    Args:
+        agent: The agent.
+        head: The task's head, whose settings lie over the agent's.
+        tokens: Output tokens that are left; 0 for no limit.
+    """
+    settings = agent.settings.resolve(head.settings)
+    if not tokens:
+        return settings
+    most = min(tokens, settings.max_tokens or tokens)
+    return settings.model_copy(update={"max_tokens": most})
+
+
+def own_choice(agent: AgentSnapshot, head: TaskHead, *, used_tools: bool) -> str | None:
+    """Return the tool choice of an agent's settings, for as long as it stands."""
+    if used_tools and not agent.keeps_tool_choice:
+        return None
+    return agent.settings.resolve(head.settings).tool_choice
+
+
+def request_digest(
+    request: ModelRequest,
+    *,
+    agent: AgentSnapshot,
+    head: TaskHead,
+    at: ChainRef | None,
+    view: HistoryRef | None,
+    adds: Sequence[Message],
+) -> str:
+    """Digest of all that decides the answer to a request.
+
+    The transcript enters by the digest of its chain, so that the cost of a call does not grow with
+    the conversation; messages that the AgentWorker chose itself enter whole.
+
+    Args:
+        request: The request.
+        agent: The agent, whose instructions and tools are not repeated.
+        head: The task's head.
+        at: The transcript before the step; None when the AgentWorker chose the messages.
+        view: The conversation that a handoff made, if one did.
+        adds: Messages that the step has added.
+    """
+    asked: dict[str, Json] = {
+        "agent": head.snapshot,
+        "model": request.model,
+        "choice": request.tool_choice,
+        "messages": [m.wire() for m in (request.messages if at is None else adds)],
+    }
+    if at is not None:
+        asked["at"] = at.digest
+    if at is not None and view is not None:
+        asked["history"] = view.wire()
+    if request.instructions != agent.instructions:
+        asked["instructions"] = request.instructions
+    if request.tools != agent.tools:
+        asked["tools"] = [tool.wire() for tool in request.tools]
+    if request.output is not None:
+        asked["output"] = request.output.wire()
+    return digest(canonical(asked))[:16]
