@@ -160,7 +160,7 @@ async def test_a_request_to_a_task_that_could_not_continue_as_new_is_told_why(
     monkeypatch.setattr(Reader, "query", parked)
     task = await runner.create_task("q")
     with pytest.raises(StepFailedError, match="the disk is full") as caught:
-        await asyncio.wait_for(runner.run_step(task), 15)
+        await asyncio.wait_for(runner.run_step(task), 100)
     assert caught.value.cause_type == "ArchiveError"
 
 
