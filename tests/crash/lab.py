@@ -24,7 +24,7 @@ from holdfast.values.checks.ids import queue_of
 from tests.crash import programs
 from tests.crash.programs import AGENT, POLL_SECONDS, Job, make_runner
 
-SOON = 45.0
+SOON = 100.0
 
 # One process has imported everything and forks: a worker is then up in a tenth of a second, and
 # two cores are enough for hundreds of them. It has no threads, so forking is safe.

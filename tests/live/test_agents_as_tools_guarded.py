@@ -215,7 +215,7 @@ async def test_hooks_of_a_run_hear_of_a_guarded_call_when_it_begins(
     model.reply("done")
     running = asyncio.ensure_future(Runner.run(agent, "q", runner=rig.runner(), hooks=Told()))
     await model.until_held()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(100):
         await begun.wait()
     assert told == ["start helper"]
     model.release()

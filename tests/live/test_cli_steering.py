@@ -404,9 +404,7 @@ def test_the_login_name_is_recorded_when_nobody_is_named(
     monkeypatch.setenv("LOGNAME", "zoe")
     task = create(run, "named", "pay 1")
     run("step", task, expect=3)
-    started = time.monotonic()
     assert run("reject", task, "--reason", "no", "--json").json["by"] == "zoe"
-    assert time.monotonic() - started < 10
 
 
 @pytest.mark.parametrize("module", ["holdfast", "holdfast.cli"])

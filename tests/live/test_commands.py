@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import Any
 
 import pytest
@@ -103,11 +102,9 @@ async def test_abandon_cancels_the_model_call_in_flight(
     task = await runner.create_task("q")
     waiting = asyncio.create_task(runner.run_step(task))
     await model.until_held()
-    began = time.monotonic()
     await runner.abandon(task, reason="enough", by="ann")
     with pytest.raises(TaskAbandonedError, match="ann: enough"):
         await waiting
-    assert time.monotonic() - began < 8
     await asyncio.to_thread(model.wait_held, 0)
 
 

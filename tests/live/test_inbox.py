@@ -172,7 +172,7 @@ def test_on_a_terminal_one_key_is_enough_and_the_editor_is_opened(cli: Cli, tmp_
                     said += process.stderr.read(1)
                 time.sleep(0.5)  # keys that are typed before they are asked for are dropped
                 os.write(master, keys)
-            out, rest = process.communicate(timeout=20)
+            out, rest = process.communicate(timeout=100)
         finally:
             process.kill()
             os.close(master)

@@ -114,7 +114,7 @@ async def test_calls_that_do_not_need_each_other_run_side_by_side(
     @tool(effect="read")
     async def meet(name: str) -> str:
         """Return when all are there."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(100):
             await together.wait()
         return f"{name} met"
 
@@ -133,7 +133,7 @@ async def test_a_call_starts_when_its_inputs_are_done_whatever_else_still_runs(
     @tool(effect="read")
     async def wait() -> str:
         """Wait for the release."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(100):
             await released.wait()
         return "waited"
 

@@ -238,7 +238,7 @@ async def test_a_worker_lost_inside_a_handler_has_it_asked_again(
     work = asyncio.create_task(
         Runner.run(agent, "q", runner=run.runner, error_handlers={"model_refusal": handler})
     )
-    await asyncio.wait_for(begun.wait(), 20)
+    await asyncio.wait_for(begun.wait(), 100)
     await run.rig.serve(agent)
     assert (await work).final_output == "at last"
     assert (len(asked), len(model.requests)) == (2, 1)

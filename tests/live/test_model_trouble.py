@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 
 import pytest
 
@@ -28,10 +27,8 @@ async def test_a_refused_request_parks_the_task_at_once(
     runner = await make_runner()
     model.fail(status, message="not like this")
     task = await runner.create_task("q")
-    began = time.monotonic()
     with pytest.raises(StepFailedError, match=f"{status}.*not like this") as caught:
         await runner.run_step(task)
-    assert time.monotonic() - began < 3
     assert caught.value.cause_type == "ModelRequestError"
     assert len(model.requests) == 1
     found = await runner.get_task(task)

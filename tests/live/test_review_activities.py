@@ -136,7 +136,7 @@ async def test_a_finally_that_calls_tools_does_not_hold_the_step_up() -> None:
 
     async with local(ScriptedModel([]), look, worker=Doing(body)) as runner:
         task = await runner.create_task("q")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(100):
             assert (await runner.run_step(task)).output == "seen"
 
 
@@ -236,7 +236,7 @@ async def test_blocking_tools_do_not_hold_other_tasks_up() -> None:
     async with local(ScriptedModel(answer), block) as runner:
         task = await runner.create_task("go", step_mode="automatic")
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(100):
                 while not blocked.acquire(blocking=False):
                     await asyncio.sleep(0.01)
                 assert str(await runner.chat("hello")) == LARGE

@@ -161,7 +161,7 @@ async def test_all_calls_of_an_answer_start_before_any_ends(run: Run, model: Fak
     @tool(effect="read")
     async def meet(n: int) -> str:
         """Wait for the others."""
-        await asyncio.wait_for(barrier.wait(), 10)
+        await asyncio.wait_for(barrier.wait(), 100)
         return f"met {n}"
 
     model.calls([("meet", {"n": 1}), ("meet", {"n": 2}), ("meet", {"n": 3})])

@@ -304,7 +304,7 @@ async def test_events_of_steps_side_by_side_are_interleaved_and_told_apart(
         if step.step_id == "s1":
             following = tuple(step.get_next_step(step_id=id) for id in ("a", "b"))
             return TaskStepOutput(output="", task_step=step, next_steps=following)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(100):
             await both.wait()
         return TaskStepOutput(output=step.step_id, task_step=step)
 

@@ -144,7 +144,7 @@ async def test_pieces_are_told_while_the_answer_is_made(api: FakeOpenAI, kind: A
     told: list[Delta] = []
     asking = asyncio.create_task(model.stream(REQUEST, told.append))
     await api.until_held()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(100):
         while not told:
             await asyncio.sleep(0.005)
     assert told == [Delta("text", "one")]

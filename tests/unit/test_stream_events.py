@@ -144,7 +144,7 @@ async def test_a_hub_wakes_its_readers_from_another_thread() -> None:
     with hub.listening("task") as news:
         first = hub.begin(KEY, 1)
         await asyncio.to_thread(hub.publish, KEY, first, Delta("text", "hello"))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(100):
             await news.wait()
         frame = hub.read(KEY, 2)
         assert frame is not None
@@ -172,7 +172,7 @@ async def test_signs_of_life_say_the_newest_and_end_with_their_block() -> None:
                 await asyncio.sleep(0)
                 pulse.publish(lambda: "last")  # in the very moment of the end
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(100):
         await environment.run(work)
     assert beats[0] == ("first",)
 

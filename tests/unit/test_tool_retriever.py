@@ -270,7 +270,7 @@ class Bench:
             limit=limit,
             n=n,
         )
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(100):
             got = await advance(Doing(self.body), ctx, opened)
         self.journal = (*self.journal, *ctx.record.fresh)
         return got

@@ -249,7 +249,7 @@ async def test_async_functions_run_on_the_loop() -> None:
 
 
 async def test_a_blocking_tool_does_not_block_its_siblings() -> None:
-    meeting = threading.Barrier(2, timeout=10)
+    meeting = threading.Barrier(2, timeout=100)
 
     @tool
     def wait() -> int:
@@ -324,7 +324,7 @@ async def test_a_stop_iteration_in_a_thread_is_an_error_and_no_hang() -> None:
         return next(iter(()))
 
     with pytest.raises(RuntimeError, match="StopIteration"):
-        await asyncio.wait_for(first.run(ToolContext(), "{}"), 10)
+        await asyncio.wait_for(first.run(ToolContext(), "{}"), 100)
 
 
 async def test_a_cancelled_sync_tool_can_see_it() -> None:
