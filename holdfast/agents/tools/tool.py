@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import KW_ONLY, dataclass
-from typing import Any, Generic, Literal, ParamSpec, TypeVar, cast
+from dataclasses import KW_ONLY, dataclass, fields
+from typing import Any, Generic, Literal, ParamSpec, TypeVar, cast, get_args
 
 import typing_extensions as ext
 
@@ -20,11 +20,12 @@ from holdfast.agents.tools.hooks import (
     EffectHook,
     EnabledPredicate,
     FailureFormatter,
+    check_hook,
     invoke_hook,
     invoke_predicate,
     is_offered,
 )
-from holdfast.agents.tools.options import ToolOptions, check_name, check_options
+from holdfast.agents.tools.options import ToolOptions, check_name
 from holdfast.agents.tools.schema import FunctionSchema, read_function
 from holdfast.errors import InvalidArgumentError, ToolTimeoutError
 from holdfast.models.base import ToolSpec
@@ -36,6 +37,7 @@ from holdfast.task.data.agent_snapshot import (
 )
 from holdfast.values.base import Json
 from holdfast.values.code.user_calls import invoke
+from holdfast.values.text.shown import shown
 
 P = ext.ParamSpec("P", default=...)
 R = ext.TypeVar("R", default=Any)
@@ -124,17 +126,39 @@ class Tool(Generic[P, R]):
         checks, results = self.tool_input_guardrails, self.tool_output_guardrails
         check_tool_guardrails(self.name, "tool_input_guardrails", checks, ToolInputGuardrail)
         check_tool_guardrails(self.name, "tool_output_guardrails", results, ToolOutputGuardrail)
-        check_options(
-            self.name,
-            effect=self.effect,
-            undo=self.undo,
-            probe=self.probe,
-            timeout_seconds=self.timeout_seconds,
-            timeout_behavior=self.timeout_behavior,
-            max_attempts=self.max_attempts,
-            retry_on=self.retry_on,
-            max_output_bytes=self.max_output_bytes,
-        )
+        problem = self._problem()
+        if problem:
+            msg = f"Tool {self.name!r}: {problem}."
+            raise InvalidArgumentError(msg)
+        for hook, what in ((self.undo, "undo"), (self.probe, "probe")):
+            if hook is not None:
+                check_hook(hook, f"{what}= of tool {self.name!r}", ("ctx", "effect"))
+
+    def _problem(self) -> str:
+        """Say which attribute contradicts another one, or is out of range, and what to write."""
+        problem = ""
+        if not _is_one_of(self.effect, get_args(ToolEffect)):
+            known = ", ".join(map(repr, get_args(ToolEffect)))
+            problem = f"effect={shown(self.effect)} is none of {known}"
+        elif self.effect == "reversible" and self.undo is None:
+            problem = "effect='reversible' needs undo=, the function that takes a call back"
+        elif self.effect == "read" and self.undo is not None:
+            problem = (
+                "effect='read' changes nothing, so undo= has nothing to do; leave one of them out"
+            )
+        elif not _is_one_of(self.timeout_behavior, get_args(TimeoutBehavior)):
+            known = ", ".join(map(repr, get_args(TimeoutBehavior)))
+            problem = f"timeout_behavior={shown(self.timeout_behavior)} is none of {known}"
+        elif self.timeout_seconds is not None and not _is_positive(self.timeout_seconds):
+            given = shown(self.timeout_seconds)
+            problem = f"timeout_seconds={given} is not above 0; None is no limit"
+        elif not _is_positive(self.max_attempts):
+            problem = f"max_attempts={shown(self.max_attempts)} is below 1; 1 is no repetition"
+        elif self.retry_on and self.max_attempts == 1:
+            problem = "retry_on= repeats nothing without max_attempts= of 2 or more"
+        elif not _is_positive(self.max_output_bytes):
+            problem = f"max_output_bytes={shown(self.max_output_bytes)} is below 1"
+        return problem
 
     @staticmethod
     def from_function(
@@ -192,19 +216,12 @@ class Tool(Generic[P, R]):
         """Return what a task must know to run the tool."""
         asks = callable(self.needs_approval)
         return ToolPolicy(
-            effect=self.effect,
-            idempotent=self.idempotent,
+            **{name: getattr(self, name) for name in _AS_DECLARED},
+            needs_approval="ask" if asks else "yes" if self.needs_approval else "no",
             has_undo=self.undo is not None,
             has_probe=self.probe is not None,
-            needs_approval="ask" if asks else "yes" if self.needs_approval else "no",
             timeout_seconds=self.timeout_seconds or 0,
-            timeout_behavior=self.timeout_behavior,
-            max_attempts=self.max_attempts,
-            return_direct=self.return_direct,
-            max_output_bytes=self.max_output_bytes,
             approval_seconds=self.approval_seconds or 0,
-            undo_needs_approval=self.undo_needs_approval,
-            undo_idempotent=self.undo_idempotent,
             is_conditional=callable(self.is_enabled),
             guarded=bool(self.tool_input_guardrails),
         )
@@ -292,3 +309,18 @@ class Tool(Generic[P, R]):
             Exception: Whatever the predicate raises.
         """
         return await is_offered(self.is_enabled, ctx, agent)
+
+
+_OTHERWISE_RECORDED = {"needs_approval", "timeout_seconds", "approval_seconds"}
+_AS_DECLARED = frozenset(
+    {field.name for field in fields(Tool)} & ToolPolicy.model_fields.keys() - _OTHERWISE_RECORDED
+)
+"""Attributes that the record of a tool has under the same name, with the same values."""
+
+
+def _is_one_of(given: object, known: tuple[str, ...]) -> bool:
+    return isinstance(given, str) and given in known
+
+
+def _is_positive(given: object) -> bool:
+    return isinstance(given, int | float) and given > 0

@@ -12,8 +12,8 @@ from pydantic import ValidationError
 from holdfast.models.base import ModelAnswer, ModelRequest, Tell
 from holdfast.models.openai.chat_messages import KEPT_OF_CALL, KEPT_OF_MESSAGE, to_chat_messages
 from holdfast.models.openai.chat_stream import CompletionStream
-from holdfast.models.openai.connection import Connection
 from holdfast.models.openai.failures import first_problem, malformed
+from holdfast.models.openai.model import Create, Incoming, OpenAIModel
 from holdfast.values.base import Json, Value
 from holdfast.values.checks.json_shapes import as_array, as_object, as_text, is_array, is_object
 from holdfast.values.messages import Message, ToolCall, Usage
@@ -22,80 +22,24 @@ WITHHELD = "The provider's content filter has withheld the answer."
 """The refusal that an empty answer is, when a filter has emptied it."""
 
 
-class ChatCompletionsModel:
-    """A model called through the Chat Completions API, which most other servers speak.
+class ChatCompletionsModel(OpenAIModel):
+    """A model called through the Chat Completions API, which most other servers speak."""
 
-    The client is made on first use, one per event loop, without retries of its own: Temporal
-    repeats what time can heal.
+    def _create(self, client: AsyncOpenAI) -> Create:
+        return client.chat.completions.with_streaming_response.create
 
-    Args:
-        name: Model name, as the provider knows it.
-        client: A client to use as it is, apart from its retries; it must belong to the loop that
-            calls the model.
-        base_url: Address of the API; None takes OPENAI_BASE_URL, else OpenAI's.
-        api_key: Key; None takes OPENAI_API_KEY at each call.
-    """
+    def _body(self, request: ModelRequest) -> dict[str, Json]:
+        return request_body(self._name, request)
 
-    provider = "openai"
-    """As traces name it."""
+    def _incoming(self, tell: Tell) -> Incoming:
+        return CompletionStream(tell)
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        client: AsyncOpenAI | None = None,
-        base_url: str | None = None,
-        api_key: str | None = None,
-    ) -> None:
-        """Remember how to reach the model; nothing is opened yet."""
-        self._name = name
-        self._connection = Connection(name, client, base_url, api_key)
-
-    @property
-    def name(self) -> str:
-        """Model name."""
-        return self._name
-
-    async def respond(self, request: ModelRequest) -> ModelAnswer:
-        """Answer one request, in one attempt.
-
-        Raises:
-            ModelUnavailableError: Time can heal it.
-            ModelRequestError: A person must heal it.
-        """
-        client = self._connection.client()
-        body, request_id = await self._connection.ask(
-            client.chat.completions.with_streaming_response.create,
-            request_body(self._name, request),
-            request.settings,
-        )
+    def _read(self, body: dict[str, Json], request_id: str | None) -> ModelAnswer:
         return read_answer(body, model=self._name, request_id=request_id)
 
-    async def stream(self, request: ModelRequest, tell: Tell) -> ModelAnswer:
-        """Answer one request as `respond` does, and tell the pieces meanwhile.
-
-        Raises:
-            ModelUnavailableError: Time can heal it; also an answer that was cut off.
-            ModelRequestError: A person must heal it.
-        """
-        client, coming = self._connection.client(), CompletionStream(tell)
+    def _stream_options(self, request: ModelRequest) -> dict[str, Json]:
         tells_usage = request.settings.include_usage is not False
-        body = request_body(self._name, request)
-        body["stream_options"] = {"include_usage": tells_usage}
-        whole, request_id = await self._connection.follow(
-            client.chat.completions.with_streaming_response.create,
-            body,
-            request.settings,
-            coming.take,
-        )
-        found = whole or coming.body
-        if found is None:
-            raise coming.missing(self._name)
-        return read_answer(found, model=self._name, request_id=request_id)
-
-    async def close(self) -> None:
-        """Close the connections made for the running event loop; the next call opens new ones."""
-        await self._connection.close()
+        return {"stream_options": {"include_usage": tells_usage}}
 
 
 def request_body(model: str, request: ModelRequest) -> dict[str, Json]:

@@ -9,10 +9,10 @@ from pydantic import ValidationError
 
 from holdfast.errors import InvalidArgumentError
 from holdfast.models.base import ModelAnswer, ModelRequest, Tell
-from holdfast.models.openai.connection import Connection
 from holdfast.models.openai.failures import first_problem, malformed, status_error
 from holdfast.models.openai.item_checks import kind_of
 from holdfast.models.openai.items import Item, assistant_message, to_response_items
+from holdfast.models.openai.model import Create, Incoming, OpenAIModel
 from holdfast.models.openai.responses_stream import ResponseStream
 from holdfast.values.base import Json, Value
 from holdfast.values.checks.json_shapes import is_array
@@ -25,77 +25,20 @@ _LOGPROBS = "message.output_text.logprobs"
 _FINISH = {"max_output_tokens": "length", "content_filter": "content_filter"}
 
 
-class ResponsesModel:
-    """A model called through the Responses API.
+class ResponsesModel(OpenAIModel):
+    """A model called through the Responses API."""
 
-    The client is made on first use, one per event loop, without retries of its own: Temporal
-    repeats what time can heal.
+    def _create(self, client: AsyncOpenAI) -> Create:
+        return client.responses.with_streaming_response.create
 
-    Args:
-        name: Model name, as the provider knows it.
-        client: A client to use as it is, apart from its retries; it must belong to the loop that
-            calls the model.
-        base_url: Address of the API; None takes OPENAI_BASE_URL, else OpenAI's.
-        api_key: Key; None takes OPENAI_API_KEY at each call.
-    """
+    def _body(self, request: ModelRequest) -> dict[str, Json]:
+        return request_body(self._name, request)
 
-    provider = "openai"
-    """As traces name it."""
+    def _incoming(self, tell: Tell) -> Incoming:
+        return ResponseStream(tell)
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        client: AsyncOpenAI | None = None,
-        base_url: str | None = None,
-        api_key: str | None = None,
-    ) -> None:
-        """Remember how to reach the model; nothing is opened yet."""
-        self._name = name
-        self._connection = Connection(name, client, base_url, api_key)
-
-    @property
-    def name(self) -> str:
-        """Model name."""
-        return self._name
-
-    async def respond(self, request: ModelRequest) -> ModelAnswer:
-        """Answer one request, in one attempt.
-
-        Raises:
-            ModelUnavailableError: Time can heal it.
-            ModelRequestError: A person must heal it.
-        """
-        client = self._connection.client()
-        body, request_id = await self._connection.ask(
-            client.responses.with_streaming_response.create,
-            request_body(self._name, request),
-            request.settings,
-        )
+    def _read(self, body: dict[str, Json], request_id: str | None) -> ModelAnswer:
         return read_answer(body, model=self._name, request_id=request_id)
-
-    async def stream(self, request: ModelRequest, tell: Tell) -> ModelAnswer:
-        """Answer one request as `respond` does, and tell the pieces meanwhile.
-
-        Raises:
-            ModelUnavailableError: Time can heal it; also an answer that was cut off.
-            ModelRequestError: A person must heal it.
-        """
-        client, coming = self._connection.client(), ResponseStream(tell)
-        whole, request_id = await self._connection.follow(
-            client.responses.with_streaming_response.create,
-            request_body(self._name, request),
-            request.settings,
-            coming.take,
-        )
-        found = whole or coming.body
-        if found is None:
-            raise coming.missing(self._name)
-        return read_answer(found, model=self._name, request_id=request_id)
-
-    async def close(self) -> None:
-        """Close the connections made for the running event loop; the next call opens new ones."""
-        await self._connection.close()
 
 
 def request_body(model: str, request: ModelRequest) -> dict[str, Json]:

@@ -279,13 +279,25 @@ class Ledger(OpenSteps):
         self.messages.extend(adds)
         self.append(Entry(step=record))
         self._forget_approvals(n)
-        answered = result.last and current.alone
+        self._move_head(record, current, state=state, transcript=transcript)
+        return record
+
+    def _move_head(
+        self,
+        record: StepRecord,
+        current: OpenState,
+        *,
+        state: dict[str, Json],
+        transcript: ChainRef,
+    ) -> None:
+        """Let the task go on from a step that is recorded, with its state and transcript."""
+        answered = record.last and current.alone
         if not self.s.path or self.s.path[-1][0] != self.s.branch:
             self.change(path=(*self.s.path, (self.s.branch, record.n)))
         self.change(
-            opens=tuple(other for other in self.s.opens if other.n != n),
+            opens=tuple(other for other in self.s.opens if other.n != current.n),
             steps=record.n,
-            queue=queued_with(self.s.queue, steps),
+            queue=queued_with(self.s.queue, record.next),
             extra_state=state,
             transcript=transcript,
             answered=answered,
@@ -295,7 +307,6 @@ class Ledger(OpenSteps):
         self._hand_on(record, current)
         if answered and self.s.followups:
             self.follow_up()
-        return record
 
     def _merged(
         self, current: OpenState, outcomes: Sequence[Outcome]
