@@ -40,8 +40,9 @@ from holdfast.errors import (
 from holdfast.reading import presence
 from holdfast.reading.presence import Presence
 from holdfast.reading.reader import Reader
+from holdfast.task.data.failures import Failure
 from holdfast.task.data.state import RunReply, SessionState
-from holdfast.task.data.wire import RunRequest
+from holdfast.task.data.wire import RunRequest, View
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.testing import ScriptedModel
 from holdfast.values.messages import ToolCall, assistant, user
@@ -153,8 +154,10 @@ async def test_a_request_to_a_task_that_could_not_continue_as_new_is_told_why(
     async def parked(*args: Any, **options: Any) -> Any:
         found = await query(*args, **options)
         if isinstance(found, Task):
-            error = "ArchiveError: the disk is full"
-            return found.model_copy(update={"status": "needs_attention", "error": error})
+            return found.model_copy(update={"status": "needs_attention"})
+        if isinstance(found, View):
+            failure = Failure(type="ArchiveError", message="the disk is full")
+            return found.model_copy(update={"failure": failure})
         return found
 
     monkeypatch.setattr(Reader, "query", parked)
