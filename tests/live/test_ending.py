@@ -143,6 +143,31 @@ async def test_after_an_accepted_abandon_nothing_is_changed(
     await until_status(runner, task, "abandoned")
 
 
+async def test_a_decision_after_an_accepted_abandon_is_refused_without_the_one_before(
+    make_runner: MakeRunner, model: FakeOpenAI, record: Record
+) -> None:
+    @tool(needs_approval=True)
+    async def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    model.call("pay")
+    runner = await make_runner(pay)
+    task = await runner.create_task("q")
+    await runner.run_step(task)
+    approval = await ask(runner, task)
+    await runner.approve(approval, by="ann")
+    await runner.run_step(task)
+    await runner.abandon(task, "enough", by="ann")
+    await until_status(runner, task, "needs_attention")
+    with pytest.raises(CommandRefusedError, match="is to be abandoned") as caught:
+        await runner.approve(approval, by="ben")
+    assert not caught.value.is_decided
+    record.broken = False
+    await runner.resume(task)
+    await until_status(runner, task, "abandoned")
+
+
 @pytest.mark.parametrize("verb", ["resume", "abandon", "cancel"])
 async def test_a_command_has_an_end_tried_again(
     make_runner: MakeRunner, record: Record, verb: str

@@ -106,7 +106,9 @@ class Commands:
         is_decided = False
         if isinstance(got, Command):
             wanted = str(got.body.get("approval", ""))
-            is_decided = bool(wanted) and approvals.is_decided(ledger, wanted)
+            # What the phase refuses names no decision: only `obey` looks at the approval.
+            takes = refused_by(ALLOWED[self._core.phase][got.verb], self._core.ending) is None
+            is_decided = takes and bool(wanted) and approvals.is_decided(ledger, wanted)
             reason = self._obey(got)[:LONGEST_REASON]
             kind, by, text = "command", got.by, got.reason
         else:
