@@ -103,10 +103,11 @@ class Ending:
         """
         pause = min(pause * 2.0 ** min(self.failures, 20), LONGEST_PAUSE_SECONDS)
         self._change(failures=self.failures + 1, due=now + pause)
+        why = failure.message.rstrip(".")
         text = (
-            f"The task is to be {self._end}, and closing it failed: {failure.message} No step runs"
-            " any more. Closing is tried again from time to time, and at once by `resume` or by the"
-            " same request."
+            f"The task is to be {self._end}, and closing it failed: {why}. No step runs any more."
+            " Closing is tried again from time to time, and at once by `resume` or by the same"
+            " request."
         )
         return Failure(
             type=failure.type,
