@@ -211,8 +211,8 @@ async def test_what_people_say_to_end_or_undo_a_task(
     model.call("pay", {"amount": MARK})
     result = await Runner.run(agent, MARK, runner=runner, run_config=switch.config)
     approval = await ask(runner, result.task_id)
-    await runner.reject(approval, by="ann", reason=MARK)
     model.fail(401, message=MARK)
+    await runner.reject(approval, by="ann", reason=MARK)
     with pytest.raises(StepFailedError, match=MARK):
         await runner.run_task(result.task_id)
     for _ in range(3):
