@@ -1,4 +1,4 @@
-"""A run's settings as data, for the head of its task."""
+"""Converts a run's settings to data, for the head of its task."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def run_rules(
     error_handlers: Mapping[ErrorKind, ErrorHandler],
     refer: Callable[[Any], str] = refer,
 ) -> RunRules:
-    """Say as data how a run differs from its agents.
+    """Describe a run's settings as data; functions and objects become references.
 
     Args:
         config: The run's settings.
         context: Its context object.
-        error_handlers: What answers in the place of an error.
-        refer: Names code.
+        error_handlers: Functions that make a final output in the place of an error.
+        refer: Makes the reference to a function or object.
     """
 
     def ref(thing: Any) -> str:
