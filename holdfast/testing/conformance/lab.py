@@ -150,6 +150,9 @@ class Lab:
                 Activities([self.agent], self.bench.archive),
                 queue=queue_of(self.app),
                 graceful_shutdown_timeout=timedelta(seconds=5),
+                # The least that is possible: each poll costs, and a check has few tasks.
+                max_concurrent_workflow_task_polls=2,
+                max_concurrent_activity_task_polls=1,
             )
         )
 
