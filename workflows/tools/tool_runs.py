@@ -23,11 +23,13 @@ from holdfast.task.data.wire import ToolInput
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.tool_calls import drop_long, find_long
 from holdfast.values.messages import ToolCall
+from holdfast.values.pauses import pause_of
 from holdfast.workflows.activity_calls import (
     LONGEST_TOOL,
     LOSSES,
     MOST_LOST,
     MOST_STARTS,
+    START_PAUSES,
     failure_of,
     is_lost,
     now,
@@ -134,7 +136,7 @@ async def run_tool(
         finally:
             long_call = None
             drop_long(ledger, branch, n, i)
-        await workflow.sleep(min(2.0**starts, 60.0))
+        await workflow.sleep(pause_of(starts, *START_PAUSES))
         starts += 1
 
 
