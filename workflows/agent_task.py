@@ -32,7 +32,7 @@ from holdfast.workflows.children.reports import Reporter
 from holdfast.workflows.core import Core
 from holdfast.workflows.ends.closing import Closing
 from holdfast.workflows.ends.rollover import Rollover
-from holdfast.workflows.requests.commands import Commands
+from holdfast.workflows.requests.commands import Commands, command_signal
 from holdfast.workflows.requests.parent import ParentWords
 from holdfast.workflows.requests.updates import Updates
 from holdfast.workflows.steps.steps import Steps
@@ -238,12 +238,22 @@ class AgentTask(Opening):
         """Refuse what cannot be undone."""
         self.updates.check_undo(asked)
 
-    @workflow.signal(dynamic=True)
-    def signal(self, name: str, args: Sequence[RawValue]) -> None:
-        """Queue a command, a child's report or a message of the parent; never raises.
+    pause_signal = command_signal("pause")
+    resume_signal = command_signal("resume")
+    abandon_signal = command_signal("abandon")
+    approve_signal = command_signal("approve")
+    reject_signal = command_signal("reject")
+    respond_signal = command_signal("respond")
+    feedback_signal = command_signal("feedback")
+    edit_step_signal = command_signal("edit_step")
+    drop_step_signal = command_signal("drop_step")
 
-        Signals are decoded here and not by Temporal, which fails the workflow task, again and
-        again, when a signal has another number of arguments than its handler.
+    @workflow.signal(dynamic=True, description="Reports and requests of other tasks.")
+    def signal(self, name: str, args: Sequence[RawValue]) -> None:
+        """Take a child's report or a request of the parent; refuse any other name, and record it.
+
+        Signals are decoded by their handlers and not by Temporal, which drops what it cannot
+        decode, and fails the workflow task when the number of values is wrong.
         """
         self.commands.take(name, [arg.payload.data for arg in args])
 

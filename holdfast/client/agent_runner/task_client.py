@@ -40,7 +40,7 @@ from holdfast.errors import (
 from holdfast.reading.presence import PATIENCE_SECONDS
 from holdfast.reading.server_errors import server_errors
 from holdfast.reading.visibility import attributes, memo
-from holdfast.task.data.commands import SIGNAL, Command, Verb, compose
+from holdfast.task.data.commands import Command, Verb, compose
 from holdfast.task.data.state import Receipt, RunReply, TaskInput
 from holdfast.task.data.wire import RunRequest
 from holdfast.tracing.rules import in_trace
@@ -210,7 +210,7 @@ class TaskClient(TaskUpdates):
             await self._refuse_when_full(task_id, verb)
         handle = self._client.get_workflow_handle(task_id)
         try:
-            await handle.signal(SIGNAL, sent)
+            await handle.signal(verb, sent.sent())
         except RPCError as error:
             raise await self._missing(task_id, error) from error
         receipt = await self._receipt(task_id, sent)
