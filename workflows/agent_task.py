@@ -23,7 +23,7 @@ from holdfast.task.data.commands import Command
 from holdfast.task.data.state import Receipt, RunReply, TaskInput
 from holdfast.task.data.undo import Newest, UndoRequest
 from holdfast.task.data.wire import RunRequest, TaskResult, View, ViewRequest
-from holdfast.task.pages import EntriesPage, EntriesRequest, StepView, entries_page, step_view, view
+from holdfast.task.queries.pages import EntriesPage, EntriesRequest, StepView, entries_page, step_view, view
 from holdfast.task.requests.phase import Next, decide
 from holdfast.values.steps import Task, TaskStatus, TaskStep
 from holdfast.workflows import activity_calls as calls

@@ -25,7 +25,7 @@ from holdfast.task.data.records import Entry, InputRef, JournalEntry, OpenStep, 
 from holdfast.task.data.state import SessionState
 from holdfast.task.data.wire import AdvanceInput, ToolInput, View, ViewRequest
 from holdfast.task.ledger.references import output_digest
-from holdfast.task.pages import EntriesPage, EntriesRequest, StepView
+from holdfast.task.queries.pages import EntriesPage, EntriesRequest, StepView
 from holdfast.task.undo import active_messages, active_steps
 from holdfast.values.base import ChainRef, Json, canonical, digest, extend
 from holdfast.values.messages import Message, ToolCall

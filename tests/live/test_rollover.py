@@ -10,7 +10,7 @@ import pytest
 from holdfast import AgentRunner, Task, TaskStep, TaskStepOutput, tool
 from holdfast.errors import StepFailedError
 from holdfast.task.data.commands import Verb
-from holdfast.task.pages import EntriesRequest
+from holdfast.task.queries.pages import EntriesRequest
 from holdfast.testing import FakeOpenAI
 from holdfast.values.messages import assistant, user
 from holdfast.workers import StepContext

@@ -22,7 +22,7 @@ from holdfast.task.data.state import Carried, Described, TaskInput
 from holdfast.task.data.wire import Advanced, RunRequest, ViewRequest
 from holdfast.task.ledger.indexes import KnownIds
 from holdfast.task.ledger.ledger import Ledger
-from holdfast.task.pages import EntriesRequest, entries_page, step_view, view
+from holdfast.task.queries.pages import EntriesRequest, entries_page, step_view, view
 from holdfast.task.refusals import verdict_of
 from holdfast.task.requests.command_effects import obey
 from holdfast.values.base import extend
