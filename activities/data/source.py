@@ -194,7 +194,7 @@ class Source(LargeValues):
 
     async def status(self) -> Task:
         """Return the task as it is now; of a long input, its beginning."""
-        return await self._query("task", Task)
+        return await self._query("task_value", Task)
 
     async def task(self) -> Task:
         """Return the task as it is now, with its whole input."""
@@ -251,7 +251,7 @@ def _known(memory: TaskMemory, given: ToolInput) -> ToolCall | None:
     """Return the call that was scheduled, if it is here."""
     calls = memory.calls.get(given.n, ())
     call = given.call or (calls[given.i] if given.i < len(calls) else None)
-    return call if call is not None and call_digest(call) == given.digest else None
+    return call if call is not None and call_digest(call) == given.sha else None
 
 
 def task_id() -> str:

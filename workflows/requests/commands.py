@@ -103,7 +103,7 @@ class Commands:
             self._has_news = False
             self._core.after_news()
             if self._inbox:
-                await workflow.sleep(TURN_SECONDS)
+                await workflow.sleep(TURN_SECONDS, summary=f"{len(self._inbox)} commands")
                 for _ in range(min(COMMANDS_AT_ONCE, len(self._inbox))):
                     self._read_one(*self._inbox.popleft())
                 self._has_news = True

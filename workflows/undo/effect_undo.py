@@ -17,6 +17,7 @@ from holdfast.task.data.calls import Approval
 from holdfast.task.data.failures import NOT_REPEATABLE, NOT_STARTED, Failure
 from holdfast.task.data.undo import Undoable, UndoInput
 from holdfast.task.ledger.ledger import Ledger
+from holdfast.task.queries.labels import call_label
 from holdfast.values.base import Json
 from holdfast.workflows.activity_calls import LONGEST_TOOL, MOST_STARTS, failure_of, is_certain, now
 from holdfast.workflows.undo.undo_progress import (
@@ -114,7 +115,8 @@ async def _call_undo(
             return said
         if failure_of(said).type != NOT_STARTED:
             return said
-        await workflow.sleep(min(2.0**attempt, 60.0))
+        name = target.effects[i].call.name
+        await workflow.sleep(min(2.0**attempt, 60.0), summary=f"undo {name}, start {attempt + 2}")
     raise RuntimeError  # unreachable: the loop returns
 
 
@@ -141,6 +143,7 @@ async def _call_undo_once(
         start_to_close_timeout=LONGEST_TOOL,
         heartbeat_timeout=timedelta(seconds=ledger.given.heartbeat),
         retry_policy=REPEATED if policy.undo_idempotent else ONCE,
+        summary=f"undo {call_label(effect.call)}",
     )
     cut = await _is_cut(undoing)
     if not undoing.done():

@@ -43,6 +43,7 @@ from holdfast.reading.visibility import attributes, memo
 from holdfast.task.data.commands import Command, Verb, compose
 from holdfast.task.data.state import Receipt, RunReply, TaskInput
 from holdfast.task.data.wire import RunRequest
+from holdfast.task.queries.labels import details_of, title_of
 from holdfast.tracing.rules import in_trace
 from holdfast.values.base import Json
 from holdfast.values.checks import gate
@@ -91,6 +92,8 @@ class TaskClient(TaskUpdates):
                     id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
                     search_attributes=attributes(given),
                     memo=memo(title, now=time.time()),
+                    static_summary=title_of(given.head.agent, title),
+                    static_details=details_of(given.head.agent, title),
                 )
         except WorkflowAlreadyStartedError as error:
             raise TaskExistsError(task_id) from error
@@ -140,6 +143,8 @@ class TaskClient(TaskUpdates):
             id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
             search_attributes=attributes(given),
             memo=memo(title, now=time.time()),
+            static_summary=title_of(given.head.agent, title),
+            static_details=details_of(given.head.agent, title),
         )
         wanted = RunRequest(all=True)
         try:

@@ -147,7 +147,7 @@ def decode(name: str, payloads: Sequence[bytes]) -> Command | Refusal:
     if payloads and len(payloads[0]) > LARGEST_COMMAND:
         return Refusal(verb=name, reason=too_large(len(payloads[0])))
     try:
-        data = gate.read(payloads[0], "The body") if payloads else {}
+        data: Json = gate.read(payloads[0], "The body") if payloads else {}
     except InvalidArgumentError as cause:
         return Refusal(verb=name, reason=str(cause)[:LONGEST_REASON])
     if not isinstance(data, dict):
