@@ -240,7 +240,11 @@ class AgentTask(Opening):
 
     # Updates and signals
 
-    @workflow.update(name="run")
+    @workflow.update(
+        name="run",
+        description='Run a step, or with {"all": true} all of them. Answers when the task has its'
+        " answer or waits for a person.",
+    )
     async def run_update(self, asked: RunRequest) -> RunReply:
         """Run one step, or all of them. Sent twice with one id, it runs once."""
         return await self.updates.run(asked)
@@ -250,7 +254,9 @@ class AgentTask(Opening):
         """Refuse what cannot be run."""
         self.updates.check_run(asked)
 
-    @workflow.update(name="finalize")
+    @workflow.update(
+        name="finalize", description="Close an answered task: its answer is the result."
+    )
     async def finalize_update(self) -> bool:
         """Commit to the session, once, and close the task."""
         return await self.updates.finalize()
@@ -260,7 +266,11 @@ class AgentTask(Opening):
         """Refuse to finalize a task without an answer."""
         self.updates.check_finalize()
 
-    @workflow.update(name="undo")
+    @workflow.update(
+        name="undo",
+        description='Take the newest step back, with its effects. {"by": "ann", "reason": "..."};'
+        ' "to": 1 keeps the first step only.',
+    )
     async def undo_update(self, asked: UndoRequest) -> RunReply:
         """Move the head back, effects and all; answers when done, or when a person must decide."""
         return await self.updates.undo(asked)
