@@ -23,10 +23,10 @@ from holdfast.task.data.failures import CERTAIN, NOT_STARTED, PARKS, REMEDY, Fai
 from holdfast.task.data.guard_rules import GuardFound
 from holdfast.task.data.records import SegmentRef
 from holdfast.task.data.state import COMMIT, CommitRef, Described
-from holdfast.task.data.wire import Advanced, Closed, CloseInput, GuardInput
+from holdfast.task.data.wire import Advanced, Closed, CloseInput, GuardInput, ToolInput
 from holdfast.task.guardrails_due import Due
 from holdfast.task.ledger.ledger import Ledger
-from holdfast.task.queries.labels import step_label
+from holdfast.task.queries.labels import call_label, step_label
 
 T = TypeVar("T")
 
@@ -53,7 +53,7 @@ async def quick(
     kind: type[T] | None,
     *,
     longest: timedelta = QUICK,
-    summary: str | None = None,
+    summary: str = "",
 ) -> T:
     """Run an activity without side effects, a short one as a rule.
 
@@ -72,7 +72,7 @@ async def quick(
                 start_to_close_timeout=longest,
                 heartbeat_timeout=timedelta(seconds=ledger.given.heartbeat),
                 retry_policy=COUNTED,
-                summary=summary,
+                summary=tool_label(ledger, given) if isinstance(given, ToolInput) else summary,
             )
         except ActivityError as error:
             if not is_lost(error) or lost >= MOST_LOST:
@@ -80,6 +80,11 @@ async def quick(
         else:
             return result
     raise RuntimeError  # unreachable: the loop returns or raises
+
+
+def tool_label(ledger: Ledger, given: ToolInput, *, short: bool = True) -> str:
+    """Label an activity of a tool call by the call."""
+    return call_label(given.call or ledger.at(given.n).calls[given.i], short=short)
 
 
 def is_lost(error: ActivityError) -> bool:

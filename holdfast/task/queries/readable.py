@@ -22,6 +22,7 @@ from holdfast.values.steps import Task, TaskStatus, TaskStep
 from holdfast.values.text.shown import time_shown
 
 TEXT_CHARACTERS = 1000
+REFUSED_SHOWN = 5
 WHOLE_BYTES = 512 * 1024
 """Size up to which steps are shown whole."""
 
@@ -76,6 +77,7 @@ def task(ledger: Ledger, status: TaskStatus, why: str = "") -> dict[str, Json]:
             ended_by=why,
             error=cut(found.error),
             answer=answer(ledger) if ledger.s.answered or status == "finished" else None,
+            refused=_refused(ledger),
         ),
     }
 
@@ -130,6 +132,21 @@ def answer_of(output: Json, stored: Blob | None) -> Json:
 def cut(text: str, longest: int = TEXT_CHARACTERS) -> str:
     """Return a text, or its beginning and its length."""
     return text if len(text) <= longest else f"{text[:longest]}… [{len(text)} characters]"
+
+
+def _refused(ledger: Ledger) -> list[Json]:
+    """List the newest signals that changed nothing, oldest first, and why."""
+    events = (entry.event for entry in ledger.entries if entry.event is not None)
+    refused = [event for event in events if event.kind == "refused"]
+    return [
+        {
+            "signal": event.body.get("verb", ""),
+            "reason": cut(event.text),
+            "at": time_shown(event.at),
+            **_given(by=event.by),
+        }
+        for event in refused[-REFUSED_SHOWN:]
+    ]
 
 
 def _archived(ledger: Ledger) -> list[StepLine]:
