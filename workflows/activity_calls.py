@@ -34,6 +34,8 @@ QUICK = timedelta(minutes=2)
 LONGEST_TOOL = timedelta(days=30)
 MOST_STARTS = 8
 """How often a call is scheduled again that is known not to have started."""
+START_PAUSES = (1.0, 60.0)
+"""The first and the longest pause before such a call is scheduled again, in seconds."""
 PATIENT = RetryPolicy(maximum_interval=timedelta(seconds=30))
 LOSSES = ("TemporalTimeout:Heartbeat", "TemporalTimeout:StartToClose")
 """The server's names for lost attempts. It does not repeat them where the task counts them."""

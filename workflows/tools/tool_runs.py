@@ -24,11 +24,13 @@ from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.queries.labels import call_label
 from holdfast.task.tool_calls import drop_long, find_long
 from holdfast.values.messages import ToolCall
+from holdfast.values.pauses import pause_of
 from holdfast.workflows.activity_calls import (
     LONGEST_TOOL,
     LOST_TOOL,
     MOST_LOST,
     MOST_STARTS,
+    START_PAUSES,
     failure_of,
     is_lost,
     now,
@@ -137,7 +139,7 @@ async def run_tool(
         finally:
             long_call = None
             drop_long(ledger, branch, n, i)
-        await workflow.sleep(min(2.0**starts, 60.0), summary=f"{name}, start {starts + 2}")
+        await workflow.sleep(pause_of(starts, *START_PAUSES), summary=f"start {name} again")
         starts += 1
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 from datetime import timedelta
+from itertools import islice
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy
@@ -19,7 +19,15 @@ from holdfast.task.data.undo import Undoable, UndoInput
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.queries.labels import call_label
 from holdfast.values.base import Json
-from holdfast.workflows.activity_calls import LONGEST_TOOL, MOST_STARTS, failure_of, is_certain, now
+from holdfast.values.pauses import pauses
+from holdfast.workflows.activity_calls import (
+    LONGEST_TOOL,
+    MOST_STARTS,
+    START_PAUSES,
+    failure_of,
+    is_certain,
+    now,
+)
 from holdfast.workflows.undo.undo_progress import (
     fail_undo,
     note_clear,
@@ -109,15 +117,12 @@ async def _call_undo(
     Returns:
         Its text, or how it failed.
     """
-    for attempt in itertools.count():
+    for pause in islice(pauses(*START_PAUSES), MOST_STARTS):
         said = await _call_undo_once(ledger, target, i, policy)
-        if isinstance(said, str) or attempt >= MOST_STARTS:
-            return said
-        if failure_of(said).type != NOT_STARTED:
+        if isinstance(said, str) or failure_of(said).type != NOT_STARTED:
             return said
         name = target.effects[i].call.name
-        await workflow.sleep(min(2.0**attempt, 60.0), summary=f"undo {name}, start {attempt + 2}")
-    raise RuntimeError  # unreachable: the loop returns
+        await workflow.sleep(pause, summary=f"undo {name} again")
 
 
 async def _call_undo_once(
