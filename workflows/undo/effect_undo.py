@@ -123,6 +123,7 @@ async def _call_undo(
             return said
         name = target.effects[i].call.name
         await workflow.sleep(pause, summary=f"undo {name} again")
+    return await _call_undo_once(ledger, target, i, policy)
 
 
 async def _call_undo_once(
