@@ -22,10 +22,11 @@ from holdfast.engine.search_attributes import AGENT_TASK
 from holdfast.errors import NotFoundError
 from holdfast.models.openai.items import from_response_items
 from holdfast.task.data.calls import Begun, Outcome
-from holdfast.task.data.children import SAYS, EndNested, Nesting, ParentSays, secret_of_child
+from holdfast.task.data.children import SAYS, EndNested, ParentSays, secret_of_child
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import Entry
-from holdfast.task.data.wire import ToolInput
+from holdfast.task.data.state import TaskInput
+from holdfast.task.data.wire import Nesting, ToolInput
 from holdfast.task.undo import undoable
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json
@@ -102,14 +103,16 @@ class NestingActivities:
             history = await write_messages(self._source.archive, messages)
             head = head.model_copy(update={"history": history})
         state = ready.ctx.final_state()
-        return Nesting(
+        begins = TaskInput(
             head=head,
             input=text,
             stored=stored,
+            extra_state={KEY: state[KEY]} if KEY in state else {},
             budget=run_budget(tool.max_turns),
-            state={KEY: state[KEY]} if KEY in state else {},
-            begun=Begun(guards=ready.watch.guards, patch=merge_patch.change(ready.state, state)),
+            automatic=True,
         )
+        begun = Begun(guards=ready.watch.guards, patch=merge_patch.change(ready.state, state))
+        return Nesting(task=begins, begun=begun)
 
 
 def _agent_tool(ready: Ready, n: int) -> AgentTool:

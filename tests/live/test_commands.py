@@ -43,15 +43,16 @@ async def test_a_paused_task_begins_no_step_until_it_is_resumed(make_runner: Mak
 
 
 async def test_a_pause_lets_the_step_in_progress_end(make_runner: MakeRunner) -> None:
-    gate = asyncio.Event()
+    begun, gate = asyncio.Event(), asyncio.Event()
 
     async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        begun.set()
         await gate.wait()
         return TaskStepOutput(output=ctx.n, task_step=step, next_steps=(step.get_next_step(),))
 
     runner = await make_runner(worker=Doing(body))
     task = await runner.create_task("q", step_mode="automatic")
-    await asyncio.sleep(0.2)
+    await begun.wait()  # a task that is paused before runs no step
     await runner.pause(task)
     gate.set()
     assert (await until_status(runner, task, "paused")).steps in (0, 1)
@@ -131,7 +132,7 @@ async def test_abandon_tells_a_running_tool(make_runner: MakeRunner, model: Fake
     await runner.abandon(task, reason="enough")
     with pytest.raises(TaskAbandonedError):
         await waiting
-    assert cancelled.is_set()
+    await asyncio.wait_for(cancelled.wait(), 100)
     assert (await until_status(runner, task, "abandoned")).status == "abandoned"
     assert await runner.session("s").chat_history() == []
 

@@ -20,7 +20,6 @@ from holdfast.task.data.children import (
     ChildReport,
     ChildState,
     EndNested,
-    Nesting,
     ParentRef,
     ParentSays,
     child_id,
@@ -29,6 +28,7 @@ from holdfast.task.data.children import (
 )
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.state import TaskInput
+from holdfast.task.data.wire import Nesting
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.ledger.references import batches_of
 from holdfast.task.queries.labels import details_of, title_of
@@ -117,20 +117,16 @@ class Children:
         parent = ParentRef(
             task=ledger.task_id, step=current.open.step.step_id, call=current.calls[i].id
         )
-        run = self._spans.child(plan.head.run, name)
-        begun = TaskInput(
-            head=plan.head.model_copy(update={"run": run}),
-            input=plan.input,
-            stored=plan.stored,
-            extra_state=plan.state,
-            budget=plan.budget,
-            automatic=True,
-            heartbeat=given.heartbeat,
-            roll_events=given.roll_events,
-            parent=parent,
-            held=ledger.paused,
-            secret=secret_of_child(given.secret, name),
-        )
+        head = plan.task.head
+        changes: dict[str, object] = {
+            "head": head.model_copy(update={"run": self._spans.child(head.run, name)}),
+            "heartbeat": given.heartbeat,
+            "roll_events": given.roll_events,
+            "parent": parent,
+            "held": ledger.paused,
+            "secret": secret_of_child(given.secret, name),
+        }
+        begun = plan.task.model_copy(update=changes)
         ledger.put_child(name, ChildState(place=place, started=now()))
         ledger.begin_child(n, i, plan.begun)
         self._starting[name] = asyncio.create_task(self._start(name, begun))
