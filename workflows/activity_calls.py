@@ -23,9 +23,10 @@ from holdfast.task.data.failures import CERTAIN, NOT_STARTED, PARKS, REMEDY, Fai
 from holdfast.task.data.guard_rules import GuardFound
 from holdfast.task.data.records import SegmentRef
 from holdfast.task.data.state import COMMIT, CommitRef, Described
-from holdfast.task.data.wire import Advanced, Closed, CloseInput, GuardInput
+from holdfast.task.data.wire import Advanced, Closed, CloseInput, GuardInput, ToolInput
 from holdfast.task.guardrails_due import Due
 from holdfast.task.ledger.ledger import Ledger
+from holdfast.task.queries.labels import call_label, step_label
 
 T = TypeVar("T")
 
@@ -39,13 +40,22 @@ PATIENT = RetryPolicy(maximum_interval=timedelta(seconds=30))
 LOSSES = ("TemporalTimeout:Heartbeat", "TemporalTimeout:StartToClose")
 """The server's names for lost attempts. It does not repeat them where the task counts them."""
 
+LOST_TOOL = LOSSES[:1]
+"""The same of a tool, which is given 30 days. Each call's event has these names."""
+
 COUNTED = RetryPolicy(maximum_interval=timedelta(seconds=30), non_retryable_error_types=LOSSES)
 MOST_LOST = 5
 """Attempts of one activity that may be lost: one that ends its worker would do so for ever."""
 
 
 async def quick(
-    ledger: Ledger, name: str, given: Any, kind: type[T] | None, *, longest: timedelta = QUICK
+    ledger: Ledger,
+    name: str,
+    given: Any,
+    kind: type[T] | None,
+    *,
+    longest: timedelta = QUICK,
+    summary: str = "",
 ) -> T:
     """Run an activity without side effects, a short one as a rule.
 
@@ -64,6 +74,7 @@ async def quick(
                 start_to_close_timeout=longest,
                 heartbeat_timeout=timedelta(seconds=ledger.given.heartbeat),
                 retry_policy=COUNTED,
+                summary=tool_label(ledger, given) if isinstance(given, ToolInput) else summary,
             )
         except ActivityError as error:
             if not is_lost(error) or lost >= MOST_LOST:
@@ -71,6 +82,11 @@ async def quick(
         else:
             return result
     raise RuntimeError  # unreachable: the loop returns or raises
+
+
+def tool_label(ledger: Ledger, given: ToolInput, *, short: bool = True) -> str:
+    """Label an activity of a tool call by the call."""
+    return call_label(given.call or ledger.at(given.n).calls[given.i], short=short)
 
 
 def is_lost(error: ActivityError) -> bool:
@@ -84,7 +100,8 @@ def is_lost(error: ActivityError) -> bool:
 
 async def describe(ledger: Ledger) -> Described:
     """Ask the worker process for the agent's snapshot."""
-    return await quick(ledger, "describe", ledger.given.head, Described)
+    head = ledger.given.head
+    return await quick(ledger, "describe", head, Described, summary=head.agent)
 
 
 async def advance(ledger: Ledger, n: int, *, now: float) -> Advanced:
@@ -101,6 +118,7 @@ async def advance(ledger: Ledger, n: int, *, now: float) -> Advanced:
             maximum_attempts=rules.attempts, maximum_interval=timedelta(seconds=60)
         ),
         cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+        summary=step_label(ledger, n),
     )
     return advanced
 
@@ -119,6 +137,7 @@ async def guard(ledger: Ledger, n: int, due: Due, *, now: float) -> GuardFound:
         retry_policy=RetryPolicy(
             maximum_attempts=rules.attempts, maximum_interval=timedelta(seconds=60)
         ),
+        summary=f"{due.rule.name}, step {n}",
     )
     return found
 
@@ -131,13 +150,14 @@ async def archive(ledger: Ledger) -> SegmentRef:
         start_to_close_timeout=QUICK,
         heartbeat_timeout=timedelta(seconds=ledger.given.heartbeat),
         retry_policy=PATIENT,
+        summary=f"{len(ledger.entries)} entries",
     )
     return segment
 
 
 async def close(ledger: Ledger, sent: CloseInput) -> Closed:
     """Archive the whole task, and what its session is to get."""
-    return await quick(ledger, "close", sent, Closed)
+    return await quick(ledger, "close", sent, Closed, summary=sent.status)
 
 
 async def commit(session_id: str, turn: CommitRef) -> None:

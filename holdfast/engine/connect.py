@@ -180,7 +180,7 @@ async def _connect(
 
 
 async def _check_namespace(client: Client) -> None:
-    """Describe the namespace: the cheapest call that needs a valid key and an existing one."""
+    """Describe the namespace: the cheapest call that checks both the key and the namespace."""
     try:
         await client.workflow_service.describe_namespace(
             DescribeNamespaceRequest(namespace=client.namespace),

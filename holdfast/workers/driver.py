@@ -65,6 +65,7 @@ async def advance(worker: AgentWorker, ctx: StepContext, opened: OpenStep) -> Ad
         await ctx.settled()
         return await _came_to(run, worker, ctx, opened)
     finally:
+        # Closed first, so that calls in the cancelled step's `finally` blocks are refused.
         ctx.stop.close()
         await _stop(run, ctx)
 

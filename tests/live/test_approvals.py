@@ -410,8 +410,7 @@ async def test_a_deadline_that_passed_with_no_worker_up_wins_over_a_later_approv
     await rig.stop()
     await asyncio.sleep(0.7)  # the deadline itself is what the test is about
     handle = runner.client.get_workflow_handle(task.task_id)
-    body = {"approval": asking.approval}
-    await handle.signal("command", {"id": "late", "verb": "approve", "by": "ann", "body": body})
+    await handle.signal("approve", {"approval": asking.approval, "by": "ann"})
     await rig.serve(agent)
     assert str(await runner.run_task(task)) == "then not"
     assert ran == []

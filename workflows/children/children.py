@@ -31,6 +31,7 @@ from holdfast.task.data.state import TaskInput
 from holdfast.task.data.wire import Nesting
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.ledger.references import batches_of
+from holdfast.task.queries.labels import details_of, title_of
 from holdfast.workflows.activity_calls import failure_of, now
 from holdfast.workflows.children.reports import end_settled
 from holdfast.workflows.spans import StepSpans
@@ -145,6 +146,8 @@ class Children:
                 id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
                 search_attributes=attributes(begun),
                 memo=memo(begun.input, now=now()),
+                static_summary=title_of(begun.head.agent, begun.input),
+                static_details=details_of(begun.head.agent, begun.input),
             )
         except WorkflowAlreadyStartedError:
             await self._meet(name)
@@ -166,7 +169,7 @@ class Children:
     async def _is_own(self, name: str) -> bool:
         """Whether a workflow that is there already is a child of this task."""
         own: bool = await workflow.execute_activity(
-            "is_own", name, result_type=bool, start_to_close_timeout=LOOK_UP
+            "is_own", name, result_type=bool, start_to_close_timeout=LOOK_UP, summary=name
         )
         return own
 
@@ -273,7 +276,11 @@ class Children:
         }
         if asked:
             try:
-                await workflow.wait_condition(lambda: self._answered(asked), timeout=HEAR_SECONDS)
+                await workflow.wait_condition(
+                    lambda: self._answered(asked),
+                    timeout=HEAR_SECONDS,
+                    timeout_summary="child tasks report",
+                )
             except TimeoutError:
                 return
 

@@ -17,6 +17,7 @@ from holdfast.task.data.calls import Approval
 from holdfast.task.data.failures import NOT_REPEATABLE, NOT_STARTED, Failure
 from holdfast.task.data.undo import Undoable, UndoInput
 from holdfast.task.ledger.ledger import Ledger
+from holdfast.task.queries.labels import call_label
 from holdfast.values.base import Json
 from holdfast.values.pauses import pauses
 from holdfast.workflows.activity_calls import (
@@ -120,7 +121,8 @@ async def _call_undo(
         said = await _call_undo_once(ledger, target, i, policy)
         if isinstance(said, str) or failure_of(said).type != NOT_STARTED:
             return said
-        await workflow.sleep(pause)
+        name = target.effects[i].call.name
+        await workflow.sleep(pause, summary=f"undo {name} again")
     return await _call_undo_once(ledger, target, i, policy)
 
 
@@ -147,6 +149,7 @@ async def _call_undo_once(
         start_to_close_timeout=LONGEST_TOOL,
         heartbeat_timeout=timedelta(seconds=ledger.given.heartbeat),
         retry_policy=REPEATED if policy.undo_idempotent else ONCE,
+        summary=f"undo {call_label(effect.call)}",
     )
     cut = await _is_cut(undoing)
     if not undoing.done():

@@ -43,7 +43,7 @@ async def worded(formatter: ToolErrorFormatter, args: ToolErrorFormatterArgs) ->
     """Return a formatter's text; the default text if it returns none, or fails itself."""
     try:
         text = await invoke(formatter, args)
-    except Exception as error:  # raised on, it would make the activity repeat the tool call
+    except Exception as error:  # the tool may have run: an error here must not make it run again
         where = place_of(formatter, error)
         log.exception("The tool_error_formatter (%s) failed for tool %r", where, args.tool_name)
         return args.default_message

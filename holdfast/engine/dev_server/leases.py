@@ -66,6 +66,7 @@ async def release_lease(lease: Lease) -> bool:
     if lease.pid != os.getpid() or not directory.is_dir():
         return False
     async with locked(directory):
+        # Under the lock, so that no lease is taken between this look and the stop.
         lease.file.unlink(missing_ok=True)
         if live_leases(directory):
             return False

@@ -134,7 +134,7 @@ class ToolInput(Value):
     Attributes:
         n: Ordinal of the step.
         i: Position of the call among the step's open calls.
-        digest: Digest of the call.
+        sha: Digest of the call.
         state: The task's extra_state, when it is small and not empty.
         big: Whether the state is too large to be sent: the activity asks the task for it.
         call: The call, when a person changed it.
@@ -149,7 +149,7 @@ class ToolInput(Value):
 
     n: int
     i: int = 0
-    digest: str = ""
+    sha: str = ""
     state: dict[str, Json] = Field(default_factory=dict)
     big: bool = False
     call: ToolCall | None = None
@@ -344,12 +344,15 @@ class Closed(Value):
 
 
 class TaskResult(Value):
-    """Result of the task workflow.
+    """Result of the task workflow, for people and for clients of any language.
 
     Attributes:
         status: How it closed.
+        answer: Its answer: the output of the last step. One too large for history is named by its
+            digest in the archive.
         seal: The digests of what was stored of it.
     """
 
-    status: TaskStatus = "finished"
+    status: TaskStatus
+    answer: Json = None
     seal: Seal = Seal()

@@ -89,7 +89,7 @@ def look_up(ref: str, modules: Collection[str]) -> Any:
     Raises:
         NotFoundError: It cannot be found here; the text says what to do.
     """
-    if ref in _known:
+    if ref in _known:  # made in this process, by its own program
         return _known[ref]
     module, _, name = ref.partition(":")
     if module == LOCAL:

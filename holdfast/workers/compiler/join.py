@@ -49,7 +49,7 @@ def parse_decision(text: str) -> Decision | None:
     """Read the joiner's decision; None when the text holds none.
 
     Args:
-        text: What the model wrote.
+        text: The model's text.
     """
     found = _VERB.search(text)
     if found is None:
@@ -71,7 +71,7 @@ def without_grammar(text: str) -> str:
     """Return the answer in a text when another plan is out of the question.
 
     Args:
-        text: What the model wrote, with or without the words of the grammar.
+        text: The model's text, with or without the words of the grammar.
     """
     decision = parse_decision(text)
     if decision is not None and decision.kind == "finish":

@@ -118,7 +118,7 @@ def parse_plan(text: str, tools: Sequence[ToolSpec]) -> Plan:
     skipped. `join()` alone is a plan without calls.
 
     Args:
-        text: What the model wrote.
+        text: The model's text.
         tools: The tools on offer; arguments without names take theirs from the order of
             `properties` in a tool's schema. A call of any other tool stays in the plan: the task
             answers it, like every call of an unknown tool.

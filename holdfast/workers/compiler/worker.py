@@ -79,7 +79,7 @@ class LLMCompilerAgentWorker(AgentWorker):
                 return await self._plan(step, ctx)
 
     def finalize_task(self, task: Task, transcript: Sequence[Message]) -> Sequence[Message]:
-        """Keep what the user said and the answers."""
+        """Keep the user messages and the answers."""
         del task
         return [message for message in transcript if message.role in ("user", "assistant")]
 

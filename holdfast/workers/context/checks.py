@@ -34,7 +34,7 @@ def check_messages(given: Any, where: str) -> tuple[Message, ...]:
     """Return messages as a tuple.
 
     Raises:
-        InvalidArgumentError: It is something else; the text says what.
+        InvalidArgumentError: It is not a list of Messages that can be stored; the text says why.
     """
     messages = _all_of(Message, given, where, f"{_MAKE_MESSAGE}, and put it into a list")
     for message in messages:
@@ -46,7 +46,7 @@ def check_calls(given: Any, where: str) -> tuple[ToolCall, ...]:
     """Return tool calls as a tuple.
 
     Raises:
-        InvalidArgumentError: It is something else; the text says what.
+        InvalidArgumentError: It is not a list of ToolCalls; the text says what was given.
     """
     return _all_of(ToolCall, given, where, f"{_MAKE_CALL}, and put it into a list")
 

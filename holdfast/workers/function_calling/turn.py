@@ -156,7 +156,7 @@ def follows(answer: ModelAnswer, agent: AgentSnapshot, *, may_refuse: bool) -> F
 
     Args:
         answer: The answer.
-        agent: The agent that gave it.
+        agent: The agent whose turn it is.
         may_refuse: Whether a refusal is an answer like any other.
     """
     if answer.message.calls:
