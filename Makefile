@@ -86,10 +86,10 @@ bench: $(STAMP) ## Run the benchmarks
 soak: $(STAMP) ## Kill, stop and continue workers, server and clients for CAMPAIGN=minutes, and check
 	$(BIN)/python -m tests.soak.campaign $(CAMPAIGN)
 
-exhaust: $(STAMP) ## Repeat kills, crashes and random operations far more often than `make test` does
+exhaust: $(STAMP) ## Repeat kills, crashes, random operations and modes far more often than `make test` does
 	HOLDFAST_EXHAUSTIVE=1 $(BIN)/python -m pytest --numprocesses=$(JOBS) --dist=worksteal \
 	    tests/live/test_conformance.py tests/live/test_random_operations.py \
-	    tests/live/test_hostile_arguments.py \
+	    tests/live/test_hostile_arguments.py tests/differential \
 	    tests/crash/test_refund.py tests/crash/test_random_kills.py
 
 lock: ## Make both lock files anew from pyproject.toml

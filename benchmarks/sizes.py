@@ -42,7 +42,6 @@ from holdfast.models import ModelAnswer, ModelRequest
 from holdfast.serving.names import check_archive
 from holdfast.serving.plugin import Activities, HoldfastPlugin
 from holdfast.serving.worker_process import serving_worker
-from holdfast.task.data.commands import SIGNAL, Command
 from holdfast.values.checks.ids import queue_of
 
 SENDERS = 64
@@ -146,9 +145,8 @@ class Bench:
 
         async def sender() -> None:
             for k in numbers:
-                body = {"text": f"feedback number {k}"}
-                sent = Command(id=f"{task_id}{k}", verb="feedback", by="bench", body=body)
-                await handle.signal(SIGNAL, sent)
+                body = {"text": f"feedback number {k}", "id": f"{task_id}{k}", "by": "bench"}
+                await handle.signal("feedback", body)
 
         await asyncio.gather(*(sender() for _ in range(SENDERS)))
 

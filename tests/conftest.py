@@ -36,6 +36,11 @@ settings.load_profile("holdfast")
 
 be_patient()
 
+# For servers, also those that other processes of a test start. Each has little to do, and on a
+# machine that is busy with tests more threads and frequent garbage collections only cost time.
+os.environ.setdefault("GOMAXPROCS", "1")
+os.environ.setdefault("GOGC", "200")
+
 LONGEST = ("tests/soak/", "tests/crash/", "tests/packaging/test_extras.py")
 """Tests that wait for processes most of the time."""
 
@@ -43,7 +48,7 @@ heartbeat.FASTEST_SECONDS = 0.5  # an activity learns by its next heartbeat that
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave to `make soak` what repeats a check with another AgentWorker at great cost.
+    """Leave to `make exhaust` what repeats a check with another AgentWorker at great cost.
 
     The longest tests begin first, so that no process is left alone with one of them at the end.
     """

@@ -23,9 +23,10 @@ from holdfast.task.data.failures import CERTAIN, NOT_STARTED, PARKS, REMEDY, Fai
 from holdfast.task.data.guard_rules import GuardFound
 from holdfast.task.data.records import SegmentRef
 from holdfast.task.data.state import COMMIT, CommitRef, Described
-from holdfast.task.data.wire import Advanced, Closed, CloseInput, GuardInput
+from holdfast.task.data.wire import Advanced, Closed, CloseInput, GuardInput, ToolInput
 from holdfast.task.guardrails_due import Due
 from holdfast.task.ledger.ledger import Ledger
+from holdfast.task.queries.labels import call_label, step_label
 
 T = TypeVar("T")
 
@@ -33,9 +34,14 @@ QUICK = timedelta(minutes=2)
 LONGEST_TOOL = timedelta(days=30)
 MOST_STARTS = 8
 """How often a call is scheduled again that is known not to have started."""
+START_PAUSES = (1.0, 60.0)
+"""The first and the longest pause before such a call is scheduled again, in seconds."""
 PATIENT = RetryPolicy(maximum_interval=timedelta(seconds=30))
 LOSSES = ("TemporalTimeout:Heartbeat", "TemporalTimeout:StartToClose")
 """The server's names for lost attempts. It does not repeat them where the task counts them."""
+
+LOST_TOOL = LOSSES[:1]
+"""The same of a tool, which is given 30 days. Each call's event has these names."""
 
 COUNTED = RetryPolicy(maximum_interval=timedelta(seconds=30), non_retryable_error_types=LOSSES)
 MOST_LOST = 5
@@ -43,7 +49,13 @@ MOST_LOST = 5
 
 
 async def quick(
-    ledger: Ledger, name: str, given: Any, kind: type[T] | None, *, longest: timedelta = QUICK
+    ledger: Ledger,
+    name: str,
+    given: Any,
+    kind: type[T] | None,
+    *,
+    longest: timedelta = QUICK,
+    summary: str = "",
 ) -> T:
     """Run an activity without side effects, a short one as a rule.
 
@@ -62,6 +74,7 @@ async def quick(
                 start_to_close_timeout=longest,
                 heartbeat_timeout=timedelta(seconds=ledger.given.heartbeat),
                 retry_policy=COUNTED,
+                summary=tool_label(ledger, given) if isinstance(given, ToolInput) else summary,
             )
         except ActivityError as error:
             if not is_lost(error) or lost >= MOST_LOST:
@@ -69,6 +82,11 @@ async def quick(
         else:
             return result
     raise RuntimeError  # unreachable: the loop returns or raises
+
+
+def tool_label(ledger: Ledger, given: ToolInput, *, short: bool = True) -> str:
+    """Label an activity of a tool call by the call."""
+    return call_label(given.call or ledger.at(given.n).calls[given.i], short=short)
 
 
 def is_lost(error: ActivityError) -> bool:
@@ -82,7 +100,8 @@ def is_lost(error: ActivityError) -> bool:
 
 async def describe(ledger: Ledger) -> Described:
     """Ask the worker process for the agent's snapshot."""
-    return await quick(ledger, "describe", ledger.given.head, Described)
+    head = ledger.given.head
+    return await quick(ledger, "describe", head, Described, summary=head.agent)
 
 
 async def advance(ledger: Ledger, n: int, *, now: float) -> Advanced:
@@ -99,6 +118,7 @@ async def advance(ledger: Ledger, n: int, *, now: float) -> Advanced:
             maximum_attempts=rules.attempts, maximum_interval=timedelta(seconds=60)
         ),
         cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+        summary=step_label(ledger, n),
     )
     return advanced
 
@@ -117,6 +137,7 @@ async def guard(ledger: Ledger, n: int, due: Due, *, now: float) -> GuardFound:
         retry_policy=RetryPolicy(
             maximum_attempts=rules.attempts, maximum_interval=timedelta(seconds=60)
         ),
+        summary=f"{due.rule.name}, step {n}",
     )
     return found
 
@@ -129,13 +150,14 @@ async def archive(ledger: Ledger) -> SegmentRef:
         start_to_close_timeout=QUICK,
         heartbeat_timeout=timedelta(seconds=ledger.given.heartbeat),
         retry_policy=PATIENT,
+        summary=f"{len(ledger.entries)} entries",
     )
     return segment
 
 
 async def close(ledger: Ledger, sent: CloseInput) -> Closed:
     """Archive the whole task, and what its session is to get."""
-    return await quick(ledger, "close", sent, Closed)
+    return await quick(ledger, "close", sent, Closed, summary=sent.status)
 
 
 async def commit(session_id: str, turn: CommitRef) -> None:

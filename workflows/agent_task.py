@@ -23,16 +23,25 @@ from holdfast.task.data.commands import Command
 from holdfast.task.data.state import Receipt, RunReply, TaskInput
 from holdfast.task.data.undo import Newest, UndoRequest
 from holdfast.task.data.wire import RunRequest, TaskResult, View, ViewRequest
-from holdfast.task.pages import EntriesPage, EntriesRequest, StepView, entries_page, step_view, view
+from holdfast.task.queries import readable
+from holdfast.task.queries.pages import (
+    EntriesPage,
+    EntriesRequest,
+    StepView,
+    entries_page,
+    step_view,
+    view,
+)
 from holdfast.task.requests.phase import Next, decide
+from holdfast.values.base import Json
 from holdfast.values.steps import Task, TaskStatus, TaskStep
 from holdfast.workflows import activity_calls as calls
 from holdfast.workflows.activity_calls import now
 from holdfast.workflows.children.reports import Reporter
-from holdfast.workflows.core import Core
+from holdfast.workflows.core import Core, introduce
 from holdfast.workflows.ends.closing import Closing
 from holdfast.workflows.ends.rollover import Rollover
-from holdfast.workflows.requests.commands import Commands
+from holdfast.workflows.requests.commands import Commands, command_signal
 from holdfast.workflows.requests.parent import ParentWords
 from holdfast.workflows.requests.updates import Updates
 from holdfast.workflows.steps.steps import Steps
@@ -75,6 +84,7 @@ class AgentTask(Opening):
     async def run(self, given: TaskInput) -> TaskResult:
         """Run the task until it is finalized, abandoned or ended by a verdict."""
         core = self.core
+        introduce(given)
         exporting = asyncio.create_task(core.spans.export())
         reading = asyncio.create_task(self.commands.read())
         if given.carried is not None:
@@ -93,10 +103,24 @@ class AgentTask(Opening):
         await workflow.wait_condition(self.is_done)
         exporting.cancel()
         reading.cancel()
-        verdict = core.ledger.s.verdict
-        if core.ending.status == "failed" and verdict is not None:
-            raise ApplicationError(verdict.text, type=verdict.type, non_retryable=True)
-        return TaskResult(status=core.ending.status or "finished", seal=core.seal)
+        return self._result()
+
+    def _result(self) -> TaskResult:
+        """Return the result, or end the workflow so that lists tell it from a finished task.
+
+        Raises:
+            ApplicationError: A verdict ended the task, or it was abandoned.
+            CancelledError: It was cancelled through Temporal.
+        """
+        core = self.core
+        status = core.ending.status or "finished"
+        failure = core.ending.failure() if status != "finished" else None
+        if failure is None:
+            answer = readable.answer(core.ledger)
+            return TaskResult(status=status, answer=answer, seal=core.seal)
+        if status == "abandoned" and workflow.cancellation_reason() is not None:
+            raise asyncio.CancelledError
+        raise ApplicationError(failure.text, type=failure.type, non_retryable=True)
 
     async def _turn(self) -> None:
         """Wait until there is something to do, and do it."""
@@ -150,7 +174,9 @@ class AgentTask(Opening):
 
         while not has_work():
             try:
-                await workflow.wait_condition(has_work, timeout=self._left())
+                await workflow.wait_condition(
+                    has_work, timeout=self._left(), timeout_summary=self._due()
+                )
             except TimeoutError:
                 core.expire()
                 if core.phase == "stuck" and now() >= core.ending.due:
@@ -161,6 +187,10 @@ class AgentTask(Opening):
         """Return the time until an approval expires or closing is tried again; None for never."""
         deadline = self.core.ending.due or approvals.deadline(self.core.ledger)
         return calls.time_left(deadline, now=now()) if deadline else None
+
+    def _due(self) -> str:
+        """Label the timer of that wait."""
+        return "closing again" if self.core.ending.due else "approval expires"
 
     async def _work(self, work: asyncio.Task[None], *, undoing: bool = False) -> None:
         """Do a unit of work; an abandon or undo cancels it, a failure parks the task.
@@ -200,7 +230,9 @@ class AgentTask(Opening):
                 return is_over() or core.ledger.s.approvals != asked
 
             try:
-                await workflow.wait_condition(has_news, timeout=self._left())
+                await workflow.wait_condition(
+                    has_news, timeout=self._left(), timeout_summary=self._due()
+                )
             except TimeoutError:
                 core.expire()
             if not is_over():
@@ -208,7 +240,11 @@ class AgentTask(Opening):
 
     # Updates and signals
 
-    @workflow.update(name="run")
+    @workflow.update(
+        name="run",
+        description='Run a step, or with {"all": true} all of them. Answers when the task has its'
+        " answer or waits for a person.",
+    )
     async def run_update(self, asked: RunRequest) -> RunReply:
         """Run one step, or all of them. Sent twice with one id, it runs once."""
         return await self.updates.run(asked)
@@ -218,7 +254,9 @@ class AgentTask(Opening):
         """Refuse what cannot be run."""
         self.updates.check_run(asked)
 
-    @workflow.update(name="finalize")
+    @workflow.update(
+        name="finalize", description="Close an answered task: its answer is the result."
+    )
     async def finalize_update(self) -> bool:
         """Commit to the session, once, and close the task."""
         return await self.updates.finalize()
@@ -228,7 +266,11 @@ class AgentTask(Opening):
         """Refuse to finalize a task without an answer."""
         self.updates.check_finalize()
 
-    @workflow.update(name="undo")
+    @workflow.update(
+        name="undo",
+        description='Take the newest step back, with its effects. {"by": "ann", "reason": "..."};'
+        ' "to": 1 keeps the first step only.',
+    )
     async def undo_update(self, asked: UndoRequest) -> RunReply:
         """Move the head back, effects and all; answers when done, or when a person must decide."""
         return await self.updates.undo(asked)
@@ -238,24 +280,74 @@ class AgentTask(Opening):
         """Refuse what cannot be undone."""
         self.updates.check_undo(asked)
 
-    @workflow.signal(dynamic=True)
-    def signal(self, name: str, args: Sequence[RawValue]) -> None:
-        """Queue a command, a child's report or a message of the parent; never raises.
+    pause_signal = command_signal("pause")
+    resume_signal = command_signal("resume")
+    abandon_signal = command_signal("abandon")
+    approve_signal = command_signal("approve")
+    reject_signal = command_signal("reject")
+    respond_signal = command_signal("respond")
+    feedback_signal = command_signal("feedback")
+    edit_step_signal = command_signal("edit_step")
+    drop_step_signal = command_signal("drop_step")
 
-        Signals are decoded here and not by Temporal, which fails the workflow task, again and
-        again, when a signal has another number of arguments than its handler.
+    @workflow.signal(dynamic=True, description="Reports and requests of other tasks.")
+    def signal(self, name: str, args: Sequence[RawValue]) -> None:
+        """Take a child's report or a request of the parent; refuse any other name, and record it.
+
+        Signals are decoded by their handlers and not by Temporal, which drops what it cannot
+        decode, and fails the workflow task when the number of values is wrong.
         """
         self.commands.take(name, [arg.payload.data for arg in args])
 
-    # Queries
+    # Queries for people: no input, plain JSON
+
+    @workflow.query(name="task", description="Status, agent, input, cost, what it waits for.")
+    def task_query(self) -> dict[str, Json]:
+        """Describe the task; true for closed ones as well."""
+        core = self.core
+        return readable.task(core.ledger, core.shown_status, core.ending.why)
+
+    @workflow.query(
+        name="completed_steps",
+        description="The steps that stand: input, calls, output, times, cost. Old ones in short.",
+    )
+    def completed_steps_query(self) -> list[dict[str, Json]]:
+        """List the completed steps."""
+        return readable.completed_steps(self.core.ledger)
+
+    @workflow.query(
+        name="upcoming_steps",
+        description="The steps in progress and what they wait for, then the queued ones.",
+    )
+    def upcoming_steps_query(self) -> list[dict[str, Json]]:
+        """List the steps to come."""
+        return [] if self.core.closed else readable.upcoming_steps(self.core.ledger)
+
+    @workflow.query(
+        name="approvals",
+        description="What waits for a person, and what was decided for the steps in progress.",
+    )
+    def approvals_query(self) -> list[dict[str, Json]]:
+        """List approvals."""
+        return readable.approvals_of(self.core.ledger)
+
+    @workflow.query(
+        name="effects",
+        description="The calls that may have changed the world, and those that were undone.",
+    )
+    def effects_query(self) -> list[dict[str, Json]]:
+        """List effects."""
+        return readable.effects(self.core.ledger)
+
+    # Queries for programs: our own values
 
     @workflow.query(name="view")
     def view_query(self, asked: ViewRequest) -> View:
         """Show an activity what it lacks."""
         return view(self.core.ledger, asked)
 
-    @workflow.query(name="task")
-    def task_query(self) -> Task:
+    @workflow.query(name="task_value")
+    def task_value_query(self) -> Task:
         """Describe the task."""
         return self.core.ledger.task()
 
@@ -274,8 +366,8 @@ class AgentTask(Opening):
         """Show one step."""
         return step_view(self.core.ledger, n)
 
-    @workflow.query(name="approvals")
-    def approvals_query(self) -> list[Approval]:
+    @workflow.query(name="approval_values")
+    def approval_values_query(self) -> list[Approval]:
         """Show what waits for a person, and what was decided for the step in progress."""
         return approvals.shown(self.core.ledger)
 

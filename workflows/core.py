@@ -13,16 +13,20 @@ from temporalio.common import SearchAttributeUpdate
 
 from holdfast.engine.search_attributes import (
     APPROVALS_MEMO,
+    CREATED_MEMO,
+    HF_AGENT,
     HF_APPROVALS,
     HF_STATUS,
     SEAL_MEMO,
 )
+from holdfast.reading.visibility import memo
 from holdfast.task import approvals, refusals
 from holdfast.task.data.commands import Command
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.seal import Seal
 from holdfast.task.data.state import TaskInput
 from holdfast.task.ledger.ledger import Ledger
+from holdfast.task.queries.labels import details
 from holdfast.task.requests.phase import Agenda, Ending, Phase, phase_of
 from holdfast.task.requests.run_requests import RunRequests
 from holdfast.task.tool_calls import Room, Running
@@ -41,6 +45,20 @@ them to the history."""
 def keep_seal(seal: Seal) -> None:
     """Put the digests of a closed task's record into the memo."""
     workflow.upsert_memo({SEAL_MEMO: seal.wire()})
+
+
+def introduce(given: TaskInput) -> None:
+    """Give a task what lists show of it, if its client did not: one of another program."""
+    info = workflow.info()
+    if info.typed_search_attributes.get(HF_AGENT) is None:
+        named: list[SearchAttributeUpdate[Any]] = [
+            HF_STATUS.value_set("running"),
+            HF_AGENT.value_set(given.head.agent),
+        ]
+        workflow.upsert_search_attributes(named)  # pyright: ignore[reportUnknownMemberType]  temporalio's types
+    if CREATED_MEMO not in workflow.memo():
+        began = round(info.workflow_start_time.timestamp(), 3)
+        workflow.upsert_memo(memo(given.input, now=began))
 
 
 def publish(ledger: Ledger, status: TaskStatus) -> None:
@@ -170,8 +188,18 @@ class Core:
         return work is None or work is not self.work
 
     def publish(self) -> None:
-        """Show the task's status and open approvals in lists."""
+        """Show the task's status and open approvals in lists, and the rest in its details."""
         publish(self.ledger, self.ledger.status)
+        self.show()
+
+    def show(self) -> None:
+        """Let Temporal's UI show where the task stands; this costs no history."""
+        workflow.set_current_details(details(self.ledger, self.shown_status, self.ending.why))
+
+    @property
+    def shown_status(self) -> TaskStatus:
+        """The task's status, also once it is closed."""
+        return (self.ending.status if self.closed else None) or self.ledger.status
 
     def expire(self) -> None:
         """Settle the approvals whose deadline has passed."""

@@ -60,6 +60,7 @@ class Session(Opening):
                     start_to_close_timeout=INDEX_TIMEOUT,
                     schedule_to_close_timeout=INDEX_ATTEMPTS * INDEX_TIMEOUT,
                     retry_policy=RetryPolicy(maximum_attempts=INDEX_ATTEMPTS),
+                    summary=f"{len(full)} turns",
                 )
             except ActivityError as error:
                 workflow.logger.warning("A session's old turns stay where they are: %s", error)

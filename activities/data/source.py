@@ -25,7 +25,7 @@ from holdfast.task.data.records import Entry, InputRef, JournalEntry, OpenStep, 
 from holdfast.task.data.state import SessionState
 from holdfast.task.data.wire import AdvanceInput, ToolInput, View, ViewRequest
 from holdfast.task.ledger.references import output_digest
-from holdfast.task.pages import EntriesPage, EntriesRequest, StepView
+from holdfast.task.queries.pages import EntriesPage, EntriesRequest, StepView
 from holdfast.task.undo import active_messages, active_steps
 from holdfast.values.base import ChainRef, Json, canonical, digest, extend
 from holdfast.values.messages import Message, ToolCall
@@ -194,7 +194,7 @@ class Source(LargeValues):
 
     async def status(self) -> Task:
         """Return the task as it is now; of a long input, its beginning."""
-        return await self._query("task", Task)
+        return await self._query("task_value", Task)
 
     async def task(self) -> Task:
         """Return the task as it is now, with its whole input."""
@@ -251,7 +251,7 @@ def _known(memory: TaskMemory, given: ToolInput) -> ToolCall | None:
     """Return the call that was scheduled, if it is here."""
     calls = memory.calls.get(given.n, ())
     call = given.call or (calls[given.i] if given.i < len(calls) else None)
-    return call if call is not None and call_digest(call) == given.digest else None
+    return call if call is not None and call_digest(call) == given.sha else None
 
 
 def task_id() -> str:

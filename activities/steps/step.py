@@ -103,6 +103,7 @@ class StepActivities:
         """Say what the task must know of an agent."""
         settings = snapshot.settings.resolve(head.settings)
         return {
+            "model": head.model or snapshot.model,
             "policies": snapshot.policies,
             "timeout": settings.seconds_per_attempt,
             "attempts": settings.attempts,

@@ -15,23 +15,23 @@ from holdfast.activities.spans import came_to, tool_call
 from holdfast.activities.tools.lookup import Ready, find
 from holdfast.activities.tools.tool import failed, recorded
 from holdfast.agents.agent_tool import AgentTool
-from holdfast.agents.runs.rules import run_rules
+from holdfast.agents.runs.rules import run_budget, run_head
 from holdfast.archive.segments import read_archived, write_messages
 from holdfast.archive.session_commits import RPC_TIMEOUT
 from holdfast.engine.search_attributes import AGENT_TASK
 from holdfast.errors import NotFoundError
 from holdfast.models.openai.items import from_response_items
 from holdfast.task.data.calls import Begun, Outcome
-from holdfast.task.data.children import SAYS, EndNested, Nesting, ParentSays, secret_of_child
-from holdfast.task.data.head import RunRules, TaskHead
+from holdfast.task.data.children import SAYS, EndNested, ParentSays, secret_of_child
+from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import Entry
-from holdfast.task.data.wire import ToolInput
+from holdfast.task.data.state import TaskInput
+from holdfast.task.data.wire import Nesting, ToolInput
 from holdfast.task.undo import undoable
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json
 from holdfast.values.code.context_data import KEY
 from holdfast.values.messages import clean
-from holdfast.values.settings import Budget
 
 ENDED_AT_ONCE = 16
 
@@ -93,9 +93,7 @@ class NestingActivities:
     async def _begun(
         self, ready: Ready, tool: AgentTool, made: str | list[dict[str, Json]]
     ) -> Nesting:
-        head = _head_of(tool, ready.head, self._registry.of(ready.head))
-        run = head.run.model_copy(update={"variables": ready.head.run.variables or task_id()})
-        head = head.model_copy(update={"run": run})
+        head = child_head(tool, ready.head, self._registry.of(ready.head))
         text, stored = "", None
         if isinstance(made, str):
             stored = await self._source.store(clean(made))
@@ -104,15 +102,17 @@ class NestingActivities:
             messages = from_response_items(made)
             history = await write_messages(self._source.archive, messages)
             head = head.model_copy(update={"history": history})
-        turns, state = tool.max_turns, ready.ctx.final_state()
-        return Nesting(
+        state = ready.ctx.final_state()
+        begins = TaskInput(
             head=head,
             input=text,
             stored=stored,
-            budget=None if turns is None else Budget(max_turns=turns, on_exceeded="fail"),
-            state={KEY: state[KEY]} if KEY in state else {},
-            begun=Begun(guards=ready.watch.guards, patch=merge_patch.change(ready.state, state)),
+            extra_state={KEY: state[KEY]} if KEY in state else {},
+            budget=run_budget(tool.max_turns),
+            automatic=True,
         )
+        begun = Begun(guards=ready.watch.guards, patch=merge_patch.change(ready.state, state))
+        return Nesting(task=begins, begun=begun)
 
 
 def _agent_tool(ready: Ready, n: int) -> AgentTool:
@@ -125,25 +125,23 @@ def _agent_tool(ready: Ready, n: int) -> AgentTool:
     return ready.tool
 
 
-def _head_of(tool: AgentTool, head: TaskHead, registry: Registry) -> TaskHead:
-    """Return the head of a call's task: its run's settings are those of the calling run."""
-    model, settings = head.model, head.settings
-    rules = head.run.model_copy(update={"error_handlers": {}, "streams": False})
-    config = tool.run_config
-    if config is not None:
-        model = config.model if isinstance(config.model, str) else ""
-        settings = config.model_settings
-        own = run_rules(config, context=None, error_handlers={}, refer=registry.refer)
-        traced = {name: getattr(rules, name) for name in _OF_THE_TRACE if not getattr(own, name)}
-        shared = {"agent": rules.agent, "context": rules.context}
-        rules = own.model_copy(update={**shared, **traced})
-    return TaskHead(
-        agent=tool.agent.name, dialect=head.dialect, model=model, settings=settings, run=rules
-    )
+def child_head(tool: AgentTool, caller: TaskHead, registry: Registry) -> TaskHead:
+    """Return the head of a call's task, with the calling run's settings if the tool has none."""
+    name, config, above = tool.agent.name, tool.run_config, caller.run
+    changes: dict[str, object] = {"variables": above.variables or task_id()}
+    if config is None:
+        head = TaskHead(agent=name, model=caller.model, settings=caller.settings, run=above)
+        changes |= {"error_handlers": {}, "streams": False}
+    else:
+        head = run_head(name, config, refer=registry.refer)
+        changes |= {each: getattr(head.run, each) or getattr(above, each) for each in _INHERITED}
+    run = head.run.model_copy(update=changes)
+    return head.model_copy(update={"dialect": caller.dialect, "run": run})
 
 
-_OF_THE_TRACE = frozenset(RunRules.model_fields) & {"trace_id", "trace_parent", "group_id"}
-"""What a nested run has of the calling one, whatever its own settings: one trace shows both."""
+_INHERITED = ("agent", "context", "trace_id", "trace_parent", "group_id")
+"""Rules of the calling run that hold for a nested one with settings of its own, unless these say
+otherwise: it works on the same context, and one trace shows both."""
 
 
 def _nested(entries: list[Entry]) -> list[str]:

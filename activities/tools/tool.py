@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -52,6 +51,7 @@ from holdfast.values.code.user_calls import calling, invoke, place_of
 from holdfast.values.messages import Blob, FilePart, clean
 from holdfast.values.parts.images import Image
 from holdfast.values.parts.sources import SourceNode, nodes_of
+from holdfast.values.pauses import pauses
 from holdfast.values.run_context import RunContextWrapper
 from holdfast.values.text.logs import log
 from holdfast.values.text.redact import redact
@@ -248,14 +248,14 @@ async def run_with_retries(tool: Tool, ctx: ToolContext[dict[str, Json]]) -> Any
         NotOursError: The attempt is not this process's any more.
         Exception: Whatever the tool raised last.
     """
-    for attempt in itertools.count(1):
+    for attempt, pause in enumerate(pauses(1.0, 60.0), start=1):
         await ensure_ours("tool")
         try:
             return await run_once(tool, ctx)
         except Exception as error:
             if attempt >= tool.max_attempts or not tool.is_worth_repeating(error):
                 raise
-        await asyncio.sleep(min(2.0 ** (attempt - 1), 60.0))
+        await asyncio.sleep(pause)
     return None
 
 

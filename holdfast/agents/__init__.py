@@ -1,1 +1,1 @@
-"""What users declare: agents, tools, handoffs, guardrails, hooks."""
+"""Declarations of users: agents, tools, handoffs, guardrails, hooks."""

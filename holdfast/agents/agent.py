@@ -1,4 +1,4 @@
-"""Agent: the frozen description of who does the work, and how it becomes data."""
+"""Agent: the frozen description of an agent, and its snapshot as data."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from holdfast.workers.tool_use import ToolUseBehavior, behavior_code
 
 @dataclass(frozen=True, kw_only=True)
 class Agent(AgentBase[ContextT]):
-    """Who does the work. `Agent[Context]` tells type checkers of the run's context object.
+    """An agent. `Agent[Context]` declares the type of the run's context object.
 
     Args:
         name: Identity of the agent within a worker process.
@@ -50,29 +50,29 @@ class Agent(AgentBase[ContextT]):
             a Model, an LLM of LlamaIndex, or None for the default (`HOLDFAST_MODEL`, else
             gpt-5-mini).
         tools: Tools, tools of LlamaIndex, or plain functions to be made into tools. More may be
-            appended to `agent.tools`; tasks that begin afterwards have them.
+            appended to `agent.tools`, for tasks that start afterwards.
         model_settings: How the model is called: a ModelSettings, or a dict of its fields.
         worker: The step logic: an AgentWorker, or any object with `async def run_step(step, ctx)`.
-        tool_retriever: Chooses from its catalogue, in place of `tools`, what each step offers the
-            model: see `holdfast.agents.tools.retriever`. LlamaIndex's ObjectRetriever of tools is
-            one, too.
+        tool_retriever: Used in place of `tools`: chooses from its catalogue the tools that each
+            step offers the model. See `holdfast.agents.tools.retriever`. An ObjectRetriever of
+            LlamaIndex is one, too.
         handoffs: Agents that this one may hand the task to, as they are or by `handoff(...)`. More
             may be appended to `agent.handoffs`, so that two agents can name each other.
-        handoff_description: What other agents' models are told of this agent.
+        handoff_description: Description of this agent for the models of other agents.
         input_guardrails: Checks of the input, for runs that begin with this agent.
         output_guardrails: Checks of the final output, for runs that end with this agent.
         output_type: Type of the final output: a pydantic model, a dataclass, or any type that
             pydantic can validate; None for text. `AgentOutputSchema(type,
             strict_json_schema=False)` for what OpenAI's strict mode cannot express.
-        hooks: Told what this agent does.
+        hooks: Methods that are called at events of this agent.
         tool_use_behavior: What follows tool calls: "run_llm_again", "stop_on_first_tool",
-            {"stop_at_tool_names": [...]}, or a function (context, results) that gives a
+            {"stop_at_tool_names": [...]}, or a function (context, results) that returns a
             ToolsToFinalOutputResult.
         reset_tool_choice: Whether a tool choice other than "auto" is dropped once a tool was used.
 
     Raises:
         UserError: The name is empty, two tools have the same name, both tools and a tool_retriever
-            are given, or something is of a kind that cannot be used in its place.
+            are given, or an argument has a wrong type.
     """
 
     instructions: str | Callable[..., Any] = ""
@@ -92,14 +92,14 @@ class Agent(AgentBase[ContextT]):
     reset_tool_choice: bool = True
     _tools: list[Any] = field(init=False, repr=False, compare=False)
     made_worker: AgentWorker = field(init=False, repr=False, compare=False)
-    """The worker, completed if it lacks some of an AgentWorker's methods."""
+    """The worker, wrapped into an AgentWorker if it is another object."""
     made_output: AgentOutputSchema | None = field(
         init=False, repr=False, compare=False, default=None
     )
     """The structure of the final output; None for text."""
 
     def __post_init__(self) -> None:
-        """Check names and make functions into tools."""
+        """Check the fields, and make functions into tools."""
         try:
             check_name("The name of an agent", self.name)
         except InvalidArgumentError as error:
@@ -136,7 +136,7 @@ class Agent(AgentBase[ContextT]):
         object.__setattr__(self, "_tools", given)
         if retriever is None:
             object.__setattr__(self, "tools", given)
-        _made_handoffs(self)  # those that are known by now, beside the tools
+        _made_handoffs(self)  # checks the names of the tools, and of the handoffs given so far
 
     def clone(self, **changes: Any) -> Agent[ContextT]:
         """Return a copy with some fields changed."""
@@ -144,10 +144,10 @@ class Agent(AgentBase[ContextT]):
 
     @property
     def made_tools(self) -> tuple[Tool, ...]:
-        """The tools, functions made into tools; with a retriever, its whole catalogue.
+        """The tools, with functions made into tools; with a retriever, its whole catalogue.
 
         Raises:
-            UserError: Two have the same name, or something cannot be made into a tool.
+            UserError: Two tools have the same name, or an object cannot be made into a tool.
         """
         made = [to_tool(tool) for tool in self._tools]
         self._tools[:] = made  # a function is made into a tool once
@@ -163,23 +163,23 @@ class Agent(AgentBase[ContextT]):
 
     @property
     def made_handoffs(self) -> tuple[Handoff[Any, Agent], ...]:
-        """The handoffs, agents made into handoffs.
+        """The handoffs, with agents made into handoffs.
 
         Raises:
-            UserError: Something else is among them, or a name is taken.
+            UserError: Another object is among them, or a name is taken.
         """
         return _made_handoffs(self)
 
     @property
     def guard_rules(self) -> tuple[GuardRule, ...]:
-        """The guardrails, as a task knows them: those of the input first."""
+        """The guardrails as data for a task, input guardrails first."""
         return (*map(guard_rule, self.input_guardrails), *map(guard_rule, self.output_guardrails))
 
     def team(self) -> tuple[Agent, ...]:
-        """List the other agents that a task of this one may be handed to, nearest first.
+        """List the other agents that handoffs can lead to from this one, nearest first.
 
         Raises:
-            UserError: Two of them, or one and this agent, have one name.
+            UserError: Two of the agents, this one included, have the same name.
         """
         return _walk([self], lambda agent: [each.agent for each in agent.made_handoffs])[1:]
 
@@ -200,25 +200,25 @@ class Agent(AgentBase[ContextT]):
     ) -> AgentTool:
         """Make a tool of this agent: other agents' models call it, and go on with its answer.
 
-        A call is a task of its own: `<task>~<branch>.<step>.<batch>.<position>`. It sees only its
-        input, has its own ledger, and is undone with the step that made it. What it asks people is
-        asked in the calling task, too.
+        A call is a child task, `<task>~<branch>.<step>.<batch>.<position>`. It sees only its input,
+        has its own ledger, and is undone with the step that made it. Its approvals and questions
+        are also shown in the calling task.
 
         Args:
             tool_name: Name of the tool; the agent's own by default, made of letters, digits and _.
-            tool_description: What it does, for the model.
-            custom_output_extractor: Makes the tool's result of the nested RunResult; else it is the
-                final output.
+            tool_description: Description of the tool for the model.
+            custom_output_extractor: Makes the tool's result from the nested RunResult; by default,
+                the result is the final output.
             is_enabled: As for a tool.
-            needs_approval: As for a tool: whether a person decides before the agent is run.
-            max_turns: Most model calls of a call; None for no limit.
+            needs_approval: As for a tool: whether a reviewer decides before the agent is run.
+            max_turns: Most model calls of the nested run; None for no limit.
             run_config: Settings of the nested run; those of the calling run by default.
-            failure_error_function: As for a tool: what the model is told when the nested run fails.
+            failure_error_function: As for a tool: makes the model's text when the nested run fails.
             parameters: Type of the arguments, a dataclass or a pydantic model, in place of
                 {"input": text}.
-            input_builder: Makes the nested input, a text or a list of items, of a dict with
+            input_builder: Makes the nested input, a text or a list of items, from a dict with
                 `params`, `summary` and `json_schema`.
-            include_input_schema: Whether the agent is shown the JSON Schema of `parameters`.
+            include_input_schema: Whether the nested input shows the JSON Schema of `parameters`.
 
         Raises:
             InvalidArgumentError: The name, or the type of the arguments, cannot be used.
@@ -244,7 +244,7 @@ class Agent(AgentBase[ContextT]):
         return tuple(agent for agent in called if isinstance(agent, Agent))
 
     def tool(self, name: str) -> Tool | None:
-        """Return the tool or the handoff of this name as a tool, or None."""
+        """Return the tool of this name, or the handoff of this name as a tool, or None."""
         own = (tool for tool in self.made_tools if tool.name == name)
         handoffs = (each.tool() for each in self.made_handoffs if each.tool_name == name)
         return next(own, None) or next(handoffs, None)
@@ -281,10 +281,10 @@ class Agent(AgentBase[ContextT]):
 
 
 def _made_handoffs(agent: Agent) -> tuple[Handoff[Any, Agent], ...]:
-    """Return an agent's handoffs, agents made into handoffs.
+    """Return an agent's handoffs, with agents made into handoffs.
 
     Raises:
-        UserError: Something else is among them, or a name is taken.
+        UserError: Another object is among them, or a name is taken.
     """
     made = tuple(h if isinstance(h, Handoff) else handoff(h) for h in agent.handoffs)
     taken = {tool.name: "a tool" for tool in agent.made_tools}
@@ -303,16 +303,16 @@ def _made_handoffs(agent: Agent) -> tuple[Handoff[Any, Agent], ...]:
 def reachable(agents: Iterable[Agent]) -> tuple[Agent, ...]:
     """List agents, and all agents that their tasks may hand over to or call as tools.
 
-    A task knows its agents by their names, so one name must be one agent.
+    A task refers to agents by name, so each needs a name of its own.
 
     Raises:
-        UserError: Two agents have one name.
+        UserError: Two agents have the same name.
     """
     return _walk(agents, lambda agent: [*(h.agent for h in agent.made_handoffs), *agent.nested()])
 
 
 def _walk(agents: Iterable[Agent], following: Callable[[Agent], list[Agent]]) -> tuple[Agent, ...]:
-    """List agents and all those that can be reached from them, each once, nearest first."""
+    """List agents and all agents that can be reached from them, each once, nearest first."""
     found: dict[str, Agent] = {}
     waiting = list(agents)
     for agent in waiting:  # grows while it is walked
@@ -330,11 +330,11 @@ def _walk(agents: Iterable[Agent], following: Callable[[Agent], list[Agent]]) ->
 
 
 def guard_rule(guardrail: InputGuardrail | OutputGuardrail, ref: str = "") -> GuardRule:
-    """Say what a task must know of a guardrail.
+    """Describe a guardrail as data for a task.
 
     Args:
         guardrail: The guardrail.
-        ref: Reference to it, when a run brought it along.
+        ref: Reference to it, when it comes from a run's settings.
     """
     if isinstance(guardrail, InputGuardrail):
         blocks = not guardrail.run_in_parallel

@@ -1,4 +1,4 @@
-"""The part of an agent that handoffs, tools and items of a run know of it."""
+"""The part of an agent that handoffs, tools and items of a run use."""
 
 from __future__ import annotations
 

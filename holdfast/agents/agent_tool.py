@@ -30,10 +30,10 @@ DEFAULT_MAX_TURNS = 10
 ResultT = TypeVar("ResultT", bound=NestedResult, default=Any)
 
 Extractor = Callable[[ResultT], Any]
-"""Makes the tool's result of the nested run, sync or async."""
+"""Makes the tool's result from the nested run's result, sync or async."""
 
 InputBuilder = Callable[[dict[str, Any]], Any]
-"""Makes the nested run's input, a text or a list of items, of {"params", "summary",
+"""Makes the nested run's input, a text or a list of items, from {"params", "summary",
 "json_schema"}; sync or async."""
 
 _CODE = (
@@ -44,7 +44,7 @@ _CODE = (
     "call_model_input_filter",
     "tool_error_formatter",
 )
-"""Settings of a run that are code."""
+"""Fields of RunConfig that may hold functions or objects."""
 
 CALLED = "You were called as a tool. The input of the call, as data:"
 
@@ -61,18 +61,18 @@ class ToolInputText(BaseModel):
 class AgentTool(Tool[..., Any]):
     """An agent that a model may call. Made by `Agent.as_tool`.
 
-    A call is a task of its own, which the calling task starts, waits for and owns: undoing the
-    call's step undoes that task.
+    A call is a child task, which the calling task starts, waits for and owns: undoing the call's
+    step undoes the child task, too.
 
     Attributes:
         agent: The agent.
         takes: Type of the arguments.
-        is_structured: Whether the arguments are described to the agent, rather than being its
-            input.
-        extractor: Makes the result of the nested run; None for its final output.
+        is_structured: Whether the nested input is made from the arguments, instead of being their
+            only field.
+        extractor: Makes the tool's result from the nested run's; None for its final output.
         max_turns: Most model calls of the nested run; None for no limit.
-        run_config: Settings of the nested run; None for those of the calling one.
-        input_builder: Makes the nested run's input of the arguments.
+        run_config: Settings of the nested run; None for those of the calling run.
+        input_builder: Makes the nested run's input from the arguments.
         shows_schema: Whether the described input holds the whole JSON Schema.
     """
 
@@ -88,7 +88,7 @@ class AgentTool(Tool[..., Any]):
 
     @property
     def code(self) -> dict[str, Any]:
-        """Functions and objects that users gave with it, by name."""
+        """The user's functions and objects that come with the tool, by name."""
         config = vars(self.run_config) if self.run_config is not None else {}
         several = {
             f"{name}.{k}": each
@@ -100,7 +100,7 @@ class AgentTool(Tool[..., Any]):
         return {name: thing for name, thing in given.items() if not isinstance(thing, str | None)}
 
     def policy(self) -> ToolPolicy:
-        """Return what a task must know to run the tool."""
+        """Describe as data how a task runs the tool."""
         return super().policy().model_copy(update={"agent": self.agent.name})
 
     def parse(self, arguments: str) -> dict[str, Any]:
@@ -122,8 +122,8 @@ class AgentTool(Tool[..., Any]):
 
         Raises:
             ToolArgumentsError: The arguments do not fit.
-            UserError: The input_builder gave neither a text nor a list.
-            Exception: Whatever the input_builder raises.
+            UserError: The input_builder returned neither a text nor a list.
+            Exception: An error that the input_builder raised.
         """
         params = self.parse(arguments)
         if not self.is_structured:
@@ -143,11 +143,11 @@ class AgentTool(Tool[..., Any]):
         return cast("str | list[dict[str, Json]]", made)
 
     async def run(self, ctx: ToolContext, arguments: str) -> Any:  # noqa: ARG002  they were used
-        """Return what the nested run gave, which has ended.
+        """Return the result of the nested run, which has finished.
 
         Raises:
             UserError: The call is not made by a task.
-            Exception: What ended the nested run, or what the extractor raises.
+            Exception: The error that ended the nested run, or an error of the extractor.
         """
         if ctx.nested is None:
             msg = (
@@ -187,7 +187,7 @@ def as_tool(
         description=description or "",
         parameters=_schema(takes, name),
         function=_no_function,
-        effect="read",  # the call itself: what its task does is undone by that task
+        effect="read",  # the call itself has no effect: the child task undoes its own calls
         strict=True,
         needs_approval=needs_approval,
         is_enabled=is_enabled,
@@ -231,8 +231,8 @@ def described(params: dict[str, Any], schema: dict[str, Json] | None, summary: s
 
     Args:
         params: The arguments.
-        schema: Their JSON Schema, if the agent is to see it.
-        summary: What their fields mean, or empty.
+        schema: Their JSON Schema, if the input is to show it.
+        summary: Descriptions of their fields, or empty.
     """
     if schema is None and not summary:
         return json.dumps(params, ensure_ascii=False)
@@ -249,7 +249,7 @@ def _fenced(data: Json) -> str:
 
 
 def summary_of(schema: dict[str, Json]) -> str:
-    """Say in lines what the fields of a schema mean; empty when it tells nothing of them."""
+    """List the descriptions of a schema and its fields, one per line; empty without any."""
     properties = cast("dict[str, dict[str, Json]]", schema.get("properties", {}))
     lines = [
         f"- {name}: {field['description']}"
@@ -261,7 +261,7 @@ def summary_of(schema: dict[str, Json]) -> str:
 
 
 def said(result: NestedResult) -> Any:
-    """Return a run's final output; in place of an empty one, the last thing that was said in it."""
+    """Return a run's final output; if it is empty, the last text of a tool or of the model."""
     if result.final_output not in ("", None):
         return result.final_output
     for item in reversed(result.new_items):

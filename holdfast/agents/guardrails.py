@@ -1,4 +1,4 @@
-"""Guardrails: checks of what goes into a run and what comes out of it."""
+"""Guardrails: checks of a run's input and of its final output."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from holdfast.values.text.shown import shown
 
 @dataclass(frozen=True)
 class GuardrailFunctionOutput:
-    """What a guardrail's function found.
+    """The finding of a guardrail's function.
 
     Attributes:
-        output_info: Anything that JSON can say: why, for whoever reads the run afterwards.
+        output_info: Any JSON data; kept in the record of the run, such as a reason.
         tripwire_triggered: Whether the run must not go on.
     """
 
@@ -27,14 +27,14 @@ class GuardrailFunctionOutput:
 
 Found = GuardrailFunctionOutput | Awaitable[GuardrailFunctionOutput]
 GuardrailFunction = Callable[[RunContextWrapper[Any], Any, Any], Found]
-"""Called with (context, agent, what is checked); sync or async. A sync one runs in a thread."""
+"""Called with (context, agent, input or output); sync or async. A sync one runs in a thread."""
 
 
 class Check:
-    """What all guardrails have: a function, and a name for what it finds.
+    """Base of all guardrails: a function, and its name in results.
 
-    A guardrail takes over the module and name of its function, so that one that a decorator has put
-    in the function's place can be named by reference, as any function of a module.
+    A guardrail takes over the module and name of its function. So a guardrail made by a decorator,
+    which replaces the function in its module, can be referred to by that name.
     """
 
     guardrail_function: Any
@@ -65,11 +65,11 @@ class InputGuardrail(Check, Generic[ContextT]):
     """A check of a run's input.
 
     Attributes:
-        guardrail_function: Called with (context, agent, input); sync or async. The input is what
-            the run was given: a text, or a list of items of the Responses API. With a session it is
-            a list: the session's history, then what was given.
+        guardrail_function: Called with (context, agent, input); sync or async. The input is that of
+            the run: a text, or a list of items of the Responses API. With a session it is a list:
+            the session's history, then the run's input.
         name: Its name in results; the function's by default.
-        run_in_parallel: Whether the first turn runs meanwhile, or waits for it.
+        run_in_parallel: Whether the first turn runs at the same time, or waits for the check.
 
     Raises:
         UserError: The function cannot be called.
@@ -86,7 +86,7 @@ class InputGuardrail(Check, Generic[ContextT]):
 
         Raises:
             UserError: The function returned something else than a GuardrailFunctionOutput.
-            Exception: Whatever the function raises.
+            Exception: An error that the function raised.
         """
         found = await invoke(self.guardrail_function, context, agent, input)
         return InputGuardrailResult(guardrail=self, output=_found(self.get_name(), found))
@@ -115,7 +115,7 @@ class OutputGuardrail(Check, Generic[ContextT]):
 
         Raises:
             UserError: The function returned something else than a GuardrailFunctionOutput.
-            Exception: Whatever the function raises.
+            Exception: An error that the function raised.
         """
         found = await invoke(self.guardrail_function, context, agent, agent_output)
         output = _found(self.get_name(), found)
@@ -126,11 +126,11 @@ class OutputGuardrail(Check, Generic[ContextT]):
 
 @dataclass(frozen=True)
 class InputGuardrailResult:
-    """What an input guardrail came to.
+    """Result of an input guardrail.
 
     Attributes:
         guardrail: The guardrail.
-        output: What it found.
+        output: Its finding.
     """
 
     guardrail: InputGuardrail
@@ -139,13 +139,13 @@ class InputGuardrailResult:
 
 @dataclass(frozen=True)
 class OutputGuardrailResult:
-    """What an output guardrail came to.
+    """Result of an output guardrail.
 
     Attributes:
         guardrail: The guardrail.
         agent_output: The final output that it checked.
-        agent: The agent that gave it.
-        output: What the guardrail found.
+        agent: The agent that made the final output.
+        output: The guardrail's finding.
     """
 
     guardrail: OutputGuardrail
@@ -176,10 +176,10 @@ def input_guardrail(
     Args:
         func: The function.
         name: Its name in results; the function's by default.
-        run_in_parallel: Whether the first turn runs meanwhile, or waits for it.
+        run_in_parallel: Whether the first turn runs at the same time, or waits for the check.
 
     Raises:
-        UserError: It is no function.
+        UserError: It cannot be called.
     """
 
     def decorate(func: GuardrailFunction) -> InputGuardrail:
@@ -208,7 +208,7 @@ def output_guardrail(
         name: Its name in results; the function's by default.
 
     Raises:
-        UserError: It is no function.
+        UserError: It cannot be called.
     """
 
     def decorate(func: GuardrailFunction) -> OutputGuardrail:
@@ -218,10 +218,10 @@ def output_guardrail(
 
 
 def check_guardrails(owner: str, what: str, given: Any, kind: type[Any]) -> None:
-    """Refuse what is no list of guardrails.
+    """Refuse anything but a list of guardrails of one kind.
 
     Raises:
-        UserError: Something is no guardrail of this kind; the text says what to write instead.
+        UserError: It is not such a list; the text says what to write instead.
     """
     if not isinstance(given, list | tuple):
         msg = f"{what}={shown(given)} of {owner} is no list. Pass a list: {what}=[...]."

@@ -1,4 +1,4 @@
-"""What the next agent sees after a handoff: the data of an input filter, and ready-made filters.
+"""Input filters of handoffs, which choose the conversation that the next agent sees.
 
 Pure. Items are those of the Responses API, as in `RunResult.to_input_list()`.
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Item = dict[str, Json]
 
 HandoffHistoryMapper = Callable[[list[Item]], list[Item]]
-"""Makes the items that the next agent sees of the whole conversation."""
+"""Makes the items that the next agent sees from the items of the whole conversation."""
 
 START = "<CONVERSATION HISTORY>"
 END = "</CONVERSATION HISTORY>"
@@ -38,17 +38,17 @@ _LINE = re.compile(r"\d+\. (.*)")
 
 @dataclass(frozen=True)
 class HandoffInputData:
-    """The conversation at a handoff, as an input filter gets it and gives it back.
+    """The conversation at a handoff, which an input filter takes and returns.
 
     The next agent sees `input_history`, `pre_handoff_items`, and `input_items` or else `new_items`.
 
     Attributes:
-        input_history: What the run was given: a text, or items. After an earlier handoff with a
-            filter, what that one made.
-        pre_handoff_items: What was made since then, before the turn of this handoff.
-        new_items: What that turn made, the call of the handoff and its result included.
+        input_history: The run's input: a text, or items. After an earlier handoff with a filter,
+            the result of that filter.
+        pre_handoff_items: Items made since then, before the turn of this handoff.
+        new_items: Items of that turn, including the call of the handoff and its result.
         run_context: The run's context.
-        input_items: Takes the place of `new_items` in what the next agent sees; None to see those.
+        input_items: Items that the next agent sees in place of `new_items`; None for `new_items`.
     """
 
     input_history: str | tuple[Item, ...]
@@ -63,10 +63,10 @@ class HandoffInputData:
 
 
 def remove_all_tools(handoff_input_data: HandoffInputData) -> HandoffInputData:
-    """Leave only messages: no calls of tools and handoffs, no results, no reasoning.
+    """Keep only messages: remove calls of tools and handoffs, results, and reasoning.
 
     Raises:
-        UserError: It was given something else.
+        UserError: The argument is not HandoffInputData.
     """
     data = _checked(handoff_input_data)
     history = data.input_history
@@ -91,19 +91,21 @@ def _checked(given: HandoffInputData) -> HandoffInputData:
 def nest_handoff_history(
     handoff_input_data: HandoffInputData, *, history_mapper: HandoffHistoryMapper | None = None
 ) -> HandoffInputData:
-    """Fold the conversation into an assistant message between markers.
+    """Fold the conversation into assistant messages between markers.
 
-    What the user said since the run began, and what the turn of the handoff said in words, stays as
-    it is, in its place: then there is a message of what came before it, and one of what followed.
-    A message that an earlier handoff made is unfolded first, so that there are none inside others.
-    Nothing is hidden: arguments and results of tools are in the text.
+    User messages since the run began, and messages of the handoff's turn, stay as they are, in
+    their place; the items before and after each of them are folded into one message. A message that
+    an earlier handoff folded is unfolded first, so that folded messages are never nested. Nothing
+    is hidden: arguments and results of tools are in the text.
 
     Args:
         handoff_input_data: The conversation.
-        history_mapper: Makes what the next agent sees in its own way, of the whole conversation.
+        history_mapper: Makes the items that the next agent sees from the whole conversation, in
+            place of folding.
 
     Raises:
-        UserError: The mapper gave no list of items, or it was given something else.
+        UserError: The mapper did not return a list of items, or the conversation is not
+            HandoffInputData.
     """
     data = _checked(handoff_input_data)
     if history_mapper is not None:
@@ -133,7 +135,7 @@ def default_handoff_history_mapper(transcript: list[Item]) -> list[Item]:
 
 
 def conversation(data: HandoffInputData) -> list[Item]:
-    """List the whole conversation, messages of earlier handoffs unfolded: what a mapper gets."""
+    """List the whole conversation for a mapper, with messages of earlier handoffs unfolded."""
     own = _items((*data.pre_handoff_items, *data.new_items))
     return [*unfolded(_given(data)), *own]
 
@@ -142,7 +144,7 @@ def nested(data: HandoffInputData, made: object) -> HandoffInputData:
     """Return the data with exactly these items for the next agent; `new_items` stay as they are.
 
     Raises:
-        UserError: That is no list of items.
+        UserError: It is not a list of items.
     """
     if not isinstance(made, list | tuple) or not all(
         isinstance(item, dict) for item in cast("Sequence[object]", made)
@@ -154,10 +156,10 @@ def nested(data: HandoffInputData, made: object) -> HandoffInputData:
 
 
 def next_input(data: object) -> list[Item]:
-    """List what the next agent sees of filtered data.
+    """List the items that the next agent sees, from filtered data.
 
     Raises:
-        UserError: It is something else.
+        UserError: The filter returned something else than HandoffInputData.
     """
     if not isinstance(data, HandoffInputData):
         msg = (
@@ -170,7 +172,7 @@ def next_input(data: object) -> list[Item]:
 
 
 def unfolded(items: Iterable[Item]) -> list[Item]:
-    """Replace messages made by the default mapper by the items that they tell of."""
+    """Replace messages of the default mapper by the items that were folded into them."""
     found: list[Item] = []
     for item in items:
         inside = _inside(item)
@@ -209,11 +211,11 @@ def _kind(item: Item) -> str:
 
 
 def _is_said(item: Item, *, since: bool) -> bool:
-    """Whether an item stays beside the folded ones.
+    """Whether an item is a message that is not folded.
 
     Args:
         item: The item.
-        since: Whether the turn of the handoff made it: then what the agent said stays as well.
+        since: Whether it belongs to the turn of the handoff, whose assistant messages stay, too.
     """
     if _FOLDED_KINDS.fullmatch(_kind(item)):
         return False
@@ -221,7 +223,7 @@ def _is_said(item: Item, *, since: bool) -> bool:
 
 
 def _line(item: Item) -> str:
-    """Write an item in one line: words as they are, everything else as JSON."""
+    """Write an item in one line: a message of one line as text, any other item as JSON."""
     content: Json = item.get("content", "")
     if "role" in item and isinstance(content, str) and not re.search(r"[\r\n]", content):
         return f"{item['role']}: {content}"
@@ -229,7 +231,7 @@ def _line(item: Item) -> str:
 
 
 def _inside(item: Item) -> list[Item] | None:
-    """Read a message of the default mapper; None when it is something else."""
+    """Return the items folded into a message of the default mapper; None for any other item."""
     content: Json = item.get("content")
     begins, ends = f"{PREAMBLE}\n{START}\n", f"\n{END}"
     if item.get("role") != "assistant" or not isinstance(content, str):

@@ -1,4 +1,4 @@
-"""Handoffs: an agent hands the task to another one."""
+"""Handoffs: one agent hands the task to another."""
 
 from __future__ import annotations
 
@@ -50,21 +50,21 @@ NO_INPUT: dict[str, Json] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Handoff(Generic[ContextT, AgentT]):
-    """How one agent hands the task to another. Made by `handoff(...)`.
+    """A handoff from one agent to another. Made by `handoff(...)`.
 
     Attributes:
-        agent: The agent that goes on.
+        agent: The agent that the task is handed to.
         tool_name: Name under which the model calls it.
-        tool_description: What the model is told of it.
+        tool_description: Description for the model.
         on_handoff: Called when the task is handed over: (ctx), or (ctx, input) with an input_type.
-        input_type: Type of what the model says with the handoff, or None.
-        input_filter: Chooses what the next agent sees.
-        nest_handoff_history: Whether the earlier conversation becomes one message; None leaves it
-            to the run.
+        input_type: Type of the arguments of the model's call, or None.
+        input_filter: Chooses the conversation that the next agent sees.
+        nest_handoff_history: Whether the earlier conversation becomes one message; None for the
+            run's setting.
         is_enabled: Whether it is offered, or a predicate (ctx, agent).
 
     Raises:
-        UserError: The parts do not go together; the text says what to write instead.
+        UserError: The arguments contradict each other; the text says what to write instead.
     """
 
     agent: AgentT
@@ -77,7 +77,7 @@ class Handoff(Generic[ContextT, AgentT]):
     is_enabled: bool | Callable[..., Any] = True
 
     def __post_init__(self) -> None:
-        """Check what was given."""
+        """Check the fields."""
         _check_target(self.agent)
         _check_tool_name(self.tool_name, self.agent.name)
         _check_on_handoff(self)
@@ -85,16 +85,16 @@ class Handoff(Generic[ContextT, AgentT]):
             check_callable(self.input_filter, f"input_filter of handoff {self.tool_name!r}")
         if not isinstance(cast("Any", self.is_enabled), bool):
             check_callable(self.is_enabled, f"is_enabled of handoff {self.tool_name!r}")
-        _ = self.input_json_schema  # an input_type that no model can be told of is found here
+        _ = self.input_json_schema  # raises for an input_type without a JSON Schema
 
     @property
     def agent_name(self) -> str:
-        """Name of the agent that goes on."""
+        """Name of the agent that the task is handed to."""
         return self.agent.name
 
     @cached_property
     def input_json_schema(self) -> dict[str, Json]:
-        """JSON Schema of what the model says with the handoff."""
+        """JSON Schema of the arguments of the model's call."""
         if self._adapter is None:
             return NO_INPUT
         what = f"input_type of handoff {self.tool_name!r}"
@@ -123,7 +123,7 @@ class Handoff(Generic[ContextT, AgentT]):
             raise UserError(msg) from cause
 
     def spec(self) -> ToolSpec:
-        """Return what a model is told."""
+        """Describe the handoff for a model, as a tool."""
         return ToolSpec(
             name=self.tool_name,
             description=self.tool_description,
@@ -132,14 +132,14 @@ class Handoff(Generic[ContextT, AgentT]):
         )
 
     def policy(self) -> ToolPolicy:
-        """Return what a task must know: without an `on_handoff`, nothing happens in the world."""
+        """Describe as data how a task hands over; only an `on_handoff` function has an effect."""
         effect: ToolEffect = "read" if self.on_handoff is None else "irreversible"
         return ToolPolicy(
             effect=effect, handoff=self.agent.name, is_conditional=callable(self.is_enabled)
         )
 
     def tool(self) -> HandoffTool:
-        """Return what a task runs to hand over."""
+        """Return the tool that a task runs to hand over."""
         return HandoffTool(
             name=self.tool_name,
             description=self.tool_description,
@@ -149,10 +149,10 @@ class Handoff(Generic[ContextT, AgentT]):
         )
 
     def read_input(self, arguments: str) -> Any:
-        """Return what the model said with the handoff, strictly validated.
+        """Return the input for `on_handoff`, strictly validated; None without an input_type.
 
         Raises:
-            pydantic.ValidationError: It does not fit the input_type.
+            pydantic.ValidationError: The arguments do not fit the input_type.
         """
         if self._adapter is None:
             return None
@@ -160,12 +160,12 @@ class Handoff(Generic[ContextT, AgentT]):
 
     @classmethod
     def default_tool_name(cls, agent: AgentBase) -> str:
-        """Return the name under which a model hands over to an agent."""
+        """Return the default name of a handoff to an agent."""
         return default_tool_name(agent.name)
 
     @classmethod
     def default_tool_description(cls, agent: AgentBase) -> str:
-        """Return what a model is told of a handoff to an agent."""
+        """Return the default description of a handoff to an agent, for the model."""
         about = agent.handoff_description or ""
         return f"Handoff to the {agent.name} agent to handle the request. {about}"
 
@@ -174,16 +174,16 @@ class HandoffFailedError(Exception):
     """The task is not handed over.
 
     Attributes:
-        kind: Class name of the error that stopped it.
-        remedy: What to do about that one, or empty.
-        is_of_model: Whether the model made a mistake, which ends the run; the task waits for code
-            that has failed to be mended, whatever it has raised.
+        kind: Class name of the error that stopped the handoff.
+        remedy: What to do about that error, or empty.
+        is_of_model: Whether the model made a mistake, which ends the run. After any error of the
+            user's code, the task waits until the code is mended.
     """
 
     def __init__(
         self, message: str, *, kind: str, remedy: str = "", is_of_model: bool = False
     ) -> None:
-        """Keep the facts beside the text."""
+        """Take the text, and the facts of the error."""
         self.kind = kind
         self.remedy = remedy
         self.is_of_model = is_of_model
@@ -192,20 +192,20 @@ class HandoffFailedError(Exception):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class HandoffTool(Tool):
-    """What a task runs when the `on_handoff` of a handoff wants to be called."""
+    """A handoff as a tool, which a task runs to call its `on_handoff`."""
 
     _: KW_ONLY
     handoff: Handoff
 
     def policy(self) -> ToolPolicy:
-        """Return what a task must know: that of the handoff."""
+        """Return the handoff's policy."""
         return self.handoff.policy()
 
     def parse(self, arguments: str) -> dict[str, Any]:
-        """Check arguments as a person edited them; nobody needs the result.
+        """Check arguments that a reviewer has edited; the result is empty, as it is not used.
 
         Raises:
-            ToolArgumentsError: They do not fit.
+            ToolArgumentsError: The arguments do not fit.
         """
         try:
             self.handoff.read_input(arguments)
@@ -214,7 +214,7 @@ class HandoffTool(Tool):
         return {}
 
     async def run(self, ctx: ToolContext, arguments: str) -> Any:
-        """Call `on_handoff`; return the result of the call.
+        """Call `on_handoff`, and return the message of the handoff as the call's result.
 
         Raises:
             HandoffFailedError: The arguments do not fit, or `on_handoff` raised.
@@ -249,25 +249,27 @@ def handoff(  # noqa: PLR0917  the Agents SDK's signature
     nest_handoff_history: bool | None = None,  # noqa: FBT001
     is_enabled: bool | Callable[..., Any] = True,  # noqa: FBT001, FBT002
 ) -> Handoff[Any, AgentT]:
-    """Make a handoff to an agent. An agent itself in `Agent(handoffs=[...])` is one by defaults.
+    """Make a handoff to an agent. An agent in `Agent(handoffs=[...])` becomes one with defaults.
 
     Args:
-        agent: The agent that goes on with the task.
+        agent: The agent that the task is handed to.
         tool_name_override: Name under which the model calls it; `transfer_to_<agent>` by default.
-        tool_description_override: What the model is told of it.
+        tool_description_override: Description for the model.
         on_handoff: Called with (ctx) or, with an input_type, (ctx, input), when the task is handed
-            over; sync or async. `ctx` is a ToolContext. It runs as a recorded call that is never
-            repeated unnoticed; if it raises, the task is not handed over and waits.
-        input_type: Type of what the model says with the handoff: an object that pydantic can
-            validate. It is for `on_handoff`; the next agent reads the conversation.
-        input_filter: Makes of a HandoffInputData the one that the next agent sees; sync or async.
-        nest_handoff_history: Whether the earlier conversation becomes one message; None leaves it
-            to the run. An input filter goes before it.
-        is_enabled: Whether it is offered to the model, or a predicate (ctx, agent), asked in every
+            over; sync or async. `ctx` is a ToolContext. It runs as a recorded call, which is never
+            repeated without a decision when it may have happened; if it raises, the task is not
+            handed over and waits.
+        input_type: Type of the arguments of the model's call: an object that pydantic can validate.
+            They are for `on_handoff`; the next agent reads the conversation.
+        input_filter: Takes a HandoffInputData and returns the one that the next agent sees; sync or
+            async.
+        nest_handoff_history: Whether the earlier conversation becomes one message; None for the
+            run's setting. An input filter takes precedence.
+        is_enabled: Whether it is offered to the model, or a predicate (ctx, agent), called in every
             turn; sync or async.
 
     Raises:
-        UserError: The arguments do not go together; the text says what to write instead.
+        UserError: The arguments contradict each other; the text says what to write instead.
     """
     _check_target(agent)
     return Handoff(
@@ -283,15 +285,15 @@ def handoff(  # noqa: PLR0917  the Agents SDK's signature
 
 
 def default_tool_name(name: str) -> str:
-    """Return the name under which a model hands over to an agent of this name."""
+    """Return the default name of a handoff to an agent of this name."""
     return "transfer_to_" + re.sub(r"[^a-zA-Z0-9_]", "_", name).lower()
 
 
 def check_callable(given: object, what: str) -> None:
-    """Refuse what cannot be called.
+    """Refuse an object that cannot be called.
 
     Raises:
-        UserError: It cannot.
+        UserError: It cannot be called.
     """
     if not callable(given):
         msg = f"{what} must be a function, sync or async; it was {shown(given)}."
@@ -299,7 +301,7 @@ def check_callable(given: object, what: str) -> None:
 
 
 async def _do_nothing(*_given: Any) -> None:
-    """Stand for an `on_handoff` that was not given."""
+    """Take the place of an `on_handoff` that was not given."""
 
 
 def _problems(error: ValidationError) -> tuple[str, ...]:
@@ -329,7 +331,7 @@ def _check_tool_name(name: Any, agent: str) -> None:
 
 
 def _check_on_handoff(made: Handoff) -> None:
-    """Check that `on_handoff` can be called with what there is for it."""
+    """Check that `on_handoff` takes (ctx) or, with an input_type, (ctx, input)."""
     function, kind = made.on_handoff, made.input_type
     if function is None:
         if kind is None:

@@ -1,4 +1,4 @@
-"""Hooks: being told what a run, or an agent, does."""
+"""Hooks: methods of the user's that are called at events of an agent, or of a run."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ from holdfast.values.text.shown import shown
 
 
 class AgentHooks(Generic[ContextT]):
-    """Told what one agent does, in the worker process that does it. Override what is of interest.
+    """Hooks of one agent, called in the worker process that runs it. Override any of them.
 
-    Each method is called at least once for what it tells of: once more when a worker is lost before
-    what came next was recorded. A method that raises stops the step, and the task waits; what was
-    paid for or done before it is kept.
+    Each method is called at least once per event, and again when a worker process is lost before
+    the activity's result was recorded. A method that raises stops the step, and the task waits;
+    answers and effects before it are kept.
     """
 
     async def on_start(self, context: AgentHookContext[ContextT], agent: Any) -> None:
-        """The agent takes over: the run begins with it, or was handed to it. Not told per turn."""
+        """The agent takes over: the run begins with it, or was handed to it. Not once per turn."""
 
     async def on_end(self, context: AgentHookContext[ContextT], agent: Any, output: Any) -> None:
-        """The agent has given the final output."""
+        """The agent has made the final output."""
 
     async def on_handoff(
         self, context: RunContextWrapper[ContextT], agent: Any, source: Any
     ) -> None:
-        """The run is handed over: `source` has these hooks, `agent` goes on."""
+        """The run is handed over from `source`, which has these hooks, to `agent`."""
 
     async def on_tool_start(self, context: Any, agent: Any, tool: Any) -> None:
         """A tool is about to be run: approved, and let through by its guardrails.
 
-        `context` is the tool's own ToolContext, here and in `on_tool_end`: what hooks change in it
-        goes back with the tool's changes.
+        `context` is the tool's own ToolContext, here and in `on_tool_end`: changes that hooks make
+        in it are recorded with the tool's changes.
         """
 
     async def on_tool_end(self, context: Any, agent: Any, tool: Any, result: Any) -> None:
-        """A tool was run; `result` is what it returned, or what a guardrail put in its place."""
+        """A tool was run; `result` is its return value, or a guardrail's message in its place."""
 
     async def on_llm_start(
         self,
@@ -44,7 +44,7 @@ class AgentHooks(Generic[ContextT]):
         system_prompt: str | None,
         input_items: list[Any],
     ) -> None:
-        """The model is about to be asked."""
+        """The model is about to be called."""
 
     async def on_llm_end(
         self, context: RunContextWrapper[ContextT], agent: Any, response: Any
@@ -53,9 +53,9 @@ class AgentHooks(Generic[ContextT]):
 
 
 class RunHooks(Generic[ContextT]):
-    """Told what a run does, in the process that called `Runner.run`. Override what is of interest.
+    """Hooks of a run, called in the process that called `Runner.run`. Override any of them.
 
-    They are told from the run's record, so they hear of a run that a worker process does elsewhere.
+    The events are read from the run's record, so they include steps that run in other processes.
     """
 
     async def on_agent_start(self, context: AgentHookContext[ContextT], agent: Any) -> None:
@@ -64,7 +64,7 @@ class RunHooks(Generic[ContextT]):
     async def on_agent_end(
         self, context: AgentHookContext[ContextT], agent: Any, output: Any
     ) -> None:
-        """An agent has given the final output."""
+        """An agent has made the final output."""
 
     async def on_handoff(
         self, context: RunContextWrapper[ContextT], from_agent: Any, to_agent: Any
@@ -88,7 +88,7 @@ class RunHooks(Generic[ContextT]):
         system_prompt: str | None,
         input_items: list[Any],
     ) -> None:
-        """The model is asked."""
+        """The model is called."""
 
     async def on_llm_end(
         self, context: RunContextWrapper[ContextT], agent: Any, response: Any
@@ -97,10 +97,10 @@ class RunHooks(Generic[ContextT]):
 
 
 def check_run_hooks(hooks: Any) -> None:
-    """Refuse what cannot be told of a run.
+    """Refuse anything but RunHooks or None.
 
     Raises:
-        TypeError: They are hooks of an agent, or none at all.
+        TypeError: They are AgentHooks, or another object.
     """
     if hooks is None or isinstance(hooks, RunHooks):
         return
@@ -117,10 +117,10 @@ def check_run_hooks(hooks: Any) -> None:
 
 
 def check_agent_hooks(agent: str, hooks: Any) -> None:
-    """Refuse what cannot be told of an agent.
+    """Refuse anything but AgentHooks or None.
 
     Raises:
-        TypeError: They are hooks of a run, or none at all.
+        TypeError: They are RunHooks, or another object.
     """
     if hooks is None or isinstance(hooks, AgentHooks):
         return

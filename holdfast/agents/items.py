@@ -1,4 +1,4 @@
-"""Items of a run, as users of the OpenAI Agents SDK know them."""
+"""Items of a run, in the form of the OpenAI Agents SDK."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class RawItem(dict[str, Any]):
 
 @dataclass(frozen=True)
 class RunItem:
-    """Something that happened in a run; its class and its `type` say what.
+    """An item of a run; its class and its `type` say of which kind.
 
     Attributes:
-        agent: The agent that it happened to. A process that does not have the agent gets one that
-            has its name and nothing else.
+        agent: The agent that the item belongs to. In a process that does not have the agent, an
+            Agent with its name alone.
         raw_item: The item in the form of the Responses API.
     """
 
@@ -69,7 +69,7 @@ class MessageOutputItem(RunItem):
 
 @dataclass(frozen=True)
 class ToolCallItem(RunItem):
-    """A tool call that the model asked for."""
+    """A tool call of the model."""
 
     type: ClassVar[ItemType] = "tool_call_item"
 
@@ -86,10 +86,10 @@ class ToolCallItem(RunItem):
 
 @dataclass(frozen=True)
 class ToolCallOutputItem(RunItem):
-    """What a tool call gave.
+    """The result of a tool call.
 
     Attributes:
-        output: What the model is told: a text, or a list of parts when there are images.
+        output: The result for the model: a text, or a list of parts when there are images.
     """
 
     output: Any
@@ -103,7 +103,7 @@ class ToolCallOutputItem(RunItem):
 
 @dataclass(frozen=True)
 class HandoffCallItem(RunItem):
-    """The model's wish to hand the task to another agent."""
+    """The model's call of a handoff."""
 
     type: ClassVar[ItemType] = "handoff_call_item"
 
@@ -118,8 +118,8 @@ class HandoffOutputItem(RunItem):
     """The task was handed over.
 
     Attributes:
-        source_agent: Who handed it over.
-        target_agent: Who goes on.
+        source_agent: The agent that handed it over.
+        target_agent: The agent that it was handed to.
     """
 
     source_agent: AgentBase = field(repr=False)
@@ -129,18 +129,18 @@ class HandoffOutputItem(RunItem):
 
 @dataclass(frozen=True)
 class ReasoningItem(RunItem):
-    """What the model says of its reasoning."""
+    """Reasoning of the model."""
 
     type: ClassVar[ItemType] = "reasoning_item"
 
 
 @dataclass(frozen=True)
 class ToolApprovalItem(RunItem):
-    """A tool call that waits for a person's decision; it never reaches a model.
+    """A tool call that waits for a reviewer's decision. It is never sent to a model.
 
     Attributes:
-        approval_id: Id of the approval, for `AgentRunner.approve` and the command line as well.
-        digest: Digest of the call: a decision is for this call only.
+        approval_id: Id of the approval, for `AgentRunner.approve` and the command line, too.
+        digest: Digest of the call: a decision holds for this call only.
     """
 
     approval_id: str
@@ -170,7 +170,7 @@ class ToolApprovalItem(RunItem):
 
 @dataclass(frozen=True)
 class InputItem(RunItem):
-    """What the model was told meanwhile: later input, feedback, a note of the task."""
+    """Input that the model got during the run: later user input, feedback, a note of the task."""
 
 
 def _readable(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The last-moment edit of what a model is sent: `RunConfig.call_model_input_filter`."""
+"""`RunConfig.call_model_input_filter`, which edits the input of each model call."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class ModelInputData:
-    """What a model is sent.
+    """The input of a model call.
 
     Attributes:
         input: The conversation, as items of the Responses API.
@@ -32,10 +32,10 @@ class ModelInputData:
 
 @dataclass
 class CallModelData:
-    """What a filter gets.
+    """Argument of a `call_model_input_filter`.
 
     Attributes:
-        model_data: What the model would be sent.
+        model_data: The input of the model call.
         agent: The agent whose turn it is.
         context: The run's context object.
     """
@@ -51,12 +51,12 @@ CallModelInputFilter = Callable[[CallModelData], ModelInputData | Awaitable[Mode
 async def filtered(
     filter_: CallModelInputFilter, request: ModelRequest, agent: Agent, context: Any
 ) -> ModelRequest:
-    """Return the request as a filter wants it to be sent.
+    """Return a request with the input that a filter returns.
 
     Raises:
-        UserError: The filter returned something else.
+        UserError: The filter returned something else than a ModelInputData.
         InvalidArgumentError: It returned items that cannot be read.
-        Exception: Whatever the filter raised.
+        Exception: An error that the filter raised.
     """
     items = to_response_items(request.messages)
     data = ModelInputData(input=items, instructions=request.instructions or None)
@@ -73,7 +73,7 @@ async def filtered(
 
 
 def without_reasoning_ids(messages: tuple[Message, ...]) -> tuple[Message, ...]:
-    """Leave out the ids of reasoning items, for providers that want them anew."""
+    """Remove the ids of reasoning items, for `RunConfig(reasoning_item_id_policy="omit")`."""
     return tuple(
         message.model_copy(update={"items": tuple(map(_without_id, message.items))})
         if any(item.get("type") == "reasoning" for item in message.items)

@@ -1,4 +1,4 @@
-"""Structured final outputs: the schema that a model is given, and what its answer is read as."""
+"""Structured final outputs: their JSON Schema for the model, and the validation of its answer."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from holdfast.values.base import Json, canonical
 from holdfast.values.text.shown import shown
 
 NAME = "final_output"
-"""Name under which a provider is told of the structure."""
+"""Name of the structure in requests to a provider."""
 
 WRAPPER = "response"
-"""Member that carries what is no JSON object: providers accept nothing else at the top."""
+"""Member that wraps an output that is not an object, because providers require one at the top."""
 
 
 class AgentOutputSchema:
@@ -62,16 +62,16 @@ class AgentOutputSchema:
 
     @property
     def name(self) -> str:
-        """Name of the type, for people."""
+        """Name of the type, for error messages."""
         plain = isinstance(self.output_type, type) and get_origin(self.output_type) is None
         return self.output_type.__name__ if plain else shown(self.output_type)
 
     def is_plain_text(self) -> bool:
-        """Tell whether the final output is text as it comes: then a model is told of nothing."""
+        """Whether the final output is plain text, so that the model gets no structure."""
         return self.output_type is None or self.output_type is str
 
     def spec(self) -> OutputSpec:
-        """Return what a model is told."""
+        """Describe the structure for a model."""
         return OutputSpec(name=NAME, json_schema=self._schema, strict=self.strict_json_schema)
 
     def read(self, text: str) -> Json:
@@ -81,7 +81,7 @@ class AgentOutputSchema:
             The final output as JSON data, unwrapped.
 
         Raises:
-            ModelBehaviorError: It is no JSON, or does not fit the type.
+            ModelBehaviorError: It is not JSON, or does not fit the type.
         """
         try:
             data = from_json(text, allow_inf_nan=False)
@@ -98,15 +98,15 @@ class AgentOutputSchema:
         """Validate JSON text that is the output itself, without a wrapper.
 
         Raises:
-            ModelBehaviorError: It is no JSON, or does not fit the type.
+            ModelBehaviorError: It is not JSON, or does not fit the type.
         """
         return self.read(f'{{"{WRAPPER}":{text}}}' if self._is_wrapped else text)
 
     def load(self, data: Json) -> Any:
         """Make the typed object of a final output's JSON data.
 
-        Fields may have their aliases, as the model is told, or their names, as `dump` writes them:
-        an alias may be for reading alone, or for writing.
+        Fields may be under their aliases, as in the model's answer, or under their names, as in the
+        text of `dump`: an alias may be for validation alone, or for serialization alone.
 
         Raises:
             ValidationError: The data do not fit the type.
@@ -116,10 +116,10 @@ class AgentOutputSchema:
         )
 
     def dump(self, value: Any) -> tuple[Json, str]:
-        """Write a final output that code has made.
+        """Write a final output that was made by code, such as an error handler.
 
         Returns:
-            Its JSON data, and the text in which a model would have said it.
+            Its JSON data, and its text as a model would have written it.
 
         Raises:
             UserError: It does not fit the type.
@@ -136,10 +136,10 @@ class AgentOutputSchema:
 
 
 def output_schema(output_type: Any) -> AgentOutputSchema | None:
-    """Return the structure that an agent's `output_type` asks for; None for text.
+    """Return the structure of an agent's `output_type`; None for text.
 
     Raises:
-        UserError: It cannot be used.
+        UserError: The type cannot be used.
     """
     given = output_type
     schema = given if isinstance(given, AgentOutputSchema) else AgentOutputSchema(given)
@@ -147,12 +147,12 @@ def output_schema(output_type: Any) -> AgentOutputSchema | None:
 
 
 def typed_output(schema: AgentOutputSchema | None, data: Json) -> Any:
-    """Make a recorded final output what the `output_type` of its agent says.
+    """Convert a recorded final output to the `output_type` of its agent.
 
     A tool's result that ended the run is never validated, so data that do not fit stay as they are.
 
     Args:
-        schema: The structure that its agent's output_type asks for; None for text.
+        schema: The structure of its agent's output_type; None for text.
         data: The final output as JSON data.
     """
     if schema is None:
@@ -170,7 +170,7 @@ def _is_object(kind: Any) -> bool:
 
 
 def _wrapped(schema: dict[str, Json]) -> dict[str, Json]:
-    """Put a schema into an object; its definitions belong at the top."""
+    """Wrap a schema into an object, with its definitions at the top."""
     inner = {key: value for key, value in schema.items() if key != "$defs"}
     outer: dict[str, Json] = {
         "type": "object",

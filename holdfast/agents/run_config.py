@@ -1,4 +1,4 @@
-"""RunConfig: the settings of one run, and how they become part of its task."""
+"""RunConfig: the settings of one run."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class ToolExecutionConfig:
     """How the tool calls of one model response are run.
 
     Attributes:
-        max_function_tool_concurrency: Most that run at once; None for all.
-        pre_approval_tool_input_guardrails: Whether tool input guardrails run before a person is
-            asked, so that what they reject asks nobody.
+        max_function_tool_concurrency: Most calls that run at the same time; None for no limit.
+        pre_approval_tool_input_guardrails: Whether tool input guardrails run before the approval is
+            requested, so that a call that they reject needs none.
     """
 
     max_function_tool_concurrency: Annotated[int, Field(ge=1)] | None = None
@@ -44,8 +44,8 @@ class SessionSettings:
     """How a session is read.
 
     Attributes:
-        limit: Most items of its history that the model sees, the newest; None for all. A tool's
-            output whose call is cut off is left out as well.
+        limit: Most items of its history that the model sees, the newest ones; None for all. A
+            tool's output whose call is not among them is left out, too.
     """
 
     limit: Annotated[int, Field(ge=0)] | None = None
@@ -60,38 +60,38 @@ class RunConfig:
     """Settings of one run. Functions are run by the worker process, see `docs/runner.md`.
 
     Attributes:
-        model: A model's name or a Model that answers for every agent.
-        model_provider: Has `get_model(name)`, which makes models of names.
-        model_settings: Settings laid over the agents', field by field.
-        handoff_input_filter: Used by handoffs that have no filter of their own.
+        model: A model's name, or a Model, for all agents of the run.
+        model_provider: An object with `get_model(name)`, which makes a Model from a name.
+        model_settings: Settings that override the agents', field by field.
+        handoff_input_filter: Filter for handoffs without a filter of their own.
         nest_handoff_history: Whether a handoff folds the earlier conversation into one message.
         handoff_history_mapper: Makes the items in place of that message.
         input_guardrails: Added to the first agent's.
         output_guardrails: Added to the last agent's.
         tracing_disabled: Whether no spans are made.
-        trace_include_sensitive_data: Whether spans carry inputs and outputs; None takes it from
-            HOLDFAST_TRACE_INCLUDE_SENSITIVE_DATA, else yes.
+        trace_include_sensitive_data: Whether spans carry inputs and outputs; None for the value of
+            HOLDFAST_TRACE_INCLUDE_SENSITIVE_DATA, which is yes by default.
         workflow_name: Name of the trace.
         trace_id: Id of the trace.
-        group_id: Groups traces, as of one conversation.
-        trace_metadata: Facts for the trace.
-        session_input_callback: Called with the session's items and the new ones; gives what the
-            model sees. Runs in the calling process.
+        group_id: Id that groups traces, such as those of one conversation.
+        trace_metadata: Metadata of the trace.
+        session_input_callback: Called with the session's items and the new ones; returns the items
+            that the model sees. Runs in the calling process.
         session_settings: How the session is read.
-        call_model_input_filter: Last-moment edit of instructions and items of each model call; what
-            is recorded does not change.
-        tool_error_formatter: Words what the model reads of a tool's failure.
+        call_model_input_filter: Edits instructions and items of each model call right before it;
+            the record does not change.
+        tool_error_formatter: Makes the model's text for a failed tool call.
         tool_execution: Limits on running tools.
-        tool_not_found_behavior: Whether a call of an unknown tool ends the run or is told to the
-            model.
+        tool_not_found_behavior: Whether a call of an unknown tool ends the run or is answered by an
+            error for the model.
         reasoning_item_id_policy: Whether ids of reasoning items are sent back: "preserve", which is
             the default, or "omit".
-        output_guardrail_blocked_message: Stands in the history for a blocked final output.
+        output_guardrail_blocked_message: Message in the history in place of a blocked final output.
 
     `model_settings`, `tool_execution` and `session_settings` may be dicts of their fields.
 
     Raises:
-        UserError: A field is given what it cannot hold.
+        UserError: A field has a value of a wrong type or out of range.
     """
 
     model: str | Model | LLM | None = None
@@ -162,17 +162,17 @@ _MAY_BE_NONE: tuple[tuple[str, Any], ...] = (
     ("output_guardrails", ()),
     ("tool_execution", ToolExecutionConfig()),
 )
-"""Fields for which None, as in the Agents SDK, is as good as nothing given."""
+"""Fields that accept None for their default, as in the Agents SDK."""
 
 _CHECKED_APART = frozenset({"model", "model_provider", "input_guardrails", "output_guardrails"})
 
 
 def as_run_config(given: object) -> RunConfig:
-    """Return a RunConfig as it is, and a mapping of its fields as one.
+    """Return a RunConfig unchanged, and make one from a mapping of its fields, or None.
 
     Raises:
-        TypeError: There is no such field.
-        UserError: It is something else, or a field is given what it cannot hold.
+        TypeError: RunConfig does not have a field of that name.
+        UserError: It is another object, or a field has a wrong value.
     """
     if given is None:
         return RunConfig()

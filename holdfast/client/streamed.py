@@ -11,6 +11,7 @@ from holdfast.engine.tracebacks import without_plumbing
 from holdfast.errors import ConnectError, EngineError, NoWorkerError, QueryFailedError
 from holdfast.reading.streams.events import StreamEvent
 from holdfast.reading.streams.reader import StreamReader
+from holdfast.values.pauses import pauses
 
 FIRST_PAUSE_SECONDS = 0.05
 LONGEST_PAUSE_SECONDS = 2.0
@@ -133,7 +134,8 @@ class Streamed(Generic[T]):
         Raises:
             EngineError: The record still cannot be read when the work is over.
         """
-        make, newest, left, pause = self._opened.result(), -1, TRIES, FIRST_PAUSE_SECONDS
+        make, newest, left = self._opened.result(), -1, TRIES
+        waits = pauses(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
         while not self._cut.is_set():
             try:
                 async with aclosing(self._read(make(offset))) as batches:
@@ -141,17 +143,17 @@ class Streamed(Generic[T]):
                         yield [event for event in batch if event.offset > newest]
                         if batch:
                             offset = newest = batch[-1].offset
-                            pause = FIRST_PAUSE_SECONDS
+                            waits = pauses(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
             except (ConnectError, QueryFailedError, NoWorkerError):
                 left -= self._work.done()
                 if left < 0 or isinstance(self.run_loop_exception, EngineError):
                     raise
             else:
                 return
+            pause = next(waits)
             await self._unless_cut(asyncio.wait([self._work], timeout=pause))
             if self._work.done():
                 await self._unless_cut(asyncio.sleep(pause))
-            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
     async def _read(self, reader: StreamReader) -> AsyncGenerator[list[StreamEvent]]:
         """Read in the engine's loop until the work is over."""

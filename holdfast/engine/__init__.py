@@ -1,1 +1,1 @@
-"""The engine below Holdfast: the embedded Temporal server, connections, loop and large values."""
+"""The engine below Holdfast: embedded Temporal server, connections, payloads, event loop."""

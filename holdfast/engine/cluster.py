@@ -1,4 +1,4 @@
-"""What Holdfast asks of a cluster beside workflows: search attributes, and who polls a queue."""
+"""Search attributes of a Temporal namespace, and the workers that poll a task queue."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from holdfast.engine.search_attributes import (
 from holdfast.errors import ConnectError
 
 POLLER_SECONDS = 70.0
-"""A poller's last access is when its present long poll began, which may last 60 s."""
+"""Most age of a live poller's last access: that is the start of its long poll of up to 60 s."""
 
 VISIBLE_SECONDS = 60.0
-"""Frontends read the list of search attributes from a cache of about half a minute."""
+"""How long to wait for added search attributes: frontends cache their list for about 30 s."""
 
 _PROBE = f"{HF_STATUS.name} = '-' AND {HF_APPROVALS.name} = 0 AND {HF_AGENT.name} = '-'"
 _RPC_TIMEOUT = timedelta(seconds=10)
 _POLLERS_TIMEOUT = timedelta(seconds=3)
 _POLLERS_ATTEMPTS = 4
-"""A server may leave the question for pollers without an answer while it loads the queue; the next
-one is answered at once."""
+"""Most requests for a queue's pollers: while a server loads the queue, a request may time out, and
+the next one is answered at once."""
 
 _UNANSWERED = {RPCStatusCode.CANCELLED, RPCStatusCode.DEADLINE_EXCEEDED}
 _TYPES = {
@@ -48,13 +48,13 @@ _TYPES = {
 
 
 async def ensure_search_attributes(client: Client) -> None:
-    """Add our search attributes to the namespace where they are missing.
+    """Add Holdfast's search attributes to the namespace, if they are missing.
 
-    First asks by a query, which needs no operator's rights.
+    A query checks for them first, because it needs no operator's rights.
 
     Raises:
-        ConnectError: The cluster refuses, or has one of them with another type; the text holds
-            the commands that somebody with the rights can run.
+        ConnectError: The cluster refuses, or has one of them with another type; the text has the
+            commands that an operator can run.
     """
     if await _are_usable(client):
         return
@@ -84,7 +84,7 @@ async def ensure_search_attributes(client: Client) -> None:
 
 
 async def _are_usable(client: Client) -> bool:
-    """Say whether the cluster understands a query that names all of them."""
+    """Whether the cluster accepts a query that names all of Holdfast's search attributes."""
     try:
         await client.count_workflows(_PROBE, rpc_timeout=_RPC_TIMEOUT)
     except RPCError as error:
@@ -95,7 +95,7 @@ async def _are_usable(client: Client) -> bool:
 
 
 async def _add(client: Client, name: str, kind: str) -> None:
-    """Add one search attribute; another process may have been quicker."""
+    """Add one search attribute, unless another process has added it meanwhile."""
     request = AddSearchAttributesRequest(namespace=client.namespace)
     request.search_attributes[name] = _TYPES[kind]
     try:
@@ -106,7 +106,7 @@ async def _add(client: Client, name: str, kind: str) -> None:
 
 
 def _refused(client: Client, error: RPCError) -> str:
-    """Say what somebody with an operator's rights has to run."""
+    """Make the error text with the commands for an operator."""
     commands = "\n".join(
         f"  temporal operator search-attribute create --namespace {client.namespace}"
         f" --name {name} --type {kind}"
@@ -120,7 +120,7 @@ def _refused(client: Client, error: RPCError) -> str:
 
 
 def _failed(client: Client, error: RPCError) -> str:
-    """Describe a call that failed for a reason we have no better words for."""
+    """Make the error text for any other failed call."""
     return (
         f"The Temporal server did not answer for namespace {client.namespace!r}:"
         f" {error.status.name}: {error.message}. Check that it runs, then try again."
@@ -128,14 +128,14 @@ def _failed(client: Client, error: RPCError) -> str:
 
 
 async def has_workers(client: Client, queue: str) -> bool:
-    """Say whether a worker process polls this task queue for workflow tasks.
+    """Whether a worker process polls this task queue for workflow tasks.
 
-    An answer of True may be up to 70 s old: the server lists a poller for 5 minutes after its last
-    poll and cannot tell a worker that waits in a long poll of 60 s from one that was killed.
-    Pollers older than that do not count. False is current.
+    True may be up to 70 s out of date: the server lists a poller for 5 minutes after its last poll,
+    and does not distinguish a worker in a long poll of 60 s from one that was killed. Pollers with
+    an older access do not count. False is current.
 
     Raises:
-        ConnectError: The server could not be asked.
+        ConnectError: The server did not answer.
     """
     asked = DescribeTaskQueueRequest(
         namespace=client.namespace,

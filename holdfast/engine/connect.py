@@ -1,4 +1,4 @@
-"""Connect to a Temporal server, with an error a person can act on instead of a hang."""
+"""Connect to a Temporal server, with a deadline and with errors that say what to do."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ IDENTITY_ALPHABET = string.ascii_lowercase + string.digits
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """Where to connect, after arguments and environment were put together.
+    """A server to connect to, from arguments and environment.
 
     Attributes:
         address: host:port.
         namespace: Temporal namespace.
-        tls: TLS settings; True for the system's authorities; None: on when there is an API key.
-        api_key: Never shown by `repr`, and so in no error and no log.
+        tls: TLS settings; True for the system's authorities; None for TLS if there is an API key.
+        api_key: API key; `repr` leaves it out, so that it gets into no error and no log.
         metadata: Further headers of every call.
     """
 
@@ -48,8 +48,8 @@ class Target:
 def default_identity() -> str:
     """Return a new identity for a client or worker: 4 random letters and digits.
 
-    Short, because ten events of each turn hold it. It only tells workers apart in a history;
-    nothing depends on its being unique.
+    Short, because ten events of each turn hold it. It only helps people to distinguish workers in a
+    history; nothing depends on its being unique.
     """
     return "".join(secrets.choice(IDENTITY_ALPHABET) for _ in range(4))
 
@@ -61,10 +61,10 @@ def resolve_target(
     tls: bool | TLSConfig | None = None,
     api_key: str | None = None,
 ) -> Target:
-    """Put arguments and Temporal's usual environment together; arguments win.
+    """Combine arguments with Temporal's usual environment; arguments take precedence.
 
-    The environment is TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, TEMPORAL_API_KEY, TEMPORAL_TLS and its
-    relatives, and the profile TEMPORAL_PROFILE of the file TEMPORAL_CONFIG_FILE.
+    The environment is TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, TEMPORAL_API_KEY, TEMPORAL_TLS and the
+    other TEMPORAL_TLS_* variables, and the profile TEMPORAL_PROFILE in TEMPORAL_CONFIG_FILE.
 
     Raises:
         ConnectError: The environment or the configuration file cannot be read.
@@ -96,10 +96,10 @@ async def connect_client(
     data_converter: DataConverter | None = None,
     lazy: bool = False,
 ) -> Client:
-    """Connect to a cluster and check that it lets us use the namespace.
+    """Connect to a cluster, and check that the namespace may be used.
 
-    What is not given comes from Temporal's usual environment (see `resolve_target`), so nothing is
-    needed where the `temporal` command works. For the embedded server use `connect_embedded`.
+    Missing arguments come from Temporal's usual environment (see `resolve_target`), so none are
+    needed if the `temporal` command works. For the embedded server use `connect_embedded`.
 
     Args:
         address: host:port of the gRPC frontend.
@@ -129,7 +129,7 @@ async def connect_embedded(
 ) -> Client:
     """Connect to an embedded server.
 
-    The environment is left aside: an API key for a cluster must not go to this server.
+    The environment is ignored, because an API key for a cluster must not be sent to this server.
 
     Raises:
         ConnectError: The server does not answer within 10 s.
@@ -148,7 +148,7 @@ async def _connect(
     data_converter: DataConverter | None,
     lazy: bool,
 ) -> Client:
-    """Connect and check, with one deadline over both."""
+    """Connect and check the namespace, with one deadline for both."""
     set_runtime()
     try:
         async with asyncio.timeout(CONNECT_SECONDS):
@@ -173,27 +173,27 @@ async def _connect(
         ) from None
     except RPCError as error:
         raise connect_error(error, target) from error
-    # The SDK reports a failed connection as a RuntimeError. Its text is shown cut and without the
-    # key, so the original is not chained to ours.
+    # The SDK reports a failed connection as a RuntimeError. Its text may hold the API key, so ours
+    # has a redacted copy, and the original is not chained to it.
     except (RuntimeError, ValueError) as error:
         raise _transport_error(target, str(error)) from None
 
 
 async def _check_namespace(client: Client) -> None:
-    """Ask for the namespace: the cheapest call that needs both the key and the namespace."""
+    """Describe the namespace: the cheapest call that checks both the key and the namespace."""
     try:
         await client.workflow_service.describe_namespace(
             DescribeNamespaceRequest(namespace=client.namespace),
             timeout=timedelta(seconds=CONNECT_SECONDS),
         )
     except RPCError as error:
-        # A proxy may not offer this call, which says nothing about the others.
+        # A proxy may lack this call and still have all others.
         if error.status != RPCStatusCode.UNIMPLEMENTED:
             raise
 
 
 def connect_error(error: RPCError, target: Target) -> ConnectError:
-    """Say what a refused call means and what to do about it; the key is never shown."""
+    """Make the error for a refused call, which says what to do; it never shows the key."""
     match error.status:
         case RPCStatusCode.UNAUTHENTICATED | RPCStatusCode.PERMISSION_DENIED:
             return _no_access(target, error.status.name)
@@ -208,7 +208,7 @@ def connect_error(error: RPCError, target: Target) -> ConnectError:
 
 
 def _no_access(target: Target, status: str) -> ConnectError:
-    """Explain a refused key or certificate."""
+    """Make the error for a refused key or certificate."""
     given = "was refused" if target.api_key else "is missing or was refused"
     return ConnectError(
         f"{_server(target)} does not let us use namespace {target.namespace!r}: the API key or"
@@ -225,11 +225,11 @@ _REASONS = {
     "invalid peer certificate": "its TLS certificate is not valid for this name or date",
     "CertificateRequired": "it wants a client certificate (mTLS)",
 }
-"""What the SDK's text contains, and what it means."""
+"""Part of the SDK's error text to its meaning."""
 
 
 def _transport_error(target: Target, detail: str) -> ConnectError:
-    """Explain a connection that failed below the level of single calls."""
+    """Make the error for a connection that failed."""
     for status in ("Unauthenticated", "PermissionDenied"):
         if f"code: {status}" in detail:
             return _no_access(target, status)

@@ -1,4 +1,4 @@
-"""How values become payloads: compact JSON for ours, pydantic's for everything else."""
+"""Payload converter: compact JSON for Holdfast's values, pydantic's JSON for all others."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ UNREADABLE = "UnreadableInputError"
 
 
 class CompactJsonConverter(PydanticJSONPlainPayloadConverter):
-    """Pydantic's JSON, with the default fields of our own values left out.
+    """Pydantic's JSON; fields of Holdfast's values that have their default are left out.
 
-    Field names and defaults are spelled out once, in the code, and not in every event of history.
+    This keeps the events of a history small.
     """
 
     def to_payload(self, value: Any) -> Payload | None:
-        """Encode one value; lone surrogates, which UTF-8 cannot say, are replaced."""
+        """Encode one value; lone surrogates, which UTF-8 cannot encode, are replaced."""
         try:
             return self._encode(value)
         except (PydanticSerializationError, UnicodeEncodeError):
@@ -65,15 +65,16 @@ _CONVERTERS = tuple(
     CompactJsonConverter() if isinstance(each, JSONPlainPayloadConverter) else each
     for each in DefaultPayloadConverter.default_encoding_payload_converters
 )
-"""Shared, because Temporal makes a new payload converter for each activity and workflow task, and
-pydantic's validators are worth keeping."""
+"""Shared, because Temporal makes a new payload converter for each activity and workflow task, which
+would compile pydantic's validators each time."""
 
 
 class HoldfastPayloadConverter(CompositePayloadConverter):
     """Temporal's default converter with compact pydantic JSON.
 
-    The input of a workflow that cannot be read ends the run, which has not begun. What else cannot
-    be read stops it until the code can: a newer worker process may.
+    A workflow input that cannot be read fails the workflow, which has not begun yet. Any other
+    payload that cannot be read fails the workflow task, which Temporal repeats until a worker
+    process can read it, as one with newer code may.
     """
 
     def __init__(self) -> None:
@@ -86,8 +87,8 @@ class HoldfastPayloadConverter(CompositePayloadConverter):
         """Decode values.
 
         Raises:
-            ApplicationError: The input of a workflow cannot be read. Temporal gives no types where
-                the number of the values is wrong.
+            ApplicationError: The input of a workflow cannot be read. Temporal passes no type hints
+                when the number of values is wrong.
         """
         try:
             values = super().from_payloads(payloads, type_hints)
@@ -101,7 +102,7 @@ class HoldfastPayloadConverter(CompositePayloadConverter):
 
 
 def holdfast_converter(current: DataConverter | None = None) -> DataConverter:
-    """Return a data converter for our values; codec and failure converter of `current` are kept."""
+    """Return a data converter with our payload converter; the rest of `current` is kept."""
     return dataclasses.replace(
         current or DataConverter.default, payload_converter_class=HoldfastPayloadConverter
     )

@@ -1,6 +1,6 @@
-"""One background thread with its own asyncio loop, for embedded workers and the sync API.
+"""A background thread with its own asyncio loop, for embedded workers and the sync API.
 
-A caller that blocks its own loop cannot stop the heartbeats of activities that run here.
+A caller that blocks its own loop does not block the heartbeats of activities that run here.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class LoopThread:
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The loop; from other threads only its thread-safe methods may be called."""
+        """The loop; other threads may call only its thread-safe methods."""
         return self._loop
 
     @property
@@ -91,7 +91,8 @@ class LoopThread:
 
         Args:
             coro: The coroutine.
-            context: The context that it runs in, if another loop runs it; the caller's by default.
+            context: Context variables for the coroutine when the caller is on another loop; the
+                caller's by default.
 
         Raises:
             RuntimeError: Called after `close`, or in a forked child.
@@ -119,15 +120,17 @@ class LoopThread:
             self._loop.call_soon_threadsafe(cancel)
             await asyncio.wait([outer])
             if not outer.cancelled():
-                outer.exception()  # Looked at, or asyncio reports it as never retrieved.
+                outer.exception()  # Retrieved, as asyncio logs exceptions never retrieved.
             raise
         return outer.result()
 
     def close(self, seconds: float | None = None) -> None:
-        """Cancel what still runs, wait for it, and end the thread. A second call does nothing.
+        """Cancel the tasks that still run, wait for them, and end the thread.
+
+        A second call does nothing.
 
         Args:
-            seconds: How long to wait; what is left then is left to the end of the process.
+            seconds: How long to wait; tasks that still run then end with the process.
 
         Raises:
             RuntimeError: Called from inside this loop.
@@ -151,7 +154,7 @@ class LoopThread:
             raise RuntimeError("This loop is closed. Create a new LoopThread.")
 
     def _serve(self) -> None:
-        """Run the loop; afterwards cancel what is left and close it."""
+        """Run the loop; afterwards cancel the remaining tasks and close the loop."""
         asyncio.set_event_loop(self._loop)
         self._loop.call_soon(self._started.set)
         try:
@@ -167,7 +170,7 @@ class LoopThread:
 
 
 def _copy_outcome(task: asyncio.Task[T], done: Future[T]) -> None:
-    """Give a task's outcome to a future that another thread waits for."""
+    """Set a future, which another thread waits for, to a task's outcome."""
     if task.cancelled():
         done.cancel()
         done.set_running_or_notify_cancel()
@@ -178,14 +181,14 @@ def _copy_outcome(task: asyncio.Task[T], done: Future[T]) -> None:
 
 
 class _Shared:
-    """The process's own loop; a forked child begins without one."""
+    """The process's shared loop; a forked child begins without one."""
 
     def __init__(self) -> None:
         self.loop: LoopThread | None = None
         self.forget()
 
     def forget(self) -> None:
-        """Begin anew; a thread that the child lacks may have held the lock."""
+        """Drop loop and lock; a thread that the child lacks may have held the lock."""
         self.lock = threading.Lock()
         self.loop = None
 
@@ -205,19 +208,19 @@ def shared_loop() -> LoopThread:
 
 
 CLOSE_SECONDS = 30.0
-"""How long the end of the process waits for what is closed then; tasks go on at the next start."""
+"""How long the end of the process waits for each close; open tasks go on at the next start."""
 
 
 class _Closing:
-    """What is closed on the shared loop when the process ends."""
+    """Functions to await on the shared loop when the process ends."""
 
     def __init__(self) -> None:
         self._pid = 0
         self._closes: list[Callable[[], Coroutine[Any, Any, None]]] = []
 
     def add(self, close: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Close this too."""
-        if self._pid != os.getpid():  # a forked child has nothing of its parent's to close
+        """Add a function."""
+        if self._pid != os.getpid():  # a forked child must not close its parent's objects
             self._pid = os.getpid()
             self._closes.clear()
             # Thread pools, which a worker needs to stop, end before the functions of `atexit` run.
@@ -227,7 +230,7 @@ class _Closing:
             self._closes.append(close)
 
     def discard(self, close: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Do not close this."""
+        """Remove a function."""
         if close in self._closes:
             self._closes.remove(close)
 
@@ -247,14 +250,14 @@ _closing = _Closing()
 
 
 def close_at_exit(close: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Await a function on the shared loop when the process ends, for objects that nobody closes.
+    """Await a function on the shared loop when the process ends, for objects not closed before.
 
     Args:
-        close: A bound method that does nothing when all is closed already.
+        close: A bound method that does nothing if its object is closed already.
     """
     _closing.add(close)
 
 
 def keep_at_exit(close: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Take back `close_at_exit`: it is closed."""
+    """Cancel `close_at_exit` for an object that was closed."""
     _closing.discard(close)

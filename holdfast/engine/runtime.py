@@ -1,4 +1,4 @@
-"""The native part of Temporal's SDK in this process: where it logs."""
+"""Logging of the native part of Temporal's SDK in this process."""
 
 from __future__ import annotations
 
@@ -11,20 +11,21 @@ from contextlib import suppress
 from temporalio.runtime import LogForwardingConfig, LoggingConfig, Runtime, TelemetryConfig
 
 _LOG_SECONDS = 0.03
-"""The SDK hands logs over each 0.01 s."""
+"""How long the end of the process waits for logs; the SDK forwards them every 0.01 s."""
 
 
 @functools.cache
 def set_runtime() -> None:
-    """Let the SDK's native part log to the logger `temporalio.core`.
+    """Make the SDK's native part log to the logger `temporalio.core`.
 
-    By default it writes to stdout, which belongs to the program: to its answers, and to its JSON. A
-    runtime that the program has set before, or uses already, is left as it is.
+    By default it writes to stdout, which is for the program's own output, such as answers or JSON.
+    A runtime that the program has set before, or uses already, stays as it is.
 
-    What is logged reaches Python a moment later, from a thread that cannot once Python ends.
+    A thread forwards logs to Python with a short delay, and cannot once the interpreter ends; so
+    the end of the process waits for that delay.
     """
     forwarding = LogForwardingConfig(logger=logging.getLogger("temporalio.core"))
     config = LoggingConfig(filter=LoggingConfig.default.filter, forwarding=forwarding)
-    with suppress(RuntimeError):  # there is one
+    with suppress(RuntimeError):  # the process has a runtime already
         Runtime.set_default(Runtime(telemetry=TelemetryConfig(logging=config)))
         atexit.register(time.sleep, _LOG_SECONDS)

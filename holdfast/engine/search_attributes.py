@@ -1,4 +1,4 @@
-"""What Temporal's visibility store keeps of tasks: search attributes, memo keys, and queries."""
+"""Tasks in Temporal's visibility store: search attributes, memo keys, and queries."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ HF_AGENT = SearchAttributeKey.for_keyword("HfAgent")
 """The agent that the task began with."""
 
 HF_APPROVALS = SearchAttributeKey.for_int("HfApprovals")
-"""How many approvals of the task are open."""
+"""Number of the task's open approvals."""
 
 SEARCH_ATTRIBUTES = {HF_STATUS.name: "Keyword", HF_APPROVALS.name: "Int", HF_AGENT.name: "Keyword"}
-"""All of them, with their types: lists and the inbox read these, never a query per task."""
+"""All search attributes with their types. Lists and the inbox read these and the memo, so that they
+need no query per task."""
 
 INPUT_MEMO = "input"
 """Key in the memo: the beginning of the task's input."""
@@ -28,10 +29,10 @@ APPROVALS_MEMO = "approvals"
 """Key in the memo: the oldest open approvals, as `approvals.card` makes them."""
 
 SEAL_MEMO = "seal"
-"""Key in the memo of a closed run: the digests of what was stored of the task."""
+"""Key in the memo of a closed run: the digests of the task's stored data."""
 
 AGENT_TASK = "AgentTask"
-"""Type of the workflow that a task is."""
+"""Workflow type of a task."""
 
 TASKS = f"WorkflowType = '{AGENT_TASK}'"
 """Query for all runs of all tasks."""
@@ -41,15 +42,17 @@ OPEN_TASKS = f"{TASKS} AND ExecutionStatus = 'Running'"
 
 
 def is_(name: str, value: str, *, negated: bool = False) -> str:
-    """Return what a query says of an attribute, to be put behind other conditions.
+    """Return a query's condition on an attribute, to be appended to other conditions.
 
-    Servers differ in how they read quotes and backslashes, and some read none of them: of such a
-    value, what stands before them is asked for. Compare what is found with the value.
+    Servers differ in how they read quotes and backslashes, and some accept none of them. For a
+    value with such characters, the condition covers only the part before the first of them, so
+    compare the attribute of each result with the value.
 
     Args:
         name: The attribute.
-        value: What it is to be.
-        negated: What it is not to be; nothing is said then of a value with quotes.
+        value: The value.
+        negated: Whether the attribute must not have the value; the condition is then empty for a
+            value with such characters.
     """
     if _plain(value) != value:
         return "" if negated else begins(name, value)
@@ -57,7 +60,7 @@ def is_(name: str, value: str, *, negated: bool = False) -> str:
 
 
 def begins(name: str, value: str) -> str:
-    """Return what a query says of the beginning of an attribute; see `is_`."""
+    """Return a query's condition on the beginning of an attribute; see `is_`."""
     plain = _plain(value)
     return f" AND {name} STARTS_WITH '{plain}'" if plain else ""
 

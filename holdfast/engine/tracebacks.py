@@ -1,4 +1,4 @@
-"""Tracebacks of our errors: they show the caller's code, not the frames that we went through."""
+"""Shortens tracebacks of Holdfast's errors to the caller's code, without Holdfast's own frames."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ E = TypeVar("E", bound=BaseException)
 
 
 def shortened(error: E) -> E:
-    """Return an error without the frames that it went through, if all are ours; its causes, too.
+    """Remove the traceback of an error, and of each of its causes, if it has no user's frame.
 
-    Its text says what to do, and the caller's own frames are added as it is raised. A function of
-    the caller's among the frames is a reason to keep them; HOLDFAST_DEBUG=1 is another.
+    The error's text says what to do, and the caller's frames are added as it is raised again. A
+    traceback with a function of the user's is kept, and so are all with HOLDFAST_DEBUG=1.
     """
     if os.environ.get("HOLDFAST_DEBUG") == "1":
         return error
@@ -42,7 +42,7 @@ def shortened(error: E) -> E:
 
 
 def without_plumbing(kind: C) -> C:
-    """Have our errors leave the public async methods of a class with short tracebacks."""
+    """Wrap the public async methods of a class, so that Holdfast's errors have short tracebacks."""
     for name in dir(kind):
         if name.startswith("_"):
             continue
@@ -57,7 +57,7 @@ def without_plumbing(kind: C) -> C:
 
 
 def _wrapped(method: Any) -> Callable[..., Any] | None:
-    """Return a method that shortens what the given one raises; None for one that is not async."""
+    """Return a method that shortens the errors of the given one; None if that is not async."""
     if inspect.iscoroutinefunction(method):
 
         @functools.wraps(method)

@@ -12,6 +12,7 @@ from holdfast.engine.cluster import has_workers
 from holdfast.errors import ConnectError
 from holdfast.reading.server_errors import server_errors
 from holdfast.values.checks.ids import no_worker
+from holdfast.values.pauses import pauses
 
 PATIENCE_SECONDS = 5.0
 """How long to wait for a worker process: one that has just been started is seen after a moment."""
@@ -24,6 +25,7 @@ SILENCE_SECONDS = 60.0
 
 QUEUES_KEPT = 10_000
 _FIRST_PAUSE = 0.05
+_LONGEST_PAUSE = 1.0
 
 
 class Presence:
@@ -120,9 +122,9 @@ class Presence:
         if self.is_fresh(queue):
             return
         deadline = time.monotonic() + (PATIENCE_SECONDS if seconds is None else seconds)
-        pause = _FIRST_PAUSE
-        while not await self.is_served(queue):
+        for pause in pauses(_FIRST_PAUSE, _LONGEST_PAUSE):
+            if await self.is_served(queue):
+                return
             if time.monotonic() + pause > deadline:
                 raise no_worker(queue, task_id=task_id, request_id=request_id)
             await asyncio.sleep(pause)
-            pause = min(2 * pause, 1.0)

@@ -26,7 +26,7 @@ from holdfast.task.data.records import Entry, OpenState
 from holdfast.task.data.state import TaskRecord
 from holdfast.task.data.wire import View, ViewRequest
 from holdfast.task.ledger.references import input_message, resolve_adds
-from holdfast.task.pages import EntriesPage, EntriesRequest, StepView, point
+from holdfast.task.queries.pages import EntriesPage, EntriesRequest, StepView, point
 from holdfast.task.step_body import StepBody, body_of
 from holdfast.task.undo import active_messages, active_steps
 from holdfast.values.messages import Blob, Message, ToolCall, shown
@@ -97,10 +97,10 @@ class Reader(TaskQueries):
 
         async def ask(even_closed: bool) -> Task:  # noqa: FBT001  see `read`
             if not even_closed:
-                return await self.query(task_id, "task", Task)
+                return await self.query(task_id, "task_value", Task)
             known = await listed(await self.describe(task_id))
             try:
-                task = await self.query(task_id, "task", Task, even_closed=True)
+                task = await self.query(task_id, "task_value", Task, even_closed=True)
             except (NoWorkerError, QueryFailedError):
                 return known
             return task.model_copy(update={"status": known.status})
@@ -217,7 +217,7 @@ class Reader(TaskQueries):
     async def approvals(self, task_id: str) -> list[Approval]:
         """Read the approvals of an open task: open ones, and decided ones of its open steps."""
         try:
-            return await self.query(task_id, "approvals", list[Approval])
+            return await self.query(task_id, "approval_values", list[Approval])
         except TaskClosedError:
             return []
 

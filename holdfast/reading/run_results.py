@@ -15,7 +15,7 @@ from holdfast.models.base import ModelAnswer
 from holdfast.models.openai.items import to_response_items
 from holdfast.reading.recorded import Recorded
 from holdfast.task.data.calls import Approval
-from holdfast.task.pages import point
+from holdfast.task.queries.pages import point
 from holdfast.values.base import Json
 from holdfast.values.code import context_data as context_object
 from holdfast.values.messages import user

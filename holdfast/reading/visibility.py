@@ -27,6 +27,8 @@ _ENDED_BY_TEMPORAL: dict[TaskStatus, tuple[str, ...]] = {
 }
 """How Temporal's own tools end a task, which then cannot say it itself."""
 
+_CLOSED_LIST = ", ".join(f"'{each}'" for each in sorted(CLOSED))
+
 
 def attributes(given: TaskInput) -> TypedSearchAttributes:
     """Return the search attributes of a new task."""
@@ -73,7 +75,7 @@ def status_of(found: WorkflowExecution) -> TaskStatus:
         case WorkflowExecutionStatus.TERMINATED | WorkflowExecutionStatus.CANCELED:
             return "abandoned"
         case WorkflowExecutionStatus.FAILED | WorkflowExecutionStatus.TIMED_OUT:
-            return "failed"
+            return known if known in CLOSED else "failed"
         case WorkflowExecutionStatus.COMPLETED:
             return known if known in CLOSED else "finished"
         case _:
@@ -97,4 +99,7 @@ def _status_query(status: TaskStatus) -> str:
     if status not in CLOSED:
         return f"{said} AND ExecutionStatus = 'Running'"
     ended = ", ".join(f"'{each}'" for each in _ENDED_BY_TEMPORAL.get(status, ()))
-    return f"({said} OR ExecutionStatus IN ({ended}))" if ended else said
+    if not ended:
+        return said
+    unsaid = f"ExecutionStatus IN ({ended}) AND {HF_STATUS.name} NOT IN ({_CLOSED_LIST})"
+    return f"({said} OR ({unsaid}))"

@@ -10,6 +10,9 @@ from holdfast.task.data.failures import REFUSAL, Failure
 from holdfast.task.data.records import ForkOf
 from holdfast.values.steps import TaskStep
 
+ABANDONED = "TaskAbandonedError"
+"""Type of the failure with which the workflow of an abandoned task ends."""
+
 VERDICTS = frozenset(
     {
         "MaxTurnsExceeded",
@@ -140,4 +143,4 @@ def of_another(fork: ForkOf) -> Failure:
 
 def abandoned(why: str) -> Failure:
     """Tell who abandoned the task, and why."""
-    return Failure(type="TaskAbandonedError", message=f"The task was abandoned by {why}")
+    return Failure(type=ABANDONED, message=f"The task was abandoned by {why}")

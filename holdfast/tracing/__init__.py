@@ -1,7 +1,7 @@
 """Tracing: OpenTelemetry spans of tasks, steps, model calls and tool calls.
 
-Once this process has a TracerProvider, spans flow; there is nothing else to call. Each task is one
-trace, whichever processes run it and however often they crash.
+Spans are made as soon as this process has a TracerProvider; nothing else has to be called. Each
+task is one trace, whichever processes run it and however often they crash.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LATE = {"ChosenIds": "holdfast.tracing.otel", "flush_traces": "holdfast.tracing
 
 
 def __getattr__(name: str) -> object:
-    """Load what needs OpenTelemetry, or more than the light core, at its first use."""
+    """Import names at their first use, because they need OpenTelemetry or many modules."""
     if name not in _LATE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(_LATE[name]), name)

@@ -1,4 +1,4 @@
-"""`trace()`: several runs as one trace, and what a new task takes over from where it is made."""
+"""`trace()`, which makes several runs one trace, and the trace that a new task belongs to."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ SENSITIVE = "HOLDFAST_TRACE_INCLUDE_SENSITIVE_DATA"
 
 
 class Trace:
-    """A trace that tasks made inside its `with` block belong to.
+    """A trace of all tasks that are created inside its `with` block.
 
     Attributes:
-        name: Name of the workflow that the block is.
+        name: Name of the workflow that the block runs.
         trace_id: `trace_` and 32 hexadecimal digits.
-        group_id: Joins traces, as those of one conversation.
-        metadata: Facts about it.
-        disabled: Whether tasks made inside record nothing.
-        parent: The block's own span, below which its tasks hang; empty when this process makes no
-            spans.
+        group_id: Id that groups traces, such as those of one conversation.
+        metadata: Metadata of the trace.
+        disabled: Whether tasks created inside are not traced.
+        parent: Id of the block's own span, the parent of its tasks' spans. If this process makes no
+            spans, that of the span around the block, or empty.
     """
 
     def __init__(
@@ -44,10 +44,10 @@ class Trace:
         metadata: Mapping[str, Json] | None = None,
         disabled: bool = False,
     ) -> None:
-        """Name the trace; nothing is recorded before `start`.
+        """Take the settings; nothing is recorded before `start`.
 
         Raises:
-            InvalidArgumentError: One of these is of another type.
+            InvalidArgumentError: An argument has a wrong type.
         """
         check_arguments(
             Trace.__init__, name=name, trace_id=trace_id, group_id=group_id, metadata=metadata
@@ -63,10 +63,10 @@ class Trace:
         self._before: Token[Trace | None] | None = None
 
     def start(self, *, mark_as_current: bool = False) -> None:
-        """Begin.
+        """Start the trace.
 
         Args:
-            mark_as_current: Whether tasks made from now on belong to it.
+            mark_as_current: Whether tasks created from now on belong to it.
         """
         around = None if self.trace_id else _around()
         self.disabled = self.disabled or (around is not None and around.disabled)
@@ -105,10 +105,10 @@ class Trace:
         self.disabled = self.disabled or not context.trace_flags.sampled
 
     def finish(self, *, reset_current: bool = False) -> None:
-        """End.
+        """End the trace.
 
         Args:
-            reset_current: Whether tasks made from now on belong to the trace around this one.
+            reset_current: Whether tasks created from now on belong to the trace around this one.
         """
         if reset_current and self._before is not None:
             if self._current is not None:
@@ -120,7 +120,7 @@ class Trace:
             self._span = None
 
     def __enter__(self) -> Self:
-        """Begin, and take in the tasks that are made inside."""
+        """Start the trace as the current one."""
         self.start(mark_as_current=True)
         return self
 
@@ -130,10 +130,10 @@ class Trace:
         error: BaseException | None,
         stack: TracebackType | None,
     ) -> None:
-        """End; an error that leaves the block is told, and goes on.
+        """End the trace; an error that leaves the block is recorded, and propagates.
 
-        The text of one of Holdfast's own may be a model's words, and the block does not know what
-        its run allows: the run's own spans tell it.
+        The text of one of Holdfast's own errors is left out: it may quote a model, and the block
+        does not know whether the run allows sensitive data. The run's own spans have it, if so.
         """
         if self._span is not None and error is not None:
             from holdfast.tracing import otel
@@ -156,12 +156,12 @@ def trace(
     """Make one trace of all tasks that are created inside a `with` block.
 
     Args:
-        workflow_name: Name of what the block does.
-        trace_id: Id of the trace, best as `gen_trace_id()` makes them. Without one, the trace is
-            the one around the block: an outer `trace()`, or OpenTelemetry's current span.
-        group_id: Joins traces, as those of one conversation.
-        metadata: Facts about it.
-        disabled: Whether tasks made inside record nothing.
+        workflow_name: Name of the workflow that the block runs.
+        trace_id: Id of the trace, best from `gen_trace_id()`. Without one, the block joins the
+            trace around it: that of an outer `trace()`, or of OpenTelemetry's current span.
+        group_id: Id that groups traces, such as those of one conversation.
+        metadata: Metadata of the trace.
+        disabled: Whether tasks created inside are not traced.
     """
     return Trace(
         workflow_name, trace_id=trace_id, group_id=group_id, metadata=metadata, disabled=disabled
@@ -174,18 +174,18 @@ def get_current_trace() -> Trace | None:
 
 
 def gen_trace_id() -> str:
-    """Make up a trace id: `trace_` and 32 hexadecimal digits."""
+    """Make a random trace id: `trace_` and 32 hexadecimal digits."""
     return f"trace_{uuid.uuid4().hex}"
 
 
 class Around(NamedTuple):
-    """The trace that a new task finds itself in.
+    """The trace that a new task joins.
 
     Attributes:
         trace_id: Its id, in any form.
-        parent: Span that the task hangs below; empty for none.
-        disabled: Whether the task records nothing.
-        block: The `trace()` block, if it is one.
+        parent: Id of the task's parent span; empty for none.
+        disabled: Whether the task is not traced.
+        block: The `trace()` block around the caller, if there is one.
     """
 
     trace_id: str
@@ -195,10 +195,11 @@ class Around(NamedTuple):
 
 
 def around(trace_id: str = "") -> Around | None:
-    """Find the trace that a task made here belongs to; None for one of its own.
+    """Find the trace that a task created here joins; None if it gets a trace of its own.
 
     Args:
-        trace_id: The trace that the task was given: it comes before the one around the caller.
+        trace_id: Trace id from the task's settings; it takes precedence over the trace around the
+            caller.
     """
     if switch.is_disabled():
         return Around("", "", disabled=True)
@@ -212,7 +213,7 @@ def around(trace_id: str = "") -> Around | None:
 
 
 def _around() -> Around | None:
-    """Return OpenTelemetry's current span, which is inside of the block, or the block itself."""
+    """Return OpenTelemetry's current span if it belongs to the block's trace, else the block."""
     block = _current.get()
     if switch.spans() is not None:
         from holdfast.tracing import otel
@@ -226,15 +227,15 @@ def _around() -> Around | None:
 
 
 def includes_sensitive_data() -> bool:
-    """Whether this process puts inputs, outputs and messages into spans: yes, unless told not to.
+    """Whether this process puts inputs, outputs and messages into spans; yes by default.
 
-    `HOLDFAST_TRACE_INCLUDE_SENSITIVE_DATA` set to 0, false, no or off says no.
+    0, false, no or off in `HOLDFAST_TRACE_INCLUDE_SENSITIVE_DATA` turns it off.
     """
     return os.environ.get(SENSITIVE, "").strip().lower() not in ("0", "false", "no", "off")
 
 
 def metadata_attributes(metadata: Mapping[str, Json]) -> dict[str, Any]:
-    """Write metadata as attributes: plain values as they are, the rest as JSON text."""
+    """Write metadata as span attributes: plain values as they are, others as JSON text."""
     return {
         f"holdfast.metadata.{key}": value
         if isinstance(value, str | bool | int | float)

@@ -1,4 +1,4 @@
-"""What was said, in the form of OpenTelemetry's conventions for generative AI: JSON texts."""
+"""Messages and tools as JSON texts, by OpenTelemetry's conventions for generative AI."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def output_messages(answer: ModelAnswer) -> str:
 
 
 def finish_reason(answer: ModelAnswer) -> str:
-    """Name why the model stopped, as the conventions do."""
+    """Return the finish reason under its name in the conventions."""
     return "tool_call" if answer.finish == "tool_calls" else answer.finish
 
 
@@ -84,7 +84,7 @@ def _text(text: str) -> Json:
 
 
 def _image(part: ImagePart) -> Json:
-    """Name an image; its bytes stay where they are."""
+    """Describe an image by its address, without its bytes."""
     if part.stored is None:
         uri = part.url if part.url and part.url[:5] != "data:" else str(part)
         return {"type": "uri", "modality": "image", "uri": uri}

@@ -1,6 +1,7 @@
-"""Turn what is over into spans: at once, or in a thread of its own for code that must not wait.
+"""Record spans of finished steps, calls and tasks, at once or in a thread of its own.
 
-A workflow may not wait for an exporter: one that takes two seconds would count as a deadlock.
+Workflow code uses the thread: Temporal takes a workflow that waits two seconds, as for an exporter,
+for deadlocked.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from holdfast.values.text.logs import log
 from holdfast.values.text.redact import redact
 
 LAST_SECONDS = 5.0
-"""How long a process that ends waits for its last spans."""
+"""How long a process that ends waits until its last spans are recorded."""
 
 
 Made = Callable[[TraceRules], Finished]
 
 
 def send(rules: TraceRules, made: Finished) -> None:
-    """Record a span that is over."""
+    """Record a finished span."""
     maker = spans()
     if maker is None:
         return
@@ -41,7 +42,7 @@ def send(rules: TraceRules, made: Finished) -> None:
 
 
 class _Sender:
-    """A thread that records spans, begun with the first of them."""
+    """A thread that records spans, started with the first of them."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -54,11 +55,12 @@ class _Sender:
                 serve = threading.Thread(target=self._serve, name="holdfast-spans", daemon=True)
                 self.thread = serve
                 serve.start()
-                atexit.register(self.flush)  # before the provider's own, which was there first
+                # Registered after the provider's own function, and so run before it at exit.
+                atexit.register(self.flush)
         self.waiting.put(what)
 
     def flush(self) -> None:
-        """Wait until all that was put is recorded, or for a few seconds."""
+        """Wait until all waiting spans are recorded, for LAST_SECONDS at most."""
         if self.thread is not None and self.thread.is_alive():
             done = threading.Event()
             self.waiting.put(done)
@@ -78,7 +80,7 @@ class _Sender:
 
 
 class _Process:
-    """The process's sender; a forked child begins without one, for it has no thread."""
+    """The process's sender; a forked child gets a new one, as it does not inherit the thread."""
 
     def __init__(self) -> None:
         self.sender = _Sender()
@@ -94,17 +96,17 @@ if hasattr(os, "register_at_fork"):
 
 
 def send_later(rules: TraceRules, made: Made) -> None:
-    """Record a span that is over, without waiting; `made` is called in another thread."""
+    """Record a finished span without waiting; `made` is called in another thread."""
     _process.sender.put((rules, made))
 
 
 def flush() -> None:
-    """Wait for the spans of `send_later`; the provider may still hold them back."""
+    """Wait until the spans of `send_later` are recorded; the provider may still buffer them."""
     _process.sender.flush()
 
 
 def flush_traces() -> None:
-    """Hand over all spans that are held back; waits a few seconds at most."""
+    """Export all buffered spans; waits a few seconds at most."""
     flush()
     provider: Any = provider_in_use()
     force = getattr(provider, "force_flush", None)

@@ -1,6 +1,6 @@
-"""Spans of what is over when it is told: steps and tasks, as their records know them.
+"""Spans of finished steps, child tasks and tasks, made from their records.
 
-Pure, and made of recorded times: told twice, a span is the same.
+Pure, and with recorded times only: a span that is made twice, as in a replay, is the same.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from holdfast.values.steps import Task, TaskStep
 
 @dataclass(frozen=True)
 class Finished:
-    """A span that is over.
+    """A finished span.
 
     Attributes:
         span: Its id.
@@ -30,8 +30,8 @@ class Finished:
         name: Its name.
         start: Seconds since the epoch.
         end: Seconds since the epoch.
-        attributes: What is known; None values are left out.
-        failure: Why it failed, if it did.
+        attributes: Its attributes; None values are left out.
+        failure: The failure that it ended with, if any.
     """
 
     span: str
@@ -46,13 +46,13 @@ class Finished:
 def step_span(
     rules: TraceRules, body: StepBody, *, status: str = "", at: float | None = None
 ) -> Finished:
-    """Make the span of a step that is completed, or will not be.
+    """Make the span of a step that is completed, or that was left before its end.
 
     Args:
         rules: The task's trace.
         body: The step.
-        status: Of a step that will not be completed: "undone", or what the task closed with.
-        at: When it was left, likewise.
+        status: For a step that was left: "undone", or the status that the task closed with.
+        at: For a step that was left: when.
     """
     facts = _of_step(rules, body.step, body.key, body.branch)
     if not body.is_completed:
@@ -83,18 +83,18 @@ def call_span(
     end: float,
     status: str = "",
 ) -> Finished:
-    """Make the span of a tool call that was a task of its own.
+    """Make the span of a tool call that ran as a child task.
 
     Args:
         rules: The task's trace.
         call: The call, as it ran.
-        outcome: What became of it; None when the task has left it before that was known.
-        child: The task that it was.
-        agent: Agent of the step that made it; empty for the task's own.
+        outcome: Its outcome; None when the step was left before the outcome was known.
+        child: Id of the child task.
+        agent: Agent of the step that made the call; empty for the task's own agent.
         step: Branch and number of that step.
-        start: When it was begun.
+        start: When the call began.
         end: When its outcome was known, or when it was left.
-        status: For a call that was left, why.
+        status: For a call that was left: "undone", or the status that the task closed with.
     """
     facts: dict[str, Any] = {
         **rules.common,
@@ -136,10 +136,10 @@ def task_span(
     Args:
         rules: The task's trace.
         task: The task.
-        status: What it closed with.
-        at: When.
+        status: The status that it closed with.
+        at: When it closed.
         output: Output of its last step.
-        failure: The verdict that ended it, or the reason why it was abandoned.
+        failure: The error that ended it, or the reason why it was abandoned.
     """
     facts = {
         "gen_ai.operation.name": "invoke_agent",
@@ -170,7 +170,7 @@ def task_span(
 
 
 def usage_attributes(usage: Usage) -> dict[str, Any]:
-    """Say what model calls cost."""
+    """Write the cost of model calls as span attributes."""
     return {
         "gen_ai.usage.input_tokens": usage.input_tokens,
         "gen_ai.usage.output_tokens": usage.output_tokens,
@@ -193,5 +193,5 @@ def _of_step(rules: TraceRules, step: TaskStep, n: int, branch: int) -> dict[str
 
 
 def _step_name(rules: TraceRules, step: TaskStep, n: int) -> str:
-    """Name a step's span: by its number where its id, which may be a model's words, is not told."""
+    """Name a step's span by its id; by its number if sensitive data, as ids may be, is left out."""
     return f"step {step.step_id if rules.sensitive else n}"

@@ -1,7 +1,7 @@
-"""Which trace and which spans a task has: decided by names alone, so that all processes agree.
+"""Ids of a task's trace and spans, derived from names alone, so that all processes agree.
 
-Pure. A span's id is a digest of its place in the task, so a worker process can name the parent of
-its spans without a word from the process that exports it.
+Pure. A span's id is a digest of its place in the task, so a worker process knows the id of the
+parent of its spans, even if another process exports that parent.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ _TRACE_ID = re.compile(r"(?:trace_)?([0-9a-f]{32})")
 
 
 def trace_digits(given: str) -> str:
-    """Return the 32 hexadecimal digits of a trace id that somebody gave.
+    """Return the 32 hexadecimal digits for a trace id that a user gave.
 
-    OpenTelemetry's own form and `trace_<32 digits>` are taken as they are; of any other text the
-    digest is taken, so that equal texts are one trace.
+    OpenTelemetry's own form and `trace_<32 digits>` keep their digits; any other text is replaced
+    by its digest, so that equal texts are one trace.
     """
     known = _TRACE_ID.fullmatch(given)
     if known is not None and int(known[1], 16):
@@ -37,7 +37,7 @@ class TaskTrace:
         namespace: The Temporal namespace.
         task_id: The task.
         trace: The trace's id, 32 hexadecimal digits.
-        parent: Span that the task hangs below, 16 hexadecimal digits; empty for none.
+        parent: Id of the parent of the task's own span, 16 hexadecimal digits; empty for none.
     """
 
     namespace: str
@@ -47,32 +47,33 @@ class TaskTrace:
 
     @classmethod
     def of(cls, namespace: str, task_id: str, *, trace: str = "", parent: str = "") -> TaskTrace:
-        """Name the trace of a task.
+        """Make the trace of a task.
 
         Args:
             namespace: The Temporal namespace.
             task_id: The task.
-            trace: Trace id that was given when the task was created; else the task's id decides.
-            parent: Span that was given then.
+            trace: Trace id that the task was created with; if empty, it is derived from the
+                task's id.
+            parent: Id of the parent span that the task was created with.
         """
         found = trace_digits(trace) if trace else _digits(TRACE_DIGITS, namespace, task_id)
         return cls(namespace, task_id, found, parent)
 
     @property
     def root(self) -> str:
-        """The task's own span."""
+        """Id of the task's own span."""
         return self._span("task")
 
     def step(self, branch: int, n: int) -> str:
-        """Name the span of a step, by its branch and the number under which it was opened."""
+        """Return the id of a step's span, by branch and the number under which it was opened."""
         return self._span("step", branch, n)
 
     def call(self, child: str) -> str:
-        """Name the span of a tool call that is a task of its own, by that task."""
+        """Return the id of the span of a tool call that runs as a child task, by the child's id."""
         return self._span("call", child)
 
     def attempt(self, kind: str, run_id: str, activity_id: str, attempt: int) -> str:
-        """Name a span that one attempt of an activity makes; no other attempt makes it too."""
+        """Return the id of a span that one attempt of an activity makes; unique per attempt."""
         return self._span(kind, run_id, activity_id, attempt)
 
     def _span(self, *place: str | int) -> str:

@@ -1,4 +1,4 @@
-"""Spans with ids of our choice. The only module that imports OpenTelemetry."""
+"""OpenTelemetry spans with given ids. The only module that imports OpenTelemetry."""
 
 from __future__ import annotations
 
@@ -36,13 +36,14 @@ _chosen: ContextVar[tuple[int, int] | None] = ContextVar("holdfast_span_ids", de
 
 @dataclass(frozen=True)
 class Place:
-    """Where a span is.
+    """The ids of a span.
 
     Attributes:
         trace: Id of the trace, 32 hexadecimal digits.
         span: Id of the span, 16 hexadecimal digits.
         parent: Id of its parent; empty for none.
-        sampled: Whether the parent was sampled; None when nobody outside of the task has decided.
+        sampled: Whether the parent was sampled; None if this is not known, so that the sampler
+            decides by the trace's id.
     """
 
     trace: str
@@ -52,14 +53,14 @@ class Place:
 
 
 class ChosenIds:
-    """An id generator that gives the ids that Holdfast chose, else those of another generator.
+    """An id generator that returns the ids that Holdfast chose, else those of another generator.
 
-    Holdfast puts it before the generator of its own tracer. Give one to a provider whose tracers
+    Holdfast wraps the generator of its own tracer with it. Give one to a provider whose tracers
     have no `id_generator`: `SomeProvider(id_generator=ChosenIds(RandomIdGenerator()))`.
     """
 
     def __init__(self, following: Any) -> None:
-        """Ask `following` for all other ids."""
+        """Take the generator of all other ids."""
         self._following = following
 
     def generate_span_id(self) -> int:
@@ -73,7 +74,7 @@ class ChosenIds:
         return ids[0] if ids is not None else int(self._following.generate_trace_id())
 
     def is_trace_id_random(self) -> bool:
-        """Whether trace ids are uniformly random; a digest is as good as that."""
+        """Whether trace ids are uniformly random; Holdfast's digests count as random."""
         return bool(self._following.is_trace_id_random())
 
 
@@ -81,7 +82,7 @@ class Spans:
     """Makes spans with one provider."""
 
     def __init__(self, provider: TracerProvider) -> None:
-        """Take a tracer of the provider, and give it ids of our choice."""
+        """Get a tracer of the provider, and set its id generator."""
         tracer: Any = provider.get_tracer(SCOPE, __version__)
         following = getattr(tracer, "id_generator", None)  # public in the SDK's tracers
         if following is not None and not isinstance(following, ChosenIds):
@@ -102,10 +103,10 @@ class Spans:
         """Start a span.
 
         Args:
-            place: Where it is.
+            place: Its ids.
             name: Its name.
-            attributes: What is known of it; None values are left out.
-            kind: Whether it calls out.
+            attributes: Its attributes; None values are left out.
+            kind: OpenTelemetry's kind of span.
             start: When it began, seconds since the epoch; None for now.
         """
         token = _chosen.set((int(place.trace, 16), int(place.span, 16)))
@@ -123,7 +124,7 @@ class Spans:
         return span
 
     def _below(self, place: Place) -> Context:
-        """Return a context in which only the parent is known, as another process would see it."""
+        """Return a context with the parent alone, as a remote span: it may be another process's."""
         if not place.parent:
             return Context()
         sampled = self._is_sampled(place) if place.sampled is None else place.sampled
@@ -136,14 +137,14 @@ class Spans:
         return api.set_span_in_context(NonRecordingSpan(parent), Context())
 
     def _is_sampled(self, place: Place) -> bool:
-        """Ask the sampler about the root of a trace, which another process may have started."""
+        """Compute the sampler's decision on the root of a trace, which another process may make."""
         if self._sampler is None:
             return True
         asked = self._sampler.should_sample(Context(), int(place.trace, 16), "invoke_agent")
         return bool(asked.decision.is_sampled())
 
     def _check(self, span: Span, place: Place) -> None:
-        """Say once when the provider did not take the ids: its trees would fall apart."""
+        """Warn once if the provider did not use the given ids, as spans then have wrong parents."""
         if self._warned or not span.is_recording():
             return
         if span.get_span_context().span_id != int(place.span, 16):
@@ -157,13 +158,13 @@ class Spans:
 
 @contextmanager
 def current(span: Span) -> Generator[None]:
-    """Make a span the current one, so that what others record meanwhile hangs below it."""
+    """Make a span the current one, the parent of spans that other code records in the block."""
     with api.use_span(span, record_exception=False, set_status_on_exception=False):
         yield
 
 
 def told(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return attributes as exporters take them: no None, no text that UTF-8 cannot hold."""
+    """Return attributes for an exporter: without None values, and without lone surrogates."""
     return {
         key: clean(value) if isinstance(value, str) else value
         for key, value in attributes.items()
@@ -182,13 +183,13 @@ def caller() -> tuple[str, str, bool] | None:
 def fail(
     span: Span, kind: str, text: str = "", *, stack: str = "", at: float | None = None
 ) -> None:
-    """Say that what a span stands for failed.
+    """Record an error in a span.
 
     Args:
         span: The span.
         kind: Class name of the error.
-        text: Its text; empty when that may not be told.
-        stack: Its stack trace, likewise.
+        text: Its text; empty if that is sensitive data to leave out.
+        stack: Its stack trace; empty to leave it out.
         at: When, seconds since the epoch; None for now.
     """
     span.set_attribute("error.type", kind)
@@ -207,5 +208,5 @@ def end(span: Span, at: float | None = None) -> None:
 
 
 def nanoseconds(seconds: float) -> int:
-    """Return a time in nanoseconds; what is known to the millisecond stays so."""
+    """Return a time in nanoseconds, rounded to milliseconds, so that floats add no false digits."""
     return round(seconds * 1000) * (NANOSECONDS // 1000)

@@ -1,4 +1,4 @@
-"""How one task is traced: its ids, what its spans may say, and what all of them say."""
+"""How a task is traced: its ids, whether its spans have sensitive data, common attributes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class TraceRules:
 
     @classmethod
     def of(cls, namespace: str, task_id: str, head: TaskHead) -> TraceRules | None:
-        """Read a task's head; None when it is not to be traced."""
+        """Make the rules from a task's head; None when it is not traced."""
         run = head.run
         if not run.traced:
             return None
@@ -41,12 +41,12 @@ class TraceRules:
 
     @property
     def sampled(self) -> bool | None:
-        """Whether what is above the task is sampled; None when the sampler has to say."""
+        """Whether the parent of the task's span is sampled; None when the sampler decides."""
         return True if self.trace.parent and not self.run.trace_open else None
 
     @property
     def common(self) -> dict[str, Any]:
-        """What every span of the task says."""
+        """Attributes of every span of the task."""
         session = self.head.session
         conversation = session.name if session is not None else self.run.group_id
         return {
@@ -57,12 +57,12 @@ class TraceRules:
 
 
 def below_call(run: RunRules, rules: TraceRules | None, span: str) -> RunRules:
-    """Hang a child task below the span of the tool call that it answers; both say equally much.
+    """Put a child task below the span of its tool call, with its parent's rule on sensitive data.
 
     Args:
         run: The child's rules.
         rules: How its parent is traced.
-        span: Id of the call's span, as `TaskTrace.call` names it.
+        span: Id of the call's span, from `TaskTrace.call`.
     """
     if rules is None:
         return run.model_copy(update={"traced": False})
@@ -78,7 +78,7 @@ def below_call(run: RunRules, rules: TraceRules | None, span: str) -> RunRules:
 def in_trace(run: RunRules) -> RunRules:
     """Put a task that is about to be created into the trace around the caller, if there is one.
 
-    What the run itself says comes before what the block says.
+    The run's own settings take precedence over those of the block.
     """
     if not run.traced:
         return run

@@ -1,6 +1,6 @@
 """Whether spans are made in this process, and by which provider.
 
-OpenTelemetry is an extra: nothing here imports it unless somebody else has.
+OpenTelemetry is an extra: nothing here imports it, unless the program has imported it already.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class _Switch:
-    """What this process was told, and the spans that it makes by that."""
+    """The tracing settings of this process, and its maker of spans."""
 
     def __init__(self) -> None:
         self.given: TracerProvider | None = None
@@ -28,7 +28,7 @@ _switch = _Switch()
 
 
 def spans() -> Spans | None:
-    """Return what makes spans in this process, or None while tracing is off: without a provider."""
+    """Return the maker of spans of this process; None while there is no provider."""
     provider = provider_in_use()
     if provider is None:
         return None
@@ -57,7 +57,7 @@ def instrument(provider: TracerProvider | None = None) -> None:
 
 
 def set_tracing_disabled(disabled: bool) -> None:  # noqa: FBT001  the Agents SDK's signature
-    """Leave tasks that this process creates from now on without a trace, or give them one again."""
+    """Turn tracing off, or on again, for tasks that this process creates from now on."""
     _switch.disabled = disabled
 
 
@@ -67,7 +67,7 @@ def is_disabled() -> bool:
 
 
 def _global_provider() -> TracerProvider | None:
-    """Return OpenTelemetry's global provider, unless nobody has set one."""
+    """Return OpenTelemetry's global provider, if one was set."""
     api: Any = sys.modules.get("opentelemetry.trace")
     if api is None:
         return None

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class RunsSteps(Protocol):
-    """Step logic that is no AgentWorker; it may have an AgentWorker's other methods, too."""
+    """Step logic that is not an AgentWorker; it may also have an AgentWorker's other methods."""
 
     async def run_step(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
         """Do one step, as AgentWorker.run_step does."""
@@ -29,16 +29,17 @@ class RunsSteps(Protocol):
 class AgentWorker(ABC):
     """Step logic. It holds no state of a task: state lives in the step and in `ctx.state`.
 
-    `run_step` runs in an activity, from its top and perhaps several times: calls made through `ctx`
-    that were answered before give their recorded answer again. What it does outside `ctx` (a file,
-    a request, a random number) is done each time, so do such things in tools or in `ctx.memo`.
+    `run_step` runs in an activity, from its top and perhaps several times: a call through `ctx`
+    that an earlier run of the step made returns its recorded answer. What `run_step` does outside
+    of `ctx` (a file, a request, a random number) happens in each run, so do such things in tools or
+    in `ctx.memo`.
 
     Attributes:
         max_parallel: Most steps of one task that run at the same time when the task runs by itself,
-            as in `run_task` and `chat`. `run_steps_in_queue` runs all ready steps at once whatever
-            this says.
-        hands_over: Whether the agent's handoffs are offered to its model, so that `run_step` must
-            heed calls of them, as `holdfast.workers.function_calling.turn` does.
+            as in `run_task` and `chat`. `run_steps_in_queue` ignores it and runs all ready steps at
+            once.
+        hands_over: Whether the agent's handoffs are offered to its model. `run_step` must then act
+            on calls of handoffs, as `holdfast.workers.function_calling.turn` does.
     """
 
     max_parallel: ClassVar[int] = 1
@@ -62,15 +63,15 @@ class AgentWorker(ABC):
             ctx: Model, tools, transcript and state of the task.
 
         Returns:
-            The step's output. Tool calls put into `calls` are run after this method returns, and
-            their results join the transcript in call order: then the step is over.
+            The step's output. The tool calls in its `calls` are run after this method returns. The
+            step is over when their results are in the transcript, in call order.
         """
 
     def join(self, outputs: Mapping[str, Json]) -> Json:
-        """Make one answer when several steps ran side by side and more than one output came of it.
+        """Make one answer of several outputs, when steps that ran side by side ended the task.
 
         Args:
-            outputs: Step id to output, for those that were last, in the order of the queue.
+            outputs: Step id to output of the last steps, in the order of the queue.
 
         Raises:
             InvalidArgumentError: The worker has no rule for it; the task then waits, and can go on
@@ -100,17 +101,17 @@ PARAMETERS = {
     "join": ("outputs",),
     "finalize_task": ("task", "transcript"),
 }
-"""The methods of an AgentWorker and what they are called with."""
+"""The methods of an AgentWorker and the parameters that each is called with."""
 
 
 def as_worker(given: object) -> AgentWorker:
-    """Return an AgentWorker as it is, and any object that has `run_step` as an AgentWorker.
+    """Return an AgentWorker unchanged, and wrap any other object with `run_step` into one.
 
-    What such an object lacks of the other methods is AgentWorker's own. Its class keeps its name
-    in errors and records.
+    The wrapper has AgentWorker's own methods in the place of those that the object lacks. Its class
+    has the name of the object's class, for errors and records.
 
     Raises:
-        UserError: It is no step logic; the text says why, and what to pass.
+        UserError: The object cannot do steps; the text says why, and what to pass.
     """
     if isinstance(given, type):
         msg = f"worker={given.__name__} is a class. Pass an object of it: {given.__name__}()."
@@ -148,7 +149,7 @@ def as_worker(given: object) -> AgentWorker:
 
 
 def _check_method(kind: str, name: str, method: Any) -> None:
-    """Refuse a method that could not be called as an AgentWorker's is."""
+    """Refuse a method that cannot be called with the arguments of AgentWorker's own."""
     wanted = PARAMETERS[name]
     is_async = inspect.iscoroutinefunction(method)
     if is_async != (name == "run_step"):

@@ -1,4 +1,4 @@
-"""CustomAgentWorker: a loop of one's own, written as one method from state to state."""
+"""CustomAgentWorker: a loop of your own, written as one method from state to state."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NextState = tuple[dict[str, Json], bool]
 
 
 class CustomAgentWorker(AgentWorker):
-    """Base of an AgentWorker that is one method: state in, state out, again until it is the last.
+    """Base of an AgentWorker with one method: state in, state out, repeated until the last step.
 
         class Shortener(CustomAgentWorker):
             initial_state = {"drafts": []}
@@ -38,19 +38,19 @@ class CustomAgentWorker(AgentWorker):
                 state["output"] = answer.text
                 return state, len(answer.text) < 200
 
-    Each call of the method is a step: recorded, and undone with its state. Model, tools and the
-    outside world are reached through `ctx`, so the method is run again from its top with what they
-    have answered; what it does elsewhere is done again too.
+    Each call of the method is a step, which is recorded and can be undone together with its state.
+    Use model, tools and the outside world through `ctx`: the method may be run again from its top,
+    and then gets their recorded answers. Anything done without `ctx` is done again, too.
 
-    The state is JSON data. Two keys of it are the worker's: `state["input"]` is the new user input
-    of this step (in the first step the task's input or, if it was given a conversation, the newest
-    user message; as a rule None in later ones), and `state["output"]` is where the method leaves
-    the step's output, on the last step the answer. Neither is carried to the next step. The task's
-    first input is `(await ctx.task()).input`. The state is recorded whole with each step, so keep
-    it small.
+    The state is JSON data. Two keys of it are reserved: `state["input"]` is the new user input of
+    this step (in the first step the task's input or, if the task was started with a conversation,
+    the newest user message; usually None in later steps). The method puts the step's output into
+    `state["output"]`; on the last step it is the answer. Neither is carried to the next step. The
+    task's first input is `(await ctx.task()).input`. The state is recorded whole with each step, so
+    keep it small.
 
     Attributes:
-        initial_state: What each task begins with. Tasks get copies.
+        initial_state: State that each task begins with. Tasks get copies.
     """
 
     initial_state: Mapping[str, Json] = MappingProxyType({})
@@ -65,7 +65,7 @@ class CustomAgentWorker(AgentWorker):
             self.initial_state = self._usable(initial_state)
 
     def initialize_state(self, task: Task) -> Mapping[str, Json]:
-        """Make the state that a task begins with; called once, its result is recorded.
+        """Make the state that a task begins with; it is recorded, so it is made once.
 
         Args:
             task: The new task.
@@ -90,7 +90,7 @@ class CustomAgentWorker(AgentWorker):
         """
 
     async def run_step(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
-        """Call `next_state` on a copy of the state and hand on what it returns."""
+        """Call `next_state` with a copy of the state, and queue the next step with its result."""
         step = add_question(ctx, step)
         before = await self._before(step, ctx)
         made = await invoke(self.next_state, {**before, "input": step.input}, ctx)
@@ -121,7 +121,7 @@ class CustomAgentWorker(AgentWorker):
     async def _before(self, step: TaskStep, ctx: StepContext) -> dict[str, Json]:
         """Return the step's own copy of the state.
 
-        A step that is handed no state is a task's first, or begins anew after its answer.
+        A step without a state is the first of a task, or of a follow-up after the answer.
         """
         if "state" in step.step_state:
             return self._plain(step.step_state["state"])
@@ -145,7 +145,11 @@ class CustomAgentWorker(AgentWorker):
                 raise InvalidArgumentError(msg)
 
     def _take_input(self, state: dict[str, Json], given: str | None) -> None:
-        """Take the step's input out of the state again."""
+        """Remove the step's input from the state.
+
+        Raises:
+            InvalidArgumentError: `next_state` changed it.
+        """
         if state.pop("input", given) != given:
             msg = (
                 f'{self._name} changed state["input"], which is the new user input of each step and'
@@ -154,7 +158,11 @@ class CustomAgentWorker(AgentWorker):
             raise InvalidArgumentError(msg)
 
     def _usable(self, state: Mapping[str, Json]) -> dict[str, Json]:
-        """Return a copy of an initial state."""
+        """Return a copy of an initial state.
+
+        Raises:
+            InvalidArgumentError: It is not JSON data, or uses a reserved key.
+        """
         taken = [key for key in RESERVED if key in state]
         if taken:
             msg = (
@@ -166,7 +174,7 @@ class CustomAgentWorker(AgentWorker):
         return self._plain(state)
 
     def _plain(self, state: Mapping[str, Json]) -> dict[str, Json]:
-        """Return a copy of a state that shares nothing with it.
+        """Return a deep copy of a state.
 
         Raises:
             InvalidArgumentError: It is not JSON data; the text says where.

@@ -1,4 +1,4 @@
-"""Run an AgentWorker's step against its journal, up to the first call that the task must make."""
+"""Run an AgentWorker's step with its journal, up to the first call that needs the task."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ from holdfast.workers.function_calling.turn import told_of
 
 LONGEST_TEXT = 2000
 STOP_SECONDS = 5.0
-"""How long a cancelled step may take for its `finally` blocks."""
+"""How long a cancelled step may take to run its `finally` blocks."""
 
 
 async def advance(worker: AgentWorker, ctx: StepContext, opened: OpenStep) -> Advanced:
     """Run the step from its top until it is over or needs the task.
 
-    At most one model call is made. The AgentWorker is not told that it is interrupted: its
-    coroutine waits at the call and is then cancelled, so `finally` blocks run and `except
+    At most one model call is made. An interruption looks like a cancellation to the AgentWorker:
+    its coroutine waits at the call and is then cancelled, so `finally` blocks run and `except
     Exception` does not.
 
-    The budget's last model call ends the task, whatever the AgentWorker makes of its answer: calls
-    and next steps that it returns then are dropped.
+    The budget's last model call ends the task, whatever the AgentWorker does with the answer: calls
+    and next steps that it returns after it are dropped.
 
     Args:
         worker: The step logic.
@@ -60,22 +60,25 @@ async def advance(worker: AgentWorker, ctx: StepContext, opened: OpenStep) -> Ad
             (run, cast("asyncio.Future[Any]", ctx.stop.interrupted)),
             return_when=asyncio.FIRST_COMPLETED,
         )
-        await ctx.settled()  # a sibling may have ended the step while a paid call is in flight
+        # A coroutine that the step runs beside others may have ended the step while a model call
+        # of another one is in flight; its answer is paid for, so wait for it.
+        await ctx.settled()
         return await _came_to(run, worker, ctx, opened)
     finally:
+        # Closed first, so that calls in the cancelled step's `finally` blocks are refused.
         ctx.stop.close()
         await _stop(run, ctx)
 
 
 async def _run(worker: AgentWorker, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
-    """Run the step with the agent as it is in this turn."""
+    """Run the step with the agent's instructions and tools of this turn."""
     await ctx.prepare()
     with calling(f"run_step of agent {ctx.agent.name!r}"):
         return await worker.run_step(step, ctx)
 
 
 async def _join(worker: AgentWorker, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
-    """Make the task's answer of several last outputs."""
+    """Make one answer of the outputs of several last steps."""
     has_rule = type(worker).join is not AgentWorker.join
     over = step.step_state.get(OVER_BUDGET) and not has_rule
     joined = dict(ctx.inputs) if over else await invoke(worker.join, ctx.inputs)
@@ -84,7 +87,7 @@ async def _join(worker: AgentWorker, step: TaskStep, ctx: StepContext) -> TaskSt
 
 
 async def _stop(run: asyncio.Task[TaskStepOutput], ctx: StepContext) -> None:
-    """Cancel what is left of the step; a `finally` that takes too long is left to itself."""
+    """Cancel the step's coroutine; after STOP_SECONDS, stop waiting for its `finally` blocks."""
     run.add_done_callback(_heard)
     if run.done():
         return
@@ -101,7 +104,7 @@ async def _stop(run: asyncio.Task[TaskStepOutput], ctx: StepContext) -> None:
 
 
 def _heard(run: asyncio.Task[TaskStepOutput]) -> None:
-    """Look at how a cancelled run ended, which asyncio would complain of otherwise."""
+    """Retrieve the exception of a cancelled run, as asyncio logs exceptions never retrieved."""
     if not run.cancelled():
         run.exception()
 
@@ -109,10 +112,10 @@ def _heard(run: asyncio.Task[TaskStepOutput]) -> None:
 async def _came_to(
     run: asyncio.Task[TaskStepOutput], worker: AgentWorker, ctx: StepContext, opened: OpenStep
 ) -> Advanced:
-    """Read what the step came to. An error after a paid answer does not lose that answer.
+    """Make the activity's result. An error after a paid answer is reported together with it.
 
-    An interruption counts before the run's own end: a sibling that was cancelled by it may have
-    ended the run as well, and the calls that the step asked for would be lost.
+    An interruption counts before the run's own end: of coroutines that the step runs side by side,
+    one may be interrupted while another ends the run, and the first one's calls would be lost.
     """
     fresh = ctx.record.fresh
     try:
@@ -129,7 +132,7 @@ async def _came_to(
 
 
 def with_fresh(advanced: Advanced, fresh: Sequence[JournalEntry]) -> Advanced:
-    """Add what was answered in this activity: at most one model call, any number of memos."""
+    """Add the calls answered in this activity: at most one model call, any number of memos."""
     answered = next((k for k, entry in enumerate(fresh) if entry.answer is not None), None)
     memos = tuple(entry for entry in fresh if entry.answer is None)
     if answered is None:
@@ -141,28 +144,29 @@ def with_fresh(advanced: Advanced, fresh: Sequence[JournalEntry]) -> Advanced:
 
 
 def failure_after(error: Exception) -> Failure:
-    """Say why a step stopped after its model call, whose answer is kept."""
+    """Describe the error of a step that failed after its model call, whose answer is kept."""
     return Failure(
         type=type(error).__name__,
         message=clean(redact(message_with_place(error)))[:LONGEST_TEXT],
         remedy=clean(redact(remedy_of(error)))[:LONGEST_TEXT],
         data=facts_of(error),
-        parks=isinstance(error, UserError),  # code is to be mended, and the task can go on then
+        parks=isinstance(error, UserError),  # the task can go on once the code is mended
     )
 
 
 def facts_of(error: Exception) -> dict[str, Json]:
-    """Return what a verdict tells the task beside its text."""
+    """Return the data that an error of the Agents SDK carries for the task, beside its text."""
     return (error.facts or {}) if isinstance(error, AgentsException) else {}
 
 
 async def _interrupted(ctx: StepContext, opened: OpenStep) -> Advanced:
-    """Say what the step needs of the task.
+    """Make the result of an interrupted step: what it needs from the task.
 
     Raises:
         Exception: The model call failed.
         InvalidArgumentError: The state cannot be recorded.
-        ModelBehaviorError: The model called a tool that was not on offer, and that is a verdict.
+        ModelBehaviorError: The model called a tool that was not on offer, and the rules of the
+            Agents SDK end the run for that.
     """
     why = ctx.stop.interrupted.result()
     if why.kind == "over":
@@ -178,13 +182,14 @@ async def _interrupted(ctx: StepContext, opened: OpenStep) -> Advanced:
 
 
 def _returned(run: asyncio.Task[TaskStepOutput], worker: AgentWorker) -> object:
-    """Return what the AgentWorker returned.
+    """Return the AgentWorker's return value.
 
     Raises:
-        StalledTaskError: Its own code cancelled it.
-        Exception: Whatever it raised.
+        StalledTaskError: The AgentWorker's own code cancelled it.
+        Exception: An error that the AgentWorker raised.
     """
-    if run.cancelled():  # not by us, and Temporal would take it for a cancelled activity
+    # Not cancelled by the driver; raised on, it would look to Temporal like a cancelled activity.
+    if run.cancelled():
         msg = f"{type(worker).__name__}.run_step was cancelled by its own code. Run the step again."
         raise StalledTaskError(msg)
     return run.result()
@@ -223,7 +228,7 @@ def _result(
 
 
 def _forced(ctx: StepContext, opened: OpenStep) -> StepResult:
-    """End a step that wanted more after the last call of its budget: that call's answer is it."""
+    """End a step that wanted more after its budget's last model call, with that call's answer."""
     newest = _newest(ctx)
     if newest is not None and newest.message not in ctx.adds:
         ctx.add(newest.message)
@@ -242,7 +247,11 @@ def _newest(ctx: StepContext) -> ModelAnswer | None:
 
 
 def _adds(ctx: StepContext, opened: OpenStep) -> tuple[Message | str, ...]:
-    """Name what joins the transcript; a last answer's calls are not run, so they stay out of it."""
+    """Return the messages that join the transcript, those in history as references.
+
+    The calls of the budget's last answer are not run, so they are removed: providers refuse calls
+    without results.
+    """
     newest = _newest(ctx) if ctx.finished else None
     adds: list[Message | str] = []
     known = _references(ctx, opened)
@@ -255,9 +264,9 @@ def _adds(ctx: StepContext, opened: OpenStep) -> tuple[Message | str, ...]:
 
 
 def _references(ctx: StepContext, opened: OpenStep) -> dict[bytes, str]:
-    """Name the messages that history holds already, so that they are not stored twice.
+    """Return references to messages that history already holds, so that none is stored twice.
 
-    Of equal messages the first is named.
+    The reference of equal messages is that of the first.
     """
     named = [(opened.step.message() or user(""), "input")]
     named += [(note, f"n{k}") for k, note in enumerate(opened.notes)]
@@ -294,11 +303,11 @@ def _following(worker: AgentWorker, steps: Sequence[TaskStep]) -> tuple[TaskStep
 
 
 def _json(worker: AgentWorker, data: Any, what: str) -> Json:
-    """Return what an AgentWorker gave as JSON data.
+    """Return a value that an AgentWorker returned, as JSON data.
 
     Raises:
-        InvalidArgumentError: JSON cannot say it exactly (an object, NaN): found here, where the
-            answer that was paid for can still be kept.
+        InvalidArgumentError: JSON cannot represent it exactly (an object, NaN). It is checked here,
+            where the answer that was paid for can still be kept.
     """
     try:
         return merge_patch.written(data, what)

@@ -1,4 +1,4 @@
-"""FunctionAgentWorker: any function is a step, also one that calls another framework's agent."""
+"""FunctionAgentWorker: a function as a step, such as one that calls another framework's agent."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RULE = (
 
 
 class FunctionAgentWorker(AgentWorker):
-    """Makes a step of a function: what it returns is the answer, unless it says otherwise.
+    """Runs a function as the step; its return value is the answer, if not a TaskStepOutput.
 
         async def answer(question: str, ctx: StepContext) -> str:
             plan = await ctx.memo(f"plan {question}", lambda: planner.run(question))
@@ -34,19 +34,19 @@ class FunctionAgentWorker(AgentWorker):
 
         agent = Agent(name="helper", model="gpt-5-mini", worker=FunctionAgentWorker(answer))
 
-    An `async def` is run from its top once for each costly thing that it does, so each of them
-    belongs into `ctx.memo`, `ctx.call_model` or `ctx.call_tools`, which give the record instead of
-    doing it again. A plain `def` runs in a thread and gets no `ctx`: it is run once, and again only
-    when its worker process is lost meanwhile.
+    An `async def` is run again from its top for each costly call that it makes, so each belongs in
+    `ctx.memo`, `ctx.call_model` or `ctx.call_tools`, which return the recorded result instead of
+    making the call again. A plain `def` runs in a thread and gets no `ctx`: it is run once, and
+    again only if its worker process is lost meanwhile.
 
     The signature decides what the function gets. One parameter, of any name, gets the input: text,
-    or None for a later step without one. In the first step of a task that was given a conversation
-    it is the newest user message. If the parameter is called `step`, it gets the TaskStep. A second
-    one must be called `ctx` and gets the StepContext. Parameters with a default beside these keep
-    their default.
+    or None for a later step without input. In the first step of a task that was started with a
+    conversation, the input is the newest user message. A parameter called `step` gets the TaskStep
+    instead. A second parameter must be called `ctx` and gets the StepContext. Other parameters must
+    have a default, which they keep.
 
-    What it returns is the task's answer: text, or JSON data. A TaskStepOutput is taken as it is, so
-    that a function can hand out further steps.
+    The return value is the task's answer: text, or JSON data. A TaskStepOutput is used as it is, so
+    that a function can queue further steps.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -56,7 +56,7 @@ class FunctionAgentWorker(AgentWorker):
             function: A function, method, partial or object with `__call__`, async or not.
 
         Raises:
-            InvalidArgumentError: It cannot be called as a step; the text says how it could.
+            InvalidArgumentError: It cannot be called as a step; the text says what it must take.
         """
         self.function = function
         self.name = _name_of(function)
@@ -85,16 +85,16 @@ class FunctionAgentWorker(AgentWorker):
 
 
 def _name_of(function: Any) -> str:
-    """Name a function in errors."""
+    """Return a function's name, for errors."""
     function = getattr(function, "func", function)  # of a partial
     return getattr(function, "__name__", type(function).__name__)
 
 
 def _read(function: Any, name: str) -> tuple[bool, bool]:
-    """Return whether a function wants the step in the place of its input, and whether `ctx`.
+    """Return whether a function takes the step instead of the input, and whether it takes `ctx`.
 
     Raises:
-        InvalidArgumentError: It wants something else.
+        InvalidArgumentError: It has other required parameters.
     """
     if not callable(function):
         msg = f"{shown(function)} cannot be called. Pass a function."

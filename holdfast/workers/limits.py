@@ -1,4 +1,4 @@
-"""The limits that workers are given: whole numbers, checked where they are given."""
+"""Check of the limits that workers take, which are whole numbers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from holdfast.values.text.shown import shown
 
 
 def at_least(least: int, name: str, value: object) -> int:
-    """Return a limit as the whole number that it must be.
+    """Return a limit, checked.
 
     Args:
         least: The smallest that makes sense.
@@ -15,7 +15,7 @@ def at_least(least: int, name: str, value: object) -> int:
         value: What was given.
 
     Raises:
-        InvalidArgumentError: It is no whole number, or too small.
+        InvalidArgumentError: It is not a whole number, or too small.
     """
     if isinstance(value, int) and not isinstance(value, bool) and value >= least:
         return value

@@ -1,4 +1,4 @@
-"""What follows tool calls: another model call, or the end of the run."""
+"""Tool use behaviour: whether tool results lead to another model call, or end the run."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from holdfast.values.text.shown import shown
 
 
 class StopAtTools(TypedDict):
-    """Ends the run when one of these tools was called; its result is the final output."""
+    """End the run when one of these tools was called; its result is the final output."""
 
     stop_at_tool_names: Sequence[str]
 
 
 @dataclass(frozen=True)
 class ToolsToFinalOutputResult:
-    """What a function says of a turn's tool results.
+    """Decision of a `tool_use_behavior` function on the results of a turn.
 
     Attributes:
         is_final_output: Whether the run ends.
-        final_output: Its final output then.
+        final_output: The final output, if it does.
     """
 
     is_final_output: bool
@@ -34,7 +34,7 @@ class ToolsToFinalOutputResult:
 
 
 class FunctionToolResult(ToolOutput):
-    """A tool's result, as a function that decides on the end of the run gets it.
+    """A tool's result, as it is passed to a `tool_use_behavior` function.
 
     Attributes:
         tool: The tool.
@@ -59,10 +59,10 @@ ToolUseBehavior = (
 
 
 def behavior_code(behavior: Any) -> str:
-    """Write a behaviour as `AgentSnapshot.behavior` keeps it.
+    """Encode a behaviour as text for `AgentSnapshot.behavior`.
 
     Raises:
-        UserError: It is none.
+        UserError: It is not a `ToolUseBehavior`.
     """
     if behavior == "run_llm_again":
         return ""

@@ -1,4 +1,4 @@
-"""What workers of a user's own code have in common: one question, one answer, JSON in between."""
+"""Parts shared by the workers that run a user's code: a turn's input and answer, and JSON data."""
 
 from __future__ import annotations
 
@@ -15,21 +15,22 @@ from holdfast.values.tool_result import render_result
 if TYPE_CHECKING:
     from holdfast.workers.context.context import StepContext
 
-# No provider reads `call_id` of user and assistant messages: `one_turn` tells by it what is what.
+# Providers do not get the `call_id` of user and assistant messages, so it serves as a mark here:
+# `one_turn` distinguishes inputs, steering and answers by it.
 TURN = "turn"
 STEERED = "input"
 ANSWER = "answer"
 
 
 def as_json(value: Any, what: str) -> Json:
-    """Return what a user's code made as JSON data, models and dataclasses written out.
+    """Return a value of the user's code as JSON data; models and dataclasses become dicts.
 
     Args:
-        value: What it made.
-        what: What to call it in the error, as in "Function 'ask' returned".
+        value: The value.
+        what: Beginning of the error's text, as in "Function 'ask' returned".
 
     Raises:
-        InvalidArgumentError: JSON cannot say it exactly.
+        InvalidArgumentError: JSON cannot represent it exactly.
     """
     try:
         return merge_patch.written(value)
@@ -46,8 +47,8 @@ def add_question(ctx: StepContext, step: TaskStep) -> TaskStep:
     """Append the input of a step to the transcript, if it has one.
 
     Returns:
-        The step with the input that its code is to see: its own or, in the first step of a task
-        that was given a conversation, the newest user message of that.
+        The step with the input for the user's code: its own or, in the first step of a task that
+        was started with a conversation, that conversation's newest user message.
     """
     told = step.message()
     if told is None:
@@ -56,7 +57,9 @@ def add_question(ctx: StepContext, step: TaskStep) -> TaskStep:
         if asked is None or ctx.n > 1:
             return step
         return step.model_copy(update={"input": asked.text, "images": asked.images})
-    if ctx.n == 1:  # unmarked, so that history holds it once; before feedback, so that it is found
+    # The task's input stays unmarked: it equals the message in history, so it is stored once. It
+    # comes before feedback, because `one_turn` takes the first user message for the input.
+    if ctx.n == 1:
         ctx.adds.insert(0, told)
     else:
         mark = STEERED if step.step_state else TURN
@@ -65,7 +68,7 @@ def add_question(ctx: StepContext, step: TaskStep) -> TaskStep:
 
 
 def add_answer(ctx: StepContext, answer: Json) -> None:
-    """Append the answer to the transcript, unless the step has put it there as its last word."""
+    """Append the answer to the transcript, or mark the step's last message if it is the answer."""
     said = assistant(render_result(answer))
     newest = ctx.adds[-1] if ctx.adds else said
     if newest is not said and newest.role == "assistant" and newest.text == said.text:
@@ -74,10 +77,10 @@ def add_answer(ctx: StepContext, answer: Json) -> None:
 
 
 def one_turn(task: Task, transcript: Sequence[Message]) -> list[Message]:
-    """Keep of each turn the question and the answer, and nothing of what led to it.
+    """Keep the question and the answer of each turn, and drop the messages in between.
 
-    There is more than one turn when follow-ups were queued. A turn that was left without an answer,
-    as by a fork with an input of its own, keeps its question.
+    There is more than one turn when follow-ups were queued. A turn without an answer, as after a
+    fork with an input of its own, keeps its question.
 
     Args:
         task: The finished task.
@@ -95,5 +98,5 @@ def one_turn(task: Task, transcript: Sequence[Message]) -> list[Message]:
         elif message.role == "assistant":
             answer = assistant(message.text)
             is_over = is_over or message.call_id == ANSWER
-    # An answer that the task has put there, as after its budget's last call, bears no mark.
+    # An answer that the task itself added, as after its budget's last call, has no mark.
     return kept if answer is None else [*kept, answer]

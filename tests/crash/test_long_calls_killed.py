@@ -10,7 +10,6 @@ import pytest
 from temporalio.api.enums.v1 import PendingActivityState
 
 from holdfast import AgentRunner, Task
-from holdfast.task.data.commands import SIGNAL, Command
 from tests.crash.lab import Lab
 from tests.crash.programs import make_runner
 from tests.support.people import ask
@@ -30,8 +29,7 @@ async def rolled(lab: Lab, tool: str, **changes: object) -> tuple[AgentRunner, T
 
     async def has_rolled() -> bool:
         for _ in range(10):
-            sent = Command(id=uuid.uuid4().hex, verb="drop_step", body={"step": "none"})
-            await handle.signal(SIGNAL, sent)
+            await handle.signal("drop_step", {"id": uuid.uuid4().hex, "step": "none"})
         return len(await histories(runner.client, task.task_id)) > 1
 
     await until(has_rolled)

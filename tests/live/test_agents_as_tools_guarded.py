@@ -183,9 +183,9 @@ async def test_what_guardrails_found_is_kept_while_the_nested_run_waits(
     for k in range(12):
         await runner.give_feedback(result.task_id, f"go on, {k}")
     await until_rolled(runner.client, result.task_id)
-    await runner.approve(await ask(runner, result.task_id), by="ann")
     model.reply("it is paid")
     model.reply("done")
+    await runner.approve(await ask(runner, result.task_id), by="ann")
     last = await Runner.run(agent, result.to_state(), runner=runner)
     assert said(last.tool_input_guardrail_results) == [before]
     assert said(last.tool_output_guardrail_results) == [("after", {"gave": "it is paid"})]

@@ -76,9 +76,9 @@ async def test_a_run_waits_with_what_a_nested_run_asks_and_goes_on_after_the_dec
     assert result.final_output is None
     [text] = result.waiting_for
     assert text.startswith(f"{result.task_id}~0.1.0.0:1 tool pay")
-    await runner.approve(await ask(runner, result.task_id), by="ann")
     model.reply("it is paid")
     model.reply("done")
+    await runner.approve(await ask(runner, result.task_id), by="ann")
     assert str(await runner.run_task(result.task_id)) == "done"
     assert len(model.requests) == 4
 

@@ -1,4 +1,4 @@
-"""The one command signal: pause, resume, abandon, and whatever else is sent to a task."""
+"""Signals: pause, resume, abandon, and whatever else is sent to a task."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 from temporalio.api.common.v1 import Payload
+from temporalio.api.sdk.v1 import WorkflowMetadata
 from temporalio.common import RawValue
 
 from holdfast import Agent, AgentRunner, TaskStep, TaskStepOutput, tool
 from holdfast.errors import CommandRefusedError, StepFailedError, TaskAbandonedError
-from holdfast.task.data.commands import Command
+from holdfast.task.data.commands import BODIES, VERBS
 from holdfast.task.data.records import Entry, EventRecord
 from holdfast.testing import FakeOpenAI
 from holdfast.workers import StepContext
@@ -42,15 +43,16 @@ async def test_a_paused_task_begins_no_step_until_it_is_resumed(make_runner: Mak
 
 
 async def test_a_pause_lets_the_step_in_progress_end(make_runner: MakeRunner) -> None:
-    gate = asyncio.Event()
+    begun, gate = asyncio.Event(), asyncio.Event()
 
     async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        begun.set()
         await gate.wait()
         return TaskStepOutput(output=ctx.n, task_step=step, next_steps=(step.get_next_step(),))
 
     runner = await make_runner(worker=Doing(body))
     task = await runner.create_task("q", step_mode="automatic")
-    await asyncio.sleep(0.2)
+    await begun.wait()  # a task that is paused before runs no step
     await runner.pause(task)
     gate.set()
     assert (await until_status(runner, task, "paused")).steps in (0, 1)
@@ -130,7 +132,7 @@ async def test_abandon_tells_a_running_tool(make_runner: MakeRunner, model: Fake
     await runner.abandon(task, reason="enough")
     with pytest.raises(TaskAbandonedError):
         await waiting
-    assert cancelled.is_set()
+    await asyncio.wait_for(cancelled.wait(), 100)
     assert (await until_status(runner, task, "abandoned")).status == "abandoned"
     assert await runner.session("s").chat_history() == []
 
@@ -202,39 +204,29 @@ async def test_a_cancellation_by_temporal_in_mid_step_is_an_abandon(
 
 
 GARBAGE: dict[str, tuple[str, list[Any]]] = {
-    "not JSON": ("command", [raw(b"{")]),
-    "not UTF-8": ("command", [raw(b"\xff\xfe\x00")]),
-    "a number": ("command", [7]),
-    "null": ("command", [None]),
-    "a list": ("command", [["pause"]]),
-    "nothing": ("command", []),
-    "two values": ("command", [{"id": "a", "verb": "pause"}, 1]),
-    "no id": ("command", [{"verb": "pause"}]),
-    "an id that is no text": ("command", [{"id": {"a": 1}, "verb": "pause"}]),
-    "an unknown verb": ("command", [{"id": "a", "verb": "explode"}]),
-    "a verb that is no text": ("command", [{"id": "a", "verb": ["pause"]}]),
-    "a body that is no object": ("command", [{"id": "a", "verb": "pause", "body": 3}]),
-    "an unknown signal": ("unknown", [{"id": "a", "verb": "pause"}]),
-    "binary": ("command", [b"\x00\x01\x02"]),
-    "an unknown encoding": ("command", [raw(b"x", b"binary/strange")]),
-    "deep nesting": ("command", [raw(b"[" * 100_000 + b"]" * 100_000)]),
-    "a huge number": ("command", [raw(b'{"id":"a","verb":"pause","body":{"n":1e999999}}')]),
-    "a huge integer": ("command", [raw(b'{"id":"a","verb":"pause","body":' + b"9" * 5000 + b"}")]),
-    "lone surrogates in the id": ("command", [raw(b'{"id":"\\ud800","verb":"pause"}')]),
-    "lone surrogates in the verb": ("command", [raw(b'{"id":"a","verb":"\\ud800"}')]),
-    "lone surrogates in the reason": (
-        "command",
-        [raw(b'{"id":"a","verb":"pause","by":"x","body":{"reason":"\\udfff"}}')],
-    ),
-    "a megabyte of reason": (
-        "command",
-        [raw(b'{"id":"a","verb":"pause","body":{"reason":"' + b"x" * 1_000_000 + b'"}}')],
-    ),
-    "a megabyte of sender": (
-        "command",
-        [raw(b'{"id":"a","verb":"pause","by":"' + b"x" * 10**6 + b'"}')],
-    ),
-    "a megabyte of id": ("command", [raw(b'{"verb":"pause","id":"' + b"x" * 1_000_000 + b'"}')]),
+    "not JSON": ("pause", [raw(b"{")]),
+    "not UTF-8": ("pause", [raw(b"\xff\xfe\x00")]),
+    "a number": ("pause", [7]),
+    "null": ("pause", [None]),
+    "a text": ("feedback", ["be brief"]),
+    "a list": ("pause", [["pause"]]),
+    "nothing": ("feedback", []),
+    "two values": ("pause", [{"id": "a"}, 1]),
+    "an id that is no text": ("pause", [{"id": {"a": 1}}]),
+    "a sender that is no text": ("pause", [{"by": ["ann"]}]),
+    "an unknown signal": ("explode", [{"id": "a"}]),
+    "an unknown signal with two values": ("explode", [{"id": "a"}, raw(b"{")]),
+    "binary": ("pause", [b"\x00\x01\x02"]),
+    "an unknown encoding": ("pause", [raw(b"x", b"binary/strange")]),
+    "deep nesting": ("pause", [raw(b"[" * 100_000 + b"]" * 100_000)]),
+    "a huge number": ("pause", [raw(b'{"id":"a","n":1e999999}')]),
+    "a huge integer": ("pause", [raw(b'{"id":"a","n":' + b"9" * 5000 + b"}")]),
+    "lone surrogates in the id": ("pause", [raw(b'{"id":"\\ud800"}')]),
+    "a signal of one sign": ("\U0001f4a5", [raw(b'{"id":"a"}')]),
+    "lone surrogates in the reason": ("pause", [raw(b'{"by":"x","reason":"\\udfff"}')]),
+    "a megabyte of reason": ("pause", [raw(b'{"reason":"' + b"x" * 1_000_000 + b'"}')]),
+    "a megabyte of sender": ("pause", [raw(b'{"by":"' + b"x" * 10**6 + b'"}')]),
+    "a megabyte of id": ("pause", [raw(b'{"id":"' + b"x" * 1_000_000 + b'"}')]),
 }
 
 
@@ -260,9 +252,32 @@ async def test_a_command_with_a_repeated_id_is_dropped(make_runner: MakeRunner) 
     task = await runner.create_task("q")
     handle = runner.client.get_workflow_handle(task.task_id)
     for _ in range(3):
-        await handle.signal("command", Command(id="same", verb="pause", by="ann", body={}))
+        await handle.signal("pause", {"id": "same", "by": "ann"})
     events = told(await runner.ledger(task))
     assert [e.kind for e in events] == ["command"]
+
+
+async def test_commands_without_an_id_count_each(make_runner: MakeRunner) -> None:
+    runner = await make_runner(worker=Counting())
+    task = await runner.create_task("q")
+    handle = runner.client.get_workflow_handle(task.task_id)
+    for reason in ("lunch", "tea"):
+        await handle.signal("pause", {"by": "ann", "reason": reason})
+    events = told(await runner.ledger(task))
+    assert [(e.kind, e.by, e.text) for e in events] == [
+        ("command", "ann", "lunch"),
+        ("command", "ann", "tea"),
+    ]
+    assert (await runner.get_task(task)).paused == "ann: tea"
+
+
+async def test_each_signal_describes_itself_to_temporals_ui(make_runner: MakeRunner) -> None:
+    runner = await make_runner(worker=Counting())
+    task = await runner.create_task("q")
+    handle = runner.client.get_workflow_handle(task.task_id)
+    found: WorkflowMetadata = await handle.query("__temporal_workflow_metadata")
+    described = {each.name: each.description for each in found.definition.signal_definitions}
+    assert {verb: described.get(verb) for verb in VERBS} == BODIES
 
 
 async def test_a_refused_command_is_recorded_with_its_reason(make_runner: MakeRunner) -> None:

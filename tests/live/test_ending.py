@@ -8,7 +8,12 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from temporalio.client import WorkflowUpdateFailedError, WorkflowUpdateStage
+from temporalio.client import (
+    WorkflowFailureError,
+    WorkflowUpdateFailedError,
+    WorkflowUpdateStage,
+)
+from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 
 from holdfast import AgentRunner, Runner, StepFailedError, Task, tool
@@ -438,8 +443,10 @@ async def test_an_abandon_of_a_task_with_a_verdict_ends_it_as_abandoned(
     record.broken = False
     await runner.abandon(task, "enough", by="ann")
     await until_status(runner, task, "abandoned")
-    handle = runner.client.get_workflow_handle(task.task_id)
-    assert (await handle.result())["status"] == "abandoned"
+    with pytest.raises(WorkflowFailureError) as ended:
+        await runner.client.get_workflow_handle(task.task_id).result()
+    assert isinstance(ended.value.cause, ApplicationError)
+    assert ended.value.cause.type == "TaskAbandonedError"
     assert model.requests == []
 
 

@@ -40,7 +40,7 @@ from holdfast.engine.dev_server.server import ensure_server, find_server, stop_s
 from holdfast.errors import ArchiveMismatchError, ServerStartError
 from holdfast.serving.names import check_archive
 
-SOON = 30.0
+SOON = 100.0
 
 ENSURE = """
 import asyncio, sys

@@ -402,10 +402,10 @@ async def test_an_approval_of_the_source_is_none_of_the_fork(
     fork = await runner.fork(task, at="s2")
     model.call("pay", {"amount": 5})
     assert (await runner.run_step(fork)).status == "waiting"
+    model.reply("done")
     await runner.approve(await ask(runner, task), "ann")
     assert len(await runner.pending_approvals(fork)) == 1
     await runner.abandon(fork, "enough", by="ann")
-    model.reply("done")
     assert str(await runner.run_task(task)) == "done"
     assert world.done == ["a", "b", "pay 5"]
 

@@ -172,8 +172,8 @@ async def test_an_approval_is_waited_for_before_the_handoff(team: Team, model: F
     assert (await runner.run_step(task)).status == "waiting"
     assert not events
     [approval] = await runner.pending_approvals(task)
-    await runner.approve(approval, by="kim")
     model.reply("done")
+    await runner.approve(approval, by="kim")
     assert (await runner.run_task(task)).output == "done"
     assert events == ["asked", "handed"]
     assert team.asked == ["Ann", "Bob"]

@@ -8,6 +8,7 @@ import os
 import pty
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Generator
 from pathlib import Path
@@ -145,6 +146,15 @@ def test_what_somebody_else_decides_meanwhile_is_said_and_skipped(cli: Cli) -> N
     assert "0 decided, 0 left, 2 gone" in said
 
 
+def until_raw(terminal: int) -> None:
+    """Wait until a key is read: a terminal drops what was typed before it gives single keys."""
+    for _ in range(10_000):
+        if not termios.tcgetattr(terminal)[3] & termios.ICANON:
+            return
+        time.sleep(0.01)
+    raise AssertionError
+
+
 def test_on_a_terminal_one_key_is_enough_and_the_editor_is_opened(cli: Cli, tmp_path: Path) -> None:
     ask(cli, "ian", "joe", "kay", euros=800)
     editor = tmp_path / "editor.py"
@@ -170,7 +180,7 @@ def test_on_a_terminal_one_key_is_enough_and_the_editor_is_opened(cli: Cli, tmp_
                 said = ""
                 while not said.endswith(("help > ", "mean it > ")):
                     said += process.stderr.read(1)
-                time.sleep(0.5)  # keys that are typed before they are asked for are dropped
+                until_raw(master)
                 os.write(master, keys)
             out, rest = process.communicate(timeout=100)
         finally:

@@ -105,7 +105,7 @@ class _Held(WorkflowInboundInterceptor):
 
     async def execute_workflow(self, input: ExecuteWorkflowInput) -> Any:
         self.begun.set()
-        self.let_go.wait(timeout=1.5)  # the SDK takes 2 s for a deadlock
+        self.let_go.wait(timeout=60)  # below `DEADLOCK_SECONDS`
         return await super().execute_workflow(input)
 
 

@@ -21,7 +21,6 @@ from holdfast.archive.archive import Archive
 from holdfast.cli.following.history import TaskHistory
 from holdfast.errors import ArchiveError, StepFailedError
 from holdfast.task.data.calls import LONG_CALL, LongCall, Outcome
-from holdfast.task.data.commands import SIGNAL, Command
 from holdfast.testing import FakeOpenAI
 from tests.support.people import ask
 from tests.support.rig import (
@@ -98,8 +97,7 @@ async def send(runner: AgentRunner, task: Task) -> None:
     """Send some commands."""
     handle = runner.client.get_workflow_handle(task.task_id)
     for _ in range(10):
-        sent = Command(id=uuid.uuid4().hex, verb="drop_step", body={"step": "none"})
-        await handle.signal(SIGNAL, sent)
+        await handle.signal("drop_step", {"id": uuid.uuid4().hex, "step": "none"})
 
 
 async def rolls(runner: AgentRunner, task: Task, count: int = 2) -> None:

@@ -24,7 +24,7 @@ from holdfast import (
 from holdfast.agents.model_input import CallModelData, ModelInputData
 from holdfast.agents.run_config import ToolExecutionConfig
 from holdfast.agents.runs.error_handlers import RunErrorHandlerInput, RunErrorHandlerResult
-from holdfast.agents.runs.rules import run_rules
+from holdfast.agents.runs.rules import run_head
 from holdfast.agents.tools.error_texts import ToolErrorFormatterArgs
 from holdfast.client.agent_runner.base import new_id
 from holdfast.errors import ModelRefusalError, ModelUnavailableError
@@ -205,7 +205,7 @@ async def test_a_last_step_that_a_handler_gave_can_be_undone(run: Run, model: Fa
     def handler(_data: object) -> str:
         return next(answers)
 
-    rules = run_rules(RunConfig(), context=None, error_handlers={"max_turns": handler})
+    rules = run_head("agent", RunConfig(), error_handlers={"max_turns": handler}).run
     model.call("look")
     budget = Budget(max_turns=1, on_exceeded="fail")
     task = await start(run, run.make_agent(look), rules, budget)

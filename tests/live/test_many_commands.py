@@ -10,7 +10,6 @@ from temporalio.client import WorkflowUpdateStage
 
 from holdfast import AgentRunner, Task, tool
 from holdfast.errors import CommandRefusedError
-from holdfast.task.data.commands import SIGNAL, Command
 from holdfast.task.data.state import RunReply
 from holdfast.task.data.wire import RunRequest
 from holdfast.task.ledger.references import NOTES_APART
@@ -29,7 +28,7 @@ async def send(runner: AgentRunner, task: Task, ids: list[str]) -> None:
     for start in range(0, len(ids), 50):
         await asyncio.gather(
             *(
-                handle.signal(SIGNAL, Command(id=id, verb="feedback", body={"text": f"say {id}"}))
+                handle.signal("feedback", {"id": id, "text": f"say {id}"})
                 for id in ids[start : start + 50]
             )
         )

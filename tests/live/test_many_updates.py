@@ -14,7 +14,6 @@ from holdfast.activities import long_calls
 from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.engine.dev_server import command
 from holdfast.engine.dev_server.ephemeral import ephemeral_server
-from holdfast.task.data.commands import SIGNAL, Command
 from holdfast.values.messages import ToolCall
 from holdfast.workers import StepContext
 from holdfast.workflows.requests import updates
@@ -119,9 +118,8 @@ async def test_requests_beyond_what_a_run_takes_are_answered_by_the_next(
         outputs = [(await runner.run_step(task)).output["count"] for _ in range(5)]
         sixth = asyncio.create_task(runner.run_step(task))
         handle = runner.client.get_workflow_handle(task.task_id)
-        for k in range(60):
-            sent = Command(id=f"c{k}", verb="drop_step", body={"step": "none"})
-            await handle.signal(SIGNAL, sent)
+        for _ in range(60):
+            await handle.signal("drop_step", {"step": "none"})
         outputs.append((await sixth).output["count"])
     assert outputs == list(range(1, 7))
     assert await runs(runner, task) > 1

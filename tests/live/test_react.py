@@ -11,6 +11,7 @@ from holdfast import Agent, AgentRunner, Budget, Task, TaskStepOutput, ToolConte
 from holdfast.agents.tools.context import Effect
 from holdfast.errors import InvalidArgumentError, StepFailedError
 from holdfast.models.base import ModelAnswer
+from holdfast.task.data.head import AGENTS_SDK, TaskHead
 from holdfast.testing import FakeOpenAI, ScriptedModel
 from holdfast.values.messages import Message, ToolCall, assistant, user
 from holdfast.workers import MultimodalReActAgentWorker, ReActAgentWorker
@@ -146,7 +147,8 @@ async def test_an_unknown_tool_is_an_observation_in_the_dialect_that_raises_too(
     model.reply(act("sub"))
     model.reply(finish("none"))
     runner = rig.runner()
-    await runner.run_to_end("q", task_id=f"{rig.app}-sdk", agent="agent")
+    head = TaskHead(agent="agent", dialect=AGENTS_SDK)
+    await runner.run_to_end("q", head, task_id=f"{rig.app}-sdk")
     assert str(await runner.get_task_output(f"{rig.app}-sdk")) == "none"
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from holdfast import AgentRunner, Task, TaskStep, TaskStepOutput, tool
 from holdfast.errors import StepFailedError
-from holdfast.task.data.commands import Command, Verb
-from holdfast.task.pages import EntriesRequest
+from holdfast.task.data.commands import Verb
+from holdfast.task.queries.pages import EntriesRequest
 from holdfast.testing import FakeOpenAI
 from holdfast.values.messages import assistant, user
 from holdfast.workers import StepContext
@@ -123,8 +123,7 @@ async def test_signals_during_rollovers_are_all_applied_once(make_runner: MakeRu
     async def signal(number: int) -> None:
         for k in range(40):
             verb: Verb = "pause" if k % 2 == 0 else "resume"
-            sent = Command(id=f"{number}.{k}", verb=verb, by=f"p{number}", body={})
-            await handle.signal("command", sent)
+            await handle.signal(verb, {"id": f"{number}.{k}", "by": f"p{number}"})
 
     async def step() -> None:
         for _ in range(40):
@@ -143,8 +142,8 @@ async def test_a_command_sent_twice_is_applied_once_also_after_a_rollover(
     runner = await make_runner(worker=Doing(Endless()), roll_events=ROLL)
     task = await runner.create_task("q")
     handle = runner.client.get_workflow_handle(task.task_id)
-    sent = Command(id="once", verb="pause", by="ann", body={})
-    await handle.signal("command", sent)
+    sent = {"id": "once", "by": "ann"}
+    await handle.signal("pause", sent)
     await until_status(runner, task, "paused")
     await runner.resume(task)
     before = await runs(runner, task)
@@ -154,7 +153,7 @@ async def test_a_command_sent_twice_is_applied_once_also_after_a_rollover(
         return await runs(runner, task) > before
 
     await until(rolled)
-    await handle.signal("command", sent)
+    await handle.signal("pause", sent)
     assert (await runner.get_task(task)).status == "running"
     assert (await runner.run_step(task)).status == "done"
 
@@ -192,8 +191,8 @@ async def test_a_paused_task_stays_paused_over_a_rollover(make_runner: MakeRunne
     await runner.run_step(task)
     await runner.pause(task, reason="lunch", by="ann")
     handle = runner.client.get_workflow_handle(task.task_id)
-    for k in range(60):
-        await handle.signal("command", Command(id=f"{k}", verb="pause", by="ann", body={}))
+    for _ in range(60):
+        await handle.signal("pause", {"by": "ann"})
 
     async def rolled() -> bool:
         return await runs(runner, task) > 1

@@ -133,9 +133,9 @@ async def test_the_same_decision_made_elsewhere_is_no_contradiction(
 ) -> None:
     ran, state = await waiting(run, model, "ann")
     [item] = state.get_interruptions()
+    model.reply("done")
     await run.runner.approve(item.approval_id, by="eve")
     state.approve(item)
-    model.reply("done")
     assert [(await run(state)).final_output for _ in range(2)] == ["done", "done"]
     assert ran == ["ann"]
 

@@ -69,7 +69,7 @@ class Held:
         self.model.call("hold")
         self.agent = await self.runs.serve(hold)
         self.running = asyncio.create_task(self.run())
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(100):
             await called.wait()
 
     async def run(self, **options: Any) -> Any:
@@ -82,7 +82,7 @@ class Held:
     async def ends_well(self) -> None:
         self.model.reply("done")
         self.go.set()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(100):
             assert (await self.running).final_output == "done"
 
 
@@ -136,7 +136,7 @@ async def test_cancelling_before_the_task_is_there_abandons_it(
     await run.rig.serve(agent)
     stream = Runner.run_streamed(agent, "q", runner=run.runner, by="ann")
     stream.cancel()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(100):
         [event async for event in stream]
     assert stream.is_complete
     task = await until_status(run.runner, stream.task_id, "abandoned", "finished")
@@ -188,7 +188,7 @@ async def test_a_cancelled_run_has_what_it_had_made(run: Runs, model: FakeOpenAI
     model.paced("one two three", hold_after=1)
     agent = await run.serve(look)
     stream = Runner.run_streamed(agent, "q", runner=run.runner)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(100):
         async for event in stream.stream_events():
             if event.type == "raw_response_event" and event.data.type.endswith("text.delta"):
                 stream.cancel()

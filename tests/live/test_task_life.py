@@ -13,6 +13,7 @@ from holdfast.errors import (
     TaskExistsError,
     TaskNotFoundError,
 )
+from holdfast.task.data.head import TaskHead
 from tests.support.rig import MakeAgent, MakeRunner, Rig, until, until_status
 from tests.support.workers import Counting, Forking
 
@@ -89,7 +90,7 @@ async def test_the_id_of_a_closed_task_is_refused_too(runner: AgentRunner) -> No
     with pytest.raises(TaskExistsError):
         await runner.create_task("second", task_id="life-closed-twice")
     with pytest.raises(TaskExistsError):
-        await runner.run_to_end("second", task_id="life-closed-twice", agent="agent")
+        await runner.run_to_end("second", TaskHead(agent="agent"), task_id="life-closed-twice")
 
 
 async def test_extra_state_given_twice_is_refused_with_both_names(make_runner: MakeRunner) -> None:

@@ -417,7 +417,7 @@ async def test_a_sync_tool_does_not_block_the_worker(
     @tool(effect="read")
     def block() -> str:
         """Block a thread."""
-        release.wait(20)
+        assert release.wait(100)
         return "one"
 
     @tool(effect="read")

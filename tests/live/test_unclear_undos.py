@@ -63,8 +63,8 @@ async def test_a_rewind_after_a_rejection_calls_the_undo_once_more_when_a_person
 ) -> None:
     runner, task, undone = await cut_off(rig, make_agent, model, world, keeps_one=True)
     assert (await undone).status == "waiting"
-    await reject(runner, task)
     model.reply("still booked")
+    await reject(runner, task)
     await runner.run_step(task)
     told = "this may have been undone, and nobody knows: book"
     assert any(told in message.text for message in model.requests[-1].messages)

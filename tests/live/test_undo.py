@@ -781,7 +781,8 @@ async def test_an_abandon_ends_an_undo_in_progress(
 async def test_what_an_undo_did_before_an_abandon_is_known_or_said_to_be_unknown(
     make_runner: MakeRunner, model: FakeOpenAI, monkeypatch: pytest.MonkeyPatch, in_time: bool
 ) -> None:
-    monkeypatch.setattr(effect_undo, "GRACE_SECONDS", 20 if in_time else 1)
+    monkeypatch.setattr(effect_undo, "GRACE_SECONDS", 100 if in_time else 1)
+    monkeypatch.setattr(agent_task, "CANCEL_GRACE_SECONDS", 100)
     began, may_end = asyncio.Event(), asyncio.Event()
 
     async def cancel(effect: Effect) -> str:

@@ -37,6 +37,11 @@ from holdfast.workflows.agent_task import AgentTask
 from holdfast.workflows.session import Session
 
 T = TypeVar("T")
+
+FEW_POLLS = {"max_concurrent_workflow_task_polls": 2, "max_concurrent_activity_task_polls": 1}
+"""The least that a worker with a cache can have. A poll ends when it has got one task, so this
+limits no work at once; each of the default ten costs server and test some time."""
+
 MakeAgent = Callable[..., Agent]
 """Makes an agent of tools; options are Agent's."""
 MakeRunner = Callable[..., Awaitable[AgentRunner]]
@@ -146,7 +151,8 @@ class Rig:
             options: Options of the worker.
         """
         await self.stop()
-        given: dict[str, Any] = {"graceful_shutdown_timeout": timedelta(seconds=0.3), **options}
+        grace = timedelta(seconds=0.3)
+        given: dict[str, Any] = {"graceful_shutdown_timeout": grace, **FEW_POLLS, **options}
         loops = UserLoops() if own_loop else None
         if loops is not None:
             self._resources.push_async_callback(loops.close)

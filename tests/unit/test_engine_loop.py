@@ -57,9 +57,9 @@ def test_submit_can_be_cancelled(loop: LoopThread) -> None:
     started = threading.Event()
     future = loop.submit(wait())
     loop.submit(asyncio.sleep(0)).add_done_callback(lambda _: started.set())
-    assert started.wait(10)
+    assert started.wait(100)
     future.cancel()
-    assert ended.wait(10)
+    assert ended.wait(100)
 
 
 async def test_wrap_awaits_from_another_loop(loop: LoopThread) -> None:
@@ -96,10 +96,10 @@ async def test_wrap_cancelled_before_it_began_runs_nothing(loop: LoopThread) -> 
 
     async def block_the_loop() -> None:
         blocked.set()
-        block.wait(10)
+        block.wait(100)
 
     loop.submit(block_the_loop())
-    blocked.wait(10)
+    blocked.wait(100)
     ran: list[int] = []
 
     async def never() -> None:
@@ -144,7 +144,7 @@ def test_close_cancels_what_runs_and_refuses_what_comes(loop: LoopThread) -> Non
             steps.append("cleaned up")
 
     loop.submit(wait())
-    assert begun.wait(10)
+    assert begun.wait(100)
     loop.close()
     loop.close()
     assert steps == ["cleaned up"]

@@ -18,7 +18,7 @@ from holdfast.agents.guardrails import (
 from holdfast.agents.hooks import AgentHooks, RunHooks, check_run_hooks
 from holdfast.agents.run_config import RunConfig
 from holdfast.agents.runs.guardrail_results import Known, guardrail_results
-from holdfast.agents.runs.rules import run_rules
+from holdfast.agents.runs.rules import run_head
 from holdfast.agents.tools.guardrails import (
     ToolGuardrailFunctionOutput,
     ToolInputGuardrail,
@@ -102,7 +102,7 @@ def test_hooks_of_an_agent_are_no_hooks_of_a_run() -> None:
 
 
 def test_a_decorated_guardrail_can_be_named_by_reference() -> None:
-    rules = run_rules(RunConfig(input_guardrails=[checked]), context=None, error_handlers={})
+    rules = run_head("a", RunConfig(input_guardrails=[checked])).run
     assert rules.input_guardrails == (f"{__name__}:checked",)
     assert look_up(rules.input_guardrails[0], [__name__]) is checked
 

@@ -343,7 +343,7 @@ async def test_a_worker_that_cancels_itself_is_a_failure_and_no_cancellation() -
 
 
 async def test_cancelling_the_activity_stops_the_worker() -> None:
-    ended = asyncio.Event()
+    asked, ended = asyncio.Event(), asyncio.Event()
 
     async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
         try:
@@ -353,11 +353,12 @@ async def test_cancelling_the_activity_stops_the_worker() -> None:
         return ends(step)
 
     async def never(request: ModelRequest) -> Message:
+        asked.set()
         await asyncio.Event().wait()
         return await quick(request)
 
     running = asyncio.create_task(bench(body, never).advance())
-    await asyncio.sleep(0.02)
+    await asyncio.wait_for(asked.wait(), 100)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running

@@ -357,7 +357,7 @@ async def run_tool(source: Given, made: Any = act) -> Any:
     known = Registry([agent], Archive(f"memory://{uuid.uuid4().hex}"))
     source.snapshot = (await known.publish("a")).digest
     activities = ToolActivities(known, source)
-    given = ToolInput(n=1, digest=call_digest(source.given))
+    given = ToolInput(n=1, sha=call_digest(source.given))
     return await ActivityEnvironment(client=cast("Client", client)).run(activities.tool, given)
 
 

@@ -38,9 +38,9 @@ def test_work_that_waits_for_a_callback_that_blocks_the_loop_is_given_up(
         await asyncio.Event().wait()
 
     loop.begin(work, waits(), contextvars.copy_context())
-    assert began.wait(10)
+    assert began.wait(100)
     loop.thread.loop.call_soon_threadsafe(door.wait)
-    error = work.done.exception(10)
+    error = work.done.exception(100)
     assert isinstance(error, ApplicationError)
     assert error.type == "Interrupted"
     assert "code that no task of Holdfast began blocks the event loop" in error.message
@@ -56,11 +56,11 @@ def test_work_for_a_loop_that_has_become_stuck_since_it_was_chosen_is_given_up_a
         door.wait()
 
     loop.begin(first, blocks(), contextvars.copy_context())
-    assert first.done.exception(10) is not None
+    assert first.done.exception(100) is not None
     assert loop.is_stuck
     late = Work("step", "u")
     loop.begin(late, blocks(), contextvars.copy_context())
-    error = late.done.exception(10)
+    error = late.done.exception(100)
     assert isinstance(error, ApplicationError)
     assert error.type == "NotStarted"
     assert "task 't' blocks the event loop" in error.message

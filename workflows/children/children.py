@@ -20,7 +20,6 @@ from holdfast.task.data.children import (
     ChildReport,
     ChildState,
     EndNested,
-    Nesting,
     ParentRef,
     ParentSays,
     child_id,
@@ -29,8 +28,10 @@ from holdfast.task.data.children import (
 )
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.state import TaskInput
+from holdfast.task.data.wire import Nesting
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.ledger.references import batches_of
+from holdfast.task.queries.labels import details_of, title_of
 from holdfast.workflows.activity_calls import failure_of, now
 from holdfast.workflows.children.reports import end_settled
 from holdfast.workflows.spans import StepSpans
@@ -116,20 +117,16 @@ class Children:
         parent = ParentRef(
             task=ledger.task_id, step=current.open.step.step_id, call=current.calls[i].id
         )
-        run = self._spans.child(plan.head.run, name)
-        begun = TaskInput(
-            head=plan.head.model_copy(update={"run": run}),
-            input=plan.input,
-            stored=plan.stored,
-            extra_state=plan.state,
-            budget=plan.budget,
-            automatic=True,
-            heartbeat=given.heartbeat,
-            roll_events=given.roll_events,
-            parent=parent,
-            held=ledger.paused,
-            secret=secret_of_child(given.secret, name),
-        )
+        head = plan.task.head
+        changes: dict[str, object] = {
+            "head": head.model_copy(update={"run": self._spans.child(head.run, name)}),
+            "heartbeat": given.heartbeat,
+            "roll_events": given.roll_events,
+            "parent": parent,
+            "held": ledger.paused,
+            "secret": secret_of_child(given.secret, name),
+        }
+        begun = plan.task.model_copy(update=changes)
         ledger.put_child(name, ChildState(place=place, started=now()))
         ledger.begin_child(n, i, plan.begun)
         self._starting[name] = asyncio.create_task(self._start(name, begun))
@@ -149,6 +146,8 @@ class Children:
                 id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
                 search_attributes=attributes(begun),
                 memo=memo(begun.input, now=now()),
+                static_summary=title_of(begun.head.agent, begun.input),
+                static_details=details_of(begun.head.agent, begun.input),
             )
         except WorkflowAlreadyStartedError:
             await self._meet(name)
@@ -170,7 +169,7 @@ class Children:
     async def _is_own(self, name: str) -> bool:
         """Whether a workflow that is there already is a child of this task."""
         own: bool = await workflow.execute_activity(
-            "is_own", name, result_type=bool, start_to_close_timeout=LOOK_UP
+            "is_own", name, result_type=bool, start_to_close_timeout=LOOK_UP, summary=name
         )
         return own
 
@@ -277,7 +276,11 @@ class Children:
         }
         if asked:
             try:
-                await workflow.wait_condition(lambda: self._answered(asked), timeout=HEAR_SECONDS)
+                await workflow.wait_condition(
+                    lambda: self._answered(asked),
+                    timeout=HEAR_SECONDS,
+                    timeout_summary="child tasks report",
+                )
             except TimeoutError:
                 return
 

@@ -76,6 +76,7 @@ async def end_settled(ledger: Ledger, given: EndNested) -> None:
         start_to_close_timeout=LONGEST_END,
         heartbeat_timeout=timedelta(seconds=ledger.given.heartbeat),
         retry_policy=PATIENT,
+        summary=f"{given.end} child tasks",
     )
 
 

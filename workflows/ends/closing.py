@@ -105,6 +105,7 @@ class Closing:
         core.requests.answer_all(RunReply(n=core.ledger.s.steps), only_all=True)
         core.requests.fail_all(refusals.CLOSED)
         publish(core.ledger, sent.status)
+        core.show()
 
     def _failed(self, error: BaseException) -> None:
         """Leave the task stuck until the next attempt."""

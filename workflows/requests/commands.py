@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Literal
+from collections.abc import Callable
+from inspect import Parameter, Signature
+from typing import Literal, Protocol
 
 from temporalio import workflow
+from temporalio.common import RawValue
 
 from holdfast.task import approvals
 from holdfast.task.data.calls import LONG_CALL, LongCall
@@ -17,7 +20,7 @@ from holdfast.task.data.children import (
     is_secret,
     secret_of_child,
 )
-from holdfast.task.data.commands import LONGEST_REASON, Command, Refusal, decode
+from holdfast.task.data.commands import BODIES, LONGEST_REASON, Command, Refusal, Verb, decode
 from holdfast.task.data.state import Receipt
 from holdfast.task.requests.checks import refused_by
 from holdfast.task.requests.command_effects import obey
@@ -37,6 +40,32 @@ while no worker process was up. Tasks in flight depend on the number.
 
 TURN_SECONDS = 0.001
 """Length of the timer that ends one workflow task and begins the next."""
+
+
+class TakesCommands(Protocol):
+    """A workflow with commands."""
+
+    commands: Commands
+
+
+def command_signal(verb: Verb) -> Callable[..., None]:
+    """Make the handler of a verb's signal, with the description that Temporal's UI shows.
+
+    It takes any number of bodies. Temporal passes a body undecoded when the handler's signature has
+    one parameter for it, and would fail the workflow task, again and again, if it then called a
+    handler of one parameter with two.
+    """
+
+    def handle(self: TakesCommands, *body: RawValue) -> None:
+        are_raw = len(body) == 1  # Temporal decodes bodies of another number than the signature's
+        self.commands.take(verb, [b.payload.data if are_raw else b"" for b in body])
+
+    parameters = [
+        Parameter("self", Parameter.POSITIONAL_OR_KEYWORD),
+        Parameter("body", Parameter.POSITIONAL_OR_KEYWORD, annotation=RawValue),
+    ]
+    vars(handle)["__signature__"] = Signature(parameters)
+    return workflow.signal(name=verb, description=BODIES[verb])(handle)
 
 
 class Commands:
@@ -74,7 +103,7 @@ class Commands:
             self._has_news = False
             self._core.after_news()
             if self._inbox:
-                await workflow.sleep(TURN_SECONDS)
+                await workflow.sleep(TURN_SECONDS, summary=f"{len(self._inbox)} commands")
                 for _ in range(min(COMMANDS_AT_ONCE, len(self._inbox))):
                     self._read_one(*self._inbox.popleft())
                 self._has_news = True
@@ -119,12 +148,13 @@ class Commands:
         if reason:
             kind, text = "refused", reason
         ledger.note(kind, now=now(), by=by, text=text, body=body)
+        if not got.id:  # nobody can ask for its receipt
+            return
         status: Literal["applied", "refused"] = "refused" if reason else "applied"
         ledger.receipt(
             Receipt(id=got.id, verb=got.verb, status=status, reason=reason, is_decided=is_decided)
         )
-        if got.id:
-            ledger.commands.add(got.id)
+        ledger.commands.add(got.id)
 
     def _obey(self, command: Command) -> str:
         """Carry a command out; return why not, or empty."""

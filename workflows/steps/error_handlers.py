@@ -17,7 +17,7 @@ async def ask_handler(ledger: Ledger, n: int, kind: str, failure: Failure) -> Ha
     if kind not in ledger.given.head.run.error_handlers:
         return None
     given = HandleInput(step=ledger.advance_input(n, now=now()), kind=kind, failure=failure)
-    handled = await quick(ledger, "handle", given, Handled)
+    handled = await quick(ledger, "handle", given, Handled, summary=failure.type)
     body: dict[str, Json] = {"kind": kind, "error": failure.type, "declined": handled.declined}
     ledger.note("handled", now=now(), text=failure.text, body=body)
     return None if handled.declined else handled

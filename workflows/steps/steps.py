@@ -266,6 +266,7 @@ class Steps:
         owner = ledger.at(n).owner
         record = ledger.finish(n, now=now())
         core.spans.over(record)
+        core.show()
         if owner in ledger.s.rounds:
             self._finish_in_round(owner, record)
         else:

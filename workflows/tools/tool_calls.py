@@ -11,9 +11,8 @@ from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_
 from holdfast.task import approvals
 from holdfast.task.data.agent_snapshot import ToolPolicy
 from holdfast.task.data.calls import Outcome
-from holdfast.task.data.children import Nesting
 from holdfast.task.data.failures import INTERRUPTED, NOT_REPEATABLE, NOT_STARTED, TIMED_OUT, Failure
-from holdfast.task.data.wire import Probed
+from holdfast.task.data.wire import Nesting, Probed
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.tool_calls import Call, Room, Running, ready_calls
 from holdfast.workflows.activity_calls import (

@@ -21,17 +21,21 @@ from holdfast.task.data.calls import Called, LongCall, Outcome
 from holdfast.task.data.failures import AGAIN, NOT_STARTED
 from holdfast.task.data.wire import ToolInput
 from holdfast.task.ledger.ledger import Ledger
+from holdfast.task.queries.labels import call_label
 from holdfast.task.tool_calls import drop_long, find_long
 from holdfast.values.messages import ToolCall
+from holdfast.values.pauses import pause_of
 from holdfast.workflows.activity_calls import (
     LONGEST_TOOL,
-    LOSSES,
+    LOST_TOOL,
     MOST_LOST,
     MOST_STARTS,
+    START_PAUSES,
     failure_of,
     is_lost,
     now,
     time_left,
+    tool_label,
 )
 
 
@@ -108,6 +112,7 @@ async def run_tool(
     long_call, branch = find_long(ledger, n, i), ledger.s.branch
     tried = long_call.tried if long_call is not None else 0
     starts, lost = 0, tried
+    name = ledger.at(n).calls[i].name
     # The beginning is recorded before the activity is scheduled: what began without an outcome
     # counts as unknown. A call of an agent began when its child task was started.
     if long_call is None and not policy.agent:
@@ -134,7 +139,7 @@ async def run_tool(
         finally:
             long_call = None
             drop_long(ledger, branch, n, i)
-        await workflow.sleep(min(2.0**starts, 60.0))
+        await workflow.sleep(pause_of(starts, *START_PAUSES), summary=f"start {name} again")
         starts += 1
 
 
@@ -156,9 +161,10 @@ async def _once(ledger: Ledger, given: ToolInput, policy: ToolPolicy) -> Outcome
         retry_policy=RetryPolicy(
             maximum_attempts=0 if policy.repeatable else 1,
             maximum_interval=timedelta(seconds=60),
-            non_retryable_error_types=LOSSES if policy.repeatable else None,
+            non_retryable_error_types=LOST_TOOL if policy.repeatable else None,
         ),
         cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+        summary=tool_label(ledger, given, short=policy.effect == "read"),
     )
     return outcome
 
@@ -179,7 +185,8 @@ async def _rejoin(ledger: Ledger, call: LongCall) -> Outcome:
         start_to_close_timeout=time_left(call.started + LONGEST_TOOL.total_seconds(), now=now()),
         heartbeat_timeout=timedelta(seconds=ledger.given.heartbeat),
         # A worker process that does not know the activity says so, and another one takes it.
-        retry_policy=RetryPolicy(non_retryable_error_types=LOSSES),
+        retry_policy=RetryPolicy(non_retryable_error_types=LOST_TOOL),
+        summary=call_label(ledger.at(call.n).calls[call.i]),
         cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
     )
     return outcome

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 from datetime import timedelta
+from itertools import islice
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy
@@ -17,8 +17,17 @@ from holdfast.task.data.calls import Approval
 from holdfast.task.data.failures import NOT_REPEATABLE, NOT_STARTED, Failure
 from holdfast.task.data.undo import Undoable, UndoInput
 from holdfast.task.ledger.ledger import Ledger
+from holdfast.task.queries.labels import call_label
 from holdfast.values.base import Json
-from holdfast.workflows.activity_calls import LONGEST_TOOL, MOST_STARTS, failure_of, is_certain, now
+from holdfast.values.pauses import pauses
+from holdfast.workflows.activity_calls import (
+    LONGEST_TOOL,
+    MOST_STARTS,
+    START_PAUSES,
+    failure_of,
+    is_certain,
+    now,
+)
 from holdfast.workflows.undo.undo_progress import (
     fail_undo,
     note_clear,
@@ -108,14 +117,13 @@ async def _call_undo(
     Returns:
         Its text, or how it failed.
     """
-    for attempt in itertools.count():
+    for pause in islice(pauses(*START_PAUSES), MOST_STARTS):
         said = await _call_undo_once(ledger, target, i, policy)
-        if isinstance(said, str) or attempt >= MOST_STARTS:
+        if isinstance(said, str) or failure_of(said).type != NOT_STARTED:
             return said
-        if failure_of(said).type != NOT_STARTED:
-            return said
-        await workflow.sleep(min(2.0**attempt, 60.0))
-    raise RuntimeError  # unreachable: the loop returns
+        name = target.effects[i].call.name
+        await workflow.sleep(pause, summary=f"undo {name} again")
+    return await _call_undo_once(ledger, target, i, policy)
 
 
 async def _call_undo_once(
@@ -141,6 +149,7 @@ async def _call_undo_once(
         start_to_close_timeout=LONGEST_TOOL,
         heartbeat_timeout=timedelta(seconds=ledger.given.heartbeat),
         retry_policy=REPEATED if policy.undo_idempotent else ONCE,
+        summary=f"undo {call_label(effect.call)}",
     )
     cut = await _is_cut(undoing)
     if not undoing.done():

@@ -95,6 +95,7 @@ async def _targets(ledger: Ledger, state: UndoState) -> list[Undoable]:
             start_to_close_timeout=QUICK,
             heartbeat_timeout=timedelta(seconds=ledger.given.heartbeat),
             retry_policy=PATIENT,
+            summary=f"{len(missing)} steps",
         )
         known |= {target.n: target for target in recalled}
     targets = [known[n] for n in wanted]

@@ -1,1 +1,1 @@
-"""What a run takes and what it gives back: configuration, items, results, state."""
+"""Input and output of a run: settings, items, results, state, error handlers."""

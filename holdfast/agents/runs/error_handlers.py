@@ -1,4 +1,4 @@
-"""Error handlers: code that gives a run its final output in the place of an error."""
+"""Error handlers: functions that make a run's final output in the place of an error."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
     from holdfast.agents.items import RunItem
 
 ErrorKind = Literal["max_turns", "model_refusal", "invalid_final_output"]
-"""Errors that a handler may answer for."""
+"""Kinds of errors that a handler may handle."""
 
 ErrorHandler = Callable[["RunErrorHandlerInput"], Any]
-"""Gives a final output, a RunErrorHandlerResult, or None to decline; sync or async."""
+"""Returns a final output, a RunErrorHandlerResult, or None to decline; sync or async."""
 
 
 @dataclass(frozen=True)
 class RunErrorData:
-    """What a run had produced when the error came.
+    """The data of a run at the time of the error.
 
     Attributes:
-        input: What the run was given: a text, or items of the Responses API.
-        new_items: What it made, oldest first.
+        input: The run's input: a text, or items of the Responses API.
+        new_items: The items that the run made, oldest first.
         history: Input and new items in one list.
-        output: The new items, as the next run would be given them.
+        output: The new items, as input items for another run.
         raw_responses: The model's answers of the turn that failed.
         last_agent: The agent that ran last.
     """
@@ -46,12 +46,12 @@ class RunErrorData:
 
 @dataclass(frozen=True)
 class RunErrorHandlerInput:
-    """What a handler gets.
+    """Argument of an error handler.
 
     Attributes:
         error: MaxTurnsExceeded, ModelRefusalError or ModelBehaviorError.
         context: The run's context.
-        run_data: What the run had produced.
+        run_data: The data of the run at the time of the error.
     """
 
     error: AgentsException
@@ -61,7 +61,7 @@ class RunErrorHandlerInput:
 
 @dataclass(frozen=True)
 class RunErrorHandlerResult:
-    """What a handler may return.
+    """Result of an error handler.
 
     Attributes:
         final_output: The run's final output.
@@ -73,10 +73,10 @@ class RunErrorHandlerResult:
 
 
 def check_handlers(given: Any) -> dict[ErrorKind, ErrorHandler]:
-    """Return error handlers by the kind of error that they answer for.
+    """Return error handlers by the kind of error that they handle.
 
     Raises:
-        UserError: They are no such mapping; the text says which kinds there are.
+        UserError: It is not a mapping from kinds to functions; the text lists the kinds.
     """
     kinds = get_args(ErrorKind)
     if not isinstance(given, Mapping | None):
@@ -94,12 +94,13 @@ def check_handlers(given: Any) -> dict[ErrorKind, ErrorHandler]:
 
 
 def as_handler_result(value: Any) -> RunErrorHandlerResult | None:
-    """Read what a handler returned; None when it declines.
+    """Convert the return value of a handler; None when it declines.
 
-    A dict with a `final_output` is the fields of a RunErrorHandlerResult, any other a final output.
+    A dict with a `final_output` has the fields of a RunErrorHandlerResult; any other dict is a
+    final output.
 
     Raises:
-        UserError: The dict has fields that there are not.
+        UserError: The dict has unknown fields.
     """
     if value is None or isinstance(value, RunErrorHandlerResult):
         return value

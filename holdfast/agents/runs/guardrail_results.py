@@ -1,4 +1,4 @@
-"""What a run's guardrails found, as the values that users of the Agents SDK know."""
+"""Results of a run's guardrails, in the form of the Agents SDK."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ Result = (
 
 @dataclass(frozen=True)
 class GuardrailResults:
-    """What all guardrails of a run found, each kind in the order in which they ran."""
+    """Results of all guardrails of a run, each kind in the order in which they ran."""
 
     input: list[InputGuardrailResult] = field(default_factory=list[InputGuardrailResult])
     output: list[OutputGuardrailResult] = field(default_factory=list[OutputGuardrailResult])
@@ -65,7 +65,7 @@ class GuardrailResults:
 class Known:
     """The agents and guardrails that this process has, by name.
 
-    A result whose guardrail is not among them gets one of its name that cannot be run here.
+    A result of any other guardrail gets one that has its name and cannot be run.
 
     Attributes:
         agents: Name to agent.
@@ -84,7 +84,7 @@ class Known:
         input_guardrails: Sequence[InputGuardrail] = (),
         output_guardrails: Sequence[OutputGuardrail] = (),
     ) -> Known:
-        """Know an agent with its team, and the guardrails that a run was given."""
+        """Make it from an agent with its team, and the guardrails of a run's settings."""
         agents = {each.name: each for each in (agent, *agent.team())}
         return cls(agents, input_guardrails, output_guardrails)
 
@@ -122,16 +122,16 @@ def guardrail_results(
     known: Known | None = None,
     output: Any = None,
 ) -> GuardrailResults:
-    """Read what a run's guardrails found.
+    """Read the results of a run's guardrails from its ledger.
 
-    What was found on a branch that was undone is left out, but for the input: it was checked once.
+    Results in undone steps are left out, except for those of the input, which is checked once.
 
     Args:
         entries: The ledger.
         opens: The steps that were open when a failed run ended.
         first: Name of the agent that the run began with.
         known: The agents of this process.
-        output: The final output that output guardrails have seen.
+        output: The final output that output guardrails have checked.
     """
     known = known or Known()
     results = GuardrailResults()
@@ -164,10 +164,10 @@ def guardrail_results(
 
 
 def tripped_result(failure: Failure, known: Known | None = None) -> Result | None:
-    """Make the result of the guardrail that ended a run, of the facts in its failure.
+    """Make the result of the guardrail that ended a run, from the data in the run's failure.
 
     Args:
-        failure: Why the run ended.
+        failure: The failure that ended the run.
         known: The agents of this process.
     """
     known = known or Known()
@@ -181,7 +181,7 @@ def tripped_result(failure: Failure, known: Known | None = None) -> Result | Non
 
 
 def with_known(result: Result | None, known: Known) -> Result | None:
-    """Put this process's own guardrail and agent into a result that has only their names."""
+    """Replace guardrail and agent of a result, which have only a name, by those of this process."""
     match result:
         case InputGuardrailResult(guardrail=guardrail):
             name = guardrail.get_name()
@@ -213,7 +213,7 @@ def _run_result(
 
 
 def _calls_of(of: StepBody) -> Iterator[tuple[str, str, tuple[ToolGuarded, ...]]]:
-    """List (agent, tool, what its guardrails found) of a step's calls, in their order."""
+    """List (agent, tool, findings of its guardrails) of a step's calls, in their order."""
     for each in of.all_calls():
         found = each.outcome or each.begun
         if found is not None:
@@ -235,7 +235,7 @@ def _tool_result(
 
 
 def _elsewhere(*_given: Any) -> Never:
-    """Stand for a guardrail's function that this process does not have.
+    """Take the place of a guardrail's function that this process does not have.
 
     Raises:
         RuntimeError: Always.

@@ -1,4 +1,4 @@
-"""Reading the items of a run out of the records of its steps."""
+"""Reads the items of a run from the records of its steps."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Team:
     """The agents of a run by name."""
 
     def __init__(self, first: str, agents: Sequence[Agent] = ()) -> None:
-        """Know some agents.
+        """Take the agents that are known.
 
         Args:
             first: Name of the agent that the task began with.
@@ -42,11 +42,11 @@ class Team:
         self._own = frozenset(self._agents)
 
     def has(self, name: str) -> bool:
-        """Whether this process has an agent, and not its name alone."""
+        """Whether this process has an agent of this name."""
         return name in self._own
 
     def of(self, name: str) -> Agent:
-        """Return an agent; without a name, the first one."""
+        """Return an agent, or one that has only the name; without a name, the first agent."""
         name = name or self._first
         if name not in self._agents:
             self._agents[name] = Agent(name=name)
@@ -56,7 +56,7 @@ class Team:
 def team_of(agent: Agent, *, first: str = "") -> Team:
     """Return an agent's team, for a task that began with the agent or with another of the team.
 
-    Those that they call as tools are known, too: their calls may wait for a person.
+    It includes the agents that these call as tools, because their calls may need an approval.
     """
     known = {each.name: each for each in (agent, *agent.team())}
     agents = list(known.values())
@@ -69,11 +69,11 @@ def team_of(agent: Agent, *, first: str = "") -> Team:
 
 
 def step_items(of: StepBody, team: Team) -> list[RunItem]:
-    """Return what happened in a step, completed or open, without the input of the run.
+    """Return the items of a step, completed or open, without the input of the run.
 
     A handoff's output comes last, after the results of the tools that were called beside it.
 
-    Archived texts must be put in before, see `resolved`.
+    Archived texts must have been loaded into the step, see `resolved`.
 
     Args:
         of: The step.
@@ -85,7 +85,7 @@ def step_items(of: StepBody, team: Team) -> list[RunItem]:
 
 
 def step_messages(of: StepBody) -> list[Message]:
-    """Return what a step adds to the transcript, or will add as far as is known."""
+    """Return the messages that a step adds to the transcript; of an open step, those known yet."""
     adds = _adds(of)
     asked, answers = last_round(adds, [each.call for each in of.calls])
     known = [_own_message(each) for each in of.calls if each.call.id in asked]
@@ -95,10 +95,10 @@ def step_messages(of: StepBody) -> list[Message]:
 def result_item(
     of: StepBody, call: StepCall, team: Team, handoffs: Collection[str]
 ) -> ToolCallOutputItem | HandoffOutputItem | None:
-    """Return what a call of a step gave; None before, and for a handoff that was not taken.
+    """Return the result of a step's call; None before it has one, and for a handoff not taken.
 
     Args:
-        of: The step, archived texts put in.
+        of: The step, with archived texts loaded.
         call: The call.
         team: The agents.
         handoffs: Names of calls by which the step's agent hands the task over.
@@ -116,11 +116,11 @@ def result_item(
 def message_items(
     messages: Iterable[Message], agent: Agent, team: Team, handoffs: Collection[str] = ()
 ) -> list[RunItem]:
-    """Return messages as items, each by itself and in their order.
+    """Convert messages to items, in their order.
 
     Args:
-        messages: The messages, archived texts put in.
-        agent: The agent that they happened to.
+        messages: The messages, with archived texts loaded.
+        agent: The agent that they belong to.
         team: The agents.
         handoffs: Ids of calls that hand the task over, beside those that the agent has a handoff
             for.
@@ -130,11 +130,11 @@ def message_items(
 
 
 def conversation_items(messages: Iterable[Message], first: Agent) -> list[RunItem]:
-    """Return messages as items, each of the agent that the task was with.
+    """Convert messages to items, each with the agent that was active at the time.
 
     Args:
-        messages: The messages, archived texts put in; they do not say whose they are, but handoffs
-            do.
+        messages: The messages, with archived texts loaded. They do not name their agent; it is
+            found by following the handoffs.
         first: The agent that the task began with.
     """
     said = list(messages)
@@ -159,14 +159,16 @@ def _items(
     team: Team,
     handoffs: Collection[str] = (),
 ) -> list[RunItem]:
-    """Return messages as items. A call of one id may be a handoff, and an earlier one none.
+    """Convert messages to items.
+
+    Ids of calls may repeat, so whether an id is that of a handoff is decided anew at each call.
 
     Args:
-        messages: The messages, archived texts put in.
-        agent: The agent that they happened to.
+        messages: The messages, with archived texts loaded.
+        agent: The agent that they belong to.
         names: Names of calls that hand the task over.
         team: The agents.
-        handoffs: Ids of calls that do, whatever their names.
+        handoffs: Ids of calls that hand the task over, whatever their names.
     """
     ids, found = set(handoffs), list[RunItem]()
     for message in messages:
@@ -204,15 +206,15 @@ def _full_message(raw: dict[str, Json]) -> RawItem:
 
 
 def _known_by(call: ToolCall) -> tuple[str, str, str]:
-    """Return what tells a call from others of its step; ids may be given twice."""
+    """Return the key of a call within its step; the id alone is not unique."""
     return call.id, call.name, call.arguments
 
 
 def _said(of: StepBody) -> Iterator[Message]:
-    """Say what a step said: what the transcript has of it, and calls that it made inside.
+    """Yield a step's messages: those of the transcript, and calls and results that it lacks.
 
-    A worker that speaks with the model in its own way (as ReAct) keeps calls and results out of the
-    transcript, and puts its own words there as user messages that are marked by a call id.
+    A worker with a text format of its own (ReAct) keeps calls and results out of the transcript,
+    and adds user messages instead, which are marked by a call id and left out here.
     """
     adds = _adds(of)
     claimed = {each.outcome.at for each in of.all_calls() if each.outcome is not None}
@@ -234,7 +236,7 @@ def _said(of: StepBody) -> Iterator[Message]:
 
 
 def _adds(of: StepBody) -> Sequence[Message]:
-    """Return a step's messages for the transcript, before its result as far as is known."""
+    """Return a step's messages for the transcript; before its result, those known so far."""
     if of.has_result:
         return of.adds
     given = () if of.input is None else (of.input,)
@@ -242,25 +244,25 @@ def _adds(of: StepBody) -> Sequence[Message]:
 
 
 def _inside(calls: Sequence[StepCall], asked: Collection[tuple[str, str, str]]) -> list[Message]:
-    """Return a message that asks for the calls that no message of the transcript asks for."""
+    """Return an assistant message with the calls that no message of the transcript has, if any."""
     found = tuple(each.call for each in calls if _known_by(each.call) not in asked)
     return [Message(role="assistant", calls=found)] if found else []
 
 
 def _message_outside(call: StepCall) -> Message | None:
-    """Return what a call gave, unless the transcript has it."""
+    """Return the result of a call, unless the transcript has it."""
     is_outside = call.outcome is not None and call.outcome.at is None
     return call.message if is_outside else None
 
 
 def _own_message(call: StepCall) -> Message | None:
-    """Return what a call gave that ends its step, unless the transcript has it or gets nothing."""
+    """Return the result of a call of the step's end, unless the transcript has it or never will."""
     is_stopped = call.outcome is not None and call.outcome.is_stopped
     return None if is_stopped else _message_outside(call)
 
 
 def _up_to(answer: Message, rest: Sequence[Message], *, is_there: bool) -> list[Message]:
-    """Return the messages up to the one by which the transcript has an answer; none without it."""
+    """Return the messages up to and including the answer; none if the transcript lacks it."""
     for k, message in enumerate(rest):
         if message.role == "assistant":
             has_it = is_there or answer.text.strip().startswith(message.text)
@@ -269,7 +271,7 @@ def _up_to(answer: Message, rest: Sequence[Message], *, is_there: bool) -> list[
 
 
 def _drop_input(messages: list[Message]) -> None:
-    """Leave out the input of the run: the last that a user said before the first answer."""
+    """Remove the input of the run: the last user message before the first answer."""
     start = list(takewhile(lambda message: message.role not in ("assistant", "tool"), messages))
     for k in reversed(range(len(start))):
         if start[k].role == "user":
@@ -278,7 +280,7 @@ def _drop_input(messages: list[Message]) -> None:
 
 
 def handoff_names(of: StepBody, agent: Agent) -> set[str]:
-    """Name the calls of a step by which its agent hands the task over."""
+    """Return the names of calls by which a step's agent hands the task over."""
     names = {each.tool_name for each in agent.made_handoffs}
     made = [each.call for each in of.all_calls()]
     apart = [part.answer for part in of.journal if part.at is None and part.answer is not None]
@@ -287,7 +289,10 @@ def handoff_names(of: StepBody, agent: Agent) -> set[str]:
 
 
 def _hands_over(of: StepBody, call: ToolCall) -> bool:
-    """Whether a call handed the task over, told by the step that follows: agents may be unknown."""
+    """Whether a call handed the task over, according to the agent of the next step.
+
+    The agent's own handoffs cannot decide it, because this process may not have the agent.
+    """
     if not of.next or not of.next[0].agent or of.next[0].agent == of.step.agent:
         return False
     asked, answers = last_round(of.adds, (call,))
@@ -296,7 +301,7 @@ def _hands_over(of: StepBody, call: ToolCall) -> bool:
 
 
 def _target(raw: dict[str, Json]) -> str:
-    """Return the name of the agent that a handoff's output tells of, or empty."""
+    """Return the name of the agent in a handoff's output, or empty."""
     return _assistant_in(raw.get("output"))
 
 

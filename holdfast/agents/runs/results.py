@@ -1,4 +1,4 @@
-"""What a run gives back: RunResult with its items, as users of the OpenAI Agents SDK know them."""
+"""RunResult, the result of a run, in the form of the OpenAI Agents SDK."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class ModelResponse:
 
     Attributes:
         output: Its items, in the form of the Responses API.
-        usage: What it cost.
-        response_id: The provider's id of it, or None.
+        usage: Its cost.
+        response_id: The provider's id of the answer, or None.
     """
 
     output: list[RawItem]
@@ -41,21 +41,23 @@ class ModelResponse:
 
 @dataclass(frozen=True, kw_only=True)
 class RunData:
-    """What a run has made, also one that an error has ended.
+    """The data of a run, whether it has finished, waits, or was ended by an error.
 
     Attributes:
-        input: What the run was given; in a session, after what the model sees of its history.
-        new_items: What it made, oldest first.
+        input: The run's input; in a session, the part of the history that the model sees, then the
+            run's input.
+        new_items: The items that the run made, oldest first.
         raw_responses: The answers of models, oldest first.
         last_agent: The agent that ran last.
-        context_wrapper: The run's context and what the run cost.
+        context_wrapper: The run's context and cost.
         task_id: The run's task; its ledger stays readable.
-        interruptions: Tool calls that wait for a person's decision.
-        input_guardrail_results: What the guardrails of the input found.
-        output_guardrail_results: What the guardrails of the final output found.
-        tool_input_guardrail_results: What guardrails of tools found in calls.
-        tool_output_guardrail_results: What guardrails of tools found in results.
-        normalized: What the last agent saw and said, when a handoff had changed what it saw.
+        interruptions: Tool calls that wait for a reviewer's decision.
+        input_guardrail_results: Results of the input guardrails.
+        output_guardrail_results: Results of the output guardrails.
+        tool_input_guardrail_results: Results of tool guardrails that checked calls.
+        tool_output_guardrail_results: Results of tool guardrails that checked results.
+        normalized: The conversation as the last agent saw it, with its own items, if a handoff had
+            changed the conversation.
     """
 
     input: str | list[dict[str, Json]]
@@ -95,8 +97,8 @@ class RunData:
         """Return input and new items as the input of a following run.
 
         Args:
-            mode: "preserve_all": the input and all that was made. "normalized": what the last agent
-                saw and said, which is less when the filter of a handoff had left something out.
+            mode: "preserve_all": the input and all new items. "normalized": the conversation as the
+                last agent saw it, which is shorter if the filter of a handoff left items out.
         """
         if mode == "normalized" and self.normalized is not None:
             return [dict(item) for item in self.normalized]
@@ -105,21 +107,20 @@ class RunData:
         return [*start, *(item.to_input_item() for item in made)]
 
     def to_state(self) -> RunState:
-        """Return the run as something to decide on and to resume: `Runner.run(agent, state)`."""
+        """Return a RunState, to take decisions and resume the run: `Runner.run(agent, state)`."""
         return RunState(self.task_id, self.interruptions)
 
     def release_agents(self, release_new_items: bool = True) -> None:  # noqa: FBT001, FBT002  the Agents SDK's signature
-        """Do nothing: agents are descriptions and hold nothing that would have to be let go."""
+        """Do nothing: agents are plain descriptions, and hold no resources to release."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunResult(RunData):
-    """A run that has its answer, or waits for a person.
+    """A run that has its answer, or waits for a decision.
 
     Attributes:
-        final_output: The answer, of the last agent's `output_type`; None while a person must
-            decide.
-        waiting_for: What the run waits for, one text per open point; empty when it is finished.
+        final_output: The answer, of the last agent's `output_type`; None while the run waits.
+        waiting_for: Descriptions of what the run waits for; empty when it is finished.
     """
 
     final_output: Any = None
@@ -143,7 +144,7 @@ class RunResult(RunData):
 
 
 class ItemHelpers:
-    """Reads items, and makes them."""
+    """Functions that read and make items, as in the Agents SDK."""
 
     @classmethod
     def extract_last_content(cls, message: RawItem) -> str:
@@ -159,7 +160,7 @@ class ItemHelpers:
 
     @classmethod
     def extract_refusal(cls, message: RawItem) -> str | None:
-        """Return what a message says of why it refuses; None when it does not."""
+        """Return the refusal of a message; None when there is none."""
         texts = [p["refusal"] for p in _parts(message) if p.get("type") == "refusal"]
         return "".join(texts) or None
 
@@ -171,14 +172,14 @@ class ItemHelpers:
 
         Args:
             tool_call: The call, as `raw_item` of its item has it.
-            output: What the model is to read: a text, or parts in the form of the Responses API.
+            output: The result for the model: a text, or parts in the form of the Responses API.
         """
         call_id = tool_call["call_id"]
         return {"type": "function_call_output", "call_id": call_id, "output": output}
 
     @classmethod
     def extract_last_text(cls, message: RawItem) -> str | None:
-        """Return the text of a message's last part; None when that is no text."""
+        """Return the text of a message's last part; None when that part is not text."""
         parts = [part for part in _parts(message)[-1:] if part.get("type") == "output_text"]
         return str(parts[0]["text"]) if parts else None
 

@@ -1,4 +1,4 @@
-"""A run's settings as data, for the head of its task."""
+"""What a run's task begins with: the settings of the run as data, and its budget."""
 
 from __future__ import annotations
 
@@ -7,35 +7,41 @@ from typing import Any
 
 from holdfast.agents.run_config import RunConfig
 from holdfast.agents.runs.error_handlers import ErrorHandler, ErrorKind
-from holdfast.task.data.head import RunRules
+from holdfast.task.data.head import AGENTS_SDK, RunRules, TaskHead
 from holdfast.tracing.blocks import DEFAULT_WORKFLOW_NAME
 from holdfast.values.code.code_refs import refer
 from holdfast.values.code.context_data import type_ref
+from holdfast.values.settings import Budget
 
 
-def run_rules(
+def run_head(
+    agent: str,
     config: RunConfig,
     *,
-    context: Any,
-    error_handlers: Mapping[ErrorKind, ErrorHandler],
+    context: Any = None,
+    error_handlers: Mapping[ErrorKind, ErrorHandler] | None = None,
+    streams: bool = False,
     refer: Callable[[Any], str] = refer,
-) -> RunRules:
-    """Say as data how a run differs from its agents.
+) -> TaskHead:
+    """Return the head of a run's task: the one place where settings of a run become data.
 
     Args:
+        agent: Name of the agent that the run starts with.
         config: The run's settings.
         context: Its context object.
-        error_handlers: What answers in the place of an error.
-        refer: Names code.
+        error_handlers: Kind of error to the handler that answers in its place.
+        streams: Whether models stream their answers to readers of the task's events.
+        refer: Returns the reference by which worker processes find a piece of code.
     """
 
     def ref(thing: Any) -> str:
         return "" if thing is None else refer(thing)
 
+    model = config.model
     workflow = config.workflow_name
-    return RunRules(
+    rules = RunRules(
         context=type_ref(context),
-        model="" if config.model is None or isinstance(config.model, str) else refer(config.model),
+        model="" if isinstance(model, str) else ref(model),
         model_provider=ref(config.model_provider),
         model_input_filter=ref(config.call_model_input_filter),
         tool_error_formatter=ref(config.tool_error_formatter),
@@ -47,7 +53,7 @@ def run_rules(
         input_guardrails=tuple(map(refer, config.input_guardrails)),
         output_guardrails=tuple(map(refer, config.output_guardrails)),
         guards_before_approval=config.tool_execution.pre_approval_tool_input_guardrails,
-        error_handlers={kind: refer(handler) for kind, handler in error_handlers.items()},
+        error_handlers={kind: refer(each) for kind, each in (error_handlers or {}).items()},
         reasoning_ids=config.reasoning_item_id_policy or "preserve",
         blocked_message=config.output_guardrail_blocked_message or "",
         workflow_name="" if workflow == DEFAULT_WORKFLOW_NAME else workflow,
@@ -56,4 +62,17 @@ def run_rules(
         trace_metadata=dict(config.trace_metadata or {}),
         traced=not config.tracing_disabled,
         sensitive=config.trace_include_sensitive_data,
+        streams=streams,
     )
+    return TaskHead(
+        agent=agent,
+        dialect=AGENTS_SDK,
+        model=model if isinstance(model, str) else "",
+        settings=config.model_settings,
+        run=rules,
+    )
+
+
+def run_budget(max_turns: int | None) -> Budget | None:
+    """Return the budget of a run: a model call more than max_turns ends its task."""
+    return None if max_turns is None else Budget(max_turns=max_turns, on_exceeded="fail")

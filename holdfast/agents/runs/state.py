@@ -1,4 +1,4 @@
-"""RunState: a run that waits, as a small value to keep, to decide on, and to resume."""
+"""RunState: a run that waits, as a small object to store, to take decisions on, and to resume."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from holdfast.values.text.shown import shown
 
 
 class Decision(Value):
-    """What a person decided on a tool call.
+    """A reviewer's decision on a tool call.
 
     Attributes:
         approval: Id of the approval.
-        verb: What they decided.
-        always: Whether later calls of the tool in this task are decided alike.
-        message: What the model is told of a rejection, word for word; None for the usual text.
-        digest: Digest of the call that they saw: another one is not decided.
+        verb: The decision.
+        always: Whether it also holds for later calls of the tool in this task.
+        message: The model's text for a rejection; None for the default text.
+        digest: Digest of the call that the reviewer saw; the decision holds for no other call.
         tool: Name of the tool.
     """
 
@@ -41,7 +41,7 @@ class Decision(Value):
 
 
 class _Asked(Value):
-    """An interruption as text keeps it."""
+    """An interruption in the JSON form of a RunState."""
 
     agent: str
     approval: str
@@ -50,7 +50,7 @@ class _Asked(Value):
 
 
 class _Saved(Value):
-    """A RunState as text keeps it."""
+    """The JSON form of a RunState."""
 
     version: Literal[1] = 1
     id: str
@@ -61,13 +61,13 @@ class _Saved(Value):
 
 
 class RunState:
-    """A run that waits for a person, or has stopped, with what was decided on it so far.
+    """A run that waits for a decision, or has stopped, with the decisions taken on it so far.
 
-    The run itself is its task, which any process reaches by its id. A decision counts once
-    `Runner.run(agent, state)` has sent it; until then it is in this object and in the text made of
-    it. A decision on one call comes before those that hold for all calls of a tool, in whatever
-    order they were made here. Decisions made elsewhere (by the command line, by
-    `AgentRunner.approve`) count as well; one made here that contradicts them is refused.
+    The run itself is its task, which any process reaches by its id. A decision takes effect once
+    `Runner.run(agent, state)` has sent it; until then it is in this object and in the text made
+    from it. A decision on one call takes precedence over those for all calls of a tool, in
+    whatever order they were taken here. Decisions taken elsewhere (on the command line, by
+    `AgentRunner.approve`) count, too; one taken here that contradicts them is refused.
 
     Attributes:
         task_id: The run's task.
@@ -76,15 +76,16 @@ class RunState:
     def __init__(
         self, task_id: str, interruptions: Sequence[ToolApprovalItem] = (), *, id: str = ""
     ) -> None:
-        """Hold a run; `RunResult.to_state()` and `RunState.of(...)` make one.
+        """Make a state. Usually made by `RunResult.to_state()` or `RunState.of(...)`.
 
         Args:
             task_id: The run's task.
             interruptions: The tool calls that wait for a decision.
-            id: Tells this state from others of the task; made up by default.
+            id: Id of this state among those of the task, by which input is sent once; random by
+                default.
 
         Raises:
-            InvalidArgumentError: One of these is of another type.
+            InvalidArgumentError: An argument has a wrong type.
         """
         check_arguments(RunState.__init__, id=id)
         given = cast("object", interruptions)
@@ -104,10 +105,10 @@ class RunState:
 
     @classmethod
     def of(cls, task_id: str) -> Self:
-        """Hold the run of a task by the task's id alone, in any process.
+        """Make the state of a task's run from the task's id alone, in any process.
 
-        What it waits for is not known yet: `Runner.run(agent, state)` returns with it, and calls no
-        model while it is undecided.
+        Its interruptions are not known yet: `Runner.run(agent, state)` returns them, and calls no
+        model while they are undecided.
         """
         return cls(task_id)
 
@@ -116,15 +117,15 @@ class RunState:
         return list(self._interruptions)
 
     def approve(self, approval_item: ToolApprovalItem, always_approve: bool = False) -> None:  # noqa: FBT001, FBT002  the Agents SDK's signature
-        """Let a call run.
+        """Approve a call.
 
         Args:
             approval_item: One of the interruptions.
-            always_approve: Whether later calls of the tool in this task need nobody any more, and
-                those that wait and have no decision of their own here.
+            always_approve: Whether to approve all later calls of the tool in this task, too, and
+                the waiting calls without a decision of their own here.
 
         Raises:
-            UserError: It is of another run.
+            UserError: It belongs to another run, or is not such an item.
         """
         self._decide(approval_item, "approve", always=always_approve)
 
@@ -135,21 +136,21 @@ class RunState:
         *,
         rejection_message: str | None = None,
     ) -> None:
-        """Do not let a call run.
+        """Reject a call: it is not run.
 
         Args:
             approval_item: One of the interruptions.
-            always_reject: Whether later calls of the tool in this task are rejected as well, and
-                those that wait and have no decision of their own here.
-            rejection_message: What the model is told.
+            always_reject: Whether to reject all later calls of the tool in this task, too, and the
+                waiting calls without a decision of their own here.
+            rejection_message: The model's text for the rejection.
 
         Raises:
-            UserError: It is of another run.
+            UserError: It belongs to another run, or is not such an item.
         """
         self._decide(approval_item, "reject", always=always_reject, message=rejection_message)
 
     def add_input(self, input: str | Sequence[dict[str, Json]]) -> None:
-        """Say something to the model, once, before its next call.
+        """Add input for the model; it is sent once, before the next model call.
 
         Args:
             input: A text, or user messages in the form of the Responses API whose content is text.
@@ -165,22 +166,22 @@ class RunState:
 
     @property
     def pending_input(self) -> list[dict[str, Json]]:
-        """What was added for the model here, as user messages, sent already or not."""
+        """The input that was added here, as user messages, whether sent already or not."""
         return [{"role": "user", "content": text} for text in self._input]
 
     def clear_pending_input(self) -> None:
-        """Add nothing after all. What `Runner.run` has sent of it stays sent."""
+        """Drop the added input. Input that `Runner.run` has sent already stays sent."""
         self._id = uuid.uuid4().hex[:12]
         self._input = []
 
     @property
     def decisions(self) -> list[Decision]:
-        """What was decided here, in the order in which it was."""
+        """The decisions taken here, oldest first."""
         return list(self._decisions.values())
 
     @property
     def added_input(self) -> list[tuple[str, str]]:
-        """What was added for the model, each with an id by which it is said once."""
+        """The added input, each text with an id, so that it is sent once."""
         return [(f"{self._id}-{k}", text) for k, text in enumerate(self._input)]
 
     def to_json(self) -> dict[str, Json]:
@@ -204,19 +205,19 @@ class RunState:
         return saved.model_dump(mode="json")
 
     def to_string(self) -> str:
-        """Return the state as a text to keep anywhere."""
+        """Return the state as JSON text, to store anywhere."""
         return json.dumps(self.to_json())
 
     @classmethod
     async def from_json(cls, initial_agent: Agent, state_json: dict[str, Json]) -> Self:
-        """Read what `to_json` gave.
+        """Make a state from the data of `to_json`.
 
         Args:
             initial_agent: The agent with which the run began: the items name agents of its team.
             state_json: The state as JSON data.
 
         Raises:
-            UserError: It is no such state.
+            UserError: It is not such data.
         """
         try:
             saved = _Saved.model_validate(state_json)
@@ -235,14 +236,14 @@ class RunState:
 
     @classmethod
     async def from_string(cls, initial_agent: Agent, state_string: str) -> Self:
-        """Read what `to_string` gave.
+        """Make a state from the text of `to_string`.
 
         Args:
             initial_agent: As for from_json.
             state_string: The text.
 
         Raises:
-            UserError: It is no such state.
+            UserError: It is not such a text.
         """
         try:
             data = json.loads(state_string)
@@ -265,7 +266,7 @@ class RunState:
         if not item.approval_id.startswith((f"{self.task_id}:", f"{self.task_id}{MADE}")):
             msg = f"{item.approval_id!r} belongs to another run than {self.task_id!r}."
             raise UserError(msg)
-        self._decisions.pop(item.approval_id, None)  # decided anew, it is the newest
+        self._decisions.pop(item.approval_id, None)  # so that a new decision comes last in the dict
         self._decisions[item.approval_id] = Decision(
             approval=item.approval_id,
             verb=verb,

@@ -1,4 +1,4 @@
-"""Arguments as the model wrote them: read, validated, and refused in words that it can act on."""
+"""Validate the arguments that a model wrote, and refuse them with a message for the model."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LISTED_PROBLEMS = 10
 
 
 class ToolArgumentsError(HoldfastError):
-    """The model called a tool with arguments that do not fit. The task goes on: it is told so.
+    """The model called a tool with arguments that do not fit. The task goes on with this message.
 
     Attributes:
         tool: Tool name.
@@ -24,7 +24,7 @@ class ToolArgumentsError(HoldfastError):
     """
 
     def __init__(self, tool: str, problems: tuple[str, ...], arguments: str) -> None:
-        """Write the text that the model reads."""
+        """Make the text for the model."""
         self.tool = tool
         self.problems = problems
         quoted = arguments[:_QUOTED_CHARACTERS]
@@ -47,7 +47,7 @@ class ToolArgumentsError(HoldfastError):
 def parse_arguments(tool: str, signature: FunctionSchema | None, arguments: str) -> dict[str, Any]:
     """Return the arguments by parameter; without a signature, as any JSON object.
 
-    Empty text counts as an empty object: models write it for tools without parameters.
+    Empty text counts as an empty object, because models write it for tools without parameters.
 
     Raises:
         ToolArgumentsError: The arguments do not fit.
@@ -69,11 +69,11 @@ def parse_arguments(tool: str, signature: FunctionSchema | None, arguments: str)
 
 
 def explain(error: ValidationError, known: Iterable[str]) -> tuple[str, ...]:
-    """Say in words that a model can act on what was wrong with its arguments.
+    """List the problems of arguments, in words that a model can act on.
 
     Args:
         error: pydantic's findings.
-        known: Names of the parameters that there are.
+        known: Names of the parameters.
     """
     problems: list[str] = []
     for found in error.errors(include_url=False, include_context=False, include_input=False):

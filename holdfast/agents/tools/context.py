@@ -1,4 +1,4 @@
-"""What a tool, its undo and its probe are told about the call they serve."""
+"""ToolContext and Effect: the call, as passed to a tool, its undo and its probe."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EffectStatus = Literal["proposed", "approved", "started", "done", "failed", "unk
 
 
 def _ignore(*_details: Any) -> None:
-    """Take a heartbeat that nobody listens to."""
+    """Ignore a heartbeat; for a call outside of an activity."""
 
 
 class NestedResult(Protocol):
@@ -40,29 +40,29 @@ class NestedResult(Protocol):
 
 
 class ToolContext(RunContextWrapper[Any], Generic[StateT]):
-    """The optional first argument of a tool; `RunContextWrapper[...]` as its type gets one, too.
+    """The optional first argument of a tool; its type may also be `RunContextWrapper[...]`.
 
-    Every field has a default, so a unit test makes one with only what it needs. A tool may name a
-    TypedDict for its state, as in `ToolContext[TripState]`; at run time it is a plain dict.
+    Every field has a default, so a unit test sets only the fields that it needs. A tool may declare
+    a TypedDict for its state, as in `ToolContext[TripState]`; at run time it is a plain dict.
 
     Attributes:
-        task_id: The task that called.
+        task_id: The task that made the call.
         step_id: The step within the task.
         call_id: The model's id of this call; each attempt has the same.
         tool_name: Name under which the model called the tool.
-        arguments: The arguments as JSON text, as the model wrote them or a person edited them.
+        arguments: The arguments as JSON text, as the model wrote them or a reviewer edited them.
         attempt: Number of this attempt, from 1.
-        idempotency_key: Names the action, not the attempt: give it to services that accept one.
-        fencing_token: Grows with every start of the action that this key names. A service that has
-            seen a higher one for a key must refuse a lower one: it comes from a worker process that
-            was stopped for a while and has been replaced.
-        agent_name: The agent that called.
+        idempotency_key: Identifies the action, not the attempt; pass it to services that take one.
+        fencing_token: Grows with every start of the action with this key. A service that has seen a
+            higher token for a key must refuse a lower one, which comes from a worker process that
+            was paused and has been replaced.
+        agent_name: The agent that made the call.
         usage: Cost of the run so far.
         state: This call's own copy of the task's extra_state. Change it in place or assign it;
-            what differs at the end goes back to the task as a merge patch.
-        context: The run's context object, made of `state["context"]`: see `Runner.run`. Change it
-            in place or assign it; it goes back with the state.
-        nested: Reads the result of a call of an agent as a tool, once that has ended.
+            the difference is recorded in the task as a merge patch.
+        context: The run's context object, made from `state["context"]`: see `Runner.run`. Change it
+            in place or assign it; it is recorded with the state.
+        nested: Reads the result of a call of an agent as a tool, once the nested run has finished.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class ToolContext(RunContextWrapper[Any], Generic[StateT]):
             usage: See above.
             state: See above.
             heartbeat: Must be safe to call from any thread.
-            load_context: Makes the context object of JSON data.
+            load_context: Makes the context object from JSON data.
             nested: See above.
         """
         self.task_id = task_id
@@ -120,7 +120,7 @@ class ToolContext(RunContextWrapper[Any], Generic[StateT]):
         self._cancelled = threading.Event()
 
     def __repr__(self) -> str:
-        """Name the call; the context object is not made for it."""
+        """Name the call, without making the context object."""
         return f"<ToolContext of call {self.call_id!r} of tool {self.tool_name!r}>"
 
     @property
@@ -146,7 +146,7 @@ class ToolContext(RunContextWrapper[Any], Generic[StateT]):
         self._context, self._has_context = context, True
 
     def final_state(self) -> dict[str, Json]:
-        """Return the state with what the tool made of it and of the context.
+        """Return the state with the tool's changes, those of the context object included.
 
         Raises:
             UserError: The context cannot be stored as JSON.
@@ -156,28 +156,28 @@ class ToolContext(RunContextWrapper[Any], Generic[StateT]):
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether the call should stop. Tools that run long in a thread look at it now and then."""
+        """Whether the call should stop. A long-running tool in a thread must check it regularly."""
         return self._cancelled.is_set()
 
     def cancel(self) -> None:
-        """Ask the call to stop. Safe from any thread."""
+        """Request that the call stops. Safe from any thread."""
         self._cancelled.set()
 
     def heartbeat(self, *details: Any) -> None:
-        """Tell the engine that the call is alive, with details for whoever watches."""
+        """Send a heartbeat to the engine, with details that are shown beside the activity."""
         self._heartbeat(*details)
 
 
 class Effect(Value):
-    """One tool call and what became of it, as handed to `undo=` and `probe=`.
+    """A tool call and its outcome, as passed to `undo=` and `probe=`.
 
     Attributes:
         tool: Tool name.
         call_id: The model's id of the call.
-        key: The idempotency key that the call had.
+        key: The call's idempotency key.
         arguments: The arguments with which it ran.
-        result: What it returned, as JSON data or text; None when it is not known.
-        status: How far it came.
+        result: Its return value, as JSON data or text; None when it is unknown.
+        status: State of the call.
     """
 
     tool: str

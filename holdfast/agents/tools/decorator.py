@@ -1,4 +1,4 @@
-"""Making tools of functions: `@tool` and what goes with it."""
+"""`@tool`, which makes a tool of a function."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ def tool(
     """Make a tool of a function: `@tool`, `@tool(...)` or `tool(function, ...)`.
 
     The schema comes from the signature, the texts from the docstring. A first parameter of type
-        ToolContext or RunContextWrapper gets the ToolContext of the call and stays hidden from the
-    model. The meaning of each option is at the attributes of Tool; `name_override`,
-    `description_override`, `strict_mode` and `timeout` are other names of `name`, `description`,
-    `strict` and `timeout_seconds`.
+    ToolContext or RunContextWrapper gets the ToolContext of the call and is not shown to the model.
+    The options are described at the attributes of Tool; `name_override`, `description_override`,
+    `strict_mode` and `timeout` are other names of `name`, `description`, `strict` and
+    `timeout_seconds`.
 
     Raises:
-        InvalidArgumentError: A model cannot be told how to call the function, or options
+        InvalidArgumentError: The function's signature cannot be described to a model, or options
             contradict each other; the text says what to write instead.
         UserError: It takes a context of another library.
     """
@@ -67,10 +67,10 @@ function_tool = tool
 
 
 def to_tool(thing: Tool | Callable[..., Any]) -> Tool:
-    """Return a tool as it is, and a plain function or a tool of LlamaIndex as a tool.
+    """Return a tool unchanged, and make a tool of a plain function or a tool of LlamaIndex.
 
     Raises:
-        InvalidArgumentError: It is neither, or a model cannot be told how to call it.
+        InvalidArgumentError: It is neither, or its signature cannot be described to a model.
     """
     if isinstance(thing, Tool):
         return cast("Tool", thing)

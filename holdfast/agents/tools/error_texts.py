@@ -1,4 +1,4 @@
-"""Wording what a model reads when a tool call fails: `RunConfig.tool_error_formatter`."""
+"""`RunConfig.tool_error_formatter`, which makes the model's text for a failed tool call."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from holdfast.values.text.logs import log
 
 @dataclass(frozen=True, kw_only=True)
 class ToolErrorFormatterArgs:
-    """What a formatter is told of a failed call.
+    """Argument of a formatter: a failed call.
 
     Attributes:
-        kind: A call that a person rejected, one of a tool that the model was not given, or one
-            whose tool raised.
-        tool_name: Name by which the model called.
+        kind: Whether a reviewer rejected the call, the model was not given the tool, or the tool
+            raised.
+        tool_name: Name under which the model called the tool.
         call_id: The model's id of the call.
-        default_message: What the model would read without a formatter.
+        default_message: The text without a formatter.
         run_context: The run's context.
-        error: What the tool raised, else None. Its text may hold secrets.
-        tool_type: Always a function.
+        error: The error that the tool raised, else None. Its text may hold secrets.
+        tool_type: Always "function".
     """
 
     kind: Literal["approval_rejected", "tool_not_found", "tool_exception"]
@@ -36,14 +36,14 @@ class ToolErrorFormatterArgs:
 
 
 ToolErrorFormatter = Callable[[ToolErrorFormatterArgs], str | Awaitable[str | None] | None]
-"""Gives the text for the model, or None for the default one."""
+"""Returns the text for the model, or None for the default text."""
 
 
 async def worded(formatter: ToolErrorFormatter, args: ToolErrorFormatterArgs) -> str:
-    """Return a formatter's text; the default one where it gives none, or fails itself."""
+    """Return a formatter's text; the default text if it returns none, or fails itself."""
     try:
         text = await invoke(formatter, args)
-    except Exception as error:  # the call has been made, and an error here must not repeat it
+    except Exception as error:  # the tool may have run: an error here must not make it run again
         where = place_of(formatter, error)
         log.exception("The tool_error_formatter (%s) failed for tool %r", where, args.tool_name)
         return args.default_message

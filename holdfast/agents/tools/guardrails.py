@@ -1,4 +1,4 @@
-"""Guardrails of tools: checks of a call before it is run, and of what it gave."""
+"""Guardrails of tools: checks of a call before it is run, and of its result."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ BEHAVIORS: frozenset[str] = frozenset({"allow", "reject_content", "raise_excepti
 
 
 class GuardrailBehavior(TypedDict):
-    """What follows a check.
+    """Consequence of a check.
 
     Attributes:
         type: "allow", "reject_content" or "raise_exception".
-        message: What the model reads in place of the result, for "reject_content".
+        message: The model's text in place of the result, for "reject_content".
     """
 
     type: Behavior
@@ -34,11 +34,11 @@ def _allow() -> GuardrailBehavior:
 
 @dataclass(frozen=True)
 class ToolGuardrailFunctionOutput:
-    """What a guardrail of a tool found. Made by `allow`, `reject_content` or `raise_exception`.
+    """The finding of a tool guardrail. Made by `allow`, `reject_content` or `raise_exception`.
 
     Attributes:
-        output_info: Anything that JSON can say: why, for whoever reads the run afterwards.
-        behavior: What follows.
+        output_info: Any JSON data; kept in the record of the run, such as a reason.
+        behavior: The consequence.
     """
 
     output_info: Any = None
@@ -46,12 +46,12 @@ class ToolGuardrailFunctionOutput:
 
     @classmethod
     def allow(cls, output_info: Any = None) -> ToolGuardrailFunctionOutput:
-        """Let the call, or its result, pass."""
+        """Allow the call, or its result."""
         return cls(output_info)
 
     @classmethod
     def reject_content(cls, message: str, output_info: Any = None) -> ToolGuardrailFunctionOutput:
-        """Go on with a message in place of the result; a call not run yet is not run."""
+        """Go on with a message in place of the result; a call that was not run yet is not run."""
         return cls(output_info, {"type": "reject_content", "message": message})
 
     @classmethod
@@ -62,11 +62,11 @@ class ToolGuardrailFunctionOutput:
 
 @dataclass(frozen=True)
 class ToolInputGuardrailData:
-    """What a guardrail of a call is given.
+    """Argument of a guardrail that checks calls.
 
     Attributes:
         context: The call: tool name, arguments, the run's context.
-        agent: The agent that calls.
+        agent: The agent that made the call.
     """
 
     context: ToolContext[Any]
@@ -75,10 +75,10 @@ class ToolInputGuardrailData:
 
 @dataclass(frozen=True)
 class ToolOutputGuardrailData(ToolInputGuardrailData):
-    """What a guardrail of a result is given.
+    """Argument of a guardrail that checks results.
 
     Attributes:
-        output: What the tool returned, or the text that tells of its failure.
+        output: The tool's return value, or the text of its failure.
     """
 
     output: Any
@@ -109,14 +109,14 @@ class ToolInputGuardrail(Check):
 
         Raises:
             UserError: The function returned something else than a ToolGuardrailFunctionOutput.
-            Exception: Whatever the function raises.
+            Exception: An error that the function raised.
         """
         return _found(self.get_name(), await invoke(self.guardrail_function, data))
 
 
 @dataclass(frozen=True)
 class ToolOutputGuardrail(Check):
-    """A check of what a tool gave.
+    """A check of a tool's result.
 
     Attributes:
         guardrail_function: Called with a ToolOutputGuardrailData; sync or async.
@@ -134,18 +134,18 @@ class ToolOutputGuardrail(Check):
 
         Raises:
             UserError: The function returned something else than a ToolGuardrailFunctionOutput.
-            Exception: Whatever the function raises.
+            Exception: An error that the function raised.
         """
         return _found(self.get_name(), await invoke(self.guardrail_function, data))
 
 
 @dataclass(frozen=True)
 class ToolInputGuardrailResult:
-    """What a guardrail of a call came to.
+    """Result of a guardrail that checked a call.
 
     Attributes:
         guardrail: The guardrail.
-        output: What it found.
+        output: Its finding.
     """
 
     guardrail: ToolInputGuardrail
@@ -154,11 +154,11 @@ class ToolInputGuardrailResult:
 
 @dataclass(frozen=True)
 class ToolOutputGuardrailResult:
-    """What a guardrail of a result came to.
+    """Result of a guardrail that checked a result.
 
     Attributes:
         guardrail: The guardrail.
-        output: What it found.
+        output: Its finding.
     """
 
     guardrail: ToolOutputGuardrail
@@ -178,10 +178,10 @@ def tool_input_guardrail(
 def tool_input_guardrail(
     func: InputFunction | None = None, /, *, name: str | None = None
 ) -> ToolInputGuardrail | Callable[[InputFunction], ToolInputGuardrail]:
-    """Make a guardrail of calls of a function, for `@tool(tool_input_guardrails=[...])`.
+    """Make a guardrail that checks calls, for `@tool(tool_input_guardrails=[...])`.
 
     Raises:
-        UserError: It is no function.
+        UserError: It cannot be called.
     """
 
     def decorate(func: InputFunction) -> ToolInputGuardrail:
@@ -203,10 +203,10 @@ def tool_output_guardrail(
 def tool_output_guardrail(
     func: OutputFunction | None = None, /, *, name: str | None = None
 ) -> ToolOutputGuardrail | Callable[[OutputFunction], ToolOutputGuardrail]:
-    """Make a guardrail of results of a function, for `@tool(tool_output_guardrails=[...])`.
+    """Make a guardrail that checks results, for `@tool(tool_output_guardrails=[...])`.
 
     Raises:
-        UserError: It is no function.
+        UserError: It cannot be called.
     """
 
     def decorate(func: OutputFunction) -> ToolOutputGuardrail:
@@ -216,10 +216,10 @@ def tool_output_guardrail(
 
 
 def check_tool_guardrails(tool: str, what: str, given: Any, kind: type[Any]) -> None:
-    """Refuse what is no list of guardrails of tools.
+    """Refuse anything but a list of tool guardrails of one kind.
 
     Raises:
-        UserError: Something is no guardrail of this kind; the text says what to write instead.
+        UserError: It is not such a list; the text says what to write instead.
     """
     if isinstance(given, list | tuple) and all(isinstance(each, kind) for each in given):  # pyright: ignore[reportUnknownVariableType]
         return

@@ -1,4 +1,4 @@
-"""Calling what users wrote, sync or async, with as many arguments as it wants."""
+"""Calls the user's functions of a tool (undo, probe, predicates) with as many arguments as fit."""
 
 from __future__ import annotations
 
@@ -22,24 +22,25 @@ ApprovalPredicate = (
     | Callable[[ToolContext[Any], dict[str, Any]], Verdict]
     | Callable[[ToolContext[Any], dict[str, Any], str], Verdict]
 )
-"""Whether a person must decide, from (arguments), (ctx, arguments) or (ctx, arguments, call_id)."""
+"""Whether a call needs an approval; takes (arguments), (ctx, arguments) or (ctx, arguments,
+call_id)."""
 
 EnabledPredicate = Callable[[], Verdict] | Callable[[Any], Verdict] | Callable[[Any, Any], Verdict]
-"""Whether the model is offered a tool, from (), (ctx) or (ctx, agent)."""
+"""Whether a tool is offered to the model; takes (), (ctx) or (ctx, agent)."""
 
 FailureFormatter = Callable[[ToolContext[Any], Exception], str | Awaitable[str]]
-"""What the model is told of a failed call."""
+"""Makes the model's text for a failed call."""
 
 
 async def invoke_hook(
     function: Callable[..., Any], *args: Any, keep: Literal["first", "last"]
 ) -> Any:
-    """Call a hook that may want fewer positional arguments than there are.
+    """Call a hook, which may take fewer positional arguments than there are.
 
     Args:
         function: The hook.
-        args: All that could be given.
-        keep: Which of them a hook that wants fewer gets.
+        args: All arguments.
+        keep: Which of them a hook with fewer parameters gets.
     """
     wanted = min(_wanted(function, len(args)), len(args))
     given = args[:wanted] if keep == "first" else args[len(args) - wanted :]
@@ -49,7 +50,7 @@ async def invoke_hook(
 async def invoke_predicate(
     predicate: ApprovalPredicate, ctx: ToolContext, arguments: dict[str, Any], call_id: str
 ) -> Any:
-    """Call an approval predicate with what it wants."""
+    """Call an approval predicate with as many arguments as it takes."""
     everything = (ctx, arguments, call_id)
     if _wanted(predicate, len(everything)) >= len(everything):
         return await invoke(predicate, *everything)
@@ -57,10 +58,10 @@ async def invoke_predicate(
 
 
 async def is_offered(is_enabled: bool | EnabledPredicate, ctx: Any, agent: Any) -> bool:  # noqa: FBT001  a tool's attribute
-    """Whether the model is offered something now.
+    """Whether a tool or handoff is offered to the model in this turn.
 
     Raises:
-        Exception: Whatever the predicate raises.
+        Exception: An error that the predicate raised.
     """
     if not callable(is_enabled):
         return is_enabled
@@ -68,10 +69,10 @@ async def is_offered(is_enabled: bool | EnabledPredicate, ctx: Any, agent: Any) 
 
 
 def check_hook(function: Callable[..., Any], what: str, arguments: tuple[str, ...]) -> None:
-    """Refuse a hook that could not be called with the last, or all, of these arguments.
+    """Refuse a hook that cannot be called with all of these arguments, or with the last ones.
 
     Raises:
-        InvalidArgumentError: It is not a function of so many arguments.
+        InvalidArgumentError: It cannot be called, or takes none or more arguments.
     """
     if callable(cast("object", function)) and 0 < _wanted(function, len(arguments)) <= len(
         arguments
@@ -85,7 +86,7 @@ def check_hook(function: Callable[..., Any], what: str, arguments: tuple[str, ..
 
 
 def _wanted(function: Callable[..., Any], offered: int) -> int:
-    """Count the positional arguments that a hook wants: those without a default."""
+    """Count the positional parameters of a hook without a default."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""What the author of a tool may say about it, and which of it makes no sense."""
+"""The options of `@tool(...)`, and the check of a tool's name."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 class ToolOptions(TypedDict, total=False):
-    """What `@tool(...)` accepts; the meanings are at the attributes of Tool."""
+    """The options of `@tool(...)`; they are described at the attributes of Tool."""
 
     name: str | None
     name_override: str | None

@@ -1,4 +1,4 @@
-"""Choosing tools for a step: an agent with many tools offers the model only those that may help."""
+"""Tool retrievers: of an agent's many tools, a step offers the model only those that may help."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from holdfast.values.base import Json
 from holdfast.values.text.shown import shown
 
 K1 = 1.2
-"""How soon a word that is repeated counts no more."""
+"""BM25's k1: the lower, the sooner further occurrences of a word stop adding to the score."""
 
 B = 0.75
-"""How much a long description counts against a tool."""
+"""BM25's b: how much a long description lowers a tool's score, from 0 to 1."""
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\d_A-Z]+|\d+")
 
@@ -34,8 +34,8 @@ class ToolRetriever(Protocol):
     """Selects the tools that the model is offered in a step.
 
     Attributes:
-        tools: The whole catalogue: every tool, or plain function, that may ever be selected. What a
-            task must know of its tools (effects, approvals, undo) is known for all of them.
+        tools: The whole catalogue: every tool, or plain function, that may ever be selected. A
+            task records the policies (effects, approvals, undo) of all of them when it starts.
     """
 
     @property
@@ -44,7 +44,7 @@ class ToolRetriever(Protocol):
         ...
 
     def retrieve(self, query: str) -> Sequence[str] | Awaitable[Sequence[str]]:
-        """Name the tools to be offered, the best first; async or not.
+        """Return the names of the tools to offer, the best first; async or not.
 
         Called once per step and recorded: a step that is run again offers the same tools.
 
@@ -58,17 +58,17 @@ class KeywordToolRetriever:
     """Ranks tools by the words that they share with the task's input.
 
     The words of a tool are those of its name, its description and its parameters' names. Chinese,
-    Japanese and Korean, which put no spaces where words end, count by pairs of characters. Tools
-    that share none follow in the order of the catalogue, so that a task in other words than the
-    catalogue's still has tools; equal scores keep that order, too.
+    Japanese and Korean, which are written without spaces between words, count by characters and
+    pairs of characters. Tools that share no word follow in the order of the catalogue, so that a
+    task always has tools; equal scores keep that order, too.
 
     Args:
         tools: The catalogue.
-        top_k: How many tools a step is offered.
+        top_k: How many tools a step offers.
 
     Raises:
-        InvalidArgumentError: The catalogue is empty or no list, or top_k no whole number of at
-            least 1.
+        InvalidArgumentError: The catalogue is empty or not a list, or top_k is not a whole number
+            of at least 1.
 
     Source: BM25, in Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and
     Beyond", Foundations and Trends in Information Retrieval 3 (4), 2009.
@@ -84,14 +84,14 @@ class KeywordToolRetriever:
         self._mean = sum(c.total() for c in self._counts) / max(len(self._counts), 1)
 
     def retrieve(self, query: str) -> list[str]:
-        """Name the `top_k` tools that fit best."""
+        """Return the names of the `top_k` tools that fit best."""
         words = list(dict.fromkeys(words_in(query)))
         scores = [sum(self._score(word, counts) for word in words) for counts in self._counts]
         order = sorted(range(len(scores)), key=lambda k: (-scores[k], k))
         return [self.tools[k].name for k in order[: self.top_k]]
 
     def _score(self, word: str, counts: Counter[str]) -> float:
-        """Weigh one word of the query in one tool."""
+        """Return the score of one word of the query for one tool."""
         count = counts[word]
         if not count:
             return 0.0
@@ -104,7 +104,7 @@ class KeywordToolRetriever:
 def words_in(text: str) -> list[str]:
     """Split a text, or a name in snake_case or camelCase, into words, plurals made singular.
 
-    A run of Chinese, Japanese or Korean gives its characters and each two that are neighbours.
+    A run of Chinese, Japanese or Korean is split into its characters and pairs of neighbours.
     """
     apart = _CJK.sub(lambda run: f" {' '.join(_grams(run[0]))} ", text)
     words = (word.lower() for word in _WORD.findall(apart))
@@ -142,7 +142,7 @@ def _words_of(tool: Tool) -> list[str]:
 async def ask_retriever(
     retriever: ToolRetriever, catalogue: Collection[str], query: str
 ) -> list[str]:
-    """Ask a retriever and check its answer, each name taken once.
+    """Call a retriever, check its result, and drop repeated names.
 
     Args:
         retriever: The retriever; a plain `def retrieve` runs in a thread.
@@ -150,9 +150,9 @@ async def ask_retriever(
         query: The task's input.
 
     Raises:
-        InvalidArgumentError: It returned something else than names, or one that its catalogue
-            lacks.
-        Exception: Whatever it raises.
+        InvalidArgumentError: It returned something else than a list of names, or a name that its
+            catalogue lacks.
+        Exception: An error that the retriever raised.
     """
     if inspect.iscoroutinefunction(retriever.retrieve):
         found: object = retriever.retrieve(query)

@@ -1,4 +1,4 @@
-"""From a Python function to the JSON Schema that a model sees, and back from JSON to its arguments.
+"""Makes the JSON Schema of a Python function for a model, and validates arguments by it.
 
 Source of the strict rules: OpenAI, "Structured model outputs", section "Supported schemas".
 """
@@ -38,18 +38,18 @@ _SINGLES = ("items", "additionalProperties", "not", "contains", "propertyNames")
 _FORMATS = frozenset(
     {"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"}
 )
-# Not enforced by the provider; the arguments are validated against them all the same.
+# The provider does not enforce these; the arguments are validated by them nevertheless.
 _DROPPED = ("default", "discriminator", "examples", "minLength", "maxLength", "uniqueItems")
 _LOOKAROUNDS = ("(?=", "(?!", "(?<=", "(?<!")
 
 
 def without_titles(schema: Schema) -> Schema:
-    """Return the schema without titles: the model pays for each and learns nothing from them."""
+    """Return the schema without titles, which cost tokens and say nothing new to the model."""
     return {key: value for key, value in _inside(schema, without_titles).items() if key != "title"}
 
 
 def is_same_shape(one: Schema, other: Schema) -> bool:
-    """Whether two schemas take the same data; what they say about it may differ."""
+    """Whether two schemas allow the same data; titles and descriptions may differ."""
     return one == other or _shape(one) == _shape(other)
 
 
@@ -59,14 +59,14 @@ def _shape(schema: Schema) -> Schema:
 
 
 _WORDS = frozenset({"title", "description", "examples"})
-"""Keywords of a schema that are for readers."""
+"""Keywords of a schema that do not restrict the data."""
 
 
 def object_schema(schema: Schema) -> Schema:
-    """Return the schema of a type that may contain itself with that type at the top.
+    """Return the schema with its type at the top, also for a type that contains itself.
 
-    pydantic puts such a type among the definitions and refers to it, but providers want to find an
-    object where a schema begins. The definitions stay: the type refers to itself by them.
+    pydantic puts such a type among the definitions and refers to it, but providers require an
+    object at the top of a schema. The definitions stay, because the type refers to itself there.
 
     Args:
         schema: JSON Schema, as pydantic makes it.
@@ -82,11 +82,11 @@ def strict_schema(schema: Schema, *, what: str) -> Schema:
     """Return the schema under OpenAI's strict rules.
 
     Objects are closed and all their properties required; defaults, and constraints that the
-    provider cannot enforce, are left out.
+    provider cannot enforce, are removed.
 
     Args:
         schema: JSON Schema of an object, as pydantic makes it.
-        what: What it describes, for the error text.
+        what: Name of the described thing, for the error.
 
     Raises:
         InvalidArgumentError: It holds something that strict mode cannot express.
@@ -95,7 +95,7 @@ def strict_schema(schema: Schema, *, what: str) -> Schema:
 
 
 def _inside(schema: Schema, change: Callable[[Schema], Schema]) -> Schema:
-    """Return the schema with each schema directly inside it changed; data is left alone."""
+    """Return the schema with each schema directly inside of it changed; other values stay."""
     new: Schema = {}
     for key, value in schema.items():
         if key in _MAPS:
@@ -129,7 +129,7 @@ def _strict(schema: Schema, what: str) -> Schema:
 
 
 def _refuse(schema: Schema, what: str) -> None:
-    """Refuse what has no form in strict mode."""
+    """Refuse a schema that strict mode cannot express."""
     kinds = ("type", "anyOf", "enum", "const", "$ref")
     reason = ""
     if not any(kind in schema for kind in kinds):
@@ -157,15 +157,16 @@ def _without(schema: Schema, *keys: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class FunctionSchema:
-    """How a model calls a function.
+    """The signature of a function for a model.
 
     Attributes:
         name: Name of the function.
         description: Its docstring without the sections about parameters, results and errors.
         parameters: JSON Schema of the arguments object.
-        model: Validates the arguments; its fields are named apart from the parameters, by alias.
+        model: Validates the arguments; its fields have names of their own (p0, p1, ...) and the
+            parameters' names as aliases.
         fields: Field of `model` to parameter, in the order of the signature.
-        always: Fields passed on even when the model left them out: the function has no default of
+        always: Fields passed on even when the model omitted them: the function has no default of
             its own for them, or needs them by position.
         positional: Parameters that can only be passed by position, in order.
         context: Parameter that takes the ToolContext, or None.
@@ -183,7 +184,8 @@ class FunctionSchema:
     def values(self, arguments: str) -> dict[str, Any]:
         """Return the validated arguments by parameter.
 
-        What the model left out is left out here too, so that the function's own default applies.
+        Arguments that the model omitted are omitted here, too, so that the function's own default
+        applies.
 
         Raises:
             pydantic.ValidationError: The arguments do not fit.
@@ -201,7 +203,7 @@ class FunctionSchema:
 
 
 class _Schema(GenerateJsonSchema):
-    """A default that JSON cannot show is left out of the schema without a warning."""
+    """pydantic's generator, without warnings about defaults that JSON cannot represent."""
 
     ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012
 
@@ -216,9 +218,9 @@ def read_function(
     """Read signature and docstring of a function, method, `functools.partial` or callable object.
 
     Args:
-        function: What the model shall call. Arguments that a partial binds by name are not shown.
-        name: Name instead of the function's own.
-        description: Description instead of the docstring's.
+        function: The function. Arguments that a partial binds by name are not shown to the model.
+        name: Name in place of the function's own.
+        description: Description in place of the docstring's.
         strict: Whether the schema must follow OpenAI's strict rules.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Reading a callable: the function behind it, its parameters, their types, its docstring."""
+"""Reads a callable: the function behind it, its parameters, their types, its docstring."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def docstring_of(function: Callable[..., Any], source: Any) -> str:
 
 
 def parameters_of(function: Callable[..., Any], name: str) -> list[inspect.Parameter]:
-    """Return the parameters that a caller still has to give.
+    """Return the parameters that a partial has not bound by name.
 
     Raises:
         InvalidArgumentError: A JSON object cannot name them all.
@@ -82,10 +82,10 @@ def parameters_of(function: Callable[..., Any], name: str) -> list[inspect.Param
 
 
 def annotation_of(parameter: inspect.Parameter, source: Any, tool: str) -> Any:
-    """Return the type of a parameter, names looked up where the function is defined.
+    """Return the type of a parameter, with names resolved in the function's module.
 
     Raises:
-        InvalidArgumentError: A name in it is not known there.
+        InvalidArgumentError: A name in it is unknown there.
     """
     raw = parameter.annotation
     if raw is EMPTY:
@@ -108,7 +108,7 @@ def is_context(annotation: Any, tool: str) -> bool:
     """Whether a parameter of this type takes the ToolContext, which is a RunContextWrapper, too.
 
     Raises:
-        UserError: It is of a class that only has the name of one. A model would have to fill it in.
+        UserError: It is another library's class of the same name, which Holdfast cannot make.
     """
     origin = typing.get_origin(annotation)
     if origin is Annotated:
@@ -136,7 +136,7 @@ def _resolved(raw: Any, names: dict[str, Any]) -> Any:
 
 
 def _context_by_name(raw: Any, names: dict[str, Any]) -> Any:
-    """Return the context that a type is of which some name is known to type checkers only."""
+    """Return the context type in an annotation whose names are imported for type checkers only."""
     parts = [raw, *(getattr(each, "__forward_arg__", None) for each in typing.get_args(raw))]
     texts = [part.strip(" '\"") for part in parts if isinstance(part, str)]
     found = next(filter(None, map(_CONTEXT_BY_NAME.match, texts)), None)
@@ -149,7 +149,7 @@ def _context_by_name(raw: Any, names: dict[str, Any]) -> Any:
 
 
 def read_docstring(text: str) -> tuple[str, dict[str, str]]:
-    """Split a docstring (Google, NumPy or Sphinx style) into the whole and the parameters.
+    """Split a docstring (Google, NumPy or Sphinx style) into description and parameters.
 
     Returns:
         The description, without the sections on results and errors, and parameter to text.

@@ -1,4 +1,4 @@
-"""The Tool: a function that a model may call, with what it does to the world."""
+"""Tool: a function that a model may call, with its effect, its undo and its policies."""
 
 from __future__ import annotations
 
@@ -44,50 +44,52 @@ R = ext.TypeVar("R", default=Any)
 P0 = ParamSpec("P0")
 R0 = TypeVar("R0")
 
-_BY_UNDO: Any = None  # an effect not given; settled when the tool is made
+_BY_UNDO: Any = None  # no effect given: __post_init__ derives it from `undo`
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Tool(Generic[P, R]):
-    """Something a model may call. Made by `@tool`; calling it calls the function.
+    """A tool that a model may call. Made by `@tool`; calling the object calls the function.
 
-    One made by hand calls `function(ctx, arguments)` with the decoded object, not validated.
+    A tool that is made without a signature calls `function(ctx, arguments)` with the decoded JSON
+    object, which is not validated.
 
     Attributes:
         name: 1 to 64 letters, digits, `_` and `-`.
-        description: What it does, for the model.
+        description: Description for the model.
         parameters: JSON Schema of the arguments object.
-        function: What runs; a sync function runs in a thread.
-        signature: How arguments become parameters; None for a tool made by hand.
-        effect: What a call does to the world: "reversible" with `undo`, else "irreversible".
-        idempotent: Whether two calls with one idempotency key act once.
-        undo: Called as `undo(ctx, effect)` or `undo(effect)` to take a done call back.
-        probe: Called like `undo` when it is not known if a call happened; returns its result, or
-            None when it did not happen.
-        needs_approval: Whether a person decides first, or a predicate (ctx, arguments), or
+        function: The function; a sync function runs in a thread.
+        signature: Converts arguments to parameters; None for a tool made without `@tool`.
+        effect: "read", "reversible" or "irreversible"; by default "reversible" with `undo`, else
+            "irreversible".
+        idempotent: Whether two calls with the same idempotency key act once.
+        undo: Called as `undo(ctx, effect)` or `undo(effect)` to undo a call that has happened.
+        probe: Called like `undo` when it is unknown whether a call has happened; returns its
+            result, or None when it has not happened.
+        needs_approval: Whether calls need an approval, or a predicate (ctx, arguments), or
             (arguments), or (ctx, arguments, call_id), that decides it per call.
         timeout_seconds: Longest time of one attempt, or None. A call cut off by it may have
             happened: it is *unknown*, unless the tool is `effect="read"` or `idempotent`.
-        timeout_behavior: Whether the model is told of a timeout that hides no effect, or
-            ToolTimeoutError is raised.
+        timeout_behavior: Whether a timeout of a call without a possible effect becomes a result for
+            the model, or raises ToolTimeoutError.
         max_attempts: Most attempts when it raises an error of `retry_on`.
-        retry_on: Errors worth another attempt; empty means every Exception.
+        retry_on: Errors after which to try again; empty means every Exception.
         return_direct: Whether the result is the answer of the task.
-        failure_error_function: Called as `(ctx, error)` for the text that the model reads when a
-            call fails; "default" is the text of the dialect, None raises.
+        failure_error_function: Called as `(ctx, error)` for the model's text when a call fails;
+            "default" is the text of the API in use, None raises.
         is_enabled: Whether it is offered to the model, or a predicate (ctx, agent).
         strict: Whether the schema follows OpenAI's strict rules and may be enforced.
         max_output_bytes: Longest result, in UTF-8 bytes.
         approval_seconds: Seconds after which an approval expires to rejected, or None for never.
-        undo_needs_approval: Whether a person decides before a call is undone.
-        undo_idempotent: Whether undoing one call twice acts once: an `undo` that was cut off, or
-            that raised what time can heal, is then called again.
+        undo_needs_approval: Whether undoing a call needs an approval.
+        undo_idempotent: Whether undoing a call twice acts once: an `undo` that was cut off, or that
+            raised a transient error, is then called again.
         tool_input_guardrails: Checks of a call before it is run, in order.
-        tool_output_guardrails: Checks of what it gave, in order.
+        tool_output_guardrails: Checks of its result, in order.
 
     Raises:
         InvalidArgumentError: The attributes contradict each other, or one is out of range.
-        UserError: Something is no guardrail of tools.
+        UserError: The guardrails are not a list of tool guardrails.
     """
 
     _: KW_ONLY
@@ -117,7 +119,7 @@ class Tool(Generic[P, R]):
     tool_output_guardrails: Sequence[ToolOutputGuardrail] = ()
 
     def __post_init__(self) -> None:
-        """Settle the effect and check what was given."""
+        """Derive the effect if it was not given, and check the attributes."""
         if self.effect is _BY_UNDO:
             object.__setattr__(self, "effect", "reversible" if self.undo else "irreversible")
         object.__setattr__(self, "__wrapped__", self.function)  # for inspect.signature and help()
@@ -135,7 +137,7 @@ class Tool(Generic[P, R]):
                 check_hook(hook, f"{what}= of tool {self.name!r}", ("ctx", "effect"))
 
     def _problem(self) -> str:
-        """Say which attribute contradicts another one, or is out of range, and what to write."""
+        """Return what is wrong with the attributes, for the error; empty if they are valid."""
         problem = ""
         if not _is_one_of(self.effect, get_args(ToolEffect)):
             known = ", ".join(map(repr, get_args(ToolEffect)))
@@ -167,7 +169,7 @@ class Tool(Generic[P, R]):
         """Make a tool of a function, described by its signature and docstring.
 
         Raises:
-            InvalidArgumentError: A model cannot be told how to call it; the text says why.
+            InvalidArgumentError: Its signature cannot be described to a model; the text says why.
         """
         given = cast("dict[str, Any]", dict(options))
         names = [given.pop("name", None), given.pop("name_override", None)]
@@ -195,16 +197,16 @@ class Tool(Generic[P, R]):
         return self.function(*args, **kwargs)
 
     def __repr__(self) -> str:
-        """Name the tool and what it does to the world."""
+        """Show the tool's name and effect."""
         return f"<Tool {self.name!r} effect={self.effect!r}>"
 
     @property
     def takes_context(self) -> bool:
-        """Whether the function is given the ToolContext."""
+        """Whether the function takes the ToolContext."""
         return self.signature is None or self.signature.context is not None
 
     def spec(self) -> ToolSpec:
-        """Return what a model is told."""
+        """Describe the tool for a model."""
         return ToolSpec(
             name=self.name,
             description=self.description,
@@ -213,7 +215,7 @@ class Tool(Generic[P, R]):
         )
 
     def policy(self) -> ToolPolicy:
-        """Return what a task must know to run the tool."""
+        """Describe as data how a task runs the tool."""
         asks = callable(self.needs_approval)
         return ToolPolicy(
             **{name: getattr(self, name) for name in _AS_DECLARED},
@@ -227,7 +229,7 @@ class Tool(Generic[P, R]):
         )
 
     def parse(self, arguments: str) -> dict[str, Any]:
-        """Return the validated arguments by parameter; what the model left out is absent.
+        """Return the validated arguments by parameter, without those that the model omitted.
 
         Raises:
             ToolArgumentsError: The arguments do not fit; its text is meant for the model.
@@ -235,11 +237,11 @@ class Tool(Generic[P, R]):
         return parse_arguments(self.name, self.signature, arguments)
 
     async def run(self, ctx: ToolContext, arguments: str) -> Any:
-        """Validate the arguments and run the function; its value is returned untouched.
+        """Validate the arguments, run the function, and return its value unchanged.
 
         Raises:
             ToolArgumentsError: The arguments do not fit; the function was not called.
-            Exception: Whatever the function raises.
+            Exception: An error that the function raised.
         """
         values = self.parse(arguments)
         if self.signature is None:
@@ -248,10 +250,10 @@ class Tool(Generic[P, R]):
         return await invoke(self.function, *positional, **named)
 
     def is_worth_repeating(self, error: BaseException) -> bool:
-        """Whether a call that raised this may be attempted again, as far as the tool says.
+        """Whether the tool allows another attempt after this error.
 
-        A call that was cut off by its timeout may have happened: only what is repeatable is made
-        again.
+        A call that was cut off by its timeout may have happened, so it is repeated only if the tool
+        is `effect="read"` or `idempotent`.
         """
         if self.max_attempts == 1 or isinstance(error, ToolArgumentsError):
             return False
@@ -260,20 +262,20 @@ class Tool(Generic[P, R]):
         return isinstance(error, self.retry_on or Exception)
 
     async def run_undo(self, ctx: ToolContext, effect: Effect) -> Any:
-        """Take a done call back.
+        """Undo a call that has happened.
 
         Raises:
             InvalidArgumentError: The tool has no `undo=`.
-            Exception: Whatever the undo raises.
+            Exception: An error that the undo raised.
         """
         return await self._run_hook(self.undo, "undo", ctx, effect)
 
     async def run_probe(self, ctx: ToolContext, effect: Effect) -> Any:
-        """Ask the world if a call happened: its result, or None.
+        """Find out whether a call has happened: return its result, or None if it has not.
 
         Raises:
             InvalidArgumentError: The tool has no `probe=`.
-            Exception: Whatever the probe raises.
+            Exception: An error that the probe raised.
         """
         return await self._run_hook(self.probe, "probe", ctx, effect)
 
@@ -286,12 +288,12 @@ class Tool(Generic[P, R]):
         return await invoke_hook(hook, ctx, effect, keep="last")
 
     async def asks_approval(self, ctx: ToolContext, arguments: str) -> bool:
-        """Whether a person must decide on this call. A predicate gets the arguments as decoded.
+        """Whether this call needs an approval. A predicate gets the decoded JSON arguments.
 
-        Arguments that do not fit always ask: a person may correct them.
+        With a predicate, arguments that do not fit always need one: a reviewer may correct them.
 
         Raises:
-            Exception: Whatever the predicate raises.
+            Exception: An error that the predicate raised.
         """
         if not callable(self.needs_approval):
             return self.needs_approval
@@ -303,10 +305,10 @@ class Tool(Generic[P, R]):
         return bool(await invoke_predicate(self.needs_approval, ctx, data, ctx.call_id))
 
     async def is_offered(self, ctx: Any, agent: Any) -> bool:
-        """Whether the model is offered this tool.
+        """Whether the tool is offered to the model.
 
         Raises:
-            Exception: Whatever the predicate raises.
+            Exception: An error that the predicate raised.
         """
         return await is_offered(self.is_enabled, ctx, agent)
 
@@ -315,7 +317,7 @@ _OTHERWISE_RECORDED = {"needs_approval", "timeout_seconds", "approval_seconds"}
 _AS_DECLARED = frozenset(
     {field.name for field in fields(Tool)} & ToolPolicy.model_fields.keys() - _OTHERWISE_RECORDED
 )
-"""Attributes that the record of a tool has under the same name, with the same values."""
+"""Attributes that ToolPolicy has under the same name, with the same values."""
 
 
 def _is_one_of(given: object, known: tuple[str, ...]) -> bool:

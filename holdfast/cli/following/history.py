@@ -22,6 +22,7 @@ from holdfast.task.data.commands import Command, decode
 from holdfast.task.data.records import JournalEntry, OpenState, OpenStep, StepResult
 from holdfast.task.data.wire import Advanced, AdvanceInput, TaskResult, ToolInput
 from holdfast.task.ledger.references import new_entries, resolve_calls
+from holdfast.task.refusals import ABANDONED
 from holdfast.values.base import Value
 from holdfast.values.messages import Blob, Content, ToolCall, shown
 from holdfast.values.steps import TaskStep
@@ -31,8 +32,7 @@ T = TypeVar("T")
 Kind = Literal["asking", "answered", "calling", "returned", "retried", "failed", "command", "ended"]
 
 _ENDS = {
-    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED: "failed",
-    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED: "cancelled",
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED: "abandoned",
     EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED: "terminated from outside",
     EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TIMED_OUT: "timed out",
 }
@@ -128,6 +128,10 @@ class TaskHistory:
                 done = event.workflow_execution_completed_event_attributes
                 result = await self._decode(done.result.payloads, TaskResult)
                 return LiveEvent(kind="ended", at=at, text=result.status)
+            case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED:
+                cause = event.workflow_execution_failed_event_attributes.failure
+                is_left = cause.application_failure_info.type == ABANDONED
+                return LiveEvent(kind="ended", at=at, text="abandoned" if is_left else "failed")
             case kind if kind in _ENDS:
                 return LiveEvent(kind="ended", at=at, text=_ENDS[kind])
             case _:

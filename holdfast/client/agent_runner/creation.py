@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Literal, cast
 
-from holdfast.archive.contents import refer_all
-from holdfast.archive.segments import write_messages
 from holdfast.client.agent_runner.base import Images, new_id
 from holdfast.client.agent_runner.choices import ToolChoice, choice_of
 from holdfast.client.agent_runner.reads import TaskReading
 from holdfast.client.agent_runner.sessions import Session
 from holdfast.errors import InvalidArgumentError
-from holdfast.task.data.head import AGENTS_SDK, RunRules, TaskHead
+from holdfast.task.data.head import RunRules, TaskHead
 from holdfast.task.data.state import TaskInput
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import Json
@@ -20,8 +18,7 @@ from holdfast.values.checks import gate
 from holdfast.values.checks.arguments import check_arguments
 from holdfast.values.checks.ids import check_name, check_new_id
 from holdfast.values.code import user_calls
-from holdfast.values.messages import Message
-from holdfast.values.settings import Budget, ModelSettings
+from holdfast.values.settings import Budget
 from holdfast.values.steps import Task
 from holdfast.values.text.shown import shown
 
@@ -66,64 +63,72 @@ class TaskCreation(TaskReading):
         """
         if task_id is not None:
             check_new_id(task_id)
-        given = await self._task_input(
-            input,
-            agent=agent,
-            session=session,
-            extra_state=extra_state,
-            budget=budget,
-            tool_choice=tool_choice,
-            step_mode=step_mode,
-            images=images,
-            streams=streams,
+        check_arguments(
+            TaskCreation.create_task, budget=budget, step_mode=step_mode, streams=streams
         )
-        return await self._start(task_id or new_id(given.head.agent), given, input)
+        check_request(input)
+        head = self._head(agent, session, tool_choice, streams=streams)
+        state = self._initial_state(extra_state)
+        given = await self._task_input(head, input, images, budget=budget, state=state)
+        given = given.model_copy(update={"automatic": step_mode == "automatic"})
+        return await self._start(task_id or new_id(head.agent), given, input)
 
-    async def _task_input(
+    def _head(
         self,
-        input: str,
-        *,
         agent: str | None,
         session: str | Session | None,
-        extra_state: Mapping[str, Json] | None,
-        budget: Budget | None,
         tool_choice: ToolChoice | None,
-        step_mode: StepMode,
-        images: Images,
+        *,
         streams: bool,
-    ) -> TaskInput:
-        """Check the arguments of `create_task` and make the workflow's input."""
-        if extra_state is not None and self._extra_state is not None:
-            msg = "Cannot specify both `extra_state` and `default_extra_state`"
-            raise InvalidArgumentError(msg)
-        if cast("object", input) is None:
-            msg = "A task needs an input: a text, or an empty one beside images. It was None."
-            raise InvalidArgumentError(msg)
-        check_arguments(
-            TaskCreation.create_task,
-            budget=budget,
-            step_mode=step_mode,
-            streams=streams,
-        )
+    ) -> TaskHead:
+        """Check arguments of `create_task` and return the head of its task."""
         name = check_name("agent", self.agent if agent is None else agent)
         self._require_agent(name)
         choice = choice_of(tool_choice) or self._tool_choice
-        head = TaskHead(
+        return TaskHead(
             agent=name,
             session=self._session_ref(session),
             tool_choice="" if choice == "auto" else choice,
             run=RunRules(streams=streams),
         )
-        state = json_state(self._extra_state if extra_state is None else extra_state)
+
+    def _initial_state(self, given: Mapping[str, Json] | None) -> Mapping[str, Json] | None:
+        """Return the extra_state of a new task: its own, or the handle's default."""
+        if given is not None and self._extra_state is not None:
+            msg = "Cannot specify both `extra_state` and `default_extra_state`"
+            raise InvalidArgumentError(msg)
+        return self._extra_state if given is None else given
+
+    async def _task_input(
+        self,
+        head: TaskHead,
+        input: str | None,
+        images: Images = (),
+        *,
+        budget: Budget | None,
+        state: Mapping[str, Json] | None = None,
+    ) -> TaskInput:
+        """Make the workflow's input of every task that a client starts.
+
+        Args:
+            head: The task's head.
+            input: The request; None when its history, or the state that it goes on from, has it.
+            images: Images of the request.
+            budget: Limits.
+            state: Shared state at the beginning.
+
+        Raises:
+            InvalidArgumentError: The input is empty, or the state is not JSON data.
+        """
+        plain = json_state(state)
         text, stored, parts = await self._input(input, images)
         return TaskInput(
             head=head,
             input=text or "",
             stored=stored,
             images=parts,
-            extra_state=state,
+            extra_state=plain,
             budget=budget,
-            automatic=step_mode == "automatic",
             heartbeat=self._heartbeat,
             roll_events=self._roll_events,
         )
@@ -147,85 +152,52 @@ class TaskCreation(TaskReading):
     async def run_to_end(
         self,
         input: str,
+        head: TaskHead,
         *,
         task_id: str,
-        agent: str,
-        before: Sequence[Message] = (),
-        session: str | Session | None = None,
-        session_adds: Sequence[Message] = (),
-        reads_session: bool = True,
         budget: Budget | None = None,
-        model: str = "",
-        settings: ModelSettings | None = None,
-        run: RunRules | None = None,
         extra_state: Mapping[str, Json] | None = None,
+        title: str = "",
         started: Callable[[], None] | None = None,
     ) -> None:
-        """Create a task with the Agents SDK's semantics, run it to its end and finalize it.
+        """Create a task, run it to its end and finalize it.
 
         This also returns when the task waits for a person.
 
         Args:
-            input: The request; empty when `before` ends with it.
+            input: The request; empty when the head's history ends with it.
+            head: What the task begins with.
             task_id: Id of the task.
-            agent: Name of the agent.
-            before: Messages before the request. Images in `data:` URLs are stored by reference.
-            session: As for create_task.
-            session_adds: Messages that the session gets before those of the task.
-            reads_session: Whether the model sees the session's history, besides `before`.
             budget: Limits.
-            model: Model name that replaces the agent's.
-            settings: Model settings laid over the agent's.
-            run: Rules of the run: guardrails, filters, handlers, the context.
             extra_state: Shared state of the task, JSON data.
+            title: The request as lists of tasks show it; the input by default.
             started: Called once the server has confirmed that this call created the task.
 
         Raises:
-            InvalidArgumentError: The `data:` URL of an image cannot be decoded, or holds more than
-                20 MB; nothing was created.
             TaskExistsError: There is a task of this id.
             StepFailedError: A step failed; the task can be healed and run on by its id.
             AgentsException: The task has ended with a verdict.
         """
         check_new_id(task_id)
-        self._require_agent(check_name("agent", agent))
-        history = await self._stored(before)
-        adds = history if before == session_adds else await self._stored(session_adds)
-        ref = self._session_ref(session)
-        if ref is not None:
-            ref = ref.model_copy(update={"adds": adds, "unread": not reads_session})
-        head = TaskHead(
-            agent=agent,
-            session=ref,
-            history=history,
-            dialect=AGENTS_SDK,
-            model=model,
-            settings=settings,
-            run=run or RunRules(),
-        )
-        text, stored, _ = await self._input(None if before and not input else input)
-        given = TaskInput(
-            head=head,
-            input=text or "",
-            stored=stored,
-            extra_state=json_state(extra_state),
-            budget=budget,
-            automatic=True,
-            finalize=True,
-            heartbeat=self._heartbeat,
-            roll_events=self._roll_events,
-        )
-        texts = (message.text for message in reversed(before) if message.role == "user")
-        title = input or next(filter(None, texts), "")
+        self._require_agent(check_name("agent", head.agent))
+        request = None if head.history and not input else input
+        given = await self._task_input(head, request, budget=budget, state=extra_state)
+        given = given.model_copy(update={"automatic": True, "finalize": True})
         if self.is_embedded:
             user_calls.carry(task_id)
-        await self._tasks.start_and_run(task_id, given, self._queue_for(agent), title, started)
+        queue = self._queue_for(head.agent)
+        await self._tasks.start_and_run(task_id, given, queue, title or input, started)
 
-    async def _stored(self, messages: Sequence[Message]) -> str:
-        """Store a list of messages, images by reference; return its digest, empty for none."""
-        if not messages:
-            return ""
-        return await write_messages(self.archive, await refer_all(messages, self.archive))
+
+def check_request(given: object) -> None:
+    """Refuse a new task without an input.
+
+    Raises:
+        InvalidArgumentError: It is None.
+    """
+    if given is None:
+        msg = "A task needs an input: a text, or an empty one beside images. It was None."
+        raise InvalidArgumentError(msg)
 
 
 def json_state(state: Mapping[str, Json] | None) -> dict[str, Json]:

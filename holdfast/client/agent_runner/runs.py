@@ -8,7 +8,7 @@ from typing import Literal, cast
 from holdfast.archive.segments import read_record
 from holdfast.client.agent_runner.base import Images, TaskLike, id_of, new_id
 from holdfast.client.agent_runner.choices import MessageLike, ToolChoice, choice_of, messages_of
-from holdfast.client.agent_runner.creation import TaskCreation
+from holdfast.client.agent_runner.creation import TaskCreation, check_request
 from holdfast.client.agent_runner.sessions import Session
 from holdfast.errors import InvalidArgumentError, TaskClosedError
 from holdfast.reading.step_events import EventHandler
@@ -239,29 +239,22 @@ class TaskRuns(TaskCreation):
         if chat_history is not None and session is None:
             msg = "chat_history replaces the history of a session: name one with session=..."
             raise InvalidArgumentError(msg)
-        check_arguments(TaskRuns.chat, started=started)
+        check_arguments(TaskRuns.chat, budget=budget, streams=streams, started=started)
         if on_event is not None and not callable(cast("object", on_event)):
             msg = f"on_event must be a function of an event; it was {shown(on_event)}."
             raise InvalidArgumentError(msg)
         history = None if chat_history is None else messages_of(chat_history)
         if task_id is not None:
             check_new_id(task_id)
-        given = await self._task_input(
-            message,
-            agent=agent,
-            session=session,
-            extra_state=extra_state,
-            budget=budget,
-            tool_choice=tool_choice,
-            step_mode="manual",
-            images=images,
-            streams=streams,
-        )
+        check_request(message)
+        head = self._head(agent, session, tool_choice, streams=streams)
+        state = self._initial_state(extra_state)
+        given = await self._task_input(head, message, images, budget=budget, state=state)
         if history is not None and session is not None:
             if task_id is not None:
                 await self._tasks.refuse_known(task_id)
             await self.session(session).replace(history)
-        task = await self._start(task_id or new_id(given.head.agent), given, message)
+        task = await self._start(task_id or new_id(head.agent), given, message)
         if started is not None:
             started()
         # Not automatic: such a task may have failed before run_task comes, which would retry it.

@@ -40,9 +40,10 @@ from holdfast.errors import (
 from holdfast.reading.presence import PATIENCE_SECONDS
 from holdfast.reading.server_errors import server_errors
 from holdfast.reading.visibility import attributes, memo
-from holdfast.task.data.commands import SIGNAL, Command, Verb, compose
+from holdfast.task.data.commands import Command, Verb, compose
 from holdfast.task.data.state import Receipt, RunReply, TaskInput
 from holdfast.task.data.wire import RunRequest
+from holdfast.task.queries.labels import details_of, title_of
 from holdfast.tracing.rules import in_trace
 from holdfast.values.base import Json
 from holdfast.values.checks import gate
@@ -91,6 +92,8 @@ class TaskClient(TaskUpdates):
                     id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
                     search_attributes=attributes(given),
                     memo=memo(title, now=time.time()),
+                    static_summary=title_of(given.head.agent, title),
+                    static_details=details_of(given.head.agent, title),
                 )
         except WorkflowAlreadyStartedError as error:
             raise TaskExistsError(task_id) from error
@@ -140,6 +143,8 @@ class TaskClient(TaskUpdates):
             id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
             search_attributes=attributes(given),
             memo=memo(title, now=time.time()),
+            static_summary=title_of(given.head.agent, title),
+            static_details=details_of(given.head.agent, title),
         )
         wanted = RunRequest(all=True)
         try:
@@ -210,7 +215,7 @@ class TaskClient(TaskUpdates):
             await self._refuse_when_full(task_id, verb)
         handle = self._client.get_workflow_handle(task_id)
         try:
-            await handle.signal(SIGNAL, sent)
+            await handle.signal(verb, sent.sent())
         except RPCError as error:
             raise await self._missing(task_id, error) from error
         receipt = await self._receipt(task_id, sent)

@@ -8,19 +8,19 @@ from typing import Literal, cast
 from holdfast.archive.segments import write_segment
 from holdfast.client.agent_runner.base import (
     Images,
-    RunnerBase,
     StepLike,
     TaskLike,
     id_of,
     new_id,
     step_id_of,
 )
+from holdfast.client.agent_runner.creation import TaskCreation
 from holdfast.client.agent_runner.sessions import Session
 from holdfast.client.agent_runner.updates import request_id_of
 from holdfast.errors import InvalidArgumentError, StepNotFoundError
 from holdfast.task.data.head import SessionRef, TaskHead
 from holdfast.task.data.records import Entry, EventRecord, ForkOf, InputRef, StepRecord
-from holdfast.task.data.state import Carried, TaskInput
+from holdfast.task.data.state import Carried
 from holdfast.task.data.undo import Newest, UndoRequest
 from holdfast.task.data.wire import INLINE_BYTES
 from holdfast.task.happenings import StepsUndone, noted_of
@@ -44,7 +44,7 @@ LEFT = (
 Residue = Literal["refuse", "keep"]
 
 
-class TimeTravel(RunnerBase):
+class TimeTravel(TaskCreation):
     """The part of AgentRunner that undoes steps and forks tasks."""
 
     async def undo_step(
@@ -193,7 +193,8 @@ class TimeTravel(RunnerBase):
         )
         if agent is not None:
             carried = _handed_to_first(carried)
-        given = await self._fork_input(old, head, carried)
+        given = await self._task_input(head, old.input or None, budget=old.budget)
+        given = given.model_copy(update={"images": old.images, "carried": carried})
         new = new_id(head.agent) if task_id is None else task_id
         await self._tasks.start(new, given, self._queue_for(head.agent), old.input)
         return Task(
@@ -206,20 +207,6 @@ class TimeTravel(RunnerBase):
             steps=len(path),
             images=old.images,
             budget=old.budget,
-        )
-
-    async def _fork_input(self, old: Task, head: TaskHead, carried: Carried) -> TaskInput:
-        """Return the workflow's input of a fork that begins in a state."""
-        text, stored, _ = await self._input(old.input or None)
-        return TaskInput(
-            head=head,
-            input=text or "",
-            stored=stored,
-            images=old.images,
-            budget=old.budget,
-            heartbeat=self._heartbeat,
-            roll_events=self._roll_events,
-            carried=carried,
         )
 
     async def _departure(

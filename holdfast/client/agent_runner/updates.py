@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -37,10 +37,13 @@ from holdfast.task.data.wire import RunRequest
 from holdfast.values.base import Value
 from holdfast.values.checks import gate
 from holdfast.values.checks.ids import LONGEST_NAME, check_name
+from holdfast.values.pauses import pauses
 from holdfast.values.steps import Task
 
 FIRST_PAUSE_SECONDS = 0.05
 LONGEST_PAUSE_SECONDS = 2.0
+GROWTH = 1.5
+"""How many times as long as the one before each pause is."""
 CLOSING_SECONDS = 120.0
 
 NOT_TAKEN_SECONDS = 5.0
@@ -144,7 +147,8 @@ class TaskUpdates:
             NoWorkerError: No worker process serves it.
         """
         await self._send(task_id, "finalize", unique_id(), bool)
-        for pause in _pauses(CLOSING_SECONDS):
+        waits = pauses(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, GROWTH, CLOSING_SECONDS)
+        for pause in waits:
             if await self.ended(task_id) is not None:
                 return
             await asyncio.sleep(pause)
@@ -177,7 +181,7 @@ class TaskUpdates:
             gate.check_value(arg, "The request")
         await self.expect_worker(task_id, request_id)
         run_id, failing_since = "", None
-        for pause in _pauses():
+        for pause in pauses(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, GROWTH):
             try:
                 reply = await self._update(task_id, name, request_id, kind, *args)
             except TaskClosedError:
@@ -335,12 +339,3 @@ def _is_moved(reply: object) -> bool:
 
 def _closed(task_id: str) -> TaskClosedError:
     return TaskClosedError(f"Task {task_id!r} is closed: it can be read, not changed.")
-
-
-def _pauses(seconds: float | None = None) -> Iterator[float]:
-    """Yield the pauses between attempts, longer each time, up to a total or without end."""
-    pause, total = FIRST_PAUSE_SECONDS, 0.0
-    while seconds is None or total < seconds:
-        yield pause
-        total += pause
-        pause = min(1.5 * pause, LONGEST_PAUSE_SECONDS)

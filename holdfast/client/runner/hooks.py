@@ -41,6 +41,7 @@ from holdfast.task.happenings import (
 from holdfast.task.step_body import StepBody
 from holdfast.values.base import Json
 from holdfast.values.messages import Usage
+from holdfast.values.pauses import pauses
 from holdfast.values.run_context import AgentHookContext, RunContextWrapper
 from holdfast.values.steps import AgentResponse
 from holdfast.values.text.logs import log
@@ -50,6 +51,7 @@ T = TypeVar("T")
 
 POLL_SECONDS = 0.2
 AGAIN_SECONDS = 0.2
+LONGEST_AGAIN_SECONDS = 2.0
 LAST_LOOKS = 5
 """Attempts to read the end of a run before the remaining hooks are given up."""
 
@@ -160,7 +162,7 @@ class HookNotifier:
 
     async def _last_look(self, ended: asyncio.Future[Any]) -> None:
         """Make the last calls for a run that has ended; log an exception if it cannot be read."""
-        pause = AGAIN_SECONDS
+        waits = pauses(AGAIN_SECONDS, LONGEST_AGAIN_SECONDS)
         for left in reversed(range(LAST_LOOKS)):
             try:
                 await self.look()
@@ -171,8 +173,7 @@ class HookNotifier:
                     log.exception("Not all hooks were called for task %r", self._task_id)
             else:
                 return
-            await asyncio.sleep(pause if left else 0)
-            pause *= 2
+            await asyncio.sleep(next(waits) if left else 0)
 
     async def _step(self, of: StepBody, *, notifies: bool) -> None:
         key = (of.started, of.key)

@@ -8,9 +8,13 @@ from typing import Any, NamedTuple
 
 from holdfast.agents.run_config import RunConfig
 from holdfast.agents.runs.results import ItemHelpers, RunInput
+from holdfast.archive.archive import Archive
+from holdfast.archive.contents import refer_all
+from holdfast.archive.segments import write_messages
 from holdfast.client.agent_runner.sessions import Session
 from holdfast.errors import UserError
 from holdfast.models.openai.items import from_response_items, to_response_items
+from holdfast.task.data.head import SessionRef, TaskHead
 from holdfast.values.base import Json
 from holdfast.values.checks.json_shapes import is_array
 from holdfast.values.messages import Message
@@ -36,6 +40,12 @@ class Given(NamedTuple):
     before: tuple[Message, ...] = ()
     adds: tuple[Message, ...] = ()
     is_whole: bool = False
+
+    @property
+    def title(self) -> str:
+        """The request's text, for lists of tasks."""
+        texts = (message.text for message in reversed(self.before) if message.role == "user")
+        return self.text or next(filter(None, texts), "")
 
 
 async def read_input(
@@ -76,6 +86,32 @@ async def read_input(
         raise UserError(msg)
     added = from_response_items(_not_in(seen, chosen))
     return Given("", from_response_items(chosen), added, is_whole=True)
+
+
+async def with_input(
+    head: TaskHead, read: Given, session: Session | None, archive: Archive
+) -> TaskHead:
+    """Return a run's head with its session and the messages before its request, stored.
+
+    Raises:
+        InvalidArgumentError: The `data:` URL of an image cannot be decoded, or holds more than
+            20 MB.
+    """
+    history = await _stored(read.before, archive)
+    if session is None:
+        return head.model_copy(update={"history": history})
+    adds = history if read.before == read.adds else await _stored(read.adds, archive)
+    ref = SessionRef(
+        id=session.id, name=session.name, queue=session.queue, adds=adds, unread=read.is_whole
+    )
+    return head.model_copy(update={"history": history, "session": ref})
+
+
+async def _stored(messages: Sequence[Message], archive: Archive) -> str:
+    """Store a list of messages, images by reference; return its digest, empty for none."""
+    if not messages:
+        return ""
+    return await write_messages(archive, await refer_all(messages, archive))
 
 
 def limited(items: Sequence[Item], limit: int) -> list[Item]:

@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 from temporalio.exceptions import TemporalError
 
 from holdfast.agents.agent import Agent
-from holdfast.agents.hooks import RunHooks, check_run_hooks
+from holdfast.agents.hooks import RunHooks
 from holdfast.agents.run_config import RunConfig
 from holdfast.agents.runs.guardrail_results import with_known
 from holdfast.agents.runs.item_reading import team_of
 from holdfast.agents.runs.results import RunData, RunInput, RunResult
 from holdfast.agents.runs.state import RunState
-from holdfast.client.agent_runner.base import new_id
 from holdfast.client.agent_runner.control import AGAIN_SECONDS
 from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.client.agent_runner.sessions import Session
 from holdfast.client.runner.decisions import send_decisions
 from holdfast.client.runner.hooks import HookFailed, HookNotifier
-from holdfast.client.runner.input import Call, read_input
+from holdfast.client.runner.input import Call, read_input, with_input
 from holdfast.errors import (
     AgentsException,
     CommandRefusedError,
@@ -35,19 +33,16 @@ from holdfast.errors import (
     TaskClosedError,
     TaskExistsError,
     UserError,
-    remedy_of,
 )
 from holdfast.reading.recorded import Recorded, read_recorded
 from holdfast.reading.run_results import known_guardrails, listed, run_data, run_result
-from holdfast.task.data.head import RunRules
-from holdfast.values.checks.ids import DEFAULT_APP, check_by, check_known_id, session_id
+from holdfast.task.data.head import TaskHead
 from holdfast.values.code import context_data as context_object
 from holdfast.values.code import user_calls
 from holdfast.values.code.code_refs import beginning, forget, refer
 from holdfast.values.run_context import RunContextWrapper
 from holdfast.values.settings import Budget
 from holdfast.values.steps import CLOSED
-from holdfast.values.text.shown import shown
 
 T = TypeVar("T")
 
@@ -58,86 +53,43 @@ RUNNER = "Runner"
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunOptions:
-    """The arguments of a run, checked; see `Runner.run`.
+class RunCall:
+    """One call of `Runner.run`, checked: what its task begins with, and what stays in this process.
 
     Attributes:
-        max_turns: Most model calls.
-        session: Session.
-        config: Settings.
-        rules: The same, as data.
-        context: The caller's context object.
-        hooks: Called with what the run does.
+        agent: The agent that was given.
+        given: The input, or the state of a run to resume.
         task_id: Id of the task.
-        by: Who decides.
-        call: Calls the caller's functions.
+        head: Its head; without the input and what the engine adds to it until the task begins.
+        budget: Its limits.
+        config: The run's settings, for what this process does with them.
+        context: The caller's context object.
+        session: Session.
+        hooks: Called with what the run does.
+        by: Name recorded with the decisions of a state.
+        invoke: Calls the caller's functions.
     """
 
-    max_turns: int | None
-    session: str | Session | None
+    agent: Agent
+    given: RunInput | RunState
+    task_id: str
+    head: TaskHead
+    budget: Budget | None
     config: RunConfig
-    rules: RunRules
     context: Any
+    session: str | Session | None
     hooks: RunHooks | None
-    task_id: str | None
     by: str
-    call: Call
+    invoke: Call
 
-    def check(self, agent: object, *, keeps_elsewhere: bool) -> None:
-        """Refuse arguments that cannot be served, before anything is created.
-
-        Raises:
-            UserError: The agent is not an Agent, max_turns is negative, the provider is to keep the
-                conversation, or a name is not a text.
-            TypeError: The hooks are not RunHooks.
-        """
-        if not isinstance(agent, Agent):
-            msg = (
-                f"starting_agent must be an Agent; it was {shown(agent)} ({type(agent).__name__})."
-            )
-            raise UserError(msg)
-        turns: object = self.max_turns
-        is_count = isinstance(turns, int) and not isinstance(turns, bool) and turns >= 0
-        if turns is not None and not is_count:
-            msg = f"max_turns must be at least 0, or None for no limit; it was {shown(turns)}."
-            raise UserError(msg)
-        if keeps_elsewhere:
-            msg = (
-                "previous_response_id, auto_previous_response_id and conversation_id are not"
-                " supported: a task's record must hold the whole conversation to survive a crash,"
-                " so the provider cannot keep it. Use session=... to continue a conversation."
-            )
-            raise UserError(msg)
-        try:
-            self._check_names()
-        except InvalidArgumentError as error:
-            raise UserError(*error.args, remedy=remedy_of(error)) from None
-        check_run_hooks(self.hooks)
-
-    def _check_names(self) -> None:
-        """Refuse names that cannot be used.
-
-        Raises:
-            InvalidArgumentError: A name is too long, or not a text.
-        """
-        if self.task_id is not None:
-            check_known_id(self.task_id, "task_id")
-        check_by(self.by)
-        session = cast("object", self.session)
-        if isinstance(session, str):
-            session_id(DEFAULT_APP, session)
-        elif session is not None and not isinstance(session, Session):
-            kind = type(session).__name__
-            msg = f"session must be a name or a Session; it was {shown(session)} ({kind})."
-            raise InvalidArgumentError(msg)
+    @property
+    def input(self) -> RunInput | None:
+        """The input; None for a resumed run, whose task has it."""
+        return None if isinstance(self.given, RunState) else self.given
 
 
 async def begin(
-    engine: AgentRunner,
-    agent: Agent,
-    given: RunInput,
-    options: RunOptions,
-    started: Started | None = None,
+    engine: AgentRunner, call: RunCall, given: RunInput, started: Started | None = None
 ) -> RunResult:
     """Run a new task with the Agents SDK's semantics and return its result.
 
@@ -145,40 +97,30 @@ async def begin(
         AgentsException: The run has ended with it; its `run_data` has the items up to then.
         HoldfastError: The task waits, see `Runner.run`.
     """
+    rules = call.head.run
     if engine.is_embedded:
-        rules = options.rules.model_copy(update={"agent": refer(agent)})
-        options = dataclasses.replace(options, rules=rules)
-    session = None if options.session is None else engine.session(options.session)
-    with beginning(options.rules.code):
-        read = await read_input(given, session, options.config, options.call)
-    task_id = options.task_id or new_id(agent.name)
-    model = options.config.model
-    turns = options.max_turns
-    run = _Run(engine, agent, task_id, given, options, started=started)
+        rules = rules.model_copy(update={"agent": refer(call.agent)})
+    session = None if call.session is None else engine.session(call.session)
+    with beginning(rules.code):
+        read = await read_input(given, session, call.config, call.invoke)
+        head = call.head.model_copy(update={"run": rules})
+        head = await with_input(head, read, session, engine.archive)
+        state = context_object.initial_state(call.context)
+    run = _Run(engine, replace(call, head=head), started=started)
     work = engine.run_to_end(
         read.text,
-        task_id=task_id,
-        agent=agent.name,
-        before=read.before,
-        session=session,
-        session_adds=read.adds,
-        reads_session=not read.is_whole,
-        budget=None if turns is None else Budget(max_turns=turns, on_exceeded="fail"),
-        model=model if isinstance(model, str) else "",
-        settings=options.config.model_settings,
-        run=options.rules,
-        extra_state=context_object.initial_state(options.context),
-        started=run.started if started is not None or options.hooks is not None else None,
+        head,
+        task_id=call.task_id,
+        budget=call.budget,
+        extra_state=state,
+        title=read.title,
+        started=run.started if started is not None or call.hooks is not None else None,
     )
     return await run.result_of(work)
 
 
 async def go_on(
-    engine: AgentRunner,
-    agent: Agent,
-    state: RunState,
-    options: RunOptions,
-    started: Started | None = None,
+    engine: AgentRunner, call: RunCall, state: RunState, started: Started | None = None
 ) -> RunResult:
     """Send the decisions of a state, run its task on, and return the result.
 
@@ -189,27 +131,27 @@ async def go_on(
         AgentsException: As for `begin`.
         HoldfastError: As for `begin`.
     """
-    forget(options.rules.code)  # the task keeps the code that it began with
+    forget(call.head.run.code)  # the task keeps the code that it began with
     before = await read_recorded(engine.reader, state.task_id)
-    _check_same(engine, agent, before, options)
-    run = _Run(engine, agent, state.task_id, None, options, started=started)
+    _check_same(engine, call, before)
+    run = _Run(engine, call, started=started)
     run.started()
     if engine.is_embedded:
         user_calls.carry(state.task_id)
-    return await run.result_of(_decide_and_go(engine, state, options.by, before), before=before)
+    return await run.result_of(_decide_and_go(engine, state, call.by, before), before=before)
 
 
-def _check_same(engine: AgentRunner, agent: Agent, before: Recorded, options: RunOptions) -> None:
+def _check_same(engine: AgentRunner, call: RunCall, before: Recorded) -> None:
     """Refuse to go on with another task, session or agent than those of the state.
 
     Raises:
         UserError: One of them differs.
     """
-    task = before.task
-    if options.task_id not in (None, task.task_id):
-        msg = f"The state is of task {task.task_id!r}; it cannot be run as {options.task_id!r}."
+    task, agent = before.task, call.agent
+    if call.task_id != task.task_id:
+        msg = f"The state is of task {task.task_id!r}; it cannot be run as {call.task_id!r}."
         raise UserError(msg)
-    ref, given = before.head.session, options.session
+    ref, given = before.head.session, call.session
     if given is not None and (ref is None or engine.session(given).id != ref.id):
         own = "no session" if ref is None else f"session {ref.name!r}"
         msg = (
@@ -242,21 +184,9 @@ async def _decide_and_go(engine: AgentRunner, state: RunState, by: str, before: 
 class _Run:
     """One call of `Runner.run` on its task."""
 
-    def __init__(
-        self,
-        engine: AgentRunner,
-        agent: Agent,
-        task_id: str,
-        given: RunInput | None,
-        options: RunOptions,
-        *,
-        started: Started | None,
-    ) -> None:
+    def __init__(self, engine: AgentRunner, call: RunCall, *, started: Started | None) -> None:
         self._engine = engine
-        self._agent = agent
-        self._task_id = task_id
-        self._given = given
-        self._options = options
+        self._call = call
         self._is_abandoned = False
         self._on_start = started
         self._is_started = asyncio.Event()
@@ -290,32 +220,33 @@ class _Run:
             self._forget(before, is_over=before is None)  # the task was not created by this run
             raise
         self._forget(before, is_over=recorded.task.status in CLOSED)
-        context = self._options.context
-        config = self._options.config
-        return run_result(recorded, self._agent, given=self._given, context=context, config=config)
+        call = self._call
+        return run_result(
+            recorded, call.agent, given=call.input, context=call.context, config=call.config
+        )
 
     def _forget(self, before: Recorded | None, *, is_over: bool) -> None:
         """Release the code that was registered for the run when it began, once it is over."""
         if is_over and before is None:
-            forget(self._options.rules.code)
+            forget(self._call.head.run.code)
         elif is_over and before is not None and before.task.status not in CLOSED:
             forget(before.head.run.code)
 
     async def _followed(self, work: Coroutine[Any, Any, None], before: Recorded | None) -> Recorded:
         """Wait for the run and read it, calling its hooks meanwhile."""
-        hooks = self._options.hooks
-        if hooks is None:
+        call = self._call
+        if call.hooks is None:
             return await self._until_rest(work)
-        given = self._given
+        given = call.input
         if given is None:
-            given = [] if before is None else run_data(before, self._agent).input
+            given = [] if before is None else run_data(before, call.agent).input
         notifier = HookNotifier(
-            hooks,
+            call.hooks,
             self._engine.reader,
-            self._task_id,
-            call=self._options.call,
-            team=team_of(self._agent, first=before.task.agent if before else ""),
-            context=self._options.context,
+            call.task_id,
+            call=call.invoke,
+            team=team_of(call.agent, first=before.task.agent if before else ""),
+            context=call.context,
             given=given,
         )
         if before is not None:
@@ -330,10 +261,10 @@ class _Run:
         """
         await work
         while True:
-            recorded = await read_recorded(self._engine.reader, self._task_id)
+            recorded = await read_recorded(self._engine.reader, self._call.task_id)
             task = recorded.task
             if task.status == "running" and not task.paused:
-                await self._engine.run_on(self._task_id)
+                await self._engine.run_on(self._call.task_id)
             elif task.status == "waiting" and not recorded.approvals and not task.error:
                 await asyncio.sleep(AGAIN_SECONDS)  # a decision is being applied
             else:
@@ -344,38 +275,36 @@ class _Run:
         cause = failed.__cause__ or failed
         reason = f"hook {failed} raised {type(cause).__name__}: {cause}"
         try:
-            await self._engine.abandon(self._task_id, reason[:1000], by=RUNNER)
+            await self._engine.abandon(self._call.task_id, reason[:1000], by=RUNNER)
         except (CommandRefusedError, TaskClosedError):  # it has ended already
             self._is_abandoned = True
         except HoldfastError as trouble:
-            cause.add_note(f"Task {self._task_id!r} could not be abandoned: {trouble}")
+            cause.add_note(f"Task {self._call.task_id!r} could not be abandoned: {trouble}")
         else:
             self._is_abandoned = True
         return self._is_abandoned
 
     async def _explain(self, error: AgentsException | StepFailedError) -> None:
         """Put what the run had made into its error, or a note that it could not be read."""
+        call = self._call
         try:
-            data = await self._data()
+            recorded = await read_recorded(self._engine.reader, call.task_id)
+            data = run_data(
+                recorded, call.agent, given=call.input, context=call.context, config=call.config
+            )
         except (HoldfastError, TemporalError, ValueError) as trouble:
             error.add_note(f"What the run had produced could not be read: {trouble}")
             data = RunData(
-                input=listed([] if self._given is None else self._given),
-                last_agent=self._agent,
-                context_wrapper=RunContextWrapper(self._options.context, task_id=self._task_id),
-                task_id=self._task_id,
+                input=listed([] if call.input is None else call.input),
+                last_agent=call.agent,
+                context_wrapper=RunContextWrapper(call.context, task_id=call.task_id),
+                task_id=call.task_id,
             )
         if isinstance(error, AgentsException):
             error.run_data = data
         if isinstance(error, GuardrailTripwireTriggered):
-            known = known_guardrails(self._agent, self._options.config)
+            known = known_guardrails(call.agent, call.config)
             error.guardrail_result = with_known(error.guardrail_result, known)
-
-    async def _data(self) -> RunData:
-        recorded = await read_recorded(self._engine.reader, self._task_id)
-        context = self._options.context
-        config = self._options.config
-        return run_data(recorded, self._agent, given=self._given, context=context, config=config)
 
 
 def _as_raised(error: AgentsException | StepFailedError) -> AgentsException | StepFailedError:

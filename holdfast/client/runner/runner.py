@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any, TypedDict
+from typing import Any, TypedDict, cast
 
 from typing_extensions import Unpack
 
 from holdfast.agents.agent import Agent, reachable
-from holdfast.agents.hooks import RunHooks
+from holdfast.agents.hooks import RunHooks, check_run_hooks
 from holdfast.agents.items import RunItem, ToolApprovalItem
 from holdfast.agents.run_config import RunConfig, as_run_config
 from holdfast.agents.runs.error_handlers import ErrorHandler, ErrorKind, check_handlers
 from holdfast.agents.runs.results import ItemHelpers, ModelResponse, RunData, RunInput, RunResult
-from holdfast.agents.runs.rules import run_rules
+from holdfast.agents.runs.rules import run_budget, run_head
 from holdfast.agents.runs.state import RunState
 from holdfast.client import blocking
 from holdfast.client.agent_runner.base import new_id
@@ -24,14 +23,19 @@ from holdfast.client.agent_runner.sessions import Session
 from holdfast.client.runner.caller_loop import CallerLoop
 from holdfast.client.runner.engines import configure, engines
 from holdfast.client.runner.input import check_input
-from holdfast.client.runner.one_run import RUNNER, RunOptions, Started, begin, go_on
+from holdfast.client.runner.one_run import RUNNER, RunCall, Started, begin, go_on
 from holdfast.client.runner.streamed_run import RunResultStreaming
 from holdfast.client.streamed import Wrap, direct
 from holdfast.engine.loop import shared_loop
 from holdfast.engine.tracebacks import without_plumbing
-from holdfast.errors import UserError
-from holdfast.task.data.head import RunRules
-from holdfast.values.checks.ids import check_new_id
+from holdfast.errors import InvalidArgumentError, UserError, remedy_of
+from holdfast.values.checks.ids import (
+    DEFAULT_APP,
+    check_by,
+    check_known_id,
+    check_new_id,
+    session_id,
+)
 from holdfast.values.code.code_refs import beginning
 from holdfast.values.text.shown import shown
 
@@ -69,7 +73,9 @@ class RunArguments(TypedDict, total=False):
     auto_previous_response_id: bool
 
 
-def made_options(agent: Agent, given: RunArguments, *, streams: bool = False) -> RunOptions:
+def checked_call(
+    agent: Agent, input: RunInput | RunState, given: RunArguments, *, streams: bool = False
+) -> RunCall:
     """Check the arguments of a run and give them their defaults.
 
     Raises:
@@ -81,25 +87,80 @@ def made_options(agent: Agent, given: RunArguments, *, streams: bool = False) ->
         msg = f"A run takes no argument {unknown[0]!r}."
         raise TypeError(msg)
     config = as_run_config(given.get("run_config"))
-    context = given.get("context")
     handlers = check_handlers(given.get("error_handlers"))
-    session = given.get("session")
-    options = RunOptions(
-        max_turns=given.get("max_turns", DEFAULT_MAX_TURNS),
-        session=session.twin if isinstance(session, blocking.Session) else session,
-        config=config,
-        rules=RunRules(),
-        context=context,
-        hooks=given.get("hooks"),
-        task_id=given.get("task_id"),
-        by=given.get("by", RUNNER),
-        call=CallerLoop().call,
-    )
-    kept = ("previous_response_id", "conversation_id", "auto_previous_response_id")
-    options.check(agent, keeps_elsewhere=any(given.get(name) for name in kept))
+    _check(agent, given)
     reachable([agent])
-    rules = run_rules(config, context=context, error_handlers=handlers)
-    return replace(options, rules=rules.model_copy(update={"streams": streams}))
+    context, session = given.get("context"), given.get("session")
+    known = input.task_id if isinstance(input, RunState) else new_id(agent.name)
+    return RunCall(
+        agent=agent,
+        given=input,
+        task_id=given.get("task_id") or known,
+        head=run_head(
+            agent.name, config, context=context, error_handlers=handlers, streams=streams
+        ),
+        budget=run_budget(given.get("max_turns", DEFAULT_MAX_TURNS)),
+        config=config,
+        context=context,
+        session=session.twin if isinstance(session, blocking.Session) else session,
+        hooks=given.get("hooks"),
+        by=given.get("by", RUNNER),
+        invoke=CallerLoop().call,
+    )
+
+
+def _check(agent: object, given: RunArguments) -> None:
+    """Refuse arguments that cannot be served, before anything is created.
+
+    Raises:
+        UserError: The agent is not an Agent, max_turns is negative, the provider is to keep the
+            conversation, or a name is not a text.
+        TypeError: The hooks are not RunHooks.
+    """
+    if not isinstance(agent, Agent):
+        msg = f"starting_agent must be an Agent; it was {shown(agent)} ({type(agent).__name__})."
+        raise UserError(msg)
+    turns: object = given.get("max_turns")
+    is_count = isinstance(turns, int) and not isinstance(turns, bool) and turns >= 0
+    if turns is not None and not is_count:
+        msg = f"max_turns must be at least 0, or None for no limit; it was {shown(turns)}."
+        raise UserError(msg)
+    if any(given.get(name) for name in _KEPT_ELSEWHERE):
+        msg = (
+            "previous_response_id, auto_previous_response_id and conversation_id are not"
+            " supported: a task's record must hold the whole conversation to survive a crash,"
+            " so the provider cannot keep it. Use session=... to continue a conversation."
+        )
+        raise UserError(msg)
+    try:
+        _check_names(given)
+    except InvalidArgumentError as error:
+        raise UserError(*error.args, remedy=remedy_of(error)) from None
+    check_run_hooks(given.get("hooks"))
+
+
+_KEPT_ELSEWHERE = ("previous_response_id", "conversation_id", "auto_previous_response_id")
+
+
+def _check_names(given: RunArguments) -> None:
+    """Refuse names that cannot be used.
+
+    Raises:
+        InvalidArgumentError: A name is too long, or not a text.
+    """
+    task_id = given.get("task_id")
+    if task_id is not None:
+        check_known_id(task_id, "task_id")
+    check_by(given.get("by", RUNNER))
+    session = cast("object", given.get("session"))
+    if isinstance(session, str):
+        session_id(DEFAULT_APP, session)
+    elif session is not None and not isinstance(session, Session | blocking.Session):
+        msg = (
+            f"session must be a name or a Session; it was {shown(session)}"
+            f" ({type(session).__name__})."
+        )
+        raise InvalidArgumentError(msg)
 
 
 @without_plumbing
@@ -165,8 +226,9 @@ class Runner:
                 error names it.
         """
         engine, wrap = _engine_given(runner)
-        options = made_options(
+        call = checked_call(
             starting_agent,
+            input,
             {
                 "context": context,
                 "max_turns": max_turns,
@@ -181,7 +243,7 @@ class Runner:
                 "auto_previous_response_id": auto_previous_response_id,
             },
         )
-        return await wrap(_run(starting_agent, input, options, engine))
+        return await wrap(_run(call, engine))
 
     @classmethod
     def run_streamed(
@@ -199,20 +261,16 @@ class Runner:
         engine, wrap = _engine_given(arguments.get("runner"))
         if not isinstance(input, RunState):
             check_input(input)
-        options = made_options(starting_agent, arguments, streams=True)
-        state = input if isinstance(input, RunState) else None
-        named = options.task_id or (state.task_id if state else new_id(starting_agent.name))
-        options = replace(options, task_id=named)
-
+        call = checked_call(starting_agent, input, arguments, streams=True)
         return RunResultStreaming(
             starting_agent,
-            [] if isinstance(input, RunState) else input,
-            named,
-            run=lambda started: wrap(_run(starting_agent, input, options, engine, started)),
+            [] if call.input is None else call.input,
+            call.task_id,
+            run=lambda started: wrap(_run(call, engine, started)),
             find_engine=lambda: find_engine(starting_agent, engine),
-            context=options.context,
-            by=options.by,
-            resumes=state is not None,
+            context=call.context,
+            by=call.by,
+            resumes=call.input is None,
             wrap=wrap,
         )
 
@@ -231,8 +289,8 @@ class Runner:
         engine, _ = _engine_given(arguments.get("runner"))
 
         async def run() -> RunResult:
-            options = made_options(starting_agent, arguments)
-            return await shared_loop().wrap(_run(starting_agent, input, options, engine))
+            call = checked_call(starting_agent, input, arguments)
+            return await shared_loop().wrap(_run(call, engine))
 
         # The run lives on the shared loop, the caller's functions are called here: one that blocks
         # must not stop heartbeats. A loop made so is not left set in the thread, as by asyncio.run.
@@ -265,19 +323,16 @@ def _engine_given(runner: object) -> tuple[AgentRunner | None, Wrap]:
 
 
 async def _run(
-    agent: Agent,
-    given: RunInput | RunState,
-    options: RunOptions,
-    runner: AgentRunner | None,
-    started: Started | None = None,
+    call: RunCall, runner: AgentRunner | None, started: Started | None = None
 ) -> RunResult:
-    with beginning(options.rules.code):
-        if not isinstance(given, RunState) and options.task_id is not None:
-            check_new_id(options.task_id)
-        engine = await find_engine(agent, runner)
+    given = call.given
+    with beginning(call.head.run.code):
+        if not isinstance(given, RunState):
+            check_new_id(call.task_id)
+        engine = await find_engine(call.agent, runner)
     if isinstance(given, RunState):
-        return await go_on(engine, agent, given, options, started)
-    return await begin(engine, agent, given, options, started)
+        return await go_on(engine, call, given, started)
+    return await begin(engine, call, given, started)
 
 
 async def find_engine(agent: Agent, runner: AgentRunner | None) -> AgentRunner:

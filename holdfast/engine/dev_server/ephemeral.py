@@ -1,4 +1,4 @@
-"""A Temporal server in memory, private to this process and gone with it."""
+"""A Temporal server in memory, private to this process, which ends with it."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ class EphemeralServer:
     It ends with `stop`, with the `async with` block, or with this process, however that dies.
 
     Attributes:
-        info: Where the server is; its `data_dir` is None.
+        info: Address of the server; its `data_dir` is None.
     """
 
     def __init__(self, info: ServerInfo, guard_process: subprocess.Popen[bytes]) -> None:
-        """Wrap a guard whose server is ready."""
+        """Take the guard process of a server that is ready."""
         self.info = info
         self._guard = guard_process
         _open.add(self)
 
     async def stop(self) -> None:
-        """Stop the server and wait until it is gone. A second call does nothing."""
+        """Stop the server, and wait until it has ended. A second call does nothing."""
         _open.discard(self)
         await _stop_guard(self._guard)
 
     def drop_pipe(self) -> None:
-        """Close this process's end of the pipe, without waiting for anything."""
+        """Close this process's end of the guard's pipe, without waiting for the server's end."""
         if self._guard.stdin is not None:
             self._guard.stdin.close()
 
@@ -62,7 +62,7 @@ _open: weakref.WeakSet[EphemeralServer] = weakref.WeakSet()
 
 
 def _drop_pipes() -> None:
-    """Close the pipes in a forked child, which would else keep the parent's servers alive."""
+    """Close the pipes in a forked child, as they would keep the parent's servers alive."""
     for server in list(_open):
         server.drop_pipe()
     _open.clear()
@@ -81,7 +81,7 @@ async def ephemeral_server() -> EphemeralServer:
     """
     tail = ""
     for _ in range(START_ATTEMPTS):
-        # Without a name on disk, so that nothing is left behind however this process ends.
+        # A file without a name on disk, so that nothing is left behind however this process ends.
         with tempfile.TemporaryFile() as log:
             server = await _start_guarded(log)
             if server is not None:
@@ -97,11 +97,11 @@ async def ephemeral_server() -> EphemeralServer:
 
 
 async def _start_guarded(log: IO[bytes]) -> EphemeralServer | None:
-    """Start guard and server; return None when the server did not become ready."""
+    """Start a guard with its server; return None when the server did not become ready."""
     port = free_port()
     ui_port = free_port(taken=(port,))
     command = server_command(port, ui_port, database=None)
-    # By path, not by `-m`: the child need not have this process's import path.
+    # By path, not by `-m`, because the child may not have this process's import path.
     process = subprocess.Popen(  # noqa: ASYNC220  returns at once, and ends outside any loop
         [sys.executable, "-I", "-S", guard.__file__, *command],
         stdin=subprocess.PIPE,

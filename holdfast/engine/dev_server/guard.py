@@ -1,10 +1,10 @@
-"""Run a command for as long as somebody holds the other end of standard input.
+"""Run a command for as long as the owner holds the other end of standard input.
 
     python guard.py COMMAND ...
 
 The owner of an in-memory server holds the write end of this process's standard input. However the
-owner ends, also by SIGKILL, the kernel closes that end, and the command is ended here. The other
-known means, a parent-death signal, is bound to the *thread* that started the process.
+owner ends, even by SIGKILL, the kernel closes that end, and this process kills the command. The
+alternative, a parent-death signal, is bound to the *thread* that started the process.
 
 Standard library only: it runs isolated, without the user's site packages, in a few milliseconds.
 """
@@ -27,7 +27,7 @@ def main(command: list[str]) -> int:
 
 
 def _end_with_stdin(child: subprocess.Popen[bytes]) -> None:
-    """Wait for the end of standard input, then end the child."""
+    """Wait for the end of standard input, then kill the child."""
     while os.read(sys.stdin.fileno(), 1024):
         pass
     # Nothing to save: the server is in memory, and a graceful stop takes more than a second.

@@ -1,4 +1,4 @@
-"""Wait until a Temporal server on this machine is ready for work."""
+"""Wait until a Temporal server on this machine is ready."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from holdfast.engine.runtime import set_runtime
 
 NAMESPACE = "default"
 RETENTION = timedelta(days=3650)
-"""Closed tasks are the user's property; the dev server's own 24 h would delete them tomorrow."""
+"""How long closed tasks are kept: about forever, in place of the dev server's default of 24 h."""
 
 _RPC_TIMEOUT = timedelta(seconds=5)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Readiness:
-    """What a server that is ready said of itself.
+    """Facts of a server that is ready.
 
     Attributes:
         version: Version of the Temporal server.
-        is_retention_new: Whether its retention was raised just now, so that it may still use the
+        is_retention_new: Whether its retention was raised just now, so that it may still apply the
             old one for some seconds.
     """
 
@@ -49,10 +49,10 @@ async def wait_ready(
     Args:
         address: host:port of the gRPC frontend.
         seconds: How long to wait.
-        is_running: Asked between attempts; the wait ends at once when the process is gone.
+        is_running: Called between attempts; the wait ends when the process has ended.
 
     Returns:
-        What the server said, or None when it did not become ready in time.
+        Facts of the server, or None when it did not become ready in time.
     """
     set_runtime()
     deadline = time.monotonic() + seconds
@@ -67,7 +67,7 @@ async def wait_ready(
 
 
 async def _prepare(client: Client) -> Readiness:
-    """Raise the namespace's retention, once in the life of a SQLite file."""
+    """Raise the namespace's retention, if that was not done yet in this SQLite file."""
     service = client.workflow_service
     found = await service.describe_namespace(
         DescribeNamespaceRequest(namespace=NAMESPACE), timeout=_RPC_TIMEOUT

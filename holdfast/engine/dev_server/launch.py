@@ -34,10 +34,10 @@ with needing_local():
 START_SECONDS = 30.0
 START_ATTEMPTS = 3
 LEFT_SECONDS = 10.0
-"""How long a server waits for a new process when all that held a lease were killed."""
+"""How long a server stays when all processes that held a lease were killed."""
 
 LOG_BYTES = 8 * 1024 * 1024
-"""A longer log is begun anew at the next start."""
+"""A longer log is emptied at the next start."""
 
 
 class ServerRecord(Value):
@@ -60,7 +60,7 @@ class ServerRecord(Value):
     keep: bool = False
 
     def info(self, directory: Path) -> ServerInfo:
-        """Return what a client needs to know."""
+        """Return the address and process of the server, for a client."""
         return ServerInfo(
             address=f"127.0.0.1:{self.port}",
             ui_url=f"http://127.0.0.1:{self.ui_port}",
@@ -70,7 +70,7 @@ class ServerRecord(Value):
 
 
 def read_record(directory: Path) -> ServerRecord | None:
-    """Return what `server.json` says, or None when it is missing or damaged."""
+    """Return the content of `server.json`, or None when it is missing or damaged."""
     data = read_json(directory / "server.json")
     with suppress(ValueError):
         return ServerRecord.model_validate(data)
@@ -80,8 +80,8 @@ def read_record(directory: Path) -> ServerRecord | None:
 async def start_server(directory: Path) -> ServerRecord:
     """Start a server for this directory and wait until it is ready.
 
-    A server that has just made its SQLite file is started twice. It learns of the longer retention
-    only after some seconds, and tasks closed until then would be deleted after one day.
+    A server that has just made its SQLite file is restarted: a running server applies the longer
+    retention only after some seconds, and tasks closed until then would be deleted after one day.
 
     Raises:
         ServerStartError: It did not become ready; the text ends with the tail of its log.
@@ -95,13 +95,13 @@ async def start_server(directory: Path) -> ServerRecord:
 
 
 def _watch(directory: Path, pid: int) -> None:
-    """Have a process of its own end the server when those that use it were killed."""
+    """Start a process that ends the server when the processes that use it were killed."""
     if sys.platform == "win32":
-        return  # it has neither fork nor flock
+        return  # Windows has neither fork nor flock
     paths = (str(Path(psutil.__file__).parent.parent), os.environ.get("PYTHONPATH", ""))
     program = Path(__file__).with_name("watch.py")
     try:
-        # Without -P its own directory would be on the import path, and hide other modules.
+        # -P keeps the program's own directory off the import path, where it would hide modules.
         subprocess.run(
             [sys.executable, "-P", program, directory, str(pid), str(LEFT_SECONDS)],
             cwd="/",
@@ -121,7 +121,7 @@ def _watch(directory: Path, pid: int) -> None:
 
 
 async def _start_ready(directory: Path) -> tuple[ServerRecord, bool]:
-    """Start a server; ports that others took in the meantime cost an attempt."""
+    """Start a server, and try again when another process took one of its ports meanwhile."""
     tail = ""
     for attempt in range(START_ATTEMPTS):
         record, log_start = _spawn(directory, before=_last_ports(directory) if not attempt else ())
@@ -147,7 +147,7 @@ async def _start_ready(directory: Path) -> tuple[ServerRecord, bool]:
 
 
 def _last_ports(directory: Path) -> tuple[int, ...]:
-    """Return the ports of the last start: other clients and bookmarks know them."""
+    """Return the ports of the last start, which running clients and bookmarks use."""
     ports = read_json(directory / "ports.json")
     match ports:
         case [int(port), int(ui_port)]:
@@ -157,7 +157,7 @@ def _last_ports(directory: Path) -> tuple[int, ...]:
 
 
 def _spawn(directory: Path, *, before: tuple[int, ...]) -> tuple[ServerRecord, int]:
-    """Start the server process; return its record and where its part of the log begins."""
+    """Start the server process; return its record and the position in the log where it begins."""
     port = free_port(preferred=before[0] if before else None)
     ui_port = free_port(preferred=before[1] if before else None, taken=(port,))
     command = server_command(port, ui_port, database=DATABASE)
@@ -178,7 +178,7 @@ def _spawn(directory: Path, *, before: tuple[int, ...]) -> tuple[ServerRecord, i
 
 
 def _launch(command: list[str], *, cwd: Path | None, output: IO[bytes]) -> subprocess.Popen[bytes]:
-    """Start a process that a closed terminal or Ctrl-C does not reach.
+    """Start a process in a session of its own, so that a closed terminal or Ctrl-C does not end it.
 
     Raises:
         ServerStartError: The program cannot be executed.

@@ -1,8 +1,8 @@
-"""Leases: who still needs the embedded server of a data directory.
+"""Leases: claims of runners on the embedded server of a data directory.
 
-The order is: `acquire_lease`, then `ensure_server`, work, then `release_lease`. A runner that
-stops the server looks for leases under the same lock that a starter takes, so a server is never
-stopped under somebody who was told that it runs.
+The order is: `acquire_lease`, then `ensure_server`, work, then `release_lease`. The lease comes
+before the server: a runner that stops the server checks for leases under the lock that
+`ensure_server` takes, so it never stops a server that another runner has just joined.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from holdfast.values.base import Value
 
 RELEASE_GRACE_SECONDS = 0.2
 """Shorter than a graceful stop, which would make every script end a second later. A kill is safe:
-what the server has acknowledged is in its SQLite file, and nobody waits for an answer."""
+acknowledged writes are in the SQLite file, and no client waits for an answer."""
 
 
 class Lease(Value):
@@ -30,7 +30,7 @@ class Lease(Value):
 
     Attributes:
         file: The file that records it.
-        pid: The process that took it. It counts for as long as that process lives.
+        pid: The process that took it. The lease is valid for as long as that process lives.
     """
 
     file: Path
@@ -38,7 +38,7 @@ class Lease(Value):
 
 
 async def acquire_lease(data_dir: Path) -> Lease:
-    """Claim the server of this directory, before `ensure_server` is asked for it.
+    """Claim the server of this directory; to be called before `ensure_server`.
 
     Raises:
         ServerStartError: The directory cannot be used.
@@ -52,9 +52,9 @@ async def acquire_lease(data_dir: Path) -> Lease:
 
 
 async def release_lease(lease: Lease) -> bool:
-    """Give a lease back; the last one that lives stops the server, unless it was told to stay.
+    """Release a lease; if it is the last valid one, stop the server, unless that is to be kept.
 
-    A lease inherited through `fork` belongs to the parent, so a child's release does nothing.
+    A lease inherited through `fork` belongs to the parent, so a release in the child does nothing.
 
     Returns:
         Whether the server was stopped.
@@ -66,6 +66,7 @@ async def release_lease(lease: Lease) -> bool:
     if lease.pid != os.getpid() or not directory.is_dir():
         return False
     async with locked(directory):
+        # Under the lock, so that no lease is taken between this look and the stop.
         lease.file.unlink(missing_ok=True)
         if live_leases(directory):
             return False

@@ -1,4 +1,7 @@
-"""Processes named by pid and start time, so that a reused pid is never taken for the old one."""
+"""Processes identified by pid and start time, so that a reused pid is not mistaken for the old one.
+
+Also free ports of this machine.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,8 @@ with needing_local():
 
 POLL_SECONDS = 0.05
 CLOCK_SLACK_SECONDS = 2.0
-"""psutil derives start times from the boot time, which moves when the clock is corrected."""
+"""Tolerance for start times: psutil derives them from the boot time, which moves when the clock is
+corrected."""
 
 STOP_SECONDS = 10.0
 """Grace between SIGTERM and SIGKILL; a graceful stop of the server takes 1.1 s."""
@@ -30,7 +34,7 @@ reconnecting to a stopped server can be given the server's own port as its sourc
 simultaneous open), and the restarted server then finds its port taken."""
 
 _children: dict[int, subprocess.Popen[bytes]] = {}
-"""Children of this process. A child that ended stays a zombie until its parent asks for it."""
+"""Children of this process. A child that has ended stays a zombie until its parent reaps it."""
 
 
 def adopt_child(child: subprocess.Popen[bytes]) -> None:
@@ -54,7 +58,7 @@ def start_time(pid: int) -> float | None:
 
 
 def is_alive(pid: int, started: float) -> bool:
-    """Say whether the process with this pid is alive and the one that started at `started`."""
+    """Whether the process with this pid is alive, and is the one that started at `started`."""
     now = start_time(pid)
     return now is not None and abs(now - started) < CLOCK_SLACK_SECONDS
 
@@ -74,7 +78,7 @@ class Found:
     Attributes:
         pid: Process id.
         command: Command line.
-        is_deleted: Whether its directory was deleted, and another one has the name now.
+        is_deleted: Whether its directory was deleted, and another one has that name now.
     """
 
     pid: int
@@ -87,7 +91,7 @@ def processes_in(directory: Path) -> Iterator[Found]:
     for process in psutil.process_iter():
         with suppress(psutil.Error, OSError):
             command = process.cmdline()
-            # Of a directory that was deleted, psutil returns the name that it had.
+            # For a directory that was deleted, psutil returns its former name.
             if command and Path(process.cwd()).samefile(directory):
                 real = Path(f"/proc/{process.pid}/cwd")
                 is_deleted = real.exists() and not real.samefile(directory)
@@ -105,10 +109,10 @@ async def wait_until(condition: Callable[[], bool], seconds: float) -> bool:
 
 
 async def end_process(pid: int, started: float, *, grace: float = STOP_SECONDS) -> bool:
-    """End a process: SIGTERM, and SIGKILL when it is still there after `grace` seconds.
+    """End a process: SIGTERM, and SIGKILL when it is still alive after `grace` seconds.
 
     Returns:
-        False when no such process was alive; a process that merely reuses the pid is left alone.
+        False when no such process was alive; another process that reuses the pid is left alone.
     """
     if not is_alive(pid, started):
         return False
@@ -122,9 +126,9 @@ async def end_process(pid: int, started: float, *, grace: float = STOP_SECONDS) 
 
 
 def is_free(port: int) -> bool:
-    """Say whether a server could listen on this port of 127.0.0.1 now."""
+    """Whether a server could listen on this port of 127.0.0.1 now."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        # As Go does: connections of a killed server that are still closing are no obstacle.
+        # As Go's servers do, so that closing connections of a killed server do not block the port.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))
@@ -142,7 +146,7 @@ def free_port(*, preferred: int | None = None, taken: tuple[int, ...] = ()) -> i
     """
     if preferred is not None and preferred not in taken and is_free(preferred):
         return preferred
-    # Not the lowest free one: two directories started at once would both choose it.
+    # Random, because two servers started at the same time would both choose the lowest free port.
     for port in random.SystemRandom().sample(PORTS, 200):
         if port not in taken and is_free(port):
             return port

@@ -23,7 +23,7 @@ from holdfast.values.text.logs import log
 __all__ = ["ServerInfo", "ensure_server", "find_cli", "find_server", "stop_server"]
 
 JOIN_SECONDS = 15.0
-"""How long a server that is alive may stay silent before it counts as hung and is replaced."""
+"""How long a live server may leave requests unanswered before it counts as hung and is replaced."""
 
 HUNG_GRACE_SECONDS = 2.0
 
@@ -31,9 +31,9 @@ HUNG_GRACE_SECONDS = 2.0
 async def ensure_server(data_dir: Path, *, keep: bool = False) -> ServerInfo:
     """Join the server of this directory, or start it when none is running.
 
-    A server that was killed is started again on the same SQLite file, on the same port when that
-    port is still free, so that clients and workers which are still up reconnect by themselves.
-    Take a lease first (`acquire_lease`): a server without leases may be stopped by others.
+    A server that was killed is started again on the same SQLite file, and on the same port if that
+    is still free, so that running clients and workers reconnect by themselves. Take a lease first
+    (`acquire_lease`): another process may stop a server without leases.
 
     Args:
         data_dir: Created when missing.
@@ -56,7 +56,7 @@ async def ensure_server(data_dir: Path, *, keep: bool = False) -> ServerInfo:
 
 
 def find_server(data_dir: Path) -> ServerInfo | None:
-    """Return the live server of this directory, or None. Starts nothing and asks no network."""
+    """Return the live server of this directory, or None. Starts nothing, and uses no network."""
     directory = located(data_dir)
     record = read_record(directory)
     if record is None or not is_alive(record.pid, record.started):
@@ -65,7 +65,7 @@ def find_server(data_dir: Path) -> ServerInfo | None:
 
 
 async def stop_server(data_dir: Path) -> bool:
-    """Stop the server of this directory, whoever uses it; its SQLite file stays.
+    """Stop the server of this directory, even if other processes use it; its SQLite file stays.
 
     Returns:
         Whether a server was running.
@@ -89,7 +89,7 @@ async def stop_locked(directory: Path, *, grace: float = STOP_SECONDS) -> bool:
 
 
 async def _join(directory: Path) -> ServerRecord | None:
-    """Return the running server once it answers; end one that is alive but hangs."""
+    """Return the running server once it answers; end one that is alive but does not answer."""
     record = _find_living(directory)
     if record is None:
         return None
@@ -113,10 +113,10 @@ def _find_living(directory: Path) -> ServerRecord | None:
 
 
 async def _end_orphans(directory: Path) -> None:
-    """End servers whose database was deleted while they ran, as `rm -rf` of the directory does.
+    """End servers whose database was deleted while they ran, as by `rm -rf` of the directory.
 
-    Such a server still holds the deleted tasks, which belong to an archive that is deleted too.
-    What it holds is lost when it ends; a new one begins anew.
+    Such a server still has the deleted tasks, but their archive is deleted, too, so they cannot go
+    on. They are lost when it ends; the next server starts with an empty database.
     """
     has_database = (directory / DATABASE).exists()
     record = read_record(directory)
@@ -135,16 +135,16 @@ async def _end_orphans(directory: Path) -> None:
 def _find_lost(directory: Path) -> ServerRecord | None:
     """Find a live server of this directory that `server.json` does not name.
 
-    The file may have been deleted, or the clock set (start times then seem to differ). A second
-    server on the same SQLite file would fight with the first, so one look at all processes is
-    worth its few milliseconds. The working directory tells whose server it is.
+    The file may have been deleted, or the clock set (start times then seem to differ). Two servers
+    must not use one SQLite file, so all processes are searched, which takes a few milliseconds. A
+    server belongs to the directory that is its working directory.
     """
     servers = _servers_in(directory)
     return next((server for server, is_deleted in servers if not is_deleted), None)
 
 
 def _servers_in(directory: Path) -> Iterator[tuple[ServerRecord, bool]]:
-    """Yield the servers that run in this directory, and whether theirs was deleted."""
+    """Yield the servers that run in this directory, and whether it was deleted under them."""
     for found in processes_in(directory):
         flags, started = found.command, start_time(found.pid)
         if started is None or "start-dev" not in flags or DATABASE not in flags:

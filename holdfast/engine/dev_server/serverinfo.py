@@ -1,4 +1,4 @@
-"""Where an embedded server is. Apart, because clients of a cluster lack the extra `local`."""
+"""Address of an embedded server. A module of its own, as it must not need the extra `local`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from holdfast.values.base import Value
 
 
 class ServerInfo(Value):
-    """Where a running embedded server is.
+    """Address and process of a running embedded server.
 
     Attributes:
         address: host:port of the gRPC frontend, for `Client.connect`.

@@ -1,15 +1,15 @@
-"""End the embedded server of a data directory that killed processes have left behind.
+"""End the embedded server of a data directory when all processes that used it were killed.
 
     python watch.py DIRECTORY SERVER_PID GRACE_SECONDS
 
-A process that ends stops the server with its last lease. One that is killed cannot. This process,
-started beside the server, looks at the leases: when there are some, and no process that took one is
-alive, it ends the server after a while in which a new process may take over. A server without
-any lease, or one that is kept, is left alone.
+A process that ends normally releases its lease, and the last one stops the server. A killed process
+cannot. This process, started beside the server, polls the leases: when there are some, and no
+process that took one is alive, it waits GRACE_SECONDS for a new process, and then ends the server.
+A server without any lease, or one that is kept, is left alone.
 
-It runs by path, with psutil as its only import beyond the standard library: it is there for as long
-as the server, and small. Processes are told by pid alone. Their start times seem to move when the
-clock is set, and a server that stays too long is better than one that ends under its users.
+It runs by path, with psutil as its only import beyond the standard library, so that it stays small:
+it runs for as long as the server. Processes are identified by pid alone, because their start times
+seem to move when the clock is set: better to end a server too late than while it is in use.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ STOP_SECONDS = 10.0
 
 
 def main(directory: Path, pid: int, grace: float) -> None:
-    """Watch until the server is gone."""
-    if os.fork():  # so that it is nobody's child, and no one has to wait for it
+    """Watch until the server has ended."""
+    if os.fork():  # the process that started this one need not reap the forked child
         return
     os.setsid()
     left_since: float | None = None
@@ -47,7 +47,7 @@ def main(directory: Path, pid: int, grace: float) -> None:
 
 
 def is_left(directory: Path) -> bool:
-    """Whether there are leases, none of them of a living process, and the server is not kept."""
+    """Whether there are leases, none of them of a live process, and the server is not kept."""
     leases = list((directory / "leases").glob("*.json"))
     if not leases or any(_is_held(lease) for lease in leases):
         return False
@@ -56,7 +56,7 @@ def is_left(directory: Path) -> bool:
 
 
 def end(directory: Path, pid: int) -> None:
-    """End the server, unless somebody is starting or stopping one, or has taken a lease by now."""
+    """End the server, unless a process is starting or stopping one, or has taken a lease by now."""
     with _locked(directory) as is_mine:
         if not (is_mine and is_left(directory) and is_server(pid)):
             return
@@ -72,7 +72,7 @@ def end(directory: Path, pid: int) -> None:
 
 
 def is_server(pid: int) -> bool:
-    """Whether this process lives and is a server of ours."""
+    """Whether this process is alive and is an embedded server."""
     with suppress(psutil.Error):
         return _is_alive(pid) and "start-dev" in psutil.Process(pid).cmdline()
     return False
@@ -102,7 +102,7 @@ def _locked(directory: Path) -> Generator[bool]:
     handle = os.open(directory / "server.lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield os.fstat(handle).st_nlink > 0  # else the file was deleted, and another one counts
+        yield os.fstat(handle).st_nlink > 0  # a deleted file locks nothing: another has its name
     except BlockingIOError:
         yield False
     finally:

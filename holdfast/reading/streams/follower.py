@@ -44,7 +44,7 @@ from holdfast.task.happenings import (
     happenings,
     in_order,
 )
-from holdfast.task.pages import EntriesPage, EntriesRequest
+from holdfast.task.queries.pages import EntriesPage, EntriesRequest
 from holdfast.task.step_body import StepBody
 from holdfast.values.steps import CLOSED, AgentResponse, Task, TaskStatus
 from holdfast.values.text.logs import log

@@ -39,6 +39,7 @@ from holdfast.reading.streams.watch import Watch
 from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.records import LAST_ATTEMPT, MOST_PLACES, Offset
 from holdfast.task.happenings import StepsUndone
+from holdfast.values.pauses import pauses
 from holdfast.values.steps import CLOSED, TaskStatus
 
 FIRST_PAUSE_SECONDS = 0.02
@@ -47,6 +48,8 @@ BUSY_PAUSE_SECONDS = 0.03
 LONGEST_PAUSE_SECONDS = 0.1
 IDLE_PAUSE_SECONDS = 1.0
 """Longest time between two looks at a task that waits for a decision or a request."""
+GROWTH = 1.5
+"""How many times as long as the one before each pause is."""
 
 _NAMES: dict[str, ItemEventName] = {
     "message_output_item": "message_output_created",
@@ -186,26 +189,25 @@ class StreamReader:
     ) -> AsyncGenerator[list[StreamEvent]]:
         """Yield what models say, until something more is recorded."""
         loop = asyncio.get_running_loop()
-        pause = FIRST_PAUSE_SECONDS
+        waits = pauses(FIRST_PAUSE_SECONDS, IDLE_PAUSE_SECONDS, GROWTH)
         look_at = loop.time()
         while not over.is_set():
             if loop.time() >= look_at:
                 if await self._watch.changed():
                     return
                 longest = IDLE_PAUSE_SECONDS if self._watch.idle else LONGEST_PAUSE_SECONDS
-                look_at = loop.time() + pause
-                pause = min(1.5 * pause, longest)
+                look_at = loop.time() + min(next(waits), longest)
             woken = news.is_set()
             news.clear()
             events = list(self._living())
             if events:
                 if not woken:  # told by a heartbeat
-                    pause = BUSY_PAUSE_SECONDS
-                    look_at = min(look_at, loop.time() + pause)
+                    waits = pauses(BUSY_PAUSE_SECONDS, IDLE_PAUSE_SECONDS, GROWTH)
+                    look_at = min(look_at, loop.time() + BUSY_PAUSE_SECONDS)
                 yield events
             elif woken:  # the answer is complete: its record is near
-                pause = FIRST_PAUSE_SECONDS
-                look_at = min(look_at, loop.time() + pause / 2)
+                waits = pauses(FIRST_PAUSE_SECONDS, IDLE_PAUSE_SECONDS, GROWTH)
+                look_at = min(look_at, loop.time() + FIRST_PAUSE_SECONDS / 2)
             await _first_of(news, over, seconds=look_at - loop.time())
 
     # ---- what is recorded

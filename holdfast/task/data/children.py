@@ -12,20 +12,18 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from pydantic import Field, ValidationError
+from pydantic import ValidationError
 
 from holdfast.errors import InvalidArgumentError
-from holdfast.task.data.calls import LONG_CALL, Approval, Begun, LongCall, Outcome
+from holdfast.task.data.calls import LONG_CALL, Approval, LongCall
 from holdfast.task.data.commands import LONGEST_REASON, Refusal
 from holdfast.task.data.failures import Failure
-from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import SegmentRef
 from holdfast.task.data.undo import Obstacle
-from holdfast.values.base import Json, Value
+from holdfast.values.base import Value
 from holdfast.values.checks import gate
 from holdfast.values.checks.ids import nested_id
-from holdfast.values.messages import Blob, Usage, clean
-from holdfast.values.settings import Budget
+from holdfast.values.messages import Usage, clean
 from holdfast.values.steps import CLOSED, TaskStatus
 
 SAYS = "parent"
@@ -207,28 +205,6 @@ HEARD: dict[str, type[ChildReport | ParentSays | LongCall]] = {
     LONG_CALL: LongCall,
 }
 """Name of a signal that no person sends to what it says."""
-
-
-class Nesting(Value):
-    """How a call of an agent as a tool begins: the child's input, or what the model is told.
-
-    Attributes:
-        head: The child's head.
-        input: Its input; empty when `stored` or the head's history holds it.
-        stored: The input in the archive.
-        budget: Its limits.
-        state: Its extra_state at the beginning.
-        outcome: What came of the call already: a guardrail stopped it, or its arguments do not fit.
-        begun: What the call came to before its task begins.
-    """
-
-    head: TaskHead = TaskHead(agent="")
-    input: str = ""
-    stored: Blob | None = None
-    budget: Budget | None = None
-    state: dict[str, Json] = Field(default_factory=dict[str, Json])
-    outcome: Outcome | None = None
-    begun: Begun = Begun()
 
 
 def hear(

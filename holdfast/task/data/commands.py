@@ -1,12 +1,13 @@
-"""Commands: the one signal by which people and programs steer a task.
+"""Commands: the signals by which people and programs steer a task.
 
-A command is a raw value `{id, verb, by, branch, body}`. Reading it never raises: what cannot be
-read becomes a refusal with its reason, and the task goes on as if it had not come.
+A signal has the name of its verb, and one JSON object as its body: the arguments of the verb, and
+beside them `by`, `id` and `branch`, all optional. Reading it never raises: what cannot be read
+becomes a refusal with its reason, and the task goes on as if it had not come.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal, cast, get_args
 
 from pydantic import Field, ValidationError
@@ -27,7 +28,35 @@ Verb = Literal[
     "drop_step",
 ]
 VERBS: tuple[str, ...] = get_args(Verb)
-SIGNAL = "command"
+
+BODIES: Mapping[Verb, str] = {
+    "pause": 'Begin no more steps. {"by": "ann", "reason": "lunch"}; both optional.',
+    "resume": 'End a pause, or try again to close. {"by": "ann"}; optional.',
+    "abandon": 'End the task without an answer. {"by": "ann", "reason": "..."}; both optional.',
+    "approve": (
+        'Approve what waits. {"approval": "<task id>:1", "by": "ann"}; optional: "arguments" (an'
+        ' object in the place of the proposed one), "note", "always" (true: later calls too).'
+    ),
+    "reject": (
+        'Reject what waits. {"approval": "<task id>:1", "by": "ann"}; optional: "reason", "message"'
+        ' (what the model reads), "always".'
+    ),
+    "respond": (
+        "Give the result of a call in its place, which is not made."
+        ' {"approval": "<task id>:1", "by": "ann", "result": "..."}'
+    ),
+    "feedback": (
+        'Say something before the next model call. {"text": "...", "by": "ann"}; "when": "queued"'
+        " makes it the next input, after the answer."
+    ),
+    "edit_step": 'Change the input of a queued step. {"step": "s3", "input": "...", "by": "ann"}',
+    "drop_step": 'Take a step out of the queue. {"step": "s3", "by": "ann"}',
+}
+"""What each signal does, and its body: the descriptions that Temporal's UI shows."""
+
+ENVELOPE = ("id", "by", "branch")
+"""Keys of a body that are no arguments of the verb."""
+
 LONGEST_REASON = 2000
 LARGEST_COMMAND = 256 * 1024
 """Most bytes of a command: it stays in the task's history, with what it led to."""
@@ -37,14 +66,15 @@ class Command(Value):
     """One command.
 
     Attributes:
-        id: Chosen by the sender; a repeated id is dropped.
+        id: Chosen by the sender; a repeated id is dropped. Empty: each signal counts, and the
+            server drops those that a client sends again with the same request id.
         verb: What to do.
         by: Who asks.
         branch: Branch of the ledger that it was meant for; empty for the present one.
         body: Arguments of the verb.
     """
 
-    id: str = Field(min_length=1, max_length=200)
+    id: str = Field(default="", max_length=200)
     verb: Verb
     by: str = Field(default="", max_length=200)
     branch: str = ""
@@ -54,6 +84,11 @@ class Command(Value):
     def reason(self) -> str:
         """The reason given, cut to a readable length, or empty."""
         return str(self.body.get("reason", ""))[:LONGEST_REASON]
+
+    def sent(self) -> dict[str, Json]:
+        """Return the signal's body."""
+        named = {"id": self.id, "by": self.by, "branch": self.branch}
+        return {**self.body, **{key: value for key, value in named.items() if value}}
 
 
 class Refusal(Value):
@@ -104,25 +139,32 @@ def decode(name: str, payloads: Sequence[bytes]) -> Command | Refusal:
         name: Name of the signal.
         payloads: The data of its arguments.
     """
-    if name != SIGNAL:
-        return Refusal(verb=name[:80], reason=f"A task knows one signal, {SIGNAL!r}.")
-    if len(payloads) != 1:
-        return Refusal(reason=f"A command is one value; this signal brought {len(payloads)}.")
-    if len(payloads[0]) > LARGEST_COMMAND:
-        return Refusal(reason=too_large(len(payloads[0])))
+    if name not in VERBS:
+        return Refusal(verb=name[:80], reason=f"A task has no signal {name[:80]!r}; {_KNOWN}")
+    if len(payloads) > 1:
+        text = f"A body is one JSON object; this signal brought {len(payloads)} values."
+        return Refusal(verb=name, reason=text)
+    if payloads and len(payloads[0]) > LARGEST_COMMAND:
+        return Refusal(verb=name, reason=too_large(len(payloads[0])))
     try:
-        data = gate.read(payloads[0], "The command")
+        data: Json = gate.read(payloads[0], "The body") if payloads else {}
     except InvalidArgumentError as cause:
-        return Refusal(reason=str(cause)[:LONGEST_REASON])
+        return Refusal(verb=name, reason=str(cause)[:LONGEST_REASON])
     if not isinstance(data, dict):
-        return Refusal(reason=f"A command is a JSON object, not {type(data).__name__}.")
-    data = cast("dict[str, Json]", data)
-    identity = str(data.get("id", ""))[:200]
-    verb = str(data.get("verb", ""))[:80]
-    if verb not in VERBS:
-        known = ", ".join(VERBS)
-        return Refusal(id=identity, verb=verb, reason=f"Unknown verb {verb!r}; known: {known}.")
+        text = f"A body is a JSON object, not {type(data).__name__}. {BODIES[cast('Verb', name)]}"
+        return Refusal(verb=name, reason=text)
+    given = cast("dict[str, Json]", data)
+    named = {key: given[key] for key in ENVELOPE if key in given}
+    body = {key: value for key, value in given.items() if key not in ENVELOPE}
     try:
-        return Command.model_validate(data)
+        return Command.model_validate({**named, "verb": name, "body": body})
     except ValidationError as cause:
-        return Refusal(id=identity, verb=verb, reason=f"The command is malformed: {_wrong(cause)}")
+        identity = given.get("id")
+        return Refusal(
+            id=identity[:200] if isinstance(identity, str) else "",
+            verb=name,
+            reason=f"The body is malformed: {_wrong(cause)}",
+        )
+
+
+_KNOWN = f"it has: {', '.join(VERBS)}."

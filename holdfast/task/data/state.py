@@ -74,6 +74,7 @@ class AgentRules(Value):
     """What the task must know of an agent to run its steps.
 
     Attributes:
+        model: Name of its model, for labels.
         policies: Tool name to policy.
         timeout: Longest time of one model attempt in seconds.
         attempts: Most attempts of one model call.
@@ -81,6 +82,7 @@ class AgentRules(Value):
         guards: Its guardrails.
     """
 
+    model: str = ""
     policies: dict[str, ToolPolicy] = Field(default_factory=dict)
     timeout: float = 600.0
     attempts: int = 10
@@ -192,6 +194,8 @@ class Carried(Value):
         commands: The ids of the newest commands, packed: a repeated one is dropped.
         long_calls: The calls in progress with which the task may continue as new.
         entries: Events that came while the ledger was being archived.
+        lines: A line for each archived step, packed; see `holdfast.task.ledger.archived_steps`.
+        answer: The task's answer, once the step that gave it is archived.
     """
 
     created: float = 0.0
@@ -252,6 +256,8 @@ class Carried(Value):
     commands: str = ""
     long_calls: tuple[LongCall, ...] = ()
     entries: tuple[Entry, ...] = ()
+    lines: str = ""
+    answer: Json = None
 
 
 class RunReply(Value):

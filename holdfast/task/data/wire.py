@@ -10,7 +10,7 @@ from typing import Literal
 from pydantic import Field
 
 from holdfast.models.base import ModelAnswer
-from holdfast.task.data.calls import Outcome
+from holdfast.task.data.calls import Begun, Outcome
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.guard_rules import GuardRule
 from holdfast.task.data.head import TaskHead
@@ -22,7 +22,7 @@ from holdfast.task.data.records import (
     StepResult,
 )
 from holdfast.task.data.seal import Seal
-from holdfast.task.data.state import CommitRef
+from holdfast.task.data.state import CommitRef, TaskInput
 from holdfast.values.base import ChainRef, Json, Value
 from holdfast.values.messages import Blob, Content, ImagePart, Message, ToolCall, Usage
 from holdfast.values.steps import TaskStatus, TaskStep
@@ -134,7 +134,7 @@ class ToolInput(Value):
     Attributes:
         n: Ordinal of the step.
         i: Position of the call among the step's open calls.
-        digest: Digest of the call.
+        sha: Digest of the call.
         state: The task's extra_state, when it is small and not empty.
         big: Whether the state is too large to be sent: the activity asks the task for it.
         call: The call, when a person changed it.
@@ -149,7 +149,7 @@ class ToolInput(Value):
 
     n: int
     i: int = 0
-    digest: str = ""
+    sha: str = ""
     state: dict[str, Json] = Field(default_factory=dict)
     big: bool = False
     call: ToolCall | None = None
@@ -160,6 +160,21 @@ class ToolInput(Value):
     child: str = ""
     patch: dict[str, Json] = Field(default_factory=dict)
     tried: int = 0
+
+
+class Nesting(Value):
+    """Result of `nest`: the child task of a call of an agent as a tool, or the call's outcome.
+
+    Attributes:
+        task: What the child begins with; the workflow adds what only the parent task knows.
+        outcome: The outcome of a call that begins no child: a guardrail stopped it, or its
+            arguments do not fit.
+        begun: What guardrails and hooks of the call did before its child begins.
+    """
+
+    task: TaskInput = TaskInput(head=TaskHead(agent=""))
+    outcome: Outcome | None = None
+    begun: Begun = Begun()
 
 
 class HandleInput(Value):
@@ -329,12 +344,15 @@ class Closed(Value):
 
 
 class TaskResult(Value):
-    """Result of the task workflow.
+    """Result of the task workflow, for people and for clients of any language.
 
     Attributes:
         status: How it closed.
+        answer: Its answer: the output of the last step. One too large for history is named by its
+            digest in the archive.
         seal: The digests of what was stored of it.
     """
 
-    status: TaskStatus = "finished"
+    status: TaskStatus
+    answer: Json = None
     seal: Seal = Seal()

@@ -48,7 +48,7 @@ class OpenSteps(LedgerState):
         return ToolInput(
             n=current.n,
             i=i,
-            digest=call_digest(edited or current.calls[i]),
+            sha=call_digest(edited or current.calls[i]),
             call=edited,
             branch=self.s.branch,
             batch=batches_of(current),

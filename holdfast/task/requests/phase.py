@@ -20,6 +20,7 @@ from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.refusals import CLOSED, abandoned
 from holdfast.task.requests.run_requests import Pending, RunRequests
 from holdfast.task.tool_calls import awaits_children, ready_calls, verdict_of_calls
+from holdfast.values.pauses import pause_of
 from holdfast.values.steps import TaskStatus, TaskStep
 
 LONGEST_PAUSE_SECONDS = 3600.0
@@ -101,8 +102,8 @@ class Ending:
             now: Time, seconds since the epoch.
             pause: Seconds until the first new attempt; each later pause is twice as long.
         """
-        pause = min(pause * 2.0 ** min(self.failures, 20), LONGEST_PAUSE_SECONDS)
-        self._change(failures=self.failures + 1, due=now + pause)
+        wait = pause_of(self.failures, pause, LONGEST_PAUSE_SECONDS)
+        self._change(failures=self.failures + 1, due=now + wait)
         why = failure.message.rstrip(".")
         text = (
             f"The task is to be {self._end}, and closing it failed: {why}. No step runs any more."

@@ -18,7 +18,6 @@ from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.models.openai.responses import ResponsesModel
 from holdfast.serving.plugin import Activities
 from holdfast.serving.worker_process import BUILD_ID, serving_worker
-from holdfast.task.data.commands import Command
 from holdfast.testing.conformance.asserts import check, until
 from holdfast.testing.conformance.bench import shared_bench
 from holdfast.testing.conformance.process import (
@@ -150,6 +149,9 @@ class Lab:
                 Activities([self.agent], self.bench.archive),
                 queue=queue_of(self.app),
                 graceful_shutdown_timeout=timedelta(seconds=5),
+                # The least that is possible: each poll costs, and a check has few tasks.
+                max_concurrent_workflow_task_polls=2,
+                max_concurrent_activity_task_polls=1,
             )
         )
 
@@ -254,8 +256,8 @@ class Lab:
         """Make a task's history long without changing the task."""
         handle = self.bench.client.get_workflow_handle(task.task_id)
         at = len((await handle.fetch_history()).events)
-        sent = [Command(id=f"{at}.{k}", verb="resume", by="suite") for k in range(MANY_EVENTS)]
-        await asyncio.gather(*(handle.signal("command", each) for each in sent))  # refused
+        sent = [{"id": f"{at}.{k}", "by": "suite"} for k in range(MANY_EVENTS)]
+        await asyncio.gather(*(handle.signal("resume", each) for each in sent))  # refused
 
     async def roll(self, task: Task) -> None:
         """Make a task continue as new, without changing it."""

@@ -1,4 +1,4 @@
-"""Checks of what people give: errors that name the argument, its value and what would fit."""
+"""Checks of users' arguments, with errors that name the argument, its value and what would fit."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 def check_arguments(function: Callable[..., Any], **given: object) -> None:
     """Check arguments of a public function by its annotations; nothing is converted.
 
-    It is for those that nothing else checks before something is begun.
+    Use it for arguments that would otherwise fail only after the function has had an effect.
 
     Args:
-        function: The function that they were given to.
+        function: The function that was called.
         given: The arguments, by name.
 
     Raises:
@@ -40,8 +40,8 @@ def check_fields(kind: type[Any], given: object, names: Collection[str]) -> None
     """Check fields of a dataclass by its annotations; nothing is converted.
 
     Args:
-        kind: The dataclass, as we have written it: a user's subclass may annotate what it likes.
-        given: An object of it.
+        kind: The dataclass itself, as a user's subclass may have other annotations.
+        given: An object of the dataclass, or of a subclass.
         names: The fields.
 
     Raises:
@@ -55,10 +55,10 @@ def check_fields(kind: type[Any], given: object, names: Collection[str]) -> None
 
 
 def check_data(owner: str, name: str, given: object) -> None:
-    """Refuse what cannot be stored as JSON.
+    """Refuse data that cannot be stored as JSON.
 
     Raises:
-        UserError: It cannot.
+        UserError: It cannot be stored; the text names the place in it.
     """
     if wrong := gate.flaw(given, name):
         msg = f"{owner} cannot use {name}={shown(given)}: it is stored as JSON, and {wrong}"

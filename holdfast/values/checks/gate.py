@@ -1,10 +1,10 @@
-"""The one gate for data that enters a task: what has passed it can be read everywhere behind it.
+"""The gate: the one check of all data that enters a task.
 
-Data enters from models (answers, with the provider's own items), from people and programs
-(commands, arguments of updates, inputs, contexts, session items) and from tools (results, changes
-of the state). JSON as Python has it can say more than the readers behind can take: pydantic writes
-255 levels and reads 200, JSON has no NaN, and UTF-8 has no lone surrogates. A value that was
-written and cannot be read stops the workflow for ever, so it is refused where it enters.
+Data enters from models (answers, with the provider's own items), from users and programs (commands,
+arguments of updates, inputs, contexts, session items) and from tools (results, changes of the
+state). Python can write values that no reader accepts: pydantic writes 255 levels and reads 200,
+JSON has no NaN, and UTF-8 has no lone surrogates. A value that is in history and cannot be read
+blocks the workflow forever, so it must be refused before it is written.
 
 Pure, iterative, and about as fast as copying the data.
 """
@@ -22,12 +22,12 @@ from holdfast.values.text.shown import shown
 DEEPEST = 64
 """Most levels of lists and objects in one value.
 
-A change of the state takes up to two levels for each of its own, and our own envelopes take up to
-fifteen; pydantic reads 200.
+A patch of the state has up to two levels for each level of the state, and Holdfast's own envelopes
+have up to fifteen; pydantic reads 200.
 """
 
 ENVELOPE = 16
-"""Levels that our own envelopes may put around a value that has passed the gate."""
+"""Most levels that Holdfast's own envelopes put around a value."""
 
 LARGEST = 8 * 1024 * 1024
 """Most bytes of JSON in one value, roughly. A workflow must decode it well within two seconds."""
@@ -36,22 +36,22 @@ MOST_CALLS = 4000
 """Most tool calls of one answer, or of one `ctx.call_tools`: the task holds all of them at once."""
 
 _LEAST = 8
-"""Bytes for which each value counts at least: small ones cost time rather than space."""
+"""Bytes that each value counts at least, because many small values cost time."""
 
 _WIDEST = 4096
-"""Most bits of an integer; pydantic reads 4,300 digits, which is more."""
+"""Most bits of an integer; far below the 4,300 digits that pydantic reads."""
 
 _SHOWN = 40
-"""Characters of a key that are shown in the place of a flaw."""
+"""Most characters of a key in an error's text."""
 
 
 class _Node(NamedTuple):
-    """A list or object that is still to be looked at.
+    """A list or object that is still to be checked.
 
     Attributes:
-        value: It.
-        depth: Levels down to it, itself included; 0 for the wrapping of the whole.
-        above: What it stands in.
+        value: The list or object.
+        depth: Its level, from 1; 0 for the tuple that wraps the whole.
+        above: The node that contains it.
         place: Its key or index there.
     """
 
@@ -61,7 +61,7 @@ class _Node(NamedTuple):
     place: str | int = ""
 
     def path(self, place: Any) -> str:
-        """Say where a member stands, as seen from the whole."""
+        """Return the path of a member, from the whole."""
         if self.depth == 0:
             return ""
         above = self.above.path(self.place) if self.above is not None else ""
@@ -71,11 +71,11 @@ class _Node(NamedTuple):
 def flaw(
     data: Json, where: str = "value", *, deepest: int = DEEPEST, largest: int = LARGEST
 ) -> str:
-    """Say why `data` may not enter, or return an empty text.
+    """Return the reason why `data` may not enter a task; empty if it may.
 
     Args:
-        data: What enters.
-        where: What it is called; the text names the place of the flaw, as seen from there.
+        data: The data.
+        where: Name of the data in the text, which gives the path of the flaw from there.
         deepest: Most levels of lists and objects.
         largest: Most bytes of JSON, roughly.
     """
@@ -110,15 +110,15 @@ def flaw(
 
 
 def check(data: Json, where: str = "value") -> None:
-    """Refuse data that may not enter.
+    """Refuse data that may not enter a task.
 
     Args:
-        data: What enters.
-        where: What it is called in the error's text.
+        data: The data.
+        where: Name of the data in the error's text.
 
     Raises:
-        InvalidArgumentError: It is too deep or too large, or holds what JSON in UTF-8 cannot say;
-            the text names the place and says what to do.
+        InvalidArgumentError: It is too deep or too large, or has a value that JSON in UTF-8 cannot
+            represent; the text names the place and says what to do.
     """
     wrong = flaw(data, where)
     if wrong:
@@ -126,7 +126,7 @@ def check(data: Json, where: str = "value") -> None:
 
 
 def check_value(value: Value, where: str) -> None:
-    """Refuse one of our own values when what it holds may not enter.
+    """Refuse one of Holdfast's own values if its data may not enter a task.
 
     Raises:
         InvalidArgumentError: As for `check`.
@@ -140,15 +140,15 @@ def check_value(value: Value, where: str) -> None:
 
 
 def read(text: str | bytes, where: str = "value", *, deepest: int = DEEPEST) -> Json:
-    """Read JSON that comes from elsewhere, and check it.
+    """Read JSON text from outside, and check it.
 
     Args:
         text: The JSON.
-        where: What it is called in the error's text.
+        where: Name of the data in the error's text.
         deepest: Most levels of lists and objects.
 
     Raises:
-        InvalidArgumentError: It is no JSON, or may not enter, as for `check`.
+        InvalidArgumentError: It is not JSON, or may not enter a task, as for `check`.
     """
     if len(text) > LARGEST:
         raise InvalidArgumentError(f"{where} has {len(text)} bytes; at most {LARGEST} are read.")
@@ -158,7 +158,7 @@ def read(text: str | bytes, where: str = "value", *, deepest: int = DEEPEST) -> 
         raise InvalidArgumentError(
             f"{where} is nested more than {deepest} levels deep. Make it flatter."
         ) from None
-    except ValueError as cause:  # also bytes that are no UTF-8, and integers that are too long
+    except ValueError as cause:  # also for bytes that are not UTF-8, and integers that are too long
         raise InvalidArgumentError(f"{where} is not JSON: {_printable(str(cause))}") from None
     wrong = flaw(data, where, deepest=deepest)
     if wrong:
@@ -167,7 +167,7 @@ def read(text: str | bytes, where: str = "value", *, deepest: int = DEEPEST) -> 
 
 
 def is_unicode(text: str) -> bool:
-    """Whether UTF-8 can say a text: one with a lone surrogate it cannot."""
+    """Whether UTF-8 can encode a text, that is, the text has no lone surrogates."""
     if text.isascii():
         return True
     try:
@@ -192,12 +192,12 @@ def mended(data: Json) -> Json:
 
 
 def clean(text: str) -> str:
-    """Replace lone surrogates, which no UTF-8 encoder and so no history accepts."""
+    """Replace lone surrogates, which UTF-8 cannot encode and so no history can store."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _alone(value: Any) -> tuple[int, str]:
-    """Return what a value costs without its members, and what is wrong with it, if anything."""
+    """Return the size of a value without its members, and its flaw, or an empty text."""
     match value:
         case str():
             wrong = "" if is_unicode(value) else "holds a lone surrogate, which is no text."

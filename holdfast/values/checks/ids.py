@@ -1,9 +1,9 @@
-"""Ids and names: which ones may be given, and how those of different kinds are kept apart.
+"""Ids and names: checks of given ones, and construction of derived ones.
 
-A task's id is its workflow id, and so is a session's; a call of an agent as a tool makes an id of
-its own for the task that it is. The character `~` stands in none that is given and in all that are
-made, so that ids of different kinds never meet. All lengths hold everywhere: Temporal takes 1,000
-bytes, its PostgreSQL store 255 characters.
+The id of a task is its workflow id, and so is that of a session; the id of a child task is derived
+from its call. The character `~` is in all derived ids and in no given one, so that ids of different
+kinds never collide. All lengths fit every store: Temporal takes 1,000 bytes, its PostgreSQL store
+255 characters.
 """
 
 from __future__ import annotations
@@ -16,37 +16,36 @@ from holdfast.errors import InvalidArgumentError, NoWorkerError
 from holdfast.values.text.shown import shown
 
 MADE = "~"
-"""Stands in ids that are made of others, and in none that is given."""
+"""Character in every derived id, and in no given one."""
 
 DEFAULT_APP = "default"
-"""The app of those who name none. Each agent in it has a queue of its own."""
+"""The app when none is given. Each agent in it has a queue of its own."""
 
 LONGEST_NAME = 200
-"""Characters of a task's id, of an agent's name, and of who acts."""
+"""Most characters of a task's id, of an agent's name, and of the name of a person who acts."""
 
 LONGEST_APP = 60
 LONGEST_SESSION = 160
 LONGEST_ID = 240
 LONGEST_KNOWN = 1000
-"""Bytes of an id that Temporal takes, whoever has made it."""
+"""Most bytes of an id in Temporal, whatever made it."""
 
 ARCHIVE_WORKFLOW = f"holdfast{MADE}archive"
 _SESSION = f"{MADE}session{MADE}"
 _UNSEEN = {"Cc", "Cs", "Zl", "Zp"}
-"""Control characters, lone surrogates, and what ends a line or a paragraph."""
+"""Unicode categories: control characters, lone surrogates, line and paragraph separators."""
 
 
 def check_name(what: str, given: object, longest: int = LONGEST_NAME) -> str:
-    """Return a name that can be stored, shown and looked for.
+    """Return a name, checked: it can be stored, shown and searched for.
 
     Args:
-        what: The argument, as an error names it.
+        what: Name of the argument, for the error.
         given: The name.
         longest: Most characters.
 
     Raises:
-        InvalidArgumentError: It is no text, says nothing, is too long, or has characters that
-            cannot be seen.
+        InvalidArgumentError: It is not a text, blank, too long, or has invisible characters.
     """
     if not isinstance(given, str):
         msg = f"{what} must be a text; it was {shown(given)} ({type(given).__name__})."
@@ -69,7 +68,7 @@ def check_name(what: str, given: object, longest: int = LONGEST_NAME) -> str:
 
 
 def check_by(given: object) -> str:
-    """Return the name of who acts, or an empty text.
+    """Return the name of the person or program that acts, checked; it may be empty.
 
     Raises:
         InvalidArgumentError: As for `check_name`.
@@ -78,28 +77,28 @@ def check_by(given: object) -> str:
 
 
 def check_new_id(given: object) -> str:
-    """Return an id that a new task may have.
+    """Return the id for a new task, checked.
 
     Raises:
-        InvalidArgumentError: As for `check_name`, or it could be the id of something else.
+        InvalidArgumentError: As for `check_name`, or it has the character of derived ids.
     """
     return _without_made("task_id", check_name("task_id", given))
 
 
 def check_app(given: object) -> str:
-    """Return the name of an app.
+    """Return the name of an app, checked.
 
     Raises:
-        InvalidArgumentError: As for `check_name`, or it has the character that is ours.
+        InvalidArgumentError: As for `check_name`, or it has the character of derived ids.
     """
     return _without_made("app", check_name("app", given, LONGEST_APP))
 
 
 def check_known_id(given: object, what: str = "The id of a task") -> str:
-    """Return an id that a task may have, also one that is nested or was started by other means.
+    """Return the id of an existing task, checked; it may be a child task's, or made elsewhere.
 
     Raises:
-        InvalidArgumentError: No task can have it: it is no text, too long, or a session's.
+        InvalidArgumentError: No task can have it: it is not a text, too long, or a session's.
     """
     if isinstance(given, str) and given and is_session(given):
         msg = f"{shown(given)} is the id of a session, not of a task: use runner.session(name)."
@@ -117,38 +116,38 @@ def _without_made(what: str, given: str) -> str:
     return given
 
 
-# ---- what is made
+# ---- derived names and ids
 
 
 def queue_of(app: str, agent: str = "") -> str:
     """Return the task queue of an app, or of an agent in the default app.
 
-    Workers of a named app serve the same agents. The default app is that of programs which know
-    nothing of each other: a queue for each agent has each take only what it can do. The queue of
-    the default app itself is that of its sessions.
+    All workers of a named app serve the same agents, from one queue. Unrelated programs share the
+    default app, so each of its agents has a queue of its own, and a worker gets only tasks that it
+    can run. The default app's own queue is for its sessions.
     """
     return f"hf:{agent}" if agent and app == DEFAULT_APP else f"hf.{app}"
 
 
 def app_of(queue: str) -> str:
-    """Return the app that a queue is of."""
+    """Return the app of a queue."""
     return queue.removeprefix("hf.") if queue.startswith("hf.") else DEFAULT_APP
 
 
 def is_own(queue: str) -> bool:
-    """Whether a queue is one that Holdfast names, and not one of a team's own workers."""
+    """Whether a queue has a name made by Holdfast, not one chosen by the user."""
     return queue.startswith(("hf.", "hf:"))
 
 
 def serves(queue: str) -> str:
-    """Say in words what a worker of a queue serves."""
+    """Describe what a worker of a queue serves, for messages."""
     if queue.startswith("hf:"):
         return f"agent {queue[3:]!r} (queue {queue!r})"
     return f"app {app_of(queue)!r} (queue {queue!r})" if is_own(queue) else f"queue {queue!r}"
 
 
 def app_option(queue: str) -> str:
-    """Return what names the app of a queue on a command line; nothing for the default app."""
+    """Return the `--app` option for the app of a queue; empty for the default app."""
     return "" if app_of(queue) == DEFAULT_APP else f" --app {app_of(queue)}"
 
 
@@ -179,30 +178,30 @@ def session_id(app: str, name: str) -> str:
     """Return the workflow id of a session.
 
     Raises:
-        InvalidArgumentError: The name cannot be that of a session.
+        InvalidArgumentError: The name cannot be used for a session.
     """
     return f"{app}{_SESSION}{check_name('The name of a session', name, LONGEST_SESSION)}"
 
 
 def is_session(workflow_id: str) -> bool:
-    """Whether an id is a session's: a nested task's goes on otherwise after the first `~`."""
+    """Whether an id is a session's; that of a child task has other text after the first `~`."""
     return workflow_id[workflow_id.find(MADE) :].startswith(_SESSION)
 
 
 def is_nested(task_id: str) -> bool:
-    """Whether a task is a call of an agent as a tool."""
+    """Whether a task is a child task, that is, a call of an agent as a tool."""
     return MADE in task_id and not is_session(task_id)
 
 
 def nested_id(task_id: str, place: tuple[int, ...]) -> str:
-    """Return the id of the task that a call is.
+    """Return the id of the child task for a call.
 
-    However deep calls are nested, it is short: a long id ends in its own digest, and begins with
-    the id of the outermost task all the same.
+    It stays short however deep calls are nested: a long id is replaced by the id of the outermost
+    task and a digest.
 
     Args:
         task_id: The calling task.
-        place: Where in it the call is.
+        place: Position of the call in it.
     """
     name = f"{task_id}{MADE}{'.'.join(map(str, place))}"
     if len(name) <= LONGEST_ID:
@@ -213,10 +212,10 @@ def nested_id(task_id: str, place: tuple[int, ...]) -> str:
 
 
 def approval_parts(approval_id: object) -> tuple[str, str]:
-    """Return the task's id and the approval's.
+    """Return the task's id in an approval's id, and the approval's id.
 
     Raises:
-        InvalidArgumentError: No approval has such an id.
+        InvalidArgumentError: It is not an approval's id.
     """
     wanted = check_name("The id of an approval", approval_id, LONGEST_KNOWN + 20)
     task_id, _, serial = wanted.rpartition(":")

@@ -8,12 +8,12 @@ from holdfast.values.base import Json
 
 
 def is_object(value: object) -> TypeGuard[dict[str, Json]]:
-    """Tell whether `value` is a JSON object."""
+    """Whether `value` is a JSON object."""
     return isinstance(value, dict)
 
 
 def is_array(value: object) -> TypeGuard[list[Json]]:
-    """Tell whether `value` is a JSON array."""
+    """Whether `value` is a JSON array."""
     return isinstance(value, list)
 
 

@@ -1,15 +1,14 @@
-r"""JSON as language models write it, read exactly or refused: nothing is guessed or left out.
+r"""Reads JSON as language models write it, exactly or not at all: nothing is guessed or left out.
 
-Besides JSON it takes single quotes, keys without quotes, trailing commas, comments (`//`, `/* */`,
-`#`), line breaks inside texts, Python's True, False, None and tuples, and JSON5's numbers. A number
-without a JSON form, a text without quotes, a key that comes twice or an end that is missing is an
-error.
+Besides JSON it accepts single quotes, keys without quotes, trailing commas, comments (`//`,
+`/* */`, `#`), line breaks inside texts, Python's True, False, None and tuples, and JSON5's numbers.
+A number without a JSON form, a text without quotes, a repeated key or a missing end is an error.
 
-A backslash that begins no escape of JSON or Python stays as it is, so `\d` and `C:\Users` survive.
-Such a text was not escaped at all, or not everywhere. So if it also holds `\b`, `\f`, `\n`, `\r` or
-`\t`, nobody can tell whether those are control characters or the beginning of `\beta`, `\frac` or
-`\tau`, and it is refused. Only where the whole text is a Windows path, from its drive or share on,
-is it certain: all its backslashes stay, and in `C:\Users\new` there is no line break.
+A backslash that does not begin an escape of JSON or Python is kept, so `\d` and `C:\Users` survive.
+Such a text was not escaped at all, or not everywhere. If it also has `\b`, `\f`, `\n`, `\r` or
+`\t`, these may be control characters or the beginning of `\beta`, `\frac` or `\tau`, so the text is
+refused as ambiguous. The exception is a text that is one Windows path, from its drive or share on:
+all its backslashes are kept, so `C:\Users\new` has no line break.
 """
 
 from __future__ import annotations
@@ -59,11 +58,11 @@ _CONSTANTS: dict[str, Json] = {
 
 
 class NotReadableError(ValueError):
-    """The text cannot be read exactly; this error's text says what is wrong, and where."""
+    """The text cannot be read exactly; the message says what is wrong, and where."""
 
 
 class Read(NamedTuple):
-    """A value, and where the text goes on after it."""
+    """A value, and the position behind it in the text."""
 
     value: Json
     end: int
@@ -74,10 +73,10 @@ def read_value(text: str, at: int = 0) -> Read:
 
     Args:
         text: The text.
-        at: Position of the first character to look at.
+        at: Position where to start.
 
     Raises:
-        NotReadableError: There is no value that can be read exactly.
+        NotReadableError: There is no value, or it cannot be read exactly.
     """
     reader = _Reader(text, at)
     value = reader.value(0)
@@ -85,16 +84,16 @@ def read_value(text: str, at: int = 0) -> Read:
 
 
 def read_keywords(text: str, at: int) -> Read:
-    """Read the arguments of a call, up to and with the closing parenthesis.
+    """Read the arguments of a call, including the closing parenthesis.
 
-    They are one object, or `name=value` pairs, or nothing.
+    They are one object, or `name=value` pairs, or empty.
 
     Args:
         text: The text.
         at: Position after the opening parenthesis.
 
     Raises:
-        NotReadableError: They are something else, or cannot be read exactly.
+        NotReadableError: They have another form, or cannot be read exactly.
     """
     reader = _Reader(text, at)
     if reader.peek() == "{":
@@ -122,7 +121,7 @@ class _Reader:
         raise NotReadableError(msg)
 
     def peek(self) -> str:
-        """Skip white space and comments; return the next character, or nothing at the end."""
+        """Skip white space and comments; return the next character, or an empty text at the end."""
         space = _SPACE.match(self.text, self.at)
         self.at = space.end() if space else self.at
         return self.text[self.at : self.at + 1]
@@ -134,7 +133,7 @@ class _Reader:
         return True
 
     def separate(self, closer: str) -> None:
-        """Pass the comma between two entries; the last one needs none."""
+        """Skip the comma between two entries; the last one needs none."""
         if self.peek() == ",":
             self.at += 1
         elif self.peek() != closer:
@@ -181,7 +180,7 @@ class _Reader:
         return word[0]
 
     def entries(self, closer: str, depth: int) -> tuple[list[Json], bool]:
-        """Read a list; also tell whether it ends with a comma, which makes a tuple of one."""
+        """Read a list, and whether it ends with a comma, which makes `(1,)` a tuple."""
         self.at += 1
         found: list[Json] = []
         comma = False
@@ -230,7 +229,7 @@ class _Reader:
 
 
 def ambiguity(raw: str) -> str:
-    """Say why nobody can tell what the backslashes in a quoted text mean; empty if one can."""
+    """Return why the backslashes in a quoted text are ambiguous; empty if they are not."""
     escapes = [] if _PATH.fullmatch(raw) else list(_ESCAPE.finditer(raw))
     literal = next((escape[0] for escape in escapes if _is_literal(escape)), "")
     control = next((escape[0] for escape in escapes if escape[4] in _CONTROL), "")
@@ -243,7 +242,7 @@ def ambiguity(raw: str) -> str:
 
 
 def unescaped(raw: str) -> str:
-    """Return what the inside of a quoted text says."""
+    """Replace the escapes in the inside of a quoted text."""
     if "\\" not in raw:
         return raw
     if _PATH.fullmatch(raw) and any(_is_literal(escape) for escape in _ESCAPE.finditer(raw)):

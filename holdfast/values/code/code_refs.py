@@ -1,8 +1,8 @@
-"""Code by name: how a task says which function, class or object of a program belongs to a run.
+"""References to functions, classes and objects of a program, which a task stores in its data.
 
 Nothing is pickled. A reference is `module:qualified.name`, which a worker process looks up among
-the modules that it serves; what has no such name (a lambda, a local function, an object) gets one
-that only this process knows: `local:process:number:name`.
+the modules that it serves. An object without such a name (a lambda, a local function, an instance)
+gets one that only this process can look up: `local:process:number:name`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from holdfast.errors import NotFoundError
 LOCAL = "local"
 
 _PROCESS = uuid.uuid4().hex[:8]
-"""Tells the names of this process from those of another one that may read them."""
+"""Distinguishes local references of this process from those of other processes."""
 
 _numbers = itertools.count(1)
 _known: dict[str, Any] = {}
@@ -29,21 +29,21 @@ _uses: Counter[str] = Counter()
 
 
 def refer(thing: Any) -> str:
-    """Name a piece of code; this process finds it under that name until it is forgotten as often.
+    """Make a reference to an object, and keep the object until `forget` was called as often.
 
     Args:
-        thing: A function, a class, or an object.
+        thing: A function, a class, or another object.
 
     Returns:
-        `module:qualified.name` when importing that gives the very thing, else a name for this
-        process.
+        `module:qualified.name` if importing that returns the same object, else a reference for this
+        process alone.
     """
     module = getattr(thing, "__module__", None)
     name = getattr(thing, "__qualname__", None)
     named = _names.get(id(thing), "")
     if module and name and _found(module, name) is thing:
         ref = f"{module}:{name}"
-    elif _known.get(named) is thing:  # and not another one, long gone, that had this id
+    elif _known.get(named) is thing:  # not an object that is gone, whose id Python used again
         ref = named
     else:
         ref = f"{LOCAL}:{_PROCESS}:{next(_numbers)}:{name or type(thing).__qualname__}"
@@ -54,12 +54,12 @@ def refer(thing: Any) -> str:
 
 
 def known(ref: str) -> Any:
-    """Return what this process has named, or None when there is no such name, or none any more."""
+    """Return the object of a reference that this process has made; None if it is not kept."""
     return _known.get(ref)
 
 
 def forget(refs: Iterable[str]) -> None:
-    """Let go of what was named for a run that is over."""
+    """Release the references of a run that is over."""
     for ref in refs:
         _uses[ref] -= 1
         if _uses[ref] <= 0:
@@ -69,7 +69,7 @@ def forget(refs: Iterable[str]) -> None:
 
 @contextmanager
 def beginning(refs: Iterable[str]) -> Generator[None]:
-    """Let go of what was named for a run if it cannot be begun."""
+    """Release the references of a run if the block, which starts the run, raises."""
     try:
         yield
     except BaseException:
@@ -78,18 +78,18 @@ def beginning(refs: Iterable[str]) -> Generator[None]:
 
 
 def look_up(ref: str, modules: Collection[str]) -> Any:
-    """Return what a reference names.
+    """Return the object of a reference.
 
     Args:
         ref: The reference.
-        modules: Names of the modules that this process serves: only their code is run, because a
-            reference comes with a task, and whoever may start tasks must not choose what runs. Nor
-            does it reach what a module has only imported.
+        modules: Names of the modules that this process serves. Only objects that these modules
+            define, not import, can be looked up: references come with tasks, and a client that may
+            start tasks must not be able to run arbitrary code.
 
     Raises:
         NotFoundError: It cannot be found here; the text says what to do.
     """
-    if ref in _known:
+    if ref in _known:  # made in this process, by its own program
         return _known[ref]
     module, _, name = ref.partition(":")
     if module == LOCAL:
@@ -117,7 +117,7 @@ def look_up(ref: str, modules: Collection[str]) -> Any:
 
 
 def _found(module: str, name: str) -> Any:
-    """Return what a module defines under a name, or None."""
+    """Return the object that a module defines, not imports, under a name; or None."""
     try:
         thing: Any = importlib.import_module(module)
     except ImportError:

@@ -23,7 +23,7 @@ def dump(context: Any) -> Json:
     """Return a context as JSON data.
 
     Raises:
-        UserError: JSON cannot say it.
+        UserError: JSON cannot represent it.
     """
     try:
         return merge_patch.written(context, "context")
@@ -41,27 +41,27 @@ def initial_state(context: Any) -> dict[str, Json]:
     """Return the extra_state of a task that begins with this context.
 
     Raises:
-        UserError: JSON cannot say it.
+        UserError: JSON cannot represent it.
     """
     return {} if context is None else {KEY: dump(context)}
 
 
 def is_typed(context: Any) -> bool:
-    """Whether a context has a class by which it is read again, rather than being JSON data."""
+    """Whether a context is a dataclass or pydantic model, not plain JSON data."""
     kind: Any = type(context)  # pyright: ignore[reportUnknownVariableType]
     return isinstance(context, BaseModel) or dataclasses.is_dataclass(kind)
 
 
 def type_ref(context: Any) -> str:
-    """Name the class by which a context is read again; empty for plain JSON data."""
+    """Return a reference to a context's class; empty for plain JSON data."""
     return refer(type(context)) if is_typed(context) else ""
 
 
 def kind_of(named: Any) -> type[Any]:
-    """Check that what a task names is a class of contexts, before it is called.
+    """Check that the object of a task's reference is a context class, before it is called.
 
     Raises:
-        UserError: It is not.
+        UserError: It is neither a dataclass nor a pydantic model.
     """
     if isinstance(named, type):
         kind: type[Any] = named
@@ -72,10 +72,10 @@ def kind_of(named: Any) -> type[Any]:
 
 
 def load(data: Json, kind: type[Any] | None) -> Any:
-    """Make the context object of JSON data.
+    """Make the context object from JSON data.
 
     Args:
-        data: What `dump` gave, perhaps changed since.
+        data: JSON data from `dump`, perhaps changed since.
         kind: Its class; None for plain JSON data.
 
     Raises:
@@ -87,7 +87,7 @@ def load(data: Json, kind: type[Any] | None) -> Any:
     try:
         try:
             return adapter.validate_python(data)
-        except ValidationError:  # a strict class takes a date, a tuple or an enum from JSON alone
+        except ValidationError:  # a strict class takes a date, a tuple or an enum only from JSON
             return adapter.validate_json(json.dumps(data))
     except ValidationError as cause:
         msg = f"The recorded context does not fit {kind.__name__} any more: {cause}"
@@ -95,7 +95,7 @@ def load(data: Json, kind: type[Any] | None) -> Any:
 
 
 def bring_up_to_date(context: Any, data: Json, kind: type[Any] | None) -> None:
-    """Make the caller's own object what the recorded context is now, where it can be changed."""
+    """Update the caller's own context object in place to the recorded context."""
     if context is None:
         return
     if isinstance(context, dict):

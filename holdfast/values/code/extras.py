@@ -1,4 +1,4 @@
-"""The extras of the distribution: what lacks one says which, and how to install it."""
+"""Optional extras of the distribution, and the error that says how to install a missing one."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def needing(
 
     Args:
         extra: The extra.
-        what: What cannot be used without it, to begin a sentence with.
-        error: What is raised when one of its packages is missing.
-        instead: What else can be done, to end a sentence with.
+        what: The feature that needs it, as the beginning of the error's text.
+        error: Class of the error that is raised when one of its packages is missing.
+        instead: An alternative to installing it, as the end of the error's text.
     """
     try:
         yield
@@ -42,7 +42,7 @@ def needing_local() -> AbstractContextManager[None]:
     """Import packages of the embedded server in a `with` block.
 
     Raises:
-        ServerStartError: One is missing.
+        ServerStartError: A package is missing.
     """
     instead = ", or name a server that runs elsewhere in TEMPORAL_ADDRESS"
     return needing("local", "The embedded server", error=ServerStartError, instead=instead)

@@ -1,4 +1,4 @@
-"""Files and directories that only their owner may read: they hold whole conversations."""
+"""Files and directories that only their owner may read, because they hold whole conversations."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import os
 from pathlib import Path
 
 UMASK = 0o077
-"""For processes that make files of their own."""
+"""Umask for child processes that create files."""
 
 
 def make_directory(path: Path) -> None:
-    """Create a directory, and those above it that are missing; what is there stays as it is."""
+    """Create a directory and its missing parents; existing ones keep their permissions."""
     missing = [each for each in (path, *path.parents) if not each.exists()]
     for each in reversed(missing):
         each.mkdir(mode=0o700, exist_ok=True)
@@ -19,5 +19,5 @@ def make_directory(path: Path) -> None:
 
 
 def owner_only(path: str, flags: int) -> int:
-    """Open a file; one that is created is readable by its owner alone. An `opener` of `open`."""
+    """Open a file, and make a new one readable by its owner alone. An `opener` for `open`."""
     return os.open(path, flags, 0o600)

@@ -1,7 +1,7 @@
-"""Calling functions that users wrote: async ones on this loop, all others in threads.
+"""Calls the user's functions: async ones on this loop, all others in threads.
 
-Each call is noted with its name, so that code which does not come back can be named, and sees the
-context variables of the caller that began its run.
+The name of each call in progress is kept, so that messages can name code that hangs. A function
+sees the context variables of the caller that started its run, if that is in this process.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any, TypeVar, cast
 from holdfast.errors import HoldfastError, message_of
 
 MOST_KEPT = 10_000
-"""Tasks whose variables are kept; tools of those begun before see none."""
+"""Most tasks whose context variables are kept; those of the oldest tasks are dropped."""
 
 _lock = threading.Lock()
 _kept: OrderedDict[str, Context] = OrderedDict()
@@ -32,30 +32,30 @@ _roots: OrderedDict[str, str] = OrderedDict()
 
 
 def carry(task_id: str) -> None:
-    """Keep the caller's context variables for the tools of a task that this process runs itself."""
+    """Keep the caller's context variables for a task that this process runs itself."""
     with _lock:
         _kept[task_id] = copy_context()
         _trim(_kept)
 
 
 def share(task_id: str, root: str) -> None:
-    """Give a task that is a tool call of another task's run the variables of that run."""
+    """Let a child task use the context variables of the root task of its run."""
     with _lock:
         _roots[task_id] = root
         _trim(_roots)
 
 
 def release(task_id: str) -> None:
-    """Let go of the variables of a task that is closed."""
+    """Drop the context variables of a task that is closed."""
     with _lock:
         _kept.pop(task_id, None)
         _roots.pop(task_id, None)
 
 
 def context_of(task_id: str) -> Context:
-    """Return a context for an activity of a task: the run's variables, under the activity's own.
+    """Return a context for an activity: the variables of the run, overridden by the activity's.
 
-    In another process than the caller's, or in a later one, the run has none.
+    In any process but the caller's, the run has no variables.
     """
     with _lock:
         known = _kept.get(_roots.get(task_id, task_id))
@@ -81,18 +81,18 @@ class RaisedBy(str):
 
 
 class Calls:
-    """The user's code that one activity is calling.
+    """Calls of the user's code that are in progress in one activity.
 
     Attributes:
-        names: What is called, in the order in which the calls began.
+        names: Names of the calls, in the order in which they began.
     """
 
     def __init__(self) -> None:
-        """Call nothing yet."""
+        """Begin without calls."""
         self.names: list[str] = []
 
     def __str__(self) -> str:
-        """Name what is called: its role first, then the function."""
+        """Describe the calls in progress: role of the outermost, then the innermost function."""
         if not self.names:
             return ""
         first, last = self.names[0], self.names[-1]
@@ -105,7 +105,7 @@ current: ContextVar[Calls | None] = ContextVar("holdfast_calls", default=None)
 
 @contextmanager
 def calling(name: str) -> Generator[None]:
-    """Note that the block calls code of the user's."""
+    """Keep the name of a call of the user's code while the block runs."""
     calls = current.get()
     if calls is None:
         yield
@@ -119,11 +119,12 @@ def calling(name: str) -> Generator[None]:
 
 @contextmanager
 def naming(what: str, function: Any) -> Generator[None]:
-    """Note that the block calls a function of the user's; what it raises tells so in a note.
+    """Keep the name of a call while the block runs, and add it to an exception as a note.
 
     Args:
-        what: What the function is, for a person.
-        function: It, with its name, file and line in the note; anything else is not told of.
+        what: Role of the function, in words.
+        function: The function, whose name, file and line are in the note; ignored if it is not
+            callable.
     """
     with calling(what):
         try:
@@ -135,23 +136,23 @@ def naming(what: str, function: Any) -> Generator[None]:
 
 
 def message_with_place(error: BaseException) -> str:
-    """Return what happened, with the function that raised the error where that is known."""
+    """Return an error's message, with notes that name the user's function that raised it."""
     notes = [note for note in getattr(error, "__notes__", ()) if isinstance(note, RaisedBy)]
     return "\n".join([message_of(error), *notes])
 
 
 def name_of(function: Callable[..., Any]) -> str:
-    """Name a function as its module and definition do, without calling anything of its own."""
+    """Return a function's module and qualified name, without calling any of its own methods."""
     function = _plain(function)
     named: Any = function if hasattr(function, "__qualname__") else type(function)
     return f"{named.__module__}.{named.__qualname__}"
 
 
 def place_of(function: Callable[..., Any], error: BaseException) -> str:
-    """Name a function that raised, with the last line in its file that the error came through.
+    """Name a function that raised, with its file and the last line there in the error's traceback.
 
-    A function that could not be called as it was has no line of its own there: it is where its
-    definition is.
+    If the traceback has no line of that file, as after a call with wrong arguments, it is the line
+    of the function's definition.
     """
     name, function = name_of(function), _plain(function)
     code = getattr(function, "__code__", None) or getattr(type(function).__call__, "__code__", None)
@@ -172,7 +173,7 @@ T = TypeVar("T")
 
 
 class BusyError(HoldfastError):
-    """All threads are in use; the text names what runs in them."""
+    """All threads are in use; the text names the functions that run in them."""
 
 
 class DaemonThreads(Executor):
@@ -199,16 +200,16 @@ class DaemonThreads(Executor):
 
     @property
     def names(self) -> list[str]:
-        """Names of the threads, of which a busy one names what it runs."""
+        """Names of the threads; that of a busy one includes the name of its call."""
         with self._lock:
             return sorted(thread.name for thread in self._threads)
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
-        """Run a call; `named` gives its thread a name."""
+        """Run a call, without a name; see `named`."""
         return self.named("", fn, *args, **kwargs)
 
     def named(self, name: str, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
-        """Run a call in a thread that bears this name meanwhile.
+        """Run a call in a thread whose name includes this name meanwhile.
 
         Raises:
             BusyError: All threads are in use.
@@ -251,24 +252,24 @@ class DaemonThreads(Executor):
         while True:
             work = self._waiting.get()
             work()
-            del work  # and all that it holds
+            del work  # so that an idle thread keeps no arguments or results alive
             self._idle.release()
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002  the signature of Executor
-        """Leave the threads to the end of the process: others may use them."""
+        """Do nothing: the threads are shared, and end with the process."""
 
 
 MOST_THREADS = 1000
-"""Far above the number of activities that a worker runs at once (100, unless it is told otherwise),
-so that no call waits for a thread, not even beside calls that were cut off and run on."""
+"""Far above the number of activities that a worker runs at the same time (100 by default), so that
+no call waits for a thread, not even beside timed out calls that still run."""
 
 
 @functools.cache
 def tool_threads() -> DaemonThreads:
-    """Return the threads of sync tools; one is started only when none is idle.
+    """Return the threads for sync tools; a new one is started only when none is idle.
 
-    They are not the loop's own, of which there are few: six on two processors, and the archive
-    needs them, so that some slow tools would stop every task of the process.
+    The loop's default executor is not used: it has few threads (six on two processors), which the
+    archive needs, so a few slow tools would block all tasks of the process.
     """
     return DaemonThreads(MOST_THREADS, "holdfast-tool")
 
@@ -276,12 +277,12 @@ def tool_threads() -> DaemonThreads:
 async def invoke(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """Call an async function on this loop, any other in a thread with the context variables.
 
-    A cancelled thread goes on to its end: `ToolContext.is_cancelled` is how it learns of it. Its
-    name says what it runs.
+    Cancelling this call does not stop the thread: its function can check
+    `ToolContext.is_cancelled`. The thread's name includes that of the function.
 
     Raises:
-        BusyError: There is no thread left to call in.
-        Exception: Whatever the function raises.
+        BusyError: All threads are in use.
+        Exception: An error that the function raised.
     """
     call, name = functools.partial(function, *args, **kwargs), name_of(function)
     with calling(name):
@@ -290,7 +291,7 @@ async def invoke(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> 
 
 
 def is_async(function: Any) -> bool:
-    """Whether calling this gives a coroutine: an async function, method, partial or object."""
+    """Whether calling this returns a coroutine: an async function, method, partial or object."""
     while isinstance(function, functools.partial):
         function = cast("Any", function.func)
     if inspect.iscoroutinefunction(function):
@@ -299,14 +300,17 @@ def is_async(function: Any) -> bool:
 
 
 async def _in_thread(call: Callable[[], Any], name: str) -> Any:
-    """Call in a thread, which sees the context variables."""
+    """Make a call in a thread that has the caller's context variables."""
     seen = contextvars.copy_context()
     done = tool_threads().named(name, lambda: seen.run(lambda: _shielded(call)))
     return await asyncio.wrap_future(done)
 
 
 def _shielded(call: Callable[[], Any]) -> Any:
-    """Call; a StopIteration would hang for ever whoever waits for the thread (cpython#112182)."""
+    """Make a call; turn a StopIteration, with which the await never ends, into a RuntimeError.
+
+    See cpython#112182.
+    """
     try:
         return call()
     except StopIteration as error:

@@ -1,8 +1,8 @@
 """Read the argument list of a call as a model writes it: Python or JSON literals, and plain words.
 
-Pure. Strings may be quoted either way, also three times; `true`, `True`, `null` and `None` are
-known; lists, tuples and objects nest; what is none of these is plain text up to the next comma or
-closing bracket, so `weather(Rome, today)` has two texts. Plain text does not begin with a quote.
+Pure. Strings may have single, double or triple quotes; `true`, `True`, `null` and `None` are
+known; lists, tuples and objects nest. Anything else is plain text up to the next comma or closing
+bracket, so `weather(Rome, today)` has two texts. Plain text does not begin with a quote.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ DEEPEST = 40
 """Brackets may nest this deep: far beyond what a plan needs, and well within Python's stack."""
 
 _NONE = object()
-"""No value: None is one."""
+"""Stands for "no value", because None is a value."""
 
 _PAIRS = {"(": ")", "[": "]", "{": "}"}
 _NAMED = re.compile(r"([^\W\d][\w-]*)\s*(=(?!=)|:)")
@@ -56,11 +56,11 @@ class ArgumentsError(ValueError):
 
     Attributes:
         is_open: Whether more text could still complete it.
-        closer: The three quotes that it waits for; empty for anything else.
+        closer: The triple quotes that would close an open text; empty for anything else.
     """
 
     def __init__(self, reason: str, *, is_open: bool = False, closer: str = "") -> None:
-        """Say why."""
+        """Take the reason, and whether more text could help."""
         self.is_open = is_open
         self.closer = closer
         super().__init__(reason)
@@ -149,12 +149,12 @@ class _Reader:
         return True
 
     def _stops(self, close: str) -> bool:
-        """Whether a value may end here."""
+        """Whether the next character ends a value: a comma or the closing bracket."""
         self._space()
         return self.text[self.at : self.at + 1] in (",", close)
 
     def _comma(self, close: str) -> bool:
-        """Skip the comma behind a value; the closing bracket stays for the next look."""
+        """Skip the comma behind a value, and return whether there was one."""
         self._space()
         if self.at >= len(self.text):
             raise ArgumentsError(f"{close!r} is missing", is_open=True)
@@ -164,7 +164,7 @@ class _Reader:
         return True
 
     def _value(self, close: str, depth: int) -> Json:
-        """Read a value up to a comma or the closing bracket, which stays."""
+        """Read a value up to a comma or the closing bracket, which is not consumed."""
         if depth > DEEPEST:
             raise ArgumentsError(f"brackets nest deeper than {DEEPEST}")
         self._space()
@@ -195,7 +195,7 @@ class _Reader:
                 return _NONE
 
     def _items(self, close: str, depth: int) -> tuple[list[Json], bool]:
-        """Read a list or tuple; say whether it has commas."""
+        """Read a list or tuple, and whether it has commas."""
         self.at += 1
         items: list[Json] = []
         commas = False
@@ -203,11 +203,11 @@ class _Reader:
             items.append(self._value(close, depth + 1))
             commas = self._comma(close) or commas
         if len(items) == 1 and not commas:
-            return items, False  # may be no list at all, but a value in parentheses
+            return items, False  # may be a value in parentheses instead of a list
         return [unmarked(item) for item in items], commas
 
     def _object(self, depth: int) -> dict[str, Json] | None:
-        """Read an object; None when it is something else in braces, such as a template."""
+        """Read an object; None for other text in braces, such as a template."""
         self.at += 1
         made: dict[str, Json] = {}
         while not self._closes("}"):
@@ -269,7 +269,7 @@ class _Reader:
         return None
 
     def _escape(self, at: int) -> tuple[str, int]:
-        """Read what follows a backslash; an unknown escape keeps it."""
+        """Read the escape behind a backslash; an unknown one keeps its backslash."""
         letter = self.text[at]
         if letter in _HEX:
             digits = self.text[at + 1 : at + 1 + _HEX[letter]]
@@ -279,7 +279,7 @@ class _Reader:
         return _ESCAPES.get(letter, "\\" + letter), at + 1
 
     def _plain(self, close: str) -> Json:
-        """Read unquoted text, brackets and quotes in it taken in pairs."""
+        """Read unquoted text; commas inside of its brackets and quotes do not end it."""
         start, waits = self.at, 0
         while self.at < len(self.text):
             letter = self.text[self.at]
@@ -316,10 +316,10 @@ def _word(text: str) -> Json:
 
 
 def _requoted(text: str) -> str:
-    """Read a text that was quoted without care.
+    """Read a quoted text whose inner quotes are not escaped.
 
     Raises:
-        ArgumentsError: It is not sure what was meant.
+        ArgumentsError: The text can be read in more than one way.
     """
     whole = escaped(text)
     reader = _Reader(whole or "", ())
@@ -330,7 +330,7 @@ def _requoted(text: str) -> str:
 
 
 def unmarked(value: Json) -> Json:
-    """Return a value with nothing left to tell whether its texts were quoted."""
+    """Return a value with `Plain` texts turned into ordinary ones."""
     if isinstance(value, Plain):
         return str(value)
     if is_array(value):
@@ -339,5 +339,5 @@ def unmarked(value: Json) -> Json:
 
 
 def written(value: Json) -> str:
-    """Write a value so that it is read back as the same."""
+    """Write a value so that reading it back gives the same value."""
     return json.dumps(value, ensure_ascii=False)

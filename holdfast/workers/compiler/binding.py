@@ -1,7 +1,4 @@
-"""Give the arguments of a planned call the names that its tool has for them.
-
-Pure.
-"""
+"""Match the arguments of a planned call with the parameter names of its tool. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from holdfast.workers.compiler.arguments import Arguments, ArgumentsError, Plain
 from holdfast.workers.compiler.references import property_schema, wanted_types
 
 UNNAMED = "arguments"
-"""Where arguments without a name go when nobody knows the tool that they are for."""
+"""Name under which the unnamed arguments of a call of an unknown tool are kept, as a list."""
 
 
 def parameter_names(spec: ToolSpec | None) -> tuple[str, ...]:
@@ -27,9 +24,9 @@ def parameter_names(spec: ToolSpec | None) -> tuple[str, ...]:
 def bind(given: Arguments, spec: ToolSpec | None, tools: Collection[str]) -> dict[str, Json]:
     """Return a call's arguments by name.
 
-    Values without a name take the names in the order of the schema. One object that names
-    parameters is taken for them, and unquoted text with commas for one text where there is one
-    parameter.
+    Values without a name take the names in the order of the schema. A single object whose keys are
+    parameter names is read as the arguments. For a tool with one parameter, unquoted text with
+    commas is one text.
 
     Args:
         given: The arguments, as written.
@@ -37,7 +34,7 @@ def bind(given: Arguments, spec: ToolSpec | None, tools: Collection[str]) -> dic
         tools: Names of all tools.
 
     Raises:
-        ArgumentsError: The tool cannot be called so.
+        ArgumentsError: The tool does not take these arguments.
     """
     for value in (*given.positional, *given.named.values()):
         inner = re.match(r"([\w.-]+)\(", value) if isinstance(value, Plain) else None
@@ -87,7 +84,7 @@ def _one_object(given: Arguments, names: Sequence[str], spec: ToolSpec) -> dict[
 
 
 def _one_text(given: Arguments, names: Sequence[str]) -> Sequence[Json]:
-    """Return the values; unquoted text is one value where only one is wanted."""
+    """Return the unnamed values; for a tool with one parameter, unquoted text is one value."""
     values = given.positional
     is_text = len(values) > 1 and any(isinstance(value, Plain) for value in values)
     if is_text and len(names) == 1 and not given.named:

@@ -1,8 +1,8 @@
-"""The joiner's decision: from the text that a model writes to "this is the answer" or "plan again".
+"""Read the joiner's decision from the model's text: finish with an answer, or plan again.
 
-Pure. The usual form is `Thought: ...` and `Action: finish(answer)` or `Action: replan(reason)`;
-small and capital letters, missing brackets, answers of several lines and with brackets of their own
-are understood.
+Pure. The usual form is `Thought: ...` and `Action: finish(answer)` or `Action: replan(reason)`.
+Either case, missing brackets, and answers with several lines or with brackets of their own are
+read, too.
 
 Source: LLMCompiler, arXiv:2312.04511.
 """
@@ -32,12 +32,12 @@ _AGAIN = re.compile(
 
 
 class Decision(Value):
-    """What the joiner decided.
+    """The joiner's decision.
 
     Attributes:
         kind: "finish" with the answer, or "replan".
         text: The answer, or why another plan is needed; the latter may be empty.
-        thought: What it said before.
+        thought: The text before the decision.
     """
 
     kind: Literal["finish", "replan"]
@@ -46,10 +46,10 @@ class Decision(Value):
 
 
 def parse_decision(text: str) -> Decision | None:
-    """Read what the joiner decided; None when it cannot be told.
+    """Read the joiner's decision; None when the text holds none.
 
     Args:
-        text: What the model wrote.
+        text: The model's text.
     """
     found = _VERB.search(text)
     if found is None:
@@ -68,10 +68,10 @@ def parse_decision(text: str) -> Decision | None:
 
 
 def without_grammar(text: str) -> str:
-    """Return the answer in a text of which no decision is wanted any more.
+    """Return the answer in a text when another plan is out of the question.
 
     Args:
-        text: What the model wrote, with or without the words of the grammar.
+        text: The model's text, with or without the words of the grammar.
     """
     decision = parse_decision(text)
     if decision is not None and decision.kind == "finish":
@@ -81,10 +81,10 @@ def without_grammar(text: str) -> str:
 
 
 def _inside(rest: str) -> str:
-    """Return what stands between an opening bracket, which is left out, and its closing one.
+    """Return the text up to the bracket that closes one opened before `rest`.
 
-    Brackets in an answer need not come in pairs. The one that closes the whole is the one that
-    matches, unless what follows shows that it was not meant; then it is the last one.
+    Brackets in an answer need not come in pairs. The matching bracket closes the answer, unless
+    more closing than opening brackets follow it; then the last bracket does.
     """
     level = 1
     for at, letter in enumerate(rest):
@@ -100,9 +100,9 @@ def _inside(rest: str) -> str:
 
 
 def _trimmed(text: str) -> str:
-    """Take off what may stand behind a decision that has no brackets without meaning anything.
+    """Remove meaningless marks behind a decision without brackets: fences, bold, end tags.
 
-    Marks that have their other half in the text belong to it.
+    A mark whose other half is in the text belongs to the text.
     """
     text, longer = text.strip(), ""
     while text != longer:
@@ -116,7 +116,7 @@ def _trimmed(text: str) -> str:
 
 
 def _unquoted(said: str) -> str:
-    """Take off the quotes of an answer that is one quoted text, and its name."""
+    """Remove the quotes, and a name such as `answer=`, of an answer that is one quoted text."""
     said = said.strip()
     named = _NAMED.match(said)
     quoted = said[named.end() :] if named else said

@@ -1,8 +1,8 @@
-"""Plans of the LLMCompiler: from the text that a model writes to a graph of calls that can be run.
+"""Read the LLMCompiler's plans: from the model's text to a graph of calls that can be run.
 
 Pure. A plan has one call per line, `3. search(query="$1")`, and ends with `join()`. It is read as a
-whole before anything runs: every line must be understood, ids are unique, and the calls that a call
-refers to exist and do not wait for it in turn. They may stand above or below it.
+whole before anything runs: every line must be readable, ids are unique, references lead to calls of
+the plan, above or below, and there is no cycle.
 
 Source: LLMCompiler, arXiv:2312.04511.
 """
@@ -29,13 +29,13 @@ from holdfast.workers.compiler.binding import bind, parameter_names
 from holdfast.workers.compiler.references import LONGEST_ID, references
 
 MOST_CALLS = 100
-"""Calls of one plan; a model that writes more has lost its way."""
+"""Most calls of one plan; a model that writes more is caught in a loop."""
 
 JOIN = "join"
 _DOLLAR = "a dollar sign in a text is written $$"
 _LONGEST_QUOTE = 200
 _LONGEST_CALL = 200
-"""Lines that one call may go on for."""
+"""Most lines of one call."""
 
 _CALL = re.compile(
     rf"\s*(?:[-*+]\s+)?[*`]*([0-9]{{1,{LONGEST_ID}}})\s*[.):][\s*`]*([^\W\d][\w.-]*)[*`]*\s*(\()"
@@ -53,7 +53,7 @@ _AFTER_CALL = re.compile(
 
 
 class PlanError(HoldfastError):
-    """A text that is no plan. The task goes on: the model is told, and may write another.
+    """A text that cannot be read as a plan. The model gets the problems and may write another.
 
     Attributes:
         problems: What is wrong, one line each, quoting what was written.
@@ -90,8 +90,8 @@ class Plan(Value):
     """A plan that can be run.
 
     Attributes:
-        calls: The calls, each after those that it needs, else as they were written.
-        is_joined: Whether `join()` was written; when not, the text may have been cut off.
+        calls: The calls, each after the calls that it needs, otherwise in the order written.
+        is_joined: Whether `join()` was written; without it, the text may have been cut off.
     """
 
     calls: tuple[Call, ...] = ()
@@ -103,7 +103,7 @@ class Plan(Value):
 
 
 class _Found(NamedTuple):
-    """A call as it was written, before its tool and its references are looked at."""
+    """A call as it was written, before its tool and its references are resolved."""
 
     id: int
     tool: str
@@ -114,14 +114,14 @@ class _Found(NamedTuple):
 def parse_plan(text: str, tools: Sequence[ToolSpec]) -> Plan:
     """Read a plan.
 
-    `Thought:` lines, comments that begin with `#`, code fences and what follows `join()` say
-    nothing. A plan without any call is one, if it says `join()`.
+    `Thought:` lines, comments that begin with `#`, code fences and the text behind `join()` are
+    skipped. `join()` alone is a plan without calls.
 
     Args:
-        text: What the model wrote.
+        text: The model's text.
         tools: The tools on offer; arguments without names take theirs from the order of
-            `properties` in a tool's schema. A tool that is not among them is left for the task to
-            answer, as with any other call.
+            `properties` in a tool's schema. A call of any other tool stays in the plan: the task
+            answers it, like every call of an unknown tool.
 
     Raises:
         PlanError: Something is wrong with it.
@@ -147,7 +147,7 @@ def parse_plan(text: str, tools: Sequence[ToolSpec]) -> Plan:
 def _read(
     text: str, specs: Mapping[str, ToolSpec], problems: list[str]
 ) -> tuple[list[_Found], bool]:
-    """Read line by line up to `join()`; say whether that came."""
+    """Read line by line up to `join()`; return the calls, and whether there was a `join()`."""
     lines = text.replace("\r\n", "\n").split("\n")
     found: list[_Found] = []
     k = 0
@@ -168,7 +168,7 @@ def _read(
         except ArgumentsError as error:
             problems.append(f"{_quote(line)}: {error}")
             while error.is_open and k < len(lines) and not _begins(lines[k]):
-                k += 1  # the rest of the call is not wrong for a reason of its own
+                k += 1  # the lines of the unreadable call are not problems of their own
         else:
             found.append(each)
             k += used - 1
@@ -176,7 +176,7 @@ def _read(
 
 
 def _is_join(line: str, specs: Mapping[str, ToolSpec]) -> bool:
-    """Whether a line ends the plan; a tool of that name is called when arguments are given."""
+    """Whether a line ends the plan; with arguments it calls the tool `join`, if there is one."""
     found = _JOIN.fullmatch(line)
     if found is None:
         return False
@@ -185,10 +185,10 @@ def _is_join(line: str, specs: Mapping[str, ToolSpec]) -> bool:
 
 
 def _read_call(lines: Sequence[str], k: int, specs: Mapping[str, ToolSpec]) -> tuple[_Found, int]:
-    """Read the call that begins in a line; say how many lines it takes.
+    """Read the call that begins in a line; return it and the number of its lines.
 
     Raises:
-        ArgumentsError: It is no call, or is not complete when the next one begins.
+        ArgumentsError: The line is not a call, or the call is open when the next one begins.
     """
     head = _CALL.match(lines[k])
     if head is None:
@@ -210,9 +210,9 @@ def _read_call(lines: Sequence[str], k: int, specs: Mapping[str, ToolSpec]) -> t
 
 
 def _goes_on(error: ArgumentsError, following: Sequence[str]) -> bool:
-    """Whether the lines behind a call that is not complete may belong to it.
+    """Whether the lines behind an incomplete call may belong to it.
 
-    A text in three quotes may hold lines that look like others of the plan, such as a list.
+    A text in triple quotes may hold lines that look like calls, such as a numbered list.
     """
     if not error.is_open or not following:
         return False
@@ -229,10 +229,10 @@ def _begins(line: str) -> bool:
 
 
 def _call(found: _Found, specs: Mapping[str, ToolSpec]) -> Call:
-    """Name a call's arguments, and find what they refer to.
+    """Name a call's arguments, and find the calls that they refer to.
 
     Raises:
-        ArgumentsError: The tool cannot be called so.
+        ArgumentsError: The tool does not take these arguments, or a reference has too many digits.
     """
     arguments = bind(found.given, specs.get(found.tool), specs)
     needs: set[int] = set()
@@ -244,7 +244,7 @@ def _call(found: _Found, specs: Mapping[str, ToolSpec]) -> Call:
 
 
 def _problems(calls: Sequence[Call]) -> Iterator[str]:
-    """Find what is wrong with the graph."""
+    """Yield the graph's problems: ids used twice, unknown references, cycles."""
     ids = [call.id for call in calls]
     for id in sorted({id for id in ids if ids.count(id) > 1}):
         yield f"the id {id} is used {ids.count(id)} times; every call needs its own"
@@ -263,7 +263,7 @@ def _problems(calls: Sequence[Call]) -> Iterator[str]:
 
 
 def _ordered(calls: Iterable[Call]) -> tuple[Call, ...]:
-    """Put each call behind those that it needs, and change the written order only for that."""
+    """Put each call behind the calls that it needs, and otherwise keep the written order."""
     waiting, done = list(calls), list[Call]()
     while waiting:
         have = {call.id for call in done}

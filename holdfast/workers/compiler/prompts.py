@@ -1,4 +1,4 @@
-"""What LLMCompilerAgentWorker says to the model that plans, and to the model that joins."""
+"""Prompts of LLMCompilerAgentWorker, for the planner and for the joiner."""
 
 from __future__ import annotations
 
@@ -88,13 +88,13 @@ DROPPED = "Not run: the step was taken out of the queue."
 
 
 def planner_instructions(own: str, tools: Sequence[ToolSpec]) -> str:
-    """Put the planner's rules behind the agent's own instructions."""
+    """Append the planner's rules to the agent's own instructions."""
     listed = "\n".join(described(tool) for tool in tools)
     return _behind(own, PLANNER.format(tools=listed))
 
 
 def joiner_instructions(own: str, *, is_last: bool) -> str:
-    """Put the joiner's rules behind the agent's own instructions."""
+    """Append the joiner's rules to the agent's own instructions."""
     return _behind(own, JOINER + (LAST_ROUND if is_last else ""))
 
 
@@ -128,6 +128,6 @@ def _parameters(properties: dict[str, Json], needed: Sequence[str], root: Schema
 
 
 def _is_nested(properties: dict[str, Json]) -> bool:
-    """Whether the types alone do not say enough."""
+    """Whether the arguments need their JSON Schema, because names and types do not suffice."""
     text = written(list(properties.values()))
     return any(word in text for word in ('"$ref"', '"items"', '"properties"', '"enum"'))

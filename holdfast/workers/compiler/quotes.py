@@ -1,7 +1,7 @@
-"""Texts whose quotes do not end where the value ends: read where that is safe, else refused.
+"""Quoted texts whose inner quotes are not escaped: read where that is safe, else refused.
 
 Pure. A model that forgets to escape writes `"he said "hi" to me"`, and one that takes a plan for a
-program writes `"a" + "b"`. Handed to a tool as they stand, both would be wrong without a word.
+program writes `"a" + "b"`. Passed to a tool as they are, both would be wrong without any error.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ _SHOWN = 60
 
 
 def is_code(text: str) -> bool:
-    """Whether a text that was read without quotes seems to be a quoted text or a sum of some."""
+    """Whether unquoted text looks like a quoted text, or like a sum of texts."""
     return _QUOTED.match(text) is not None or _SUM.match(text) is not None
 
 
 def refusal(text: str) -> str:
-    """Say why such a text is no value, and how to write it."""
+    """Make the message that says why such a text is not a value, and how to write it."""
     shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
     return (
         f"{shown} is no value: write a text in one pair of quotes, with \\ before each such quote"
@@ -37,7 +37,7 @@ def escaped(text: str) -> str | None:
         text: A text that begins with a quote.
 
     Returns:
-        The text with both its outer quotes; None when it is not sure where they are.
+        The text with both its outer quotes; None when it is uncertain which quotes those are.
     """
     quote, last = text[0], len(text) - 1
     if text[last] != quote or quote not in "\"'":

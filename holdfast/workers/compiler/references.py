@@ -1,7 +1,7 @@
-"""References of a plan's calls to results of others: `$3` or `${3}`; `$$` is a dollar sign.
+"""References of a plan's calls to the results of other calls: `$3` or `${3}`; `$$` is `$`.
 
-Pure. A text that is nothing but a reference stands for the result itself, with the type that the
-parameter wants; within a longer text the result is put in as text.
+Pure. A text that consists of one reference becomes the result itself, in the parameter's type;
+within a longer text, the result is inserted as text.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from holdfast.values.checks.json_shapes import as_object, is_array, is_object
 
 _REFERENCE = re.compile(r"\$\$|\$([0-9]+)|\$\{\s*([0-9]+)\s*\}")
 LONGEST_ID = 6
-"""Digits of an id."""
+"""Most digits of an id."""
 
 DEEPEST = 8
-"""How far `$ref` and `anyOf` of a schema are followed: they may go round in circles."""
+"""Most `$ref` and `anyOf` of a schema that are followed in a row, because they may form circles."""
 
 Schema = Mapping[str, Json]
 
 
 def references(value: Json) -> Iterator[str]:
-    """Yield the ids that a value refers to, as they are normally written, in order.
+    """Yield the ids that a value refers to, in order, without leading zeros.
 
     Args:
         value: JSON data.
@@ -43,12 +43,12 @@ def references(value: Json) -> Iterator[str]:
 
 
 def fill(value: Json, results: Mapping[str, str], schema: Schema, root: Schema) -> Json:
-    """Put results in the place of references.
+    """Replace references by results.
 
     Args:
         value: JSON data with references.
         results: Id to the text of its result, for every reference in `value`.
-        schema: JSON Schema of the value; empty when nothing is known of it.
+        schema: JSON Schema of the value; empty when it is unknown.
         root: The schema that `$ref` of `schema` points into.
     """
     if isinstance(value, str):
@@ -68,14 +68,14 @@ def fill(value: Json, results: Mapping[str, str], schema: Schema, root: Schema) 
 
 
 def _text(text: str, results: Mapping[str, str]) -> str:
-    """Put results into a text."""
+    """Insert results into a text."""
     return _REFERENCE.sub(lambda m: "$" if m[0] == "$$" else results[_id(m)], text)
 
 
 def typed(text: str, schema: Schema, root: Schema) -> Json:
-    """Return a result as the type that a schema wants, or as the text that it is.
+    """Convert a result to the type that a schema wants; keep it as text where that fails.
 
-    A schema that takes text, or says nothing, gets text.
+    A schema that allows text, or names no type, gets text.
     """
     wanted = wanted_types(schema, root)
     if not wanted or "string" in wanted:
@@ -95,7 +95,7 @@ def typed(text: str, schema: Schema, root: Schema) -> Json:
 
 
 def property_schema(schema: Schema, root: Schema, name: str) -> Schema:
-    """Return the schema of an object's property; empty when nothing is known of it."""
+    """Return the schema of an object's property; empty when it is unknown."""
     known: Json = _inner(schema, root, "properties").get(name)
     if is_object(known):
         return known
@@ -107,10 +107,10 @@ def _id(found: re.Match[str]) -> str:
 
 
 def _refuse(constant: str) -> Never:
-    """Refuse what JSON cannot say and Python's reader takes.
+    """Refuse NaN and Infinity, which Python's reader accepts and JSON does not have.
 
     Raises:
-        ValueError: Always; the text is then no JSON.
+        ValueError: Always; `typed` then keeps the result as text.
     """
     raise ValueError(constant)
 
@@ -158,7 +158,7 @@ def _choices(schema: Schema, depth: int) -> Iterator[Schema]:
 
 
 def wanted_types(schema: Schema, root: Schema, depth: int = 0) -> set[str]:
-    """Collect the types that a schema takes; empty when it takes anything."""
+    """Collect the types that a schema allows; empty when it allows any."""
     schema = _resolved(schema, root)
     given: Json = schema.get("type")
     if isinstance(given, str):
@@ -180,7 +180,7 @@ def wanted_types(schema: Schema, root: Schema, depth: int = 0) -> set[str]:
 
 
 def _inner(schema: Schema, root: Schema, key: str, depth: int = 0) -> Schema:
-    """Return what a schema, or the first of its choices that does, says under a key."""
+    """Return the object under a key of a schema, or of the first of its choices that has one."""
     schema = _resolved(schema, root)
     found: Json = schema.get(key)
     if is_object(found):

@@ -1,4 +1,4 @@
-"""What the plans of one request gave, from round to round, and how the model is told of it."""
+"""Results of the plans made for one request, round by round, and their text for the model."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from holdfast.workers.compiler.prompts import NO_PLAN, NO_RESULTS, RESULTS
 
 
 class CallResult(Value):
-    """What one call of a plan gave.
+    """Result of one call of a plan.
 
     Attributes:
         call: The call, as a line of the plan.
         content: Its result as text.
-        is_error: Whether that tells of a failure.
+        is_error: Whether the result is an error.
     """
 
     call: str
@@ -23,7 +23,7 @@ class CallResult(Value):
 
 
 class Round(Value):
-    """One plan with what came of it.
+    """One plan and its results.
 
     Attributes:
         version: Number of the plan in its task, from 1.
@@ -39,7 +39,7 @@ class Round(Value):
 
 
 def results_text(rounds: Sequence[Round]) -> str:
-    """Say what all rounds gave, oldest first."""
+    """List the results of all rounds for the model, oldest first."""
     return "\n\n".join((RESULTS, *map(_round_text, rounds)))
 
 

@@ -27,34 +27,35 @@ if TYPE_CHECKING:
     from holdfast.workers.context.context import StepContext
 
 PLANS = "plans"
-"""Where the task's extra_state keeps all plans: `[{"version": 1, "nodes": ["1. look(...)"]}]`."""
+"""Key of the task's extra_state for all plans: `[{"version": 1, "nodes": ["1. look(...)"]}]`."""
 
 JOIN_ATTEMPTS = 2
-"""How often the joiner is asked, when its words cannot be read."""
+"""Most model calls of one join step; a second one follows when no decision can be read."""
 
 _NOTHING = "(nothing)"  # providers refuse an empty assistant message
 
 
 class LLMCompilerAgentWorker(AgentWorker):
-    """Plans tool calls as a graph, and runs each the moment its inputs are there.
+    """Plans tool calls as a graph, and runs each call as soon as its inputs are there.
 
     A round is a plan step, one step per call (`p1.3` is call 3 of plan 1) and a join step
-    (`p1.join`), which answers or asks for another round. A call that fails is an observation for
-    the join; calls that need its result are not run. When no plan can be read, there is a round
-    without calls: its problems stand in the step's output and in the state, and the join answers.
-    A tool that the agent's `tool_retriever` did not choose may not be planned. A refusal of the
-    model is the answer. New input from a person, or feedback, in the middle of a
-    round begins another one when the calls of the present one are done.
+    (`p1.join`), which answers or asks for another round. A failed call is an observation for the
+    join; calls that need its result are not run. When no plan can be read, the round has no calls:
+    the problems are in the step's output and in the state, and the join step answers. A plan may
+    not call a tool that the agent's `tool_retriever` did not choose. If the model refuses, the
+    refusal is the answer. New user input, or feedback, in the middle of a round starts another
+    round when the calls of the present one are done.
 
-    The transcript gets what the user says and the answers, nothing else. All plans are kept in the
-    task's extra_state under "plans". Tool choice is not used: the planner chooses.
+    Only user messages and answers join the transcript. All plans are kept in the task's extra_state
+    under "plans". Tool choice is not used: the planner chooses.
 
     Args:
         max_replans: Most further plans that the joiner may ask for, per request.
-        max_plan_attempts: How often the planner is asked for one plan; it is told what was wrong.
+        max_plan_attempts: Most model calls for one plan; after an unreadable plan, the planner gets
+            its problems.
 
     Raises:
-        InvalidArgumentError: One of them is too small, or no whole number.
+        InvalidArgumentError: An argument is too small, or not a whole number.
     """
 
     max_parallel: ClassVar[int] = 16
@@ -78,14 +79,14 @@ class LLMCompilerAgentWorker(AgentWorker):
                 return await self._plan(step, ctx)
 
     def finalize_task(self, task: Task, transcript: Sequence[Message]) -> Sequence[Message]:
-        """Keep what the user said and the answers."""
+        """Keep the user messages and the answers."""
         del task
         return [message for message in transcript if message.role in ("user", "assistant")]
 
     # ---- planning
 
     async def _plan(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
-        """Make a plan and queue its calls and their join."""
+        """Make a plan, and queue its calls and its join step."""
         tools = await ctx.offered_tools()
         if not tools:
             return _finished(step, ctx, (await ctx.call_model()).text)
@@ -144,12 +145,13 @@ class LLMCompilerAgentWorker(AgentWorker):
 
 
 def _refuse_hidden(plan: Plan, tools: Sequence[ToolSpec], ctx: StepContext) -> None:
-    """Make sure that a plan calls none of the agent's tools that are not on offer.
+    """Refuse a plan that calls a tool which the agent has, but which is not on offer.
 
-    Each call is a step of its own, which knows nothing of what the planner was offered.
+    It must be refused here: each call is a step of its own, which does not know the planner's
+    offer.
 
     Raises:
-        PlanError: It does.
+        PlanError: The plan calls such a tool.
     """
     offered = [spec.name for spec in tools]
     hidden = {spec.name for spec in ctx.agent.tools}.difference(offered)
@@ -180,7 +182,7 @@ def _failed(step: TaskStep, text: str) -> TaskStepOutput:
 
 
 def _observation(ctx: StepContext, step_id: str) -> tuple[str, bool]:
-    """Return what a call's step gave, and whether that tells of a failure."""
+    """Return the output of a call's step as text, and whether it is an error."""
     output: Json = ctx.inputs.get(step_id)
     if isinstance(output, str):
         return output, False
@@ -190,7 +192,7 @@ def _observation(ctx: StepContext, step_id: str) -> tuple[str, bool]:
 def _planned(
     step: TaskStep, ctx: StepContext, rounds: Sequence[Round], plan: Plan, problems: Sequence[str]
 ) -> TaskStepOutput:
-    """Record a plan, and queue its calls and the step that joins them."""
+    """Record a plan, and queue its calls and its join step."""
     version = _record(ctx, plan, problems)
     names = {call.id: f"p{version}.{call.id}" for call in plan.calls}
     steps = [
@@ -223,10 +225,10 @@ def _planned(
 
 
 def _record(ctx: StepContext, plan: Plan, problems: Sequence[str]) -> int:
-    """Put a plan into the task's state; return its version.
+    """Append a plan to the task's state; return its version.
 
     Raises:
-        InvalidArgumentError: Something else is kept there.
+        InvalidArgumentError: Something other than a list is under the key.
     """
     kept: Json = ctx.state.setdefault(PLANS, [])
     if not is_array(kept):
@@ -244,13 +246,13 @@ def _record(ctx: StepContext, plan: Plan, problems: Sequence[str]) -> int:
 
 
 def _rounds(ctx: StepContext, step_id: str | None) -> list[Round]:
-    """Read the rounds before this one from the output of the step that handed them on."""
+    """Read the earlier rounds of the request from a step's output, where `_replanned` put them."""
     handed = as_object(ctx.inputs.get(step_id or ""))
     return [Round.model_validate(each) for each in handed.get("rounds", ())]
 
 
 def _round(step: TaskStep, ctx: StepContext) -> Round:
-    """Collect what the plan that a step joins has given."""
+    """Collect the results of the plan that a step joins."""
     planned: dict[str, Json] = ctx.inputs[step.step_state["plan"]]
     results: list[CallResult] = []
     for line, step_id in zip(planned["nodes"], step.prev_steps[1:], strict=True):
@@ -280,7 +282,7 @@ def _replanned(
 
 
 async def _answer(step: TaskStep, ctx: StepContext, rounds: Sequence[Round]) -> TaskStepOutput:
-    """Take the budget's last answer as it is."""
+    """Make the last model call of the budget, and end the task with its answer."""
     answer = await ctx.call_model(_with_results(ctx, rounds), tools=())
     return _finished(step, ctx, without_grammar(answer.text))
 
@@ -293,14 +295,14 @@ def _finished(step: TaskStep, ctx: StepContext, text: str) -> TaskStepOutput:
 def _with_results(
     ctx: StepContext, rounds: Sequence[Round], *more: str
 ) -> Sequence[Message] | None:
-    """Return the conversation with what the rounds gave at its end; None for just as it is."""
+    """Return the conversation with the rounds' results behind it; None when there are no rounds."""
     if not rounds:
         return None
     return [*ctx.messages, user("\n\n".join((results_text(rounds), *more)))]
 
 
 def _turns(ctx: StepContext) -> int:
-    """Count what people have said: more of it than at the plan asks for another plan."""
+    """Count the user messages; more than at the time of the plan call for another plan."""
     return sum(message.role == "user" for message in ctx.messages)
 
 

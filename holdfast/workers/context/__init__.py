@@ -1,1 +1,1 @@
-"""StepContext: what a step may use, journaled so that a repeated step goes on."""
+"""StepContext: a step's access to model, tools and state, and the journal of its calls."""

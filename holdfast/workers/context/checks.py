@@ -1,4 +1,4 @@
-"""What an AgentWorker gives to its context, checked before anything is made of it."""
+"""Checks of the arguments that an AgentWorker passes to its context."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _MAKE_CALL = "Make a ToolCall with ToolCall(id=..., name=..., arguments=...)"
 
 
 def check_message(given: Any, where: str) -> None:
-    """Refuse what is no message.
+    """Refuse anything but a message that can be stored.
 
     Raises:
-        InvalidArgumentError: It is something else; the text says what.
+        InvalidArgumentError: It is not a Message or cannot be stored; the text says why.
     """
     if not isinstance(given, Message):
         msg = f"{where} takes a Message; it got {_shown(given)}. {_MAKE_MESSAGE}."
@@ -34,7 +34,7 @@ def check_messages(given: Any, where: str) -> tuple[Message, ...]:
     """Return messages as a tuple.
 
     Raises:
-        InvalidArgumentError: It is something else; the text says what.
+        InvalidArgumentError: It is not a list of Messages that can be stored; the text says why.
     """
     messages = _all_of(Message, given, where, f"{_MAKE_MESSAGE}, and put it into a list")
     for message in messages:
@@ -46,13 +46,13 @@ def check_calls(given: Any, where: str) -> tuple[ToolCall, ...]:
     """Return tool calls as a tuple.
 
     Raises:
-        InvalidArgumentError: It is something else; the text says what.
+        InvalidArgumentError: It is not a list of ToolCalls; the text says what was given.
     """
     return _all_of(ToolCall, given, where, f"{_MAKE_CALL}, and put it into a list")
 
 
 def _all_of(kind: type[T], given: Any, where: str, advice: str) -> tuple[T, ...]:
-    # A single value iterates, too: over its fields.
+    # A single Message or ToolCall is iterable, too: a pydantic model iterates over its fields.
     is_many = isinstance(given, Iterable) and not isinstance(given, str | bytes | dict | kind)
     items = tuple(cast("Iterable[Any]", given)) if is_many else ()
     wrong = next((item for item in items if not isinstance(item, kind)), None)

@@ -1,4 +1,4 @@
-"""StepContext: everything an AgentWorker may touch, answered from the step's journal first."""
+"""StepContext: an AgentWorker's access to model, tools, transcript and state, with a journal."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from holdfast.workers.context.offer import AgentCode, Offer, Retrieve, StepHando
 from holdfast.workers.context.tool_results import ToolResult, tool_result
 
 TURN = "turn"
-"""Memo of the instructions and tools that the agent's code gave for a step."""
+"""Name of the memo with the instructions and tools that the agent's code made for a step."""
 
 Respond = Callable[[ModelRequest], Awaitable[ModelAnswer]]
 
 
 class StepContext:
-    """What a step works with.
+    """Everything that a step may use; calls are answered from the step's journal first.
 
     Attributes:
         agent: The agent's snapshot: name, instructions, tools, settings.
@@ -45,13 +45,13 @@ class StepContext:
         state: The task's extra_state; changes to it are recorded when the step is done.
         tool_choice: Tool choice of the request that runs this step, else "auto".
         inputs: Step id to output, for the steps that this one waited for.
-        notes: Messages for this step that are in `messages` too: feedback, and what was undone. A
-            worker that gives call_model other messages puts them in.
-        offer: Which tools may be called.
-        code: What the agent's own code says.
+        notes: Messages for this step, which `messages` has too: feedback, and what was undone. A
+            worker that passes messages of its own to call_model must include them.
+        offer: The tools that may be called in this step.
+        code: Access to the agent's own code, such as a function that makes its instructions.
         record: The answered calls of this step: those of the journal, then those made here.
-        stop: Stops this run of the step before its end.
-        handoffs: How the task is handed over; None if the AgentWorker does not do so.
+        stop: Interrupts this run of the step.
+        handoffs: The agent's handoffs; None if the AgentWorker does not hand over.
     """
 
     handoffs: StepHandoffs | None = None
@@ -98,10 +98,12 @@ class StepContext:
             journal: Calls answered by earlier runs of this step.
             limit: See AdvanceInput.
             tokens: Output tokens that are left; 0 for no limit.
-            unrecorded: A paid answer that never reached the task; the same request gets it.
-            keep: Gets each answer at once, before anything that may fail.
-            ensure_ours: Raises, before a costly memo, when another worker process has the step.
-            code: What the agent's own code says; None for an agent without any.
+            unrecorded: An answer that was paid for but never reached the task; the same request
+                gets it without a call.
+            keep: Called with each costly answer at once, before anything that may fail.
+            ensure_ours: Called before a costly memo; raises when another worker process has taken
+                the step over.
+            code: Access to the agent's own code; None for an agent without any.
             used_tools: Whether the agent has used a tool in this task.
         """
         self.agent = agent
@@ -132,7 +134,7 @@ class StepContext:
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """What the model would see now: history, transcript, and what this step added."""
+        """The conversation as the model would see it now: history, transcript, this step's adds."""
         return (*self._before, *self.adds)
 
     @property
@@ -142,19 +144,19 @@ class StepContext:
 
     @property
     def rules(self) -> RunRules:
-        """What the run brought along."""
+        """The rules that the task was started with, such as error handlers of the run."""
         return self._head.run
 
     @property
     def has_view(self) -> bool:
-        """Whether a handoff made what is seen of the conversation before."""
+        """Whether a handoff replaced the conversation before this step."""
         return self._view is not None
 
     async def prepare(self) -> None:
-        """Have the agent's code say what its instructions and tools are, once for the step.
+        """Call the agent's code for instructions and tools, once per step, and record the result.
 
         Raises:
-            Exception: Whatever that code raised.
+            Exception: An error that the agent's code raised.
         """
         if self.code.is_asked:
             said = await self.memo(TURN, lambda: self.code.turn(self.state), costly=False)
@@ -169,7 +171,7 @@ class StepContext:
 
     @property
     def journal(self) -> tuple[JournalEntry, ...]:
-        """All answered calls of this step, those made here included."""
+        """All answered calls of this step, including those made in this activity."""
         return self.record.all
 
     @property
@@ -178,7 +180,7 @@ class StepContext:
         return self.record.is_finished
 
     async def task(self) -> Task:
-        """Describe the task as it is now: its input stays, the rest may have changed next time."""
+        """Describe the task as it is now: the input is fixed, the rest may change between calls."""
         if self._ask_task is None:
             return Task(task_id=self.task_id, agent=self.agent.name)
         return await self._ask_task()
@@ -186,13 +188,14 @@ class StepContext:
     async def offered_tools(self) -> tuple[ToolSpec, ...]:
         """Return the tools on offer in this step, for a prompt that lists them.
 
-        All of the agent's; with a tool retriever, those that it chooses for the task's input, the
-        best first, and the one that `tool_choice` names. It is asked once per step and recorded.
-        Calls of other tools are then not run, and the model reads why.
+        Without a tool retriever, all of the agent's tools. With one, the tools that it chooses for
+        the task's input, the best first, and the tool that `tool_choice` names. The retriever is
+        called once per step and its choice is recorded. Calls of other tools are then not run, and
+        the model gets a message that says why.
 
         Raises:
             InvalidArgumentError: The retriever named a tool that its catalogue lacks.
-            Exception: Whatever the retriever raised.
+            Exception: An error that the retriever raised.
         """
         return await self.offer.tools(self, self.tool_choice)
 
@@ -200,7 +203,7 @@ class StepContext:
         """Append a message to the transcript; it is recorded when the step is done.
 
         Raises:
-            InvalidArgumentError: It is no Message.
+            InvalidArgumentError: It is not a Message.
         """
         check_message(message, "ctx.add")
         self.adds.append(message)
@@ -213,28 +216,28 @@ class StepContext:
         output_type: OutputSpec | None = None,
         instructions: str | None = None,
     ) -> ModelAnswer:
-        """Ask the agent's model.
+        """Call the agent's model.
 
-        Limit its time by `ModelSettings.timeout_seconds`: a timeout around this call gives up an
-        answer that may have been paid for, and is not recorded, so another run of the step may get
-        the answer in time.
+        Limit its time by `ModelSettings.timeout_seconds`. A timeout around this call discards an
+        answer that may have been paid for; and as the timeout is not recorded, another run of the
+        step may get the answer in time.
 
         Args:
             messages: The conversation; None for `ctx.messages`.
             tools: Tools on offer; None for `offered_tools()`.
             tool_choice: "auto", "none", "required" or a tool's name; None for "auto".
-            output_type: Structure of the answer. None for the agent's own; for text where the
-                AgentWorker chooses `messages` or `tools` itself.
+            output_type: Structure of the answer. None for the agent's own output type, or for text
+                if `messages` or `tools` are given.
             instructions: System prompt; None for the agent's own.
 
         Returns:
             The answer, recorded: a later run of this step gets the same one without a call.
 
         Raises:
-            InvalidArgumentError: `messages` is no list of Messages.
+            InvalidArgumentError: `messages` is not a list of Messages.
             StepCodeChangedError: The journal holds the answer to a different request here.
-            ModelBehaviorError: There is no going on with the answer: it is incomplete, or holds
-                something that nobody can answer; a StalledTaskError in the step API.
+            ModelBehaviorError: The task cannot go on with the answer: it is incomplete, or holds an
+                item that no agent can answer. A StalledTaskError in the step API.
             asyncio.CancelledError: The step is interrupted already.
         """
         self.stop.go_on()
@@ -269,6 +272,8 @@ class StepContext:
         recorded = self.record.next(key, "a model call", n=self.n, task_id=self.task_id)
         if recorded is not None and recorded.answer is not None:
             return usable(recorded.answer, self.dialect, last=self.finished)
+        # One costly call per activity: its answer must be in the task's history before the next
+        # one is made, so that a lost worker process loses at most one paid answer.
         await self.settled()
         self.stop.go_on()
         if self.finished:
@@ -284,26 +289,27 @@ class StepContext:
     async def memo(
         self, name: str, make: Callable[[], Awaitable[Any] | Any], *, costly: bool = True
     ) -> Json:
-        """Make something once and have it recorded: a later run of this step gets the record.
+        """Make a value once and record it: a later run of this step gets the recorded value.
 
-        For what costs time or money and would come out differently a second time: an answer of
-        another framework's agent, a search, a random choice. It is recorded when the activity ends;
-        a worker lost before that makes it again. What must not happen twice belongs in a tool.
+        For values that cost time or money, or would differ the second time: an answer of another
+        framework's agent, a search, a random choice. The value is recorded when the activity ends;
+        if the worker process is lost before that, the value is made again. An effect that must not
+        happen twice belongs in a tool.
 
         Args:
-            name: What is made, with what decides the result, as in `f"search {query}"`: the record
-                is for this name only.
-            make: Makes it; async or not. JSON data, or what pydantic can write as JSON.
-            costly: Whether it must be recorded before anything else costly is made. False spares an
-                activity where making it again would do no harm.
+            name: Name of the value, with the arguments that decide it, as in `f"search {query}"`:
+                the record is for this name only.
+            make: Makes it; async or not. JSON data, or data that pydantic can write as JSON.
+            costly: Whether it must be recorded before the next costly call. False saves an
+                activity where making the value again would do no harm.
 
         Returns:
             The JSON data, the same in the first run as in later ones.
 
         Raises:
-            InvalidArgumentError: It cannot be stored as JSON.
+            InvalidArgumentError: The value cannot be stored as JSON.
             StepCodeChangedError: The journal holds the answer to a different request here.
-            Exception: Whatever `make` raised; that is not recorded.
+            Exception: An error that `make` raised; it is not recorded.
         """
         self.stop.go_on()
         key = digest(canonical(["memo", name]))[:16]
@@ -345,13 +351,16 @@ class StepContext:
         return memo_json(name, made)
 
     async def call_tools(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
-        """Have the task run tools in the middle of the step.
+        """Run tools in the middle of the step.
+
+        The task runs them after this activity: this run of the step is interrupted here, and the
+        next one gets the results from the journal.
 
         Returns:
             The results in the order of `calls`. They join the transcript only by `ctx.add`.
 
         Raises:
-            InvalidArgumentError: `calls` is no list of ToolCalls.
+            InvalidArgumentError: `calls` is not a list of ToolCalls.
             StepCodeChangedError: The journal holds the answer to a different request here.
             asyncio.CancelledError: The step is interrupted already.
         """
@@ -373,15 +382,15 @@ class StepContext:
         return [tool_result(c, o) for c, o in zip(calls, recorded.outcomes, strict=True)]
 
     async def settled(self) -> None:
-        """Wait for the model call in flight, if there is one: its answer is paid for."""
+        """Wait for the model call or memo in flight: stopping it would lose a paid answer."""
         while not self._idle.is_set():
             await self._idle.wait()
 
     async def _ask(self, request: ModelRequest, key: str, *, last: bool) -> ModelAnswer:
         """Make the one model call of this activity.
 
-        A call that the AgentWorker cancels, as by its own timeout, has no answer and counts as not
-        made: the next one may be made in its place.
+        A call that the AgentWorker cancels, as by a timeout of its own, has no answer and does not
+        count: another call may be made in this activity.
         """
         self._idle.clear()
         try:
@@ -390,7 +399,7 @@ class StepContext:
             self.record.add(entry, costly=True)
             return answer
         except Exception as error:  # noqa: BLE001  handed to the driver, which raises it
-            self._idle.set()
+            self._idle.set()  # before `fail`, which never returns: the driver waits for idle first
             await self.stop.fail(error)
         finally:
             self._idle.set()

@@ -1,7 +1,7 @@
-"""The journal of a step, and how a run of the step is stopped.
+"""The journal of a step, and the interruption of a run of the step.
 
-The journal holds the answered calls. A later activity runs the step again from its top, and gets
-the recorded answers instead of new ones.
+The journal holds the answered calls, in the order in which the step made them. A later activity
+runs the step again from its top, and its calls get the recorded answers by position.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ class Interrupt(Value):
     """Why the step cannot go on in this activity.
 
     Attributes:
-        kind: "tools": the task must run tools. "more": a second model call, or costly memo, belongs
-            to the next activity. "limit": the task's limit forbids the call. "over": the last call
-            that the budget allowed has been made, so its answer ends the step.
+        kind: "tools": the task must run tools. "more": a second model call, or costly memo, needs
+            the next activity. "limit": the task's limit forbids the call. "over": the budget's last
+            model call has been made, so its answer ends the step.
         request: Digest of the request.
         calls: The calls, for "tools".
     """
@@ -34,21 +34,23 @@ class Interrupt(Value):
 
 
 class StepStop:
-    """Stops the one run of a step that an activity makes.
+    """Interrupts the one run of a step that an activity makes.
+
+    The step's coroutine then waits at its call until the driver cancels it.
 
     Attributes:
-        interrupted: Why the step was stopped: an Interrupt, or the error of a model call.
+        interrupted: Why the step was interrupted: an Interrupt, or the error of a model call.
     """
 
     def __init__(self) -> None:
-        """Let the step run, in the running loop."""
+        """Make the future that the driver waits for, in the running loop."""
         self.interrupted: asyncio.Future[Interrupt] = asyncio.get_running_loop().create_future()
         self._closed = asyncio.Event()
 
     def go_on(self) -> None:
-        """Refuse a call after the step was interrupted, as from a `finally` on its way out.
+        """Refuse a call after the step was interrupted, such as one made in a `finally` block.
 
-        Nothing could answer it in this activity, and a run that waited for it would never end.
+        This activity cannot answer it any more, so a run that waited for it would never end.
 
         Raises:
             asyncio.CancelledError: The step is interrupted.
@@ -57,23 +59,23 @@ class StepStop:
             raise asyncio.CancelledError
 
     async def fail(self, error: Exception) -> Never:
-        """Stop here with the error of a model call, which the AgentWorker never gets to see.
+        """Interrupt the step with the error of a model call, which the AgentWorker never sees.
 
-        An answer that it gave in the place of a failed call would stand in the journal where the
-        repeated call's answer belongs.
+        If it saw the error, it could make another call instead, whose answer would take the failed
+        call's place in the journal.
         """
         if not self.interrupted.done():
             self.interrupted.set_exception(error)
         await self._halt()
 
     async def interrupt(self, why: Interrupt) -> Never:
-        """Stop here with the reason."""
+        """Interrupt the step for this reason."""
         self.go_on()
         self.interrupted.set_result(why)
         await self._halt()
 
     def close(self) -> None:
-        """Cancel calls that wait, and calls to come."""
+        """Cancel the waiting calls of the step, and refuse further ones."""
         if not self.interrupted.done():
             self.interrupted.cancel()
         self._closed.set()
@@ -90,7 +92,7 @@ class StepJournal:
     Attributes:
         fresh: Calls that were answered in this activity.
         has_spent: Whether a model call or a costly memo is among them: the task must record it
-            before anything else costly is made.
+            before the next costly call is made.
     """
 
     def __init__(
@@ -100,11 +102,11 @@ class StepJournal:
         unrecorded: JournalEntry | None = None,
         keep: Callable[[JournalEntry], None] | None = None,
     ) -> None:
-        """Begin at the first call.
+        """Begin at the step's first call.
 
         Args:
             recorded: Calls that earlier runs of this step had answered.
-            unrecorded: An answer that was paid for, but never reached the task: the same request
+            unrecorded: An answer that was paid for but never reached the task: the same request
                 gets it without a call.
             keep: Called with each costly answer at once, before anything that may fail.
         """
@@ -143,7 +145,7 @@ class StepJournal:
 
         Args:
             key: Digest of the call.
-            what: The call, for a person.
+            what: The call in words, for the error.
             n: Ordinal of the step.
             task_id: The task.
 
@@ -165,12 +167,12 @@ class StepJournal:
         raise StepCodeChangedError(msg, task_id=task_id, step_id="")
 
     def paid_for(self, key: str) -> JournalEntry | None:
-        """Return the answer to this call that was paid for, but never reached the task."""
+        """Return the answer to this call that was paid for but never reached the task, if any."""
         known = self._unrecorded
         return known if known is not None and known.request == key else None
 
     def add(self, entry: JournalEntry, *, costly: bool) -> None:
-        """Take an answer; a costly one is kept at once, beyond this activity."""
+        """Add an answer; pass a costly one to `keep`, so that it outlives the activity."""
         self.fresh.append(entry)
         self.has_spent = self.has_spent or costly
         if costly and self._keep is not None:
@@ -178,7 +180,7 @@ class StepJournal:
 
 
 def memo_json(name: str, made: object) -> Json:
-    """Return what a memo made as JSON data.
+    """Return the value of a memo as JSON data.
 
     Raises:
         InvalidArgumentError: It cannot be stored as JSON.

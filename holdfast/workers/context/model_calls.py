@@ -27,14 +27,14 @@ UNANSWERED = frozenset(
         "shell_call",
     }
 )
-"""Items that a provider refuses to go on without an answer to, and that nobody answers here."""
+"""Items that need an answer before the provider continues, and that agents here cannot answer."""
 
 
 def read(answer: ModelAnswer, dialect: Dialect) -> ModelAnswer:
-    """Leave out calls that are said twice, so that none is run twice.
+    """Remove repeated calls from an answer, so that none is run twice.
 
-    Providers take no conversation with two calls of one id. Where the model is told of what it does
-    wrong, different calls of one id get ids of their own; elsewhere they stay, for the verdict.
+    Providers refuse a conversation with two calls of one id. In the step API, different calls of
+    one id get different ids; by the rules of the Agents SDK they stay, and `verdict` refuses them.
 
     Args:
         answer: The answer as it came.
@@ -54,11 +54,11 @@ def usable(answer: ModelAnswer, dialect: Dialect, *, last: bool) -> ModelAnswer:
     Args:
         answer: The answer.
         dialect: Which API's rules apply.
-        last: Whether it is the last one that the budget allows; that may be any.
+        last: Whether it is the last one that the budget allows; such an answer is not checked.
 
     Raises:
         ModelBehaviorError: The task cannot go on with it, by the rules of the Agents SDK.
-        StalledTaskError: It cannot, in the step API.
+        StalledTaskError: The task cannot go on with it, in the step API.
     """
     error = None if last else verdict(answer, dialect)
     if error is not None:
@@ -67,11 +67,11 @@ def usable(answer: ModelAnswer, dialect: Dialect, *, last: bool) -> ModelAnswer:
 
 
 def verdict(answer: ModelAnswer, dialect: Dialect) -> HoldfastError | None:
-    """Say why there is no going on with an answer, if there is none.
+    """Return the error for an answer with which the task cannot go on; None for a usable one.
 
-    By the rules of the Agents SDK that ends the run. In the step API the step waits to be started
-    anew, and an answer that was cut off is one all the same if it says anything; its calls are not
-    run.
+    By the rules of the Agents SDK the error ends the run. In the step API the step waits to be
+    started anew, and an answer that was cut off is usable if it has text or calls; those calls are
+    not run.
     """
     raises = dialect.unknown_tool == "raise"
     reason = _reason(answer, raises=raises)
@@ -105,7 +105,7 @@ def _reason(answer: ModelAnswer, *, raises: bool) -> str:
 
 
 def _apart(calls: Sequence[ToolCall], *, renames: bool) -> Iterator[ToolCall]:
-    """Give each call once, those of a taken id with an id of their own if so wished."""
+    """Yield each call once; with `renames`, give a new id to a call whose id is taken."""
     said: set[tuple[str, str, str]] = set()
     taken = {call.id for call in calls}
     first = set(taken)
@@ -124,7 +124,7 @@ def _apart(calls: Sequence[ToolCall], *, renames: bool) -> Iterator[ToolCall]:
 
 
 def _sense(arguments: str) -> str:
-    """Write arguments so that spaces and the order of members do not matter."""
+    """Write arguments in a canonical form, so that spaces and member order do not matter."""
     try:
         return canonical(json.loads(arguments)).decode()
     except (ValueError, RecursionError):
@@ -135,7 +135,7 @@ LAST_CALL = system(
     "The budget of this task is used up. Answer now, without tools: say what is known, what is"
     " missing, and that the budget ended the work."
 )
-"""Message of the last call that the budget allows."""
+"""Message that is added to the last model call of the budget."""
 
 
 def settings_within(agent: AgentSnapshot, head: TaskHead, tokens: int) -> ModelSettings:
@@ -143,7 +143,7 @@ def settings_within(agent: AgentSnapshot, head: TaskHead, tokens: int) -> ModelS
 
     Args:
         agent: The agent.
-        head: The task's head, whose settings lie over the agent's.
+        head: The task's head, whose settings override the agent's.
         tokens: Output tokens that are left; 0 for no limit.
     """
     settings = agent.settings.resolve(head.settings)
@@ -154,7 +154,7 @@ def settings_within(agent: AgentSnapshot, head: TaskHead, tokens: int) -> ModelS
 
 
 def own_choice(agent: AgentSnapshot, head: TaskHead, *, used_tools: bool) -> str | None:
-    """Return the tool choice of an agent's settings, for as long as it stands."""
+    """Return the tool choice of the settings; None once a tool was used, if that resets it."""
     if used_tools and not agent.keeps_tool_choice:
         return None
     return agent.settings.resolve(head.settings).tool_choice
@@ -169,14 +169,14 @@ def request_digest(
     view: HistoryRef | None,
     adds: Sequence[Message],
 ) -> str:
-    """Digest of all that decides the answer to a request.
+    """Make a digest of everything that decides the answer to a request.
 
-    The transcript enters by the digest of its chain, so that the cost of a call does not grow with
-    the conversation; messages that the AgentWorker chose itself enter whole.
+    The transcript is represented by the digest of its chain, so that the cost of a call does not
+    grow with the conversation; messages that the AgentWorker chose itself are digested whole.
 
     Args:
         request: The request.
-        agent: The agent, whose instructions and tools are not repeated.
+        agent: The agent; instructions and tools that are its own are left out.
         head: The task's head.
         at: The transcript before the step; None when the AgentWorker chose the messages.
         view: The conversation that a handoff made, if one did.

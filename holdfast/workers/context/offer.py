@@ -1,4 +1,4 @@
-"""What a step offers its model: tools, handoffs, and what the agent's own code says of both."""
+"""The tools and handoffs that a step offers its model, as the agent's own code decides."""
 
 from __future__ import annotations
 
@@ -24,34 +24,34 @@ if TYPE_CHECKING:
 
 
 class AgentCode:
-    """The plain answers, without any code.
+    """Access to the agent's own code. This base is for an agent without any: it answers plainly.
 
     Attributes:
         agent: The agent's snapshot.
     """
 
     def __init__(self, agent: AgentSnapshot) -> None:
-        """Answer for this agent."""
+        """Take the agent's snapshot."""
         self.agent = agent
 
     @property
     def is_asked(self) -> bool:
-        """Whether instructions or tools differ from turn to turn."""
+        """Whether code must be called each turn, as instructions or tools may differ."""
         return False
 
     async def turn(self, state: dict[str, Json]) -> Json:  # noqa: ARG002  for those with code
-        """Say what this turn's instructions and tools are, in few bytes: it is recorded."""
+        """Compute this turn's instructions and tools, in a short form, because it is recorded."""
         return {}
 
     async def taken(self, said: Json) -> AgentSnapshot:  # noqa: ARG002  for those with code
-        """Return the agent as it is in a turn of which `turn` said this."""
+        """Return the agent's snapshot for a turn, given the result of `turn`."""
         return self.agent
 
     def read(self, text: str) -> Json:
         """Read a final answer: JSON data when the agent has an output type, else text.
 
         Raises:
-            ModelBehaviorError: It does not fit.
+            ModelBehaviorError: It is not JSON, or does not fit the output type.
         """
         if self.agent.output is None:
             return text
@@ -61,23 +61,23 @@ class AgentCode:
             raise ModelBehaviorError(f"Invalid JSON when parsing {text}; {cause}") from cause
 
     def fitting(self, text: str) -> Json:
-        """Read a tool's result as the output type has it; text that does not fit stays text."""
+        """Convert a tool's result to the output type; text that does not fit stays text."""
         return text
 
     async def follow(
         self, state: dict[str, Json], results: Sequence[ToolOutput]
     ) -> ToolsToFinalOutputResult:
-        """Ask the agent's `tool_use_behavior` what tool results come to.
+        """Call the agent's `tool_use_behavior` function with tool results.
 
         Raises:
-            UserError: There is none, or it gave something else.
+            UserError: There is no such function, or it returned something else.
         """
         del state, results
         msg = f"Agent {self.agent.name!r} has no tool_use_behavior function in this process."
         raise UserError(msg)
 
     async def not_found(self, call: ToolCall, state: dict[str, Json], text: str) -> str:
-        """Word what the model reads when it has called a tool that it was not given."""
+        """Make the model's message for its call of a tool that it was not given."""
         del call, state
         return text
 
@@ -119,14 +119,14 @@ class StepView(Protocol):
 MEMO = "offered tools"
 
 Retrieve = Callable[[str], Awaitable[Sequence[str]]]
-"""Names the tools for a query, the best first."""
+"""Returns the names of the tools for a query, the best first."""
 
 
 class Offer:
     """The tools of one step.
 
-    The retriever is asked once, when the step first wants to know; from then on only what was
-    offered may be called, by the model or by the AgentWorker.
+    The retriever is called once, when the step first needs the tools. From then on only the tools
+    on offer may be called, by the model or by the AgentWorker.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class Offer:
         """Return the tools on offer, and the one that a tool choice names."""
         if self._retrieve is None:
             return self._agent.tools
-        async with self._asking:  # two model calls at once ask it once
+        async with self._asking:  # two model calls at the same time call the retriever once
             if self._chosen is None:
                 self._chosen = await self._ask(ctx, self._retrieve)
         tools = select(self._agent.tools, self._chosen, choice)
@@ -155,7 +155,7 @@ class Offer:
     async def _ask(self, ctx: StepView, retrieve: Retrieve) -> list[str]:
         async def choose() -> Sequence[str]:
             task = await ctx.task()
-            # A task that was given a conversation has its request at the end of that.
+            # A task that was started with a conversation has its request at the end of it.
             asked = (message.text for message in reversed(ctx.messages) if message.role == "user")
             return await retrieve(task.input or next(asked, ""))
 
@@ -164,12 +164,12 @@ class Offer:
     async def given(
         self, ctx: StepView, tools: Sequence[ToolSpec] | None, choice: str
     ) -> tuple[ToolSpec, ...]:
-        """Return the tools of one model call: those that the AgentWorker gives, else the offer.
+        """Return the tools of one model call: the AgentWorker's choice, else the offer.
 
         Args:
             ctx: The step.
-            tools: The AgentWorker's choice; they may be called from then on. None for the offer,
-                with the agent's handoffs.
+            tools: The AgentWorker's choice; these tools may be called from then on. None for the
+                offer, with the agent's handoffs.
             choice: The tool choice of the call.
         """
         if tools is None:
@@ -178,7 +178,7 @@ class Offer:
         return tuple(tools)
 
     def widen(self, tools: Iterable[ToolSpec]) -> None:
-        """Allow calls of tools that the AgentWorker offers the model of its own accord."""
+        """Allow calls of these tools, too."""
         self._allowed.update(tool.name for tool in tools)
 
     def has(self, name: str) -> bool:
@@ -188,7 +188,7 @@ class Offer:
     async def refused(
         self, calls: Sequence[ToolCall], state: dict[str, Json]
     ) -> dict[int, Outcome]:
-        """Say to the model which of its calls are not run: position to what it is told.
+        """Refuse calls of tools that are not on offer: position to the outcome for the model.
 
         Raises:
             ModelBehaviorError: The rules end the run when the model calls a tool that it was not
@@ -200,7 +200,7 @@ class Offer:
             return {}
         raises = self._head.dialect.unknown_tool == "raise"
         if not raises:
-            if self._chosen is None:  # the task itself tells of names that it does not know
+            if self._chosen is None:  # the task itself answers calls of tools unknown to it
                 told = {i: c for i, c in told.items() if c.name in self._agent.policies}
             return {i: self._outcome(call) for i, call in told.items()}
         if self._head.run.tool_not_found == "raise_error":
@@ -231,8 +231,8 @@ def select(specs: Sequence[ToolSpec], names: Sequence[str], always: str = "") ->
     """Return the tools of these names in their order, and the one that must be among them.
 
     Args:
-        specs: The tools that the task knows. A name that is not among them is of a tool that came
-            to the catalogue after the task had begun, and is passed over.
+        specs: The tools that the task knows. Other names are skipped: such a tool was added to the
+            catalogue after the task had started.
         names: The names.
         always: A name to be added, if there is such a tool: a tool choice may name it.
     """
@@ -242,32 +242,32 @@ def select(specs: Sequence[ToolSpec], names: Sequence[str], always: str = "") ->
 
 
 class StepHandoffs(Protocol):
-    """The handoffs that the agent of a step offers, and the calls that the step does not run."""
+    """Handoffs of a step's agent, and the outcomes of calls that are settled without being run."""
 
     def recorded(self, target: str) -> AbstractContextManager[object]:
-        """Record the block as a handoff to an agent, in the trace."""
+        """Record the block in the trace, as a handoff to an agent."""
         ...
 
     def tell(self, call: ToolCall, outcome: Outcome) -> None:
-        """Settle the outcome of a call that is not run."""
+        """Settle a call with an outcome: it is not run."""
         ...
 
     def messages(self, calls: Sequence[ToolCall]) -> list[Message]:
-        """Return the results of calls that are not run, as messages for the model."""
+        """Return the outcomes of settled calls, as messages for the model."""
         ...
 
     def told(self, calls: Sequence[ToolCall]) -> dict[int, Outcome]:
-        """Return the outcomes of those calls that are not run, by position."""
+        """Return the outcomes of those of the calls that are settled, by position."""
         ...
 
     def changes_view(self, name: str) -> bool:
-        """Whether the next agent sees something else than the whole conversation."""
+        """Whether this handoff gives the next agent something else than the whole conversation."""
         ...
 
     async def view(
         self, ctx: StepView, chosen: ToolCall, answer: Message, told: Sequence[Message]
     ) -> HistoryRef:
-        """Make the conversation that the next agent sees, and keep it in the archive.
+        """Make the conversation that the next agent sees, and store it in the archive.
 
         Args:
             ctx: The step's context.

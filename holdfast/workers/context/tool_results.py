@@ -8,13 +8,13 @@ from holdfast.values.steps import ToolOutput
 
 
 class ToolResult(ToolOutput):
-    """A tool's result in the middle of a step, with the message that tells the model of it."""
+    """A tool's result in the middle of a step, with its message for the model."""
 
     message: Message
 
 
 def tool_result(call: ToolCall, outcome: Outcome) -> ToolResult:
-    """Join a call and its outcome."""
+    """Make the result of a call from its outcome."""
     return ToolResult(
         tool_name=call.name,
         call_id=call.id,

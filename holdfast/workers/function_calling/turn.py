@@ -1,4 +1,4 @@
-"""What follows a model's answer: an end, another turn, tool calls, or a handoff."""
+"""Decide how a turn goes on after the model's answer: end, another turn, tool calls, handoff."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ async def hand_over(
     run: Sequence[ToolCall],
     refused: Sequence[tuple[str, str]] = (),
 ) -> TaskStepOutput | None:
-    """End a step by handing the task over, if the model's answer wants that.
+    """End a step by handing the task over, if the model's answer calls a handoff.
 
-    The other calls are run first, then the handoff; of several handoffs, the first counts. If
-    somebody has given the handoff up, the agent goes on itself.
+    The other calls are run first, then the handoff; of several handoffs, the first counts. If the
+    handoff's own call ends with an error, as when a reviewer gives it up, the agent goes on itself.
 
     Args:
         step: The step.
         ctx: Its context; the answer is in the transcript already.
         answer: The answer.
-        run: Those of its calls that may be run.
-        refused: (id, reason) of those that may not.
+        run: The calls of the answer that may be run.
+        refused: (id, reason) of the calls that may not be run.
 
     Returns:
         The step's output, or None when no call hands the task over.
@@ -67,12 +67,15 @@ async def hand_over(
         handoffs.tell(call, Outcome(content=IGNORED, status="failed", attempts=0))
     rest += [*ignored, chosen]
     policy = policies[chosen.name]
-    is_told = policy.effect == "read"  # there is no on_handoff
+    # Without an `on_handoff` function there is nothing to run: the call is settled right here.
+    is_told = policy.effect == "read"
     changes_view = handoffs.changes_view(chosen.name)
     if is_told:
         handoffs.tell(chosen, Outcome(content=transfer_message(policy.handoff)))
     if others and is_told and not changes_view:
-        others, rest = [], [*others, *rest]  # nothing here needs their results
+        # The next agent's view does not depend on their results, so they can run after the step,
+        # which saves an activity.
+        others, rest = [], [*others, *rest]
     for result in await ctx.call_tools(others):
         ctx.add(result.message)
     if not is_told:
@@ -82,7 +85,8 @@ async def hand_over(
         if results[-1].is_error:
             return _stays(step, answer)
     history = None
-    with handoffs.recorded(policy.handoff) if is_told else nullcontext():  # else its call was
+    # A call of `on_handoff` has recorded the handoff already.
+    with handoffs.recorded(policy.handoff) if is_told else nullcontext():
         if changes_view:
             history = await handoffs.view(ctx, chosen, answer.message, handoffs.messages(rest))
     following = TaskStep(agent=policy.handoff, history=history)
@@ -92,17 +96,18 @@ async def hand_over(
 
 
 async def told_of(calls: Sequence[ToolCall], ctx: StepContext) -> dict[int, Outcome]:
-    """Return what becomes of those of a step's calls that are not run, by position.
+    """Return the outcomes of a step's calls that are not run, by position.
 
     Raises:
-        ModelBehaviorError: The model called something that was not on offer, and that is a verdict.
+        ModelBehaviorError: The model called a tool that was not on offer, and the rules of the
+            Agents SDK end the run for that.
     """
     told = {} if ctx.handoffs is None else ctx.handoffs.told(calls)
     return {**await ctx.offer.refused(calls, ctx.state), **_cut_off(calls, ctx), **told}
 
 
 def _cut_off(calls: Sequence[ToolCall], ctx: StepContext) -> dict[int, Outcome]:
-    """Refuse calls of answers that were cut off: nobody knows what their arguments lack."""
+    """Refuse the calls of answers that were cut off, because their arguments may be incomplete."""
     cut = [entry.answer for entry in ctx.journal if entry.answer and entry.answer.is_cut_off]
     return {
         i: _not_run(CUT_OFF)
@@ -122,9 +127,9 @@ def _stays(step: TaskStep, answer: ModelAnswer) -> TaskStepOutput:
 
 
 Follows = Literal["tools", "answer", "refusal", "nothing", "work"]
-"""What an answer is: tool calls, a final output, a refusal that ends the run, no output at all
-where the agent's type wants one, or work of the provider's own tools without a word. After the last
-two, the model is asked once more."""
+"""Kinds of a model's answer: tool calls; a final output; a refusal that ends the run; "nothing" in
+the place of the output that the agent's type requires; "work" of the provider's own tools without
+any text. After the last two, the model is called again."""
 
 HOSTED = frozenset(
     {
@@ -136,7 +141,7 @@ HOSTED = frozenset(
         "web_search_call",
     }
 )
-"""Items of tools that the provider runs itself."""
+"""Items of an answer that come from tools which the provider runs itself."""
 
 BUDGET_REACHED = (
     "Not run: the budget of tool calls for this task is used up. Answer with what is known."
@@ -147,12 +152,12 @@ NO_OUTPUT = "Model returned no final output for the structured output type."
 
 
 def follows(answer: ModelAnswer, agent: AgentSnapshot, *, may_refuse: bool) -> Follows:
-    """Say what an answer is.
+    """Return the kind of an answer.
 
     Args:
         answer: The answer.
-        agent: The agent that gave it.
-        may_refuse: Whether the words of a refusal are an answer like any other.
+        agent: The agent whose turn it is.
+        may_refuse: Whether a refusal is an answer like any other.
     """
     if answer.message.calls:
         return "tools"
@@ -165,7 +170,7 @@ def follows(answer: ModelAnswer, agent: AgentSnapshot, *, may_refuse: bool) -> F
 
 
 def refusal(answer: ModelAnswer) -> ModelRefusalError:
-    """Make the verdict on a refusal."""
+    """Make the error that ends a run whose model refuses."""
     said = clean(redact(answer.refusal))[:LONGEST_REFUSAL]
     verdict = ModelRefusalError(said)
     verdict.facts = {KIND: "model_refusal", REFUSAL: said}
@@ -173,7 +178,7 @@ def refusal(answer: ModelAnswer) -> ModelRefusalError:
 
 
 def invalid_output(text: str, *, again: bool = False) -> ModelBehaviorError:
-    """Make the verdict on an answer that is not what the agent's output type wants."""
+    """Make the error for an answer that does not fit the agent's output type."""
     verdict = ModelBehaviorError(text)
     facts: dict[str, Json] = {KIND: "invalid_final_output"}
     verdict.facts = {**facts, TURN_FOLLOWS: True} if again else facts
@@ -186,12 +191,12 @@ def allot(
     """Split calls into those to run and those to refuse.
 
     Args:
-        calls: What the model wants.
+        calls: The model's calls.
         left: Most calls that may still be run; None for no limit.
         parallel: Whether one answer may call several tools.
 
     Returns:
-        The calls to run; the id and the reason of each of the others.
+        The calls to run; id and reason of each refused call.
     """
     room, reason = len(calls), BUDGET_REACHED
     if not parallel and room > 1:
@@ -204,7 +209,7 @@ def allot(
 def sole_direct_call(
     run: Sequence[ToolCall], refused: Sequence[object], agent: AgentSnapshot
 ) -> ToolCall | None:
-    """Return the one call whose result is the answer of the task, if its tool says so."""
+    """Return the call, if it is the only one and its tool has `return_direct`."""
     if len(run) != 1 or refused:
         return None
     policy = agent.policies.get(run[0].name)
@@ -212,25 +217,26 @@ def sole_direct_call(
 
 
 def may_end(run: Sequence[ToolCall], behavior: str) -> bool:
-    """Whether the results of these calls may be the end: the step then waits for them."""
+    """Whether the results of these calls may end the run, so that the step waits for them."""
     if not run or not behavior:
         return False
     return behavior in ("first", "ask") or any(call.name in _names(behavior) for call in run)
 
 
 def final_result(results: Sequence[ToolOutput], behavior: str) -> ToolOutput | None:
-    """Return the result that is the final output, for all behaviours but a function's."""
+    """Return the result that is the final output, for every behaviour but a function."""
     if behavior == "first":
         return results[0]
     return next((result for result in results if result.tool_name in _names(behavior)), None)
 
 
 def who_used_tools(first: AgentSnapshot, transcript: Sequence[Message]) -> set[str]:
-    """Name the agents that have used tools in a task.
+    """Return the names of the agents that have used tools in a task.
 
     Args:
         first: The agent that it began with, and its team.
-        transcript: Its messages, oldest first. They do not say whose they are, but handoffs do.
+        transcript: Its messages, oldest first. They do not name their agent; it is found by
+            following the handoffs.
     """
     used: set[str] = set()
     now = first

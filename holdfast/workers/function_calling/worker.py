@@ -1,4 +1,4 @@
-"""The default AgentWorker: ask the model, run the tools it calls, until it answers in words."""
+"""The default AgentWorker: call the model and run its tool calls, until it answers with text."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class FunctionCallingAgentWorker(AgentWorker):
             call is run and the others get a result that asks for one at a time.
 
     Raises:
-        InvalidArgumentError: `max_function_calls` is no number of calls, or
-            `allow_parallel_tool_calls` no bool.
+        InvalidArgumentError: `max_function_calls` is not a number of calls, or
+            `allow_parallel_tool_calls` not a bool.
     """
 
     hands_over: ClassVar[bool] = True
@@ -47,7 +47,7 @@ class FunctionCallingAgentWorker(AgentWorker):
         self.allow_parallel_tool_calls = allow_parallel_tool_calls
 
     async def run_step(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
-        """Ask the model once; end the step with its tool calls, or the task with its answer."""
+        """Call the model once; end the step with its tool calls, or the task with its answer."""
         used = _take_in(step, ctx)
         exhausted = self.max_function_calls is not None and used >= self.max_function_calls
         no_tools = exhausted or ctx.limit_reached
@@ -72,7 +72,7 @@ class FunctionCallingAgentWorker(AgentWorker):
     async def _use_tools(
         self, step: TaskStep, ctx: StepContext, answer: ModelAnswer, used: int
     ) -> TaskStepOutput:
-        """End the step with its tool calls; wait for them where their results may be the end."""
+        """End the step with its tool calls; wait for them if their results may end the run."""
         most = self.max_function_calls
         left = None if most is None else most - used
         run, refuse = turn.allot(
@@ -85,7 +85,7 @@ class FunctionCallingAgentWorker(AgentWorker):
         following = TaskStepOutput(
             output=answer.text, task_step=step, next_steps=(step.get_next_step(step_state=state),)
         )
-        if answer.is_cut_off:  # the model is told that none was run
+        if answer.is_cut_off:  # none of them is run: `turn.told_of` settles them as cut off
             return following.model_copy(update={"calls": run})
         direct = turn.sole_direct_call(run, refuse, ctx.agent)
         if direct is not None:
@@ -97,7 +97,7 @@ class FunctionCallingAgentWorker(AgentWorker):
     def _with_progress(
         self, step: TaskStep, used: int, refused: list[tuple[str, str]]
     ) -> dict[str, Json]:
-        """Hand on what the next step must know: nothing, unless there is a limit."""
+        """Make the next step's state, with the count of calls if there is a limit."""
         state = {k: v for k, v in step.step_state.items() if k != "refused_calls"}
         if self.max_function_calls is not None:
             state["function_calls"] = used
@@ -119,13 +119,13 @@ def _check(most: Any, is_parallel: Any) -> None:
 
 
 def _progress(step: TaskStep) -> tuple[int, list[tuple[str, str]]]:
-    """Read how many calls were run, and which calls of the last answer were refused."""
+    """Return the number of calls run so far, and the refused calls of the last answer."""
     refused = step.step_state.get("refused_calls", [])
     return step.step_state.get("function_calls", 0), [(r[0], r[1]) for r in refused]
 
 
 def _take_in(step: TaskStep, ctx: StepContext) -> int:
-    """Say to the model what is new; return how many calls the task has run."""
+    """Add the step's input and the refusals of calls; return how many calls the task has run."""
     told = step.message()
     if told is not None:
         ctx.add(told)
@@ -159,7 +159,7 @@ def _asks_again(step: TaskStep, ctx: StepContext, answer: ModelAnswer) -> TaskSt
 async def _return_direct(
     call: ToolCall, ctx: StepContext, following: TaskStepOutput
 ) -> TaskStepOutput:
-    """Run the one call now: its result is the answer, unless it failed."""
+    """Run the one call now; its result is the answer, unless it failed."""
     [result] = await ctx.call_tools([call])
     ctx.add(result.message)
     if result.is_error:
@@ -171,9 +171,9 @@ async def _return_direct(
 async def _follow(
     run: Sequence[ToolCall], ctx: StepContext, following: TaskStepOutput
 ) -> TaskStepOutput:
-    """Run the calls now, and see whether their results are the end of the run.
+    """Run the calls now, and end the run if the agent's behaviour makes a result the output.
 
-    What the model is told of tools that are not on offer is no result of a tool.
+    Outcomes of calls of tools that are not on offer do not count as results of a tool.
     """
     results = await ctx.call_tools(run)
     for result in results:
@@ -195,4 +195,4 @@ async def _follow(
 
 
 OpenAIAgentWorker = FunctionCallingAgentWorker
-"""The name under which LlamaIndex's users know the worker for OpenAI's function calling."""
+"""The name of this worker in LlamaIndex."""

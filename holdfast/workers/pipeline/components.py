@@ -17,7 +17,7 @@ from holdfast.workers.pipeline.graph import Slots
 from holdfast.workers.turns import as_json
 
 SPECIAL = ("state", "ctx")
-"""Parameters of a function that no link fills."""
+"""Parameters of a function that the pipeline itself fills, not a link."""
 
 OnError = Literal["fail", "text", "skip"]
 
@@ -26,10 +26,10 @@ _BRACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 
 @dataclass(frozen=True)
 class FunctionComponent:
-    """A function, called with what its links bring as keyword arguments.
+    """A function, called with the values of its links as keyword arguments.
 
-    It is called again each time that the step is run again, so it gives the same output for the
-    same arguments, or has `memo=True`. Its output is JSON data.
+    It is called again whenever the step is run again, so it must give the same output for the same
+    arguments, or have `memo=True`. Its output is JSON data.
 
     A parameter called `state` gets the pipeline's state, a dict of JSON data that lasts from step
     to step and may be changed in place. A parameter `ctx` of an async function gets the
@@ -38,8 +38,8 @@ class FunctionComponent:
     Attributes:
         name: Name in the pipeline.
         function: The function. Parameters without a default are required slots.
-        memo: Make the output once per step and have it recorded, with the change of the state: for
-            what costs money or time, or would come out differently.
+        memo: Make the output once per step, and record it with the change of the state: for calls
+            that cost money or time, or whose output would differ the second time.
     """
 
     name: str
@@ -73,9 +73,8 @@ class FunctionComponent:
 class PromptComponent:
     """A text with named slots, as in "Translate {text} into {language}".
 
-    Slots are plain names; what is filled in is not looked at again, so braces in it are safe. A
-    brace of the text itself is doubled: `{{"a": 1}}`. Strings go in as they are, other data as
-    JSON.
+    Slots are plain names. Values are not scanned for slots, so braces in them are safe. A brace of
+    the text itself is doubled: `{{"a": 1}}`. Strings are inserted as they are, other data as JSON.
 
     Attributes:
         name: Name in the pipeline.
@@ -126,7 +125,7 @@ class PromptComponent:
 class ModelComponent:
     """One call of the agent's model: the prompt in, the answer's text out.
 
-    The model sees the prompt and what people said meanwhile, without tools.
+    The model sees the prompt and the notes of the step, such as feedback, and gets no tools.
 
     Attributes:
         name: Name in the pipeline.
@@ -154,14 +153,14 @@ class ModelComponent:
 class ToolComponent:
     """A call of one of the agent's tools: arguments by link, the result's text out.
 
-    It is run by the task like any call, with its approval, retries and effect.
+    The task runs it like any tool call, with its approval, retries and effect.
 
     Attributes:
         name: Name in the pipeline.
         tool: Name of the tool; empty for the component's own name.
-        on_error: What a failed call comes to. "fail": the step fails and waits for a person.
+        on_error: What to do after a failed call. "fail": the step fails and waits for a decision.
             "text": the error's text is the output. "skip": the component counts as skipped, and so
-            does what depends on it.
+            do the components that depend on it.
     """
 
     name: str
@@ -173,7 +172,7 @@ class ToolComponent:
         """Check the fields.
 
         Raises:
-            InvalidArgumentError: One of them has a value that means nothing.
+            InvalidArgumentError: `tool` is not a text, or `on_error` is unknown.
         """
         _require(self.name, "tool", self.tool, str)
         if self.on_error not in get_args(OnError):
@@ -225,7 +224,7 @@ _WORDS: dict[type, str] = {
 
 
 def _require(name: Any, field: str = "", value: Any = None, *kinds: type) -> None:
-    """Refuse a name that is no text, and a field of another type than these."""
+    """Refuse a name that is not a text, and a field that has none of these types."""
     if not isinstance(name, str):
         msg = f"The name of a component must be a text; it was {shown(name)}."
         raise InvalidArgumentError(msg)

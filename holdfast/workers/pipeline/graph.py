@@ -1,4 +1,4 @@
-"""The graph of a pipeline: its links checked, its order, and what may run when. Pure."""
+"""The graph of a pipeline: checks of its links, its order, and which components may run. Pure."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from holdfast.values.base import Json
 from holdfast.values.text.shown import shown
 
 GIVEN = ("input", "previous")
-"""Sources that no component makes: the step's input, and the output of the step before."""
+"""Sources that are not components: the step's input, and the output of the step before."""
 
 Condition = Callable[[Any], bool]
 
 
 @dataclass(frozen=True)
 class Slots:
-    """Names under which a component takes what links bring.
+    """Names under which a component takes the values of its links.
 
     Attributes:
-        required: Those without which it cannot run.
-        optional: Those that have a default.
-        any_name: Whether it takes every other name as well.
+        required: Slots that need a value for the component to run.
+        optional: Slots that have a default.
+        any_name: Whether it takes any other name, too.
     """
 
     required: tuple[str, ...] = ()
@@ -38,14 +38,14 @@ class Slots:
 
 @dataclass(frozen=True)
 class Link:
-    """A value's way from one component to a slot of another.
+    """A link that passes the output of one component to a slot of another.
 
     Attributes:
-        source: Component whose output it takes, or "input" or "previous".
+        source: Component whose output it passes, or "input" or "previous".
         target: Component that it leads to.
-        to: Slot; empty for the only slot that the target has, None for a link that hands nothing
-            over: the target waits for the source and is switched by `when`.
-        when: Tells from the source's output whether the link is on; None for always.
+        to: Slot; empty for the target's only slot. None for a link without a value: the target
+            waits for the source, and `when` decides whether it runs.
+        when: Function of the source's output that returns whether the link is on; None for always.
     """
 
     source: str
@@ -68,8 +68,8 @@ class Graph:
     """Components and links, checked.
 
     Attributes:
-        order: Names of the components so that each comes after those that it waits for; among
-            those that could come next, the one declared first comes first.
+        order: Names of the components, each after the components that it waits for, and otherwise
+            in the order of their declaration.
         links: The links in the order of their declaration, each with the slot that it leads to.
         output: Component whose output is the pipeline's.
     """
@@ -77,17 +77,17 @@ class Graph:
     def __init__(
         self, components: Sequence[tuple[str, Slots]], links: Sequence[Link], output: str
     ) -> None:
-        """Check everything that can be checked without running.
+        """Check components and links.
 
         Args:
             components: Names and slots in the order of their declaration.
             links: The links.
-            output: Name of the component whose output counts.
+            output: Name of the component whose output is the pipeline's.
 
         Raises:
-            InvalidArgumentError: Something is no link, a name is unknown, reserved or there twice,
-                a required slot has no link, there is a cycle, or nothing leads from the input to
-                the output.
+            InvalidArgumentError: A link is not a Link, a name is unknown, reserved or used twice, a
+                required slot has no link, there is a cycle, or no links lead from the input to the
+                output.
         """
         self.slots = _by_name(components)
         _check_links(links)
@@ -99,7 +99,7 @@ class Graph:
         self._check_output()
 
     def into(self, name: str) -> list[tuple[int, Link]]:
-        """List the links that lead to a component, with their positions."""
+        """List the links that lead to a component, each with its position in `links`."""
         return [(k, each) for k, each in enumerate(self.links) if each.target == name]
 
     def uses(self, source: str) -> bool:
@@ -133,7 +133,7 @@ class Graph:
         return tuple(order)
 
     def _check_output(self) -> None:
-        """Refuse an output that the input cannot reach, if anything reads the input."""
+        """Refuse an output that does not depend on the input, if any component reads the input."""
         if not self.uses("input"):
             return
         reached = {"input"}
@@ -149,17 +149,17 @@ class Graph:
 
 
 class Traversal:
-    """One run through a graph: what has run, what is skipped, what may run now.
+    """One run through a graph: which components have run, are skipped, or may run now.
 
-    A link is on once its source has run and its condition holds, off once its source is skipped or
-    the condition does not hold, and undecided before. A component is ready as soon as none of its
-    links is undecided. It then runs if each required slot has a link that is on and, having links
-    at all, any of them is on; else it is skipped, and so the links that it is the source of are
-    off. Of several links that are on and lead to one slot, the one declared first counts. A
-    component without links is ready at once.
+    A link is on once its source has run and its condition holds; off once its source is skipped or
+    the condition does not hold; undecided before that. A component is ready as soon as none of its
+    incoming links is undecided. It then runs if each required slot has a link that is on, and at
+    least one of its links is on, and, if it has links with `to=None`, one of those is on. Otherwise
+    it is skipped, and its outgoing links are off. A component without incoming links is ready at
+    once. Of several links into one slot that are on, the one declared first counts.
 
     Attributes:
-        values: Name to output, for what was given and what has run.
+        values: Name to output, for the given sources and the components that have run.
         skipped: Components that do not run.
     """
 
@@ -168,7 +168,7 @@ class Traversal:
 
         Args:
             graph: The graph.
-            given: Values of the sources in GIVEN; those that no link reads may be left out.
+            given: Values of the sources in GIVEN; a source without links may be left out.
         """
         self.graph = graph
         self.values: dict[str, Json] = {}
@@ -193,7 +193,7 @@ class Traversal:
         return found
 
     def inputs(self, name: str) -> dict[str, Json]:
-        """Return slot to value for a component that is ready."""
+        """Return the slots and values of a component that is ready."""
         arrived: dict[str, Json] = {}
         for k, each in self.graph.into(name):
             if self._is_on[k] and each.to is not None:
@@ -201,10 +201,10 @@ class Traversal:
         return arrived
 
     def put(self, name: str, value: Json) -> None:
-        """Record what a component gave, and decide its links.
+        """Record a component's output, and decide its outgoing links.
 
         Raises:
-            InvalidArgumentError: A condition failed or gave no bool.
+            InvalidArgumentError: A condition failed, or did not return a bool.
         """
         self.values[name] = value
         for k, each in enumerate(self.graph.links):
@@ -217,7 +217,7 @@ class Traversal:
         self._is_on |= {k: False for k, e in enumerate(self.graph.links) if e.source == name}
 
     def why_skipped(self, name: str) -> str:
-        """Tell which links kept a component from running."""
+        """Return the reason why a component was skipped: its links that were off."""
         off = [str(each) for k, each in self.graph.into(name) if not self._is_on[k]]
         return f"these links were off: {', '.join(off)}" if off else "it gave no value"
 
@@ -311,7 +311,7 @@ def _known(name: str, known: Sequence[str] | Mapping[str, Slots], what: str) -> 
 
 
 def _cycle(waits: Mapping[str, set[str]], placed: Sequence[str]) -> list[str]:
-    """Walk back from a component that cannot be placed until one comes again."""
+    """Find a cycle: walk back from a component that cannot be placed until one repeats."""
     path = [next(name for name in waits if name not in placed)]
     while path.count(path[-1]) == 1:
         path.append(min(waits[path[-1]] - {*placed}))

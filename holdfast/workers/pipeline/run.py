@@ -1,4 +1,4 @@
-"""One run of a pipeline: what its Traversal lets run is done through the step's context."""
+"""One run of a pipeline: runs the components that its Traversal makes ready."""
 
 from __future__ import annotations
 
@@ -36,11 +36,12 @@ if TYPE_CHECKING:
 
 
 class Made(NamedTuple):
-    """What a component gave.
+    """Output of a component.
 
     Attributes:
         value: JSON data.
-        is_last: What an output component said of the task.
+        is_last: Whether the task is over; False only from a function that returned
+            `(value, False)`.
     """
 
     value: Json
@@ -48,7 +49,7 @@ class Made(NamedTuple):
 
 
 class Run:
-    """One run of a pipeline in one activity: decided by its Traversal, done through `ctx`."""
+    """One run of a pipeline in one activity."""
 
     def __init__(
         self,
@@ -66,8 +67,8 @@ class Run:
             components: Name to component.
             ctx: The step's context.
             state: The step's own copy of the state, changed in place.
-            flagged: The component of which a pair is its value and whether it is the last; empty
-                for none.
+            flagged: The component whose function may return the pair `(value, is_last)`; empty for
+                none.
         """
         self._graph = graph
         self._components = components
@@ -76,7 +77,7 @@ class Run:
         self._flagged = flagged
 
     async def output(self, given: Mapping[str, Json]) -> Made:
-        """Run all that can run and return what the output component gave.
+        """Run every component that can run, and return the output component's output.
 
         Args:
             given: Values of "input" and "previous".
@@ -174,7 +175,11 @@ class Run:
     # ---- tools
 
     async def _call_tools(self, names: Sequence[str], going: Traversal) -> None:
-        """Call all tools that are ready, side by side."""
+        """Call all tools that are ready at the same time.
+
+        Raises:
+            ComponentError: A call failed, and its component has `on_error="fail"`.
+        """
         tools = [cast("ToolComponent", self._components[name]) for name in names]
         calls = [self._tool_call(tool, going.inputs(tool.name)) for tool in tools]
         for tool, result in zip(tools, await self._ctx.call_tools(calls), strict=True):
@@ -208,13 +213,14 @@ class Run:
 
 @contextmanager
 def _named(name: str) -> Generator[None]:
-    """Name the component in whatever it raises.
+    """Name the component in the errors that it raises.
 
-    What tells the task how to go on, as the error of a model that time can heal, keeps its type.
+    Other errors of Holdfast keep their type, because the task decides by it how to go on (as after
+    a model error that a retry can heal).
 
     Raises:
-        InvalidArgumentError: It was used wrongly.
-        ComponentError: Its own code failed.
+        InvalidArgumentError: The component was used wrongly.
+        ComponentError: The component's own code failed.
     """
     try:
         yield

@@ -42,16 +42,15 @@ class PipelineAgentWorker(AgentWorker):
             output="answer",
         )
 
-    Links may begin at "input", the step's new user input or, in a step without one, that of the
-    turn's first step; and at "previous", the output of the step before (None in the first). Which
-    components run is told by Traversal. They run one after the other in the graph's order, tools
-    last, so that
-    all tools that do not depend on each other are called side by side.
+    Links may begin at "input", the step's new user input or, in a step without input, that of the
+    turn's first step; and at "previous", the output of the step before (None in the first step).
+    Traversal decides which components run. They run one after the other in the graph's order, tools
+    last, so that all tools that do not depend on each other are called at the same time.
 
-    One run is the task, unless the output component is a function that returns `(answer, is_last)`,
-    or `done` is given: then another step follows until it says True. What lasts from step to step
-    is in the state, which functions with a parameter `state` see. It is recorded whole with each
-    step, so keep it small.
+    The task is over after one run, unless the output component is a function that returns
+    `(answer, is_last)`, or `done` is given: then further steps follow until that is True. The state
+    lasts from step to step; functions with a parameter `state` can read and change it. It is
+    recorded whole with each step, so keep it small.
     """
 
     def __init__(
@@ -63,13 +62,13 @@ class PipelineAgentWorker(AgentWorker):
         done: Done | None = None,
         initial_state: Mapping[str, Json] | None = None,
     ) -> None:
-        """Check the pipeline; only whether its tools exist is found out when it runs.
+        """Check the pipeline. Only whether the agent has its tools is checked when it runs.
 
         Args:
-            components: The components. Their order decides between those that could both run next.
+            components: The components. Of several that could run next, the one declared first does.
             links: The links between them.
             output: Name of the component whose output is the step's.
-            done: Tells from the output and the state whether the task is over.
+            done: Function of the output and the state that returns whether the task is over.
             initial_state: State that each task begins with; tasks get copies.
 
         Raises:
@@ -114,7 +113,7 @@ class PipelineAgentWorker(AgentWorker):
         return {"input": asked, "previous": step.step_state.get("previous")}
 
     async def _request(self, step: TaskStep, ctx: StepContext) -> str | None:
-        """Return the turn's input for the steps to come, where it is not the task's own."""
+        """Return the turn's input for the next steps, if it differs from the task's input."""
         if not self._graph.uses("input"):
             return None
         if "state" in step.step_state:

@@ -22,7 +22,7 @@ DEFAULT_NAME = "default"
 LONGEST_SLUG = 40
 
 MOST_BRACKETS = 1000
-"""Opening brackets in an answer that may turn out to be no JSON."""
+"""Most opening brackets of an answer that are tried as the beginning of JSON and fail."""
 
 _THOUGHTS = re.compile(r"\A\s*<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL)
 _NOTHING_LEFT = re.compile(r"(?:\A|\n)[ \t]*(?:```\w*\s*)?\[\s*\]\s*(?:```\s*)?\Z")
@@ -59,8 +59,8 @@ class SubTask(Value):
 
     Attributes:
         name: Unique in its plan.
-        input: What is to be done, in words.
-        expected_output: What its result should look like, in words.
+        input: Instructions for the sub-task.
+        expected_output: Description of the result.
         dependencies: Names of the sub-tasks whose results it needs.
     """
 
@@ -107,15 +107,15 @@ def read_plan(text: str) -> Plan:
     """Read a plan out of a model's answer: JSON alone, fenced, or somewhere in the text.
 
     JSON with small faults is read too, see `lenient_json`. Of several plans in a text the last one
-    counts: drafts come first, and thoughts in `<think>` do not count. Dependencies are not looked
-    at: that is for `check`, which knows what they may name.
+    counts, because drafts come first; a `<think>` block at the beginning is skipped. Dependencies
+    are checked later, by `check`.
 
     Args:
         text: The answer; `{"sub_tasks": [...]}` or the list alone. An empty list alone must be the
             last line.
 
     Raises:
-        InvalidArgumentError: It holds no plan; the text is written for the model to read.
+        InvalidArgumentError: It holds no plan; the text is a message for the model.
     """
     text = _THOUGHTS.sub("", text, count=1)
     found = [each for value in _json_values(text) if (each := _listed(value)) is not None]
@@ -131,25 +131,25 @@ def read_plan(text: str) -> Plan:
 
 
 def _json_values(text: str) -> Iterator[Json]:
-    """Give each JSON object or list in a text, outermost ones only."""
+    """Yield each JSON object or list in a text, without the ones nested in them."""
     decoder, at, left = json.JSONDecoder(), 0, MOST_BRACKETS
     while left and (opening := re.compile(r"[{\[]").search(text, at)):
         try:
             value, at = _json_value(decoder, text, opening.start())
         except NotReadableError:
             at, left = opening.end(), left - 1
-        except RecursionError:  # brackets without end: no plan, and the rest is no better
+        except RecursionError:  # endless brackets: the rest of the text holds no plan either
             return
         else:
             yield value
 
 
 def _json_value(decoder: json.JSONDecoder, text: str, at: int) -> tuple[Json, int]:
-    """Read a value as the JSON that it is, or as what was meant to be.
+    """Read a value as JSON or, if it has small faults, as `lenient_json` reads it.
 
     Raises:
-        NotReadableError: It is neither.
-        RecursionError: It nests too deep.
+        NotReadableError: It cannot be read as either.
+        RecursionError: It is nested too deeply.
     """
     try:
         return decoder.raw_decode(text, at)
@@ -158,7 +158,7 @@ def _json_value(decoder: json.JSONDecoder, text: str, at: int) -> tuple[Json, in
 
 
 def _listed(value: Json) -> list[Json] | None:
-    """Return the sub-tasks of a value that looks like a plan, in `{"plan": ...}` or not."""
+    """Return the sub-tasks of a value that looks like a plan, also inside of `{"plan": ...}`."""
     if is_object(value):
         listed = value.get("sub_tasks", value.get("plan"))
         return listed if is_array(listed) else _listed(listed)
@@ -168,7 +168,7 @@ def _listed(value: Json) -> list[Json] | None:
 
 
 def _tidied(sub_tasks: list[Json]) -> list[Json]:
-    """Give sub-tasks the types that were asked for, where it is plain what was meant."""
+    """Convert the fields of sub-tasks to the types of `SubTask`, where the meaning is clear."""
     names = [str(each.get("name")).strip() for each in sub_tasks if is_object(each)]
     return [_tidy(each, names) if is_object(each) else each for each in sub_tasks]
 
@@ -186,7 +186,7 @@ def _tidy(sub_task: dict[str, Json], names: Collection[str]) -> dict[str, Json]:
 
 
 def _as_text(value: Json) -> Json:
-    """Return a number as text; models number their sub-tasks."""
+    """Return a number as text, because models number their sub-tasks; other values unchanged."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return str(value) if is_number else value
 
@@ -197,11 +197,11 @@ def _in_words(error: ValidationError) -> str:
 
 
 def check(plan: Plan) -> None:
-    """Make sure that every sub-task of a plan can get its turn.
+    """Check that every sub-task of a plan can be run.
 
     Raises:
-        InvalidArgumentError: No sub-tasks, a name used twice, a dependency that no sub-task has as
-            its name, or a cycle; the text names all of them, for the model to read.
+        InvalidArgumentError: No sub-tasks, a name used twice, an unknown dependency, or a cycle;
+            the text lists all problems, as a message for the model.
     """
     names = plan.names
     twice = sorted({name for name in names if names.count(name) > 1})
@@ -230,9 +230,9 @@ def ready(plan: Plan, done: Collection[str]) -> tuple[SubTask, ...]:
 
 
 def waves(plan: Plan, done: Collection[str] = ()) -> tuple[tuple[str, ...], ...]:
-    """Return the names of a plan in rounds, each of which needs only the rounds before it.
+    """Return the names of a plan's sub-tasks in rounds; each depends only on rounds before it.
 
-    Sub-tasks that can never run, because of a cycle or an unknown dependency, are in none.
+    Sub-tasks that can never run, because of a cycle or an unknown dependency, are left out.
     """
     finished, rounds = set(done), list[tuple[str, ...]]()
     while now := tuple(each.name for each in ready(plan, finished)):
@@ -248,16 +248,16 @@ def terminal(plan: Plan) -> tuple[str, ...]:
 
 
 def merge(plan: Plan, done: Collection[str], refined: Plan) -> Plan:
-    """Replace what is left of a plan; what is done stays as it was done.
+    """Replace the remaining sub-tasks of a plan; those that are done stay.
 
     Args:
         plan: The plan so far.
         done: Names of its sub-tasks that are done.
-        refined: The rest, as it shall be now; a name that is done already is passed over. An empty
-            one means that nothing is left to do.
+        refined: The new remaining sub-tasks; one whose name is done already is skipped. An empty
+            plan means that nothing is left to do.
 
     Raises:
-        InvalidArgumentError: The whole would be no plan that can be carried out: see `check`.
+        InvalidArgumentError: The merged plan cannot be run: see `check`.
     """
     kept = tuple(each for each in plan.sub_tasks if each.name in done)
     rest = tuple(each for each in refined.sub_tasks if each.name not in done)
@@ -267,12 +267,12 @@ def merge(plan: Plan, done: Collection[str], refined: Plan) -> Plan:
 
 
 def step_ids(prefix: str, names: Sequence[str], taken: Mapping[str, str]) -> dict[str, str]:
-    """Make a step id of each name, none of them twice.
+    """Make a unique step id for each sub-task, and return the ids of all, by name.
 
     Args:
-        prefix: What ids of this plan begin with.
+        prefix: Prefix of the ids of this plan.
         names: Names of sub-tasks that get their steps now.
-        taken: Names that have a step already, with its id.
+        taken: Name to step id, for sub-tasks that have a step already.
     """
     ids = dict(taken)
     for name in names:

@@ -1,4 +1,4 @@
-"""What PlanAndSolveAgentWorker says to the model.
+"""Prompts of PlanAndSolveAgentWorker.
 
 The idea of asking for a plan before the work is that of plan-and-solve prompting (Wang et al. 2023,
 arXiv:2305.04091); a plan made of sub-tasks with dependencies is that of LlamaIndex's structured
@@ -51,23 +51,23 @@ result alone."""
 
 
 def tool_list(tools: Sequence[ToolSpec]) -> str:
-    """Say which tools there are, one a line."""
+    """List the tools for the planner, one per line."""
     lines = [f"- {tool.name}: {' '.join(tool.description.split())}" for tool in tools]
     return "Tools for the sub-tasks:\n" + ("\n".join(lines) or "none")
 
 
 def planning(instructions: str, prompt: str, tools: Sequence[ToolSpec]) -> str:
-    """Make the planner's system prompt: the agent's own, then what a plan is."""
+    """Make the planner's system prompt: the agent's instructions, the task, tools and form."""
     return "\n\n".join(filter(None, (instructions, prompt, tool_list(tools), FORM)))
 
 
 def complaint(problem: str) -> Message:
-    """Tell the model why its plan cannot be used."""
+    """Make the message that asks for another plan and says why this one cannot be used."""
     return user(f"This plan cannot be used. {problem} Write the whole plan again.\n\n{FORM}")
 
 
 def refining(plan: Plan, outputs: Mapping[str, Json]) -> Message:
-    """Show what was done and what is left.
+    """Make the message that shows the results so far and the remaining sub-tasks.
 
     Args:
         plan: The plan so far.
@@ -81,12 +81,12 @@ def refining(plan: Plan, outputs: Mapping[str, Json]) -> Message:
 
 
 def solving(request: Message, sub_task: SubTask, outputs: Mapping[str, Json]) -> Message:
-    """Ask for one sub-task; images of the request come along.
+    """Make the message that asks for one sub-task, with the images of the request.
 
     Args:
         request: The message that the plan was made for.
         sub_task: The sub-task.
-        outputs: Name to result, for what it depends on.
+        outputs: Name to result, for its dependencies.
     """
     parts = [
         _ONE_PART,
@@ -105,7 +105,7 @@ def solving(request: Message, sub_task: SubTask, outputs: Mapping[str, Json]) ->
 
 
 def answering(outputs: Mapping[str, Json]) -> Message:
-    """Ask for the answer to the whole request."""
+    """Make the message that asks for the answer to the whole request."""
     return user(f"{_ANSWER}\n\n{_results(outputs)}")
 
 
@@ -114,5 +114,5 @@ def _results(outputs: Mapping[str, Json]) -> str:
 
 
 def as_text(output: Json) -> str:
-    """Return an output as text; a person may have put other data in its place."""
+    """Return an output as text; an edit of the step may have replaced it by other data."""
     return output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)

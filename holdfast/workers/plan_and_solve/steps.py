@@ -1,4 +1,7 @@
-"""The steps of a plan: what each knows, which follow, what `ctx.state` keeps of it. Pure."""
+"""The steps of a plan: their state, the next ones, and the plan's versions in the task's state.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +18,12 @@ from holdfast.values.text.shown import shown
 from holdfast.workers.plan_and_solve.plan import Plan, SubTask, ready, step_ids, terminal
 
 PLANS_KEY = "plans"
-"""Where `ctx.state` keeps every version of every plan of the task, oldest first.
+"""Key of `ctx.state` for every version of every plan of the task, oldest first.
 
-Each is `{"plan", "version", "sub_tasks", "reason"}`: the beginning of its steps' ids ("p1"), a
-number from 1, the whole plan as it stands (what is done included), and why it is so: "made",
-"refined", "kept: ..." where a refinement could not be used, or "fallback: ..." where no plan could
-be read and one sub-task stands for the whole request.
+Each version is `{"plan", "version", "sub_tasks", "reason"}`: the prefix of its steps' ids ("p1"), a
+number from 1, the whole plan with the sub-tasks that are done, and the reason of this version:
+"made", "refined", "kept: ..." when a refinement could not be used, or "fallback: ..." when no plan
+could be read and one sub-task stands for the whole request.
 """
 
 
@@ -28,15 +31,16 @@ Kind = Literal["sub_task", "refine", "answer"]
 
 
 class Progress(Value):
-    """What a step of a plan knows of it: `step_state` of every step but the planning one.
+    """The `step_state` of every step of a plan but the first, which makes the plan.
 
     Attributes:
-        kind: What the step is for.
-        plan: What ids of the plan's steps begin with.
-        request: Place in the conversation of the message that the plan was made for.
-        done: Name to step id: of what is done, for a refinement; of what it needs, for others.
-        rounds: Refinements handed out so far.
-        sub_task: The sub-task, for its step.
+        kind: What the step does.
+        plan: Prefix of the ids of the plan's steps.
+        request: Position in the conversation of the message that the plan was made for.
+        done: Name to step id: of all sub-tasks that are done, for a refinement; of the sub-tasks
+            that it depends on, for another step.
+        rounds: Refinements queued so far.
+        sub_task: The sub-task that the step does.
         answers: Whether the sub-task's result is the task's answer.
         tool_choice: For the first model call of a sub-task that the plan begins with.
     """
@@ -54,13 +58,13 @@ class Progress(Value):
 def following(
     plan: Plan, progress: Progress, *, refine: bool, synthesize: bool
 ) -> tuple[TaskStep, ...]:
-    """Make the next steps of a plan; none when its one result is there already.
+    """Make the next steps of a plan; none when the result that is the answer is there already.
 
     Args:
         plan: The whole plan.
-        progress: Where it stands; `done` names all that is done.
-        refine: Hand out the sub-tasks that can run now and a refinement after them; else all.
-        synthesize: Let a last step write the answer even where one result would do.
+        progress: State of the plan; its `done` has all sub-tasks that are done.
+        refine: Queue the sub-tasks that can run now, and a refinement after them; else queue all.
+        synthesize: Let a last step write the answer even if there is only one last result.
     """
     left = [each for each in plan.sub_tasks if each.name not in progress.done]
     now = ready(plan, progress.done) if refine else left
@@ -92,16 +96,16 @@ def _step_of(
 
 
 def _step(progress: Progress, kind: Kind, waits: Mapping[str, str], step_id: str) -> TaskStep:
-    """Make a step that waits for these, name to step id."""
+    """Make a step that waits for these sub-tasks, name to step id."""
     state = progress.model_copy(update={"kind": kind, "done": dict(waits)})
     return TaskStep(step_id=step_id, step_state=state.wire(), prev_steps=tuple(waits.values()))
 
 
 def results(progress: Progress, inputs: Mapping[str, Json]) -> dict[str, Json]:
-    """Return name to output of what a step waited for.
+    """Return name to output, for the sub-tasks that a step waited for.
 
     Raises:
-        InvalidArgumentError: One is missing; work on a part of them would look like the whole.
+        InvalidArgumentError: An output is missing; a result made without it would look complete.
     """
     missing = [name for name, step in progress.done.items() if step not in inputs]
     if missing:
@@ -117,7 +121,7 @@ def current(state: Mapping[str, Json], plan: str) -> Plan:
     """Return the newest version of a plan.
 
     Raises:
-        InvalidArgumentError: Something else has been written in its place.
+        InvalidArgumentError: The state no longer holds the plan.
     """
     for entry in reversed(_versions(state)):
         if entry.get("plan") == plan:
@@ -135,9 +139,10 @@ def _versions(state: Mapping[str, Json]) -> list[dict[str, Json]]:
 
 
 def record(state: dict[str, Json], plan: str, now: Plan, reason: str) -> dict[str, Json]:
-    """Keep a version of a plan; return what the step's output says of it.
+    """Add a version of a plan to the state; return the step's output that describes it.
 
-    A refinement that changes nothing is told by the output only: the state grows with changes.
+    A refinement that changes nothing is in the output only, so that the state grows with changes
+    alone.
     """
     before = _versions(state)
     number = sum(entry.get("plan") == plan for entry in before)

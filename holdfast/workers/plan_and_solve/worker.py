@@ -36,27 +36,29 @@ class PlanAndSolveAgentWorker(AgentWorker):
     """Plan, do the sub-tasks side by side where the plan allows it, refine, answer.
 
     The first step makes the plan. Each sub-task is a linked step ("p1:<name>") that can be seen,
-    edited and undone; it runs a function-calling loop on messages of its own and gives a text. With
-    `refine`, a step after each wave of sub-tasks may change the rest of the plan; without, all are
-    queued at once and start when their inputs are there. A tool choice is for the first model call
-    of each sub-task that needs no other. What people say meanwhile reaches all sub-tasks that begin
-    after it. The result of the one sub-task that no
-    other builds on is the answer; of several, a last step makes one. A follow-up makes a new plan.
+    edited and undone; it runs a function-calling loop on messages of its own and returns a text.
+    With `refine`, a step after each wave of sub-tasks may change the rest of the plan; without it,
+    all sub-tasks are queued at once and start when their inputs are there. A tool choice applies to
+    the first model call of each sub-task without dependencies. Input and feedback given meanwhile
+    reach all sub-tasks that start after it. If there is one sub-task that no other depends on, its
+    result is the answer; if there are several, a last step writes the answer. A follow-up makes a
+    new plan.
 
     Only a `Budget` bounds the number of sub-tasks. `ctx.state["plans"]` has each version of
     each plan: see `holdfast.workers.plan_and_solve.steps.PLANS_KEY`.
 
     Args:
-        refine: Whether to look at the rest of the plan after each wave.
-        synthesize: Whether a last model call writes the answer even where one result would do.
+        refine: Whether to revise the rest of the plan after each wave.
+        synthesize: Whether a last model call writes the answer even if there is only one last
+            result.
         max_turns: Most model calls of one sub-task; the last of them is made without tools.
         structured: Whether to ask the provider to enforce the plan's structure. Say False for a
             server that refuses such requests; plans are read out of text as well.
-        plan_prompt: How to plan; tools and form are added to it.
-        refine_prompt: How to refine; tools and form are added to it.
+        plan_prompt: Prompt for planning; the list of tools and the form of a plan are added to it.
+        refine_prompt: Prompt for refining; the same is added to it.
 
     Raises:
-        InvalidArgumentError: `max_turns` is below 1, or no whole number.
+        InvalidArgumentError: `max_turns` is below 1, or not a whole number.
     """
 
     max_parallel: ClassVar[int] = 8
@@ -93,18 +95,18 @@ class PlanAndSolveAgentWorker(AgentWorker):
                 return await self._answer(step, ctx, progress)
 
     def join(self, outputs: Mapping[str, Json]) -> Json:
-        """Put together what sub-tasks gave that ran side by side when the budget ended."""
+        """Join the results of sub-tasks that ran side by side when the budget ended."""
         return "\n\n".join(f"{step}:\n{prompts.as_text(out)}" for step, out in outputs.items())
 
     def finalize_task(self, task: Task, transcript: Sequence[Message]) -> Sequence[Message]:
-        """Keep what people said and one answer to it, as plain messages."""
+        """Keep the user messages and one answer to each turn, as plain messages."""
         del task
         kept: list[Message] = []
         for message in transcript:
             if message.role not in ("user", "assistant"):
                 continue
             if kept and kept[-1].role == message.role == "assistant":
-                kept.pop()  # a part that `join` made the answer of
+                kept.pop()  # a partial result; the answer that `join` made of them follows
             kept.append(Message(role=message.role, content=message.content))
         return kept
 
@@ -216,10 +218,10 @@ class PlanAndSolveAgentWorker(AgentWorker):
 
 
 def _request(ctx: StepContext) -> int:
-    """Return the place of the newest user message.
+    """Return the position of the newest user message.
 
     Raises:
-        InvalidArgumentError: Nobody has asked for anything.
+        InvalidArgumentError: There is no user message.
     """
     messages = ctx.messages
     places = [at for at, message in enumerate(messages) if message.role == "user"]
@@ -230,16 +232,16 @@ def _request(ctx: StepContext) -> int:
 
 
 def _said_since(ctx: StepContext, request: int) -> tuple[Message, ...]:
-    """Return what people said after the request, and what this step is told of by the task.
+    """Return the user messages since the request, and this step's own notes, such as feedback.
 
-    Only the first step after feedback gets it as its own; those after it find it in the transcript.
+    Feedback is a note of the first step after it only; later steps find it in the transcript.
     """
     before = ctx.messages[request + 1 : len(ctx.messages) - len(ctx.adds)]
     return (*(message for message in before if message.role == "user"), *ctx.adds)
 
 
 async def _conclude(step: TaskStep, ctx: StepContext, outputs: Mapping[str, Json]) -> ModelAnswer:
-    """Have the whole request answered from results."""
+    """Call the model for the answer to the whole request, from the results."""
     messages = (*ctx.messages, prompts.answering(outputs), *_steering(step))
     return await ctx.call_model(messages, tools=())
 
@@ -251,7 +253,7 @@ def _last(step: TaskStep, ctx: StepContext, answer: ModelAnswer) -> TaskStepOutp
 
 
 def _words(answer: ModelAnswer) -> Message:
-    """Return an answer without calls, which nobody will run."""
+    """Return an answer's message without its calls, because they will not be run."""
     return assistant(answer.text) if answer.message.calls else answer.message
 
 
@@ -260,7 +262,7 @@ def _same(left: Plan, right: Plan) -> bool:
 
 
 def _steering(step: TaskStep) -> tuple[Message, ...]:
-    """Return what a person gave a queued step as input."""
+    """Return the input that was given to a queued step, if any."""
     told = step.message()
     return () if told is None else (told,)
 

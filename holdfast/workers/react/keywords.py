@@ -1,4 +1,4 @@
-"""Keywords in a model's ReAct reply: where they are, and which one decides what the reply is."""
+"""Find the keywords of a ReAct reply, and the one that decides what kind of reply it is."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ class Keyword(NamedTuple):
     """A keyword in a text.
 
     Attributes:
-        kind: Which one.
-        start: Where its line, or the keyword itself inside a line, begins.
-        end: Where the text after it begins.
+        kind: Which keyword.
+        start: Position of its line or, inside of a line, of the keyword itself.
+        end: Position of the text after it.
         mark: Markdown mark that was opened before it and not closed right after it, or empty.
     """
 
@@ -58,7 +58,7 @@ def keywords(text: str, at: int = 0) -> Iterator[Keyword]:
 
 
 def first_keyword(body: str) -> Keyword | None:
-    """Find the keyword that decides; a thought alone if there is no other.
+    """Find the keyword that decides the reply's kind; the thought, if there is no other keyword.
 
     Only a reply that begins with a thought and has no other keyword at a line's start may have one
     inside a line: models write "Thought: I know it. Answer: 42".
@@ -83,7 +83,7 @@ def _inside_line(body: str, at: int) -> Keyword | None:
 
 
 def after_thinking(text: str) -> str | None:
-    """Take away the `<think>` blocks that a reasoning model begins with; None inside of one."""
+    """Remove the `<think>` blocks at a reply's beginning; None if the last one is still open."""
     while text.lstrip().startswith(_THINK):
         _, closed, text = text.partition("</think>")
         if not closed:
@@ -92,14 +92,14 @@ def after_thinking(text: str) -> str | None:
 
 
 def may_be_thinking(text: str) -> bool:
-    """Tell whether a reply that begins like this can still turn out to begin with `<think>`."""
+    """Whether this text may be an incomplete `<think>` at a reply's beginning."""
     return _THINK.startswith(text.lstrip())
 
 
 def after_echo(body: str) -> str:
-    """Take away the observations that a reply begins with, if another keyword follows.
+    """Remove the observations at a reply's beginning, if another keyword follows.
 
-    Some models repeat what they were told before they go on.
+    Some models repeat the observation that they got before they go on.
     """
     found = list(itertools.takewhile(lambda key: key.kind == "observation", keywords(body)))
     if not found or body[: found[0].start].strip():
@@ -109,7 +109,7 @@ def after_echo(body: str) -> str:
 
 
 def is_wrapped(text: str) -> bool:
-    """Tell whether a code fence is opened around the whole reply, rather than inside an answer."""
+    """Whether a code fence is opened around the whole reply, rather than inside of an answer."""
     fence = _FENCE.match(text)
     if fence is None:
         return False
@@ -118,7 +118,7 @@ def is_wrapped(text: str) -> bool:
 
 
 def unwrapped(text: str) -> str:
-    """Take away a code fence around the whole reply."""
+    """Remove a code fence around the whole reply."""
     fence = _FENCE.match(text)
     if fence is None or not is_wrapped(text):
         return text
@@ -129,6 +129,6 @@ def unwrapped(text: str) -> str:
 
 
 def line_end(body: str, at: int) -> int:
-    """Find the end of the line that `at` is on."""
+    """Return the end of the line that `at` is on."""
     end = body.find("\n", at)
     return len(body) if end < 0 else end

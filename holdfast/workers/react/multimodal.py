@@ -1,4 +1,4 @@
-"""ReAct with images: in what is asked, in what is said later, and in what tools give."""
+"""ReAct with images: in the task's input, in later input, and in tool results."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ IMAGES = (
     " cannot see them. If a tool needs to know what an image shows, describe that in the tool's"
     " input."
 )
-"""What the model is told beside the ReAct format."""
+"""Rules for images, added to the ReAct format."""
 
 
 def multimodal_instructions(instructions: str, tools: Sequence[ToolSpec]) -> str:
-    """Make the system prompt: that of ReAct, and what is to be known of images.
+    """Make the system prompt: that of ReAct, and the rules for images.
 
     Args:
         instructions: The agent's instructions; may be empty.
@@ -31,7 +31,7 @@ def multimodal_instructions(instructions: str, tools: Sequence[ToolSpec]) -> str
 
 
 class MultimodalReActAgentWorker(ReActAgentWorker):
-    """ReAct for a model that sees images; the model is told how to go about them.
+    """ReAct for a model that sees images; the system prompt has rules for them.
 
     Images come with the task's input, with an input of a later step (then they are part of an
     observation), or as the result of a tool, which returns an `Image` or a list of texts and
@@ -39,7 +39,7 @@ class MultimodalReActAgentWorker(ReActAgentWorker):
     and the answer, so that a later task sees the images too.
 
     Args:
-        max_turns: As for ReActAgentWorker, like the others.
+        max_turns: As for ReActAgentWorker; so are the other arguments.
         on_parse_failure: Makes the observation after a reply that cannot be read.
         prompt: Makes the system prompt.
 

@@ -1,4 +1,4 @@
-"""What a model's ReAct reply says: an action, an answer, or why it cannot be read.
+"""Read a model's ReAct reply: an action, an answer, or the reason why it cannot be read.
 
     reply  := action | answer | bare
     action := [thought] "Action:" name "Action Input:" object
@@ -7,9 +7,9 @@
     bare   := text without any keyword: all of it is the answer
 
 A keyword counts at the start of a line, in any case, with markdown around it. The first one decides
-between action and answer. An answer goes on to the end of the reply, whatever it holds. All that
-follows an action's arguments was made up by the model and is cut off, and so are a `<think>` block
-and observations at the reply's beginning. An action that is "None" gives way to an answer after it.
+between action and answer. An answer goes on to the end of the reply. Any text behind an action's
+arguments was made up by the model and is cut off, and so are a `<think>` block and observations at
+the reply's beginning. After an action named "None", an answer that follows it counts.
 
 Source: the reply format of ReAct, arXiv:2210.03629, with arguments as JSON.
 """
@@ -38,7 +38,7 @@ from holdfast.workers.react.keywords import (
 LONGEST_QUOTE = 80
 QUOTED_AFTER = 24
 LONGEST_LEAD_IN = 200
-"""Characters between "Action Input:" and its object, as in "the arguments are: {...}"."""
+"""Most characters between "Action Input:" and its object, as in "the arguments are: {...}"."""
 
 NO_INPUT = 'there is no "Action Input:" line; it is needed also by a tool without arguments: {}'
 
@@ -47,10 +47,10 @@ class Action(Value):
     """The model wants to use a tool.
 
     Attributes:
-        thought: What it reasoned before; may be empty.
+        thought: The reasoning before; may be empty.
         tool: Tool name as written, without markdown.
         arguments: The arguments as the text of a JSON object.
-        said: The part of the reply that was read; what comes after it is to be forgotten.
+        said: The part of the reply that was read; the rest is discarded.
     """
 
     kind: Literal["action"] = "action"
@@ -64,7 +64,7 @@ class Answer(Value):
     """The model has its answer.
 
     Attributes:
-        thought: What it reasoned before; may be empty.
+        thought: The reasoning before; may be empty.
         text: The answer, never empty.
         said: The part of the reply that was read.
     """
@@ -76,11 +76,11 @@ class Answer(Value):
 
 
 class ParseFailure(Value):
-    """The reply is neither, or has arguments that cannot be read exactly.
+    """The reply is neither action nor answer, or its arguments cannot be read exactly.
 
     Attributes:
-        text: What is wrong, in words that the model can act on.
-        said: The part of the reply before anything made up.
+        text: What is wrong, as a message for the model.
+        said: The reply up to the first observation that the model made up.
     """
 
     kind: Literal["failure"] = "failure"
@@ -100,7 +100,7 @@ _INPUT_NAMES = {"json", "input", "arguments", "args", "parameters"}
 _GOES_ON = re.compile(r"[ \t`*]*[,:}\"']|\s*,")
 _AROUND_NAME = " \t\r\N{NO-BREAK SPACE}*`\"'"
 _NOTHING = {"", "none", "null", "n/a", "{}"}
-"""What models write for no action, and for its input and observation, in lower case."""
+"""Words of models for "no action", and for its input and observation, in lower case."""
 
 
 def parse(text: str) -> Parsed:
@@ -153,23 +153,23 @@ def _answer(body: str, key: Keyword, thought_end: int) -> Parsed:
 
 
 class _Unreadable(NamedTuple):
-    """What stands beside a tool name and cannot be read.
+    """Arguments beside a tool name that cannot be read.
 
     Attributes:
-        text: What is wrong with it.
+        text: What is wrong with them.
     """
 
     text: str
 
 
 class _Head(NamedTuple):
-    """What stands on the line of "Action:".
+    """The line of "Action:".
 
     Attributes:
-        tool: The name.
-        inline: What stands in parentheses or braces beside the name, or None.
-        end: Where an "Action Input:" line may begin.
-        input: Where an input on the same line begins, or -1.
+        tool: The tool's name.
+        inline: The arguments in parentheses or braces beside the name, or None.
+        end: Position where an "Action Input:" line may begin.
+        input: Position of an input on the same line, or -1.
     """
 
     tool: str
@@ -202,7 +202,7 @@ def _action(body: str, key: Keyword) -> Parsed:
 
 
 def _answer_instead(body: str, head: _Head) -> Keyword | None:
-    """Find the answer after an action that is none, with nothing but thoughts in between."""
+    """Find the answer after an action such as "None", if only thoughts are in between."""
     given = isinstance(head.inline, Read) and head.inline.value
     if head.tool.lower() not in _NOTHING or head.input >= 0 or given:
         return None
@@ -217,10 +217,10 @@ def _answer_instead(body: str, head: _Head) -> Keyword | None:
 
 
 def _chosen(inline: Read | _Unreadable | None, given: Read | str | None) -> Read | str:
-    """Choose between arguments beside the name and those of the input; or say what is wrong.
+    """Choose between the arguments beside the name and those of the input, or return the problem.
 
-    A parenthesis that cannot be read is a remark beside an input that says something, as in
-    `add (adds numbers)`; beside an empty one it may be the arguments.
+    If the input has arguments, a parenthesis that cannot be read is a remark, as in
+    `add (adds numbers)`; if the input is empty, the parenthesis may be the arguments.
     """
     if given is None:
         match inline:
@@ -253,7 +253,7 @@ def _head(body: str, key: Keyword) -> _Head:
 
 
 def _tool(name: str) -> str:
-    """Take away what models write around a name."""
+    """Remove markdown, quotes and other marks around a tool name."""
     name = name.strip(_AROUND_NAME).rstrip(".,:;\N{IDEOGRAPHIC FULL STOP}" + _AROUND_NAME)
     if name.startswith("[") and name.endswith("]"):
         name = name[1:-1].strip(_AROUND_NAME)
@@ -261,7 +261,7 @@ def _tool(name: str) -> str:
 
 
 def _name_start(body: str, at: int) -> int:
-    """Find the line of the name: the keyword's own, or the next one that says something else."""
+    """Find the line of the name: the keyword's own, or the next line that is not blank."""
     while at < len(body):
         end = line_end(body, at)
         line = body[at:end]
@@ -280,7 +280,7 @@ def _inline(body: str, at: int) -> Read | _Unreadable:
 
 
 def _object(body: str, at: int) -> Read:
-    """Read an object that is whole: after one brace too many, a part of it would be lost."""
+    """Read an object, and refuse one that goes on after its last brace, or a part would be lost."""
     found = read_value(body, at)
     after = _GOES_ON.match(body, found.end)
     if after is not None:
@@ -290,7 +290,7 @@ def _object(body: str, at: int) -> Read:
 
 
 def _input(body: str, at: int) -> Read | str:
-    """Read the object after "Action Input:", or say what is wrong."""
+    """Read the object after "Action Input:", or return the problem."""
     before = _BEFORE_OBJECT.match(body, at)
     begin = before.end() if before else at
     if body[begin : begin + 1] != "{":
@@ -307,7 +307,7 @@ def _input(body: str, at: int) -> Read | str:
 
 
 def _is_lead_in(text: str) -> bool:
-    """Tell "the arguments are:" from "trip =", which names one argument of several."""
+    """Distinguish a lead-in ("the arguments are:") from the name of one argument ("trip =")."""
     names = (found["name"].lower() for found in _ASSIGNED.finditer(text))
     return _LEAD_IN.fullmatch(text) is not None and all(name in _INPUT_NAMES for name in names)
 
@@ -323,7 +323,7 @@ def _not_an_object(section: str) -> str:
 
 
 def _after_fence(body: str, at: int) -> int:
-    """Take the marks that close a fence or a parenthesis along with what they close."""
+    """Return the position behind the marks that close a fence or a parenthesis."""
     closing = re.compile(r"[\s`)*]*").match(body, at)
     return closing.end() if closing else at
 

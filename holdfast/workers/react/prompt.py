@@ -1,4 +1,4 @@
-"""What a ReAct model is told: the reply format with the tools, and the notes on the way.
+"""Prompts of ReActAgentWorker: the reply format with the tools, and messages during the loop.
 
 Source: the loop of thought, action and observation is that of ReAct, arXiv:2210.03629; the words
 are ours.
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from holdfast.workers.react.parser import Action, ParseFailure
 
 Prompt = Callable[[str, Sequence[ToolSpec]], str]
-"""Makes the system prompt of the agent's instructions and its tools. Pure: it is called again for
-each model call, and the same input gives the same prompt in every process."""
+"""Makes the system prompt from the agent's instructions and its tools. It must be pure: it is
+called again for each model call, and another prompt would not match the step's journal."""
 
 FORMAT = """\
 You work towards an answer in rounds: reason, use one tool, read what it gave, and so on until you \
@@ -85,7 +85,7 @@ def use_tool(choice: str) -> str:
 
 
 def not_readable(reply: str, failure: ParseFailure) -> str:
-    """Say to the model why its reply was not understood, and how to write it."""
+    """Make the observation that says why the reply could not be read, and how to write it."""
     del reply
     return (
         f"Nothing was run, because the reply could not be read: {failure.text}. Reply again with"
@@ -94,21 +94,21 @@ def not_readable(reply: str, failure: ParseFailure) -> str:
 
 
 def unknown_tool(name: str, known: Sequence[str]) -> str:
-    """Say to the model that there is no such tool."""
+    """Make the observation after an action with an unknown tool."""
     tools = f"The tools are: {', '.join(known)}." if known else "There are no tools: answer."
     return f"There is no tool named {name!r}. {tools}"
 
 
 def refused(action: Action) -> str:
-    """Say to the model that its action came where none was allowed."""
+    """Make the observation after an action in a reply that had to do without one."""
     return f"{action.tool} was not run: this reply had to do without a tool."
 
 
 def unfinished(action: Action, why: str) -> str:
-    """Make an answer for a person of an action that came too late to be run.
+    """Make the task's answer from an action that a limit forbids to run.
 
     Args:
-        action: What the model wanted.
+        action: The model's action.
         why: The limit, as in "the limit of 3 model calls".
     """
     thought = f" Its last thought: {action.thought}" if action.thought else ""
@@ -117,10 +117,10 @@ def unfinished(action: Action, why: str) -> str:
 
 
 def unread(failure: ParseFailure, why: str) -> str:
-    """Make an answer for a person of a last reply that cannot be read.
+    """Make the task's answer from a last reply that cannot be read.
 
     Args:
-        failure: What was read of it.
+        failure: The problem, with the part of the reply that was kept.
         why: The limit, as in "the limit of 3 model calls".
     """
     said = f" The last words were: {failure.said}" if failure.said else ""

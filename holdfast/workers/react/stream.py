@@ -1,4 +1,4 @@
-"""The answer inside a stream of ReAct text: shown only once it is certain to be the answer."""
+"""Filter a stream of ReAct text for the answer, shown only once it is certain to be the answer."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from holdfast.workers.react.parser import Answer, parse
 
 
 class AnswerFilter:
-    """Takes a model's reply piece by piece and lets through what is certainly answer.
+    """Takes a model's reply in pieces, and returns the pieces that certainly belong to the answer.
 
-    The pieces that come out, joined, are the text of the `Answer` that `parse` reads from the whole
-    reply; nothing comes out of any other reply. So no thought and no polite opening before an
-    action is ever shown as the answer. A reply without keywords is known to be the answer only at
-    its end, and comes out there in one piece; so does the answer after a repeated observation, and
-    after an action that is none.
+    The returned pieces, joined, are the text of the `Answer` that `parse` reads from the whole
+    reply; for any other reply they are empty. So a thought, or a polite opening before an action,
+    is never shown as the answer. A reply without keywords is known to be the answer only at its
+    end, and is returned there in one piece; so is an answer after a repeated observation, or after
+    an action such as "None".
 
-    It knows the reply only: what a tool answers directly, or a worker says at its limit, is no part
-    of it.
+    It sees the reply only: an answer that a tool returns directly, or that a worker makes at its
+    limit, does not pass through it.
     """
 
     def __init__(self) -> None:
@@ -33,10 +33,10 @@ class AnswerFilter:
         self._state = "begin"
 
     def feed(self, delta: str) -> str:
-        """Take the next piece of the reply; return the piece of the answer that is certain now.
+        """Take the next piece of the reply; return the next certain piece of the answer.
 
         Args:
-            delta: Text of any length, also none.
+            delta: Text of any length, also empty.
         """
         self._pieces.append(delta)
         if self._state == "closed":
@@ -65,7 +65,7 @@ class AnswerFilter:
             self._state = "before"
 
     def _look_for_answer(self) -> None:
-        """Look at the lines that are new for the keyword that decides."""
+        """Search the new lines for the keyword that decides the reply's kind."""
         key = next((k for k in keywords(self._held) if k.kind != "thought"), None)
         if key is None:
             self._held = self._held[self._held.rfind("\n") + 1 :]
@@ -78,12 +78,12 @@ class AnswerFilter:
             self._state = "answer" if certain else "closed"
 
     def _is_settled(self, key: Keyword) -> bool:
-        """Whether what follows can no longer belong to the keyword's own markdown."""
+        """Whether the text behind the keyword can no longer be a part of its markdown."""
         rest = self._held[key.end :].lstrip()
         return bool(rest) and not (key.mark and key.mark.startswith(rest))
 
     def _let_through(self) -> str:
-        """Take what is held, without the white space at its end, which may be the reply's."""
+        """Return the held text without white space at its end, where the reply may end."""
         certain = self._held.rstrip()
         self._held = self._held[len(certain) :]
         certain = certain if self._sent else certain.lstrip()

@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from holdfast.workers.context.context import StepContext
 
 ParseFailureHandler = Callable[[str, ParseFailure], str]
-"""Makes the observation after a reply that cannot be read, of the reply's text and the failure."""
+"""Makes the observation after an unreadable reply, from the reply's text and the failure."""
 
 CALLS = "react_calls"
 """Key of `step_state`: model calls made for this user turn. A step without it begins a turn."""
 
-# No provider reads `call_id` of user and assistant messages; finalize_task tells by it what is an
-# observation, what an input and what an answer word for word, whatever their texts look like.
+# Providers do not get the `call_id` of user and assistant messages, so it serves as a mark here:
+# finalize_task distinguishes observations, inputs and verbatim answers by it, never by their text.
 TURN = "turn"
 STEERED = "input"
 RETRIED = "format"
@@ -41,11 +41,11 @@ VERBATIM = "answer"
 
 
 def observation(text: str, of: str, images: tuple[ImagePart | FilePart, ...] = ()) -> Message:
-    """Make an observation: a user message, for tool messages need native calls.
+    """Make an observation: a user message, because tool messages need native calls.
 
     Args:
-        text: What was observed.
-        of: Id of the call that gave it, or what else it comes from.
+        text: Text of the observation.
+        of: Id of its call, or one of the marks above.
         images: Images and files that belong to it.
     """
     return user(f"Observation: {text}", images).model_copy(update={"call_id": of})
@@ -54,26 +54,26 @@ def observation(text: str, of: str, images: tuple[ImagePart | FilePart, ...] = (
 class ReActAgentWorker(AgentWorker):
     """ReAct (Yao et al. 2022, arXiv:2210.03629): one model call and at most one tool call a step.
 
-    The model needs no native function calling: it is offered no tools, but told of them in the
-    system prompt, and its text is read by `parse`. Thoughts and actions go back to it as assistant
-    messages, results as user messages that begin with "Observation: ".
+    The model needs no native function calling: the system prompt describes the tools, and `parse`
+    reads the model's text. In the conversation, thoughts and actions are assistant messages, and
+    results are user messages that begin with "Observation: ".
 
     The input of a turn's first step is a user message; an input given to a later step is an
-    observation. The session keeps of each turn the user's message and the answer.
+    observation. The session keeps the user's message and the answer of each turn.
 
-    A reply that cannot be read is answered by an observation and the loop goes on, so give
-    `max_turns`, or the task a budget, where a model may never learn the format.
+    A reply that cannot be read is answered by an observation, and the loop goes on. So set
+    `max_turns`, or a budget of the task, for a model that may never learn the format.
 
     Args:
-        max_turns: Most model calls for one user turn, or None for no limit. The last one is told
-            that it must answer; if it acts all the same, its action is not run and what it thought
-            becomes an answer that says so. So there are at most `max_turns - 1` tool calls.
+        max_turns: Most model calls for one user turn, or None for no limit. The last call asks for
+            an answer; if the model acts all the same, its action is not run, and the answer says so
+            and quotes the thought. So there are at most `max_turns - 1` tool calls.
         on_parse_failure: Makes the observation after a reply that cannot be read; None for one that
             says what is wrong and repeats the format. If it raises, the step fails.
         prompt: Makes the system prompt.
 
     Raises:
-        InvalidArgumentError: `max_turns` is no whole number or less than 1, or one of the others
+        InvalidArgumentError: `max_turns` is not a whole number or less than 1, or another argument
             cannot be called.
     """
 
@@ -94,7 +94,7 @@ class ReActAgentWorker(AgentWorker):
         self.prompt = prompt
 
     async def run_step(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
-        """Ask the model once; end the task with its answer, or the step with its action."""
+        """Call the model once; end the task with its answer, or the step with its action."""
         told = step.message()
         if told is not None:
             ctx.add(_heard(told, step, ctx))
@@ -129,7 +129,7 @@ class ReActAgentWorker(AgentWorker):
         return turns(transcript)
 
     def _limit(self, step: TaskStep, ctx: StepContext) -> str:
-        """Say which limit makes the next model call the last one; empty if none does."""
+        """Name the limit that makes the next model call the last one; empty if none does."""
         if ctx.limit_reached:
             return "the budget of the task"
         if self.max_turns is None or _used(step) + 1 < self.max_turns:
@@ -140,16 +140,16 @@ class ReActAgentWorker(AgentWorker):
 def turns(transcript: Sequence[Message]) -> list[Message]:
     """Find the user's messages and the answers in a task's transcript.
 
-    A turn's first step adds what waited for the next model call (feedback), then the input; so of
-    the user messages before the first reply, the last one is the input. A turn that was left
-    without an answer, as by a fork with an input of its own, keeps its user's message.
+    A turn's first step adds the waiting notes (feedback), then the input; so of the user messages
+    before the first reply, the last one is the input. A turn without an answer, as after a fork
+    with an input of its own, keeps its user message.
 
     Args:
         transcript: The messages, oldest first.
     """
     kept: list[Message] = []
     asked: list[Message] = []
-    waits = True  # for the first reply to the input
+    waits = True  # the input has no reply yet
     for k, message in enumerate(transcript):
         following = transcript[k + 1] if k + 1 < len(transcript) else None
         if message.role == "user" and message.call_id == TURN:
@@ -185,9 +185,9 @@ def _check_callable(name: str, given: object) -> None:
 
 
 def _heard(told: Message, step: TaskStep, ctx: StepContext) -> Message:
-    """Make the message of an input: steering in the middle of a turn, else the turn's beginning.
+    """Make the message of an input: an observation in the middle of a turn, else a user message.
 
-    The task's own input stays unmarked, so that history holds it once.
+    The task's own input stays unmarked: it equals the message in history, so it is stored once.
     """
     if CALLS in step.step_state:
         return observation(told.text or shown(told.content), STEERED, (*told.images, *told.files))
@@ -208,7 +208,7 @@ def _used(step: TaskStep) -> int:
 
 
 def _note(limit: str, ctx: StepContext) -> Message | None:
-    """Return what the model must know of its next reply; of a budget's end the context tells."""
+    """Return a note for the next reply, if it needs one; the context adds that of the budget."""
     if ctx.limit_reached:
         return None
     if limit:
@@ -223,9 +223,9 @@ def _note(limit: str, ctx: StepContext) -> Message | None:
 
 
 def _said(answer: ModelAnswer, parsed: Parsed) -> list[Message]:
-    """Return the reply as the conversation keeps it: without what the model made up.
+    """Return the reply for the transcript: without observations that the model made up.
 
-    An empty reply leaves no message, because providers refuse empty ones.
+    An empty reply leaves no message, because providers refuse empty messages.
     """
     if not parsed.said:
         return []
@@ -235,7 +235,7 @@ def _said(answer: ModelAnswer, parsed: Parsed) -> list[Message]:
 
 
 async def _act(action: Action, step: TaskStep, ctx: StepContext, reply: str) -> TaskStepOutput:
-    """Run the tool, whose result is an observation, or the answer if it returns directly."""
+    """Run the tool; its result is an observation or, with `return_direct`, the answer."""
     call = ToolCall(id=f"call_{step.step_id}", name=action.tool, arguments=action.arguments)
     policy = ctx.agent.policies.get(action.tool)
     if policy is None:

@@ -1,0 +1,342 @@
+"""Answers to the queries that people send from Temporal's UI or CLI: plain JSON, and no input.
+
+Long texts are cut, with their size said. An answer stays below a megabyte: the newest steps are
+shown whole as far as they fit, older ones and archived ones by a line each.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from holdfast.task import approvals
+from holdfast.task.data.calls import Approval, Decided, Outcome
+from holdfast.task.happenings import CallUndone, noted_of
+from holdfast.task.ledger.archived_steps import EFFECT, StepLine, line_of, records_here, unpacked
+from holdfast.task.ledger.ledger import Ledger
+from holdfast.task.step_body import StepBody, StepCall, body_of
+from holdfast.task.undo import effect_place
+from holdfast.values.base import Json, as_text, canonical
+from holdfast.values.messages import Blob, Usage, shown
+from holdfast.values.steps import Task, TaskStatus, TaskStep
+from holdfast.values.text.shown import time_shown
+
+TEXT_CHARACTERS = 1000
+REFUSED_SHOWN = 5
+WHOLE_BYTES = 512 * 1024
+"""Size up to which steps are shown whole."""
+
+
+def completed_steps(ledger: Ledger) -> list[dict[str, Json]]:
+    """List the completed steps of the present branch, oldest first."""
+    here = records_here(ledger.entries, ledger.s.steps)
+    lines = [line for line in _archived(ledger) if line.n not in here]
+    found: list[dict[str, Json]] = []
+    size = 0
+    for n, record in reversed(here.items()):
+        whole = _step(body_of(record), ledger)
+        size += len(canonical(whole))
+        found.append(whole if size <= WHOLE_BYTES else _line(line_of(here[n])))
+    return [*map(_line, lines), *reversed(found)]
+
+
+def upcoming_steps(ledger: Ledger) -> list[dict[str, Json]]:
+    """List the steps in progress, with what they wait for, and then the queued ones."""
+    opens = [body_of(current, branch=ledger.s.branch) for current in ledger.s.opens]
+    ready = {step.step_id for step in ledger.ready()}
+    return [
+        *(_step(body, ledger) for body in opens),
+        *(_queued(step, is_ready=step.step_id in ready) for step in ledger.s.queue),
+    ]
+
+
+def task(ledger: Ledger, status: TaskStatus, why: str = "") -> dict[str, Json]:
+    """Describe the task.
+
+    Args:
+        ledger: The task.
+        status: Its status, closed ones included.
+        why: Who ended it and why, where a person did.
+    """
+    found: Task = ledger.task()
+    waiting = approvals.asked_everywhere(ledger)
+    return {
+        "task_id": found.task_id,
+        "agent": found.agent,
+        "status": status,
+        "input": cut(found.input) if found.stored is None else shown(found.stored),
+        "created": time_shown(found.created),
+        "completed_steps": found.steps,
+        "upcoming_steps": len(ledger.s.opens) + len(ledger.s.queue),
+        "cost": _cost(found.usage),
+        "waits_for": [cut(_question(approval)) for approval in waiting[:20]],
+        **_given(
+            session=found.session,
+            parent=found.parent,
+            paused_by=found.paused if status == "paused" else "",
+            ended_by=why,
+            error=cut(found.error),
+            answer=answer(ledger) if ledger.s.answered or status == "finished" else None,
+            refused=_refused(ledger),
+        ),
+    }
+
+
+def approvals_of(ledger: Ledger) -> list[dict[str, Json]]:
+    """List what waits for a person, and what was decided for the steps in progress."""
+    return [_approval(each) for each in approvals.shown(ledger)]
+
+
+def effects(ledger: Ledger) -> list[dict[str, Json]]:
+    """List the calls of the present branch that are not read-only, then those that were undone."""
+    here = records_here(ledger.entries, ledger.s.steps)
+    found: list[dict[str, Json]] = []
+    for line in _archived(ledger):
+        tools = [name.removesuffix(EFFECT) for name in line.tools if name.endswith(EFFECT)]
+        if line.n not in here:
+            found += [{"step": line.step_id, "tool": name, "archived": True} for name in tools]
+    bodies = [
+        *map(body_of, here.values()),
+        *(body_of(current, branch=ledger.s.branch) for current in ledger.s.opens),
+    ]
+    undone = {each.place: each for each in _undone(ledger)}
+    size = 0
+    for body in bodies:
+        for call in body.all_calls():
+            if _effect_of(body, call, ledger) != "read" and _was_begun(call):
+                place = effect_place(body.branch, body.key, call.batch, call.i)
+                shown_call = {"step": body.step.step_id, **_call(body, call, ledger)}
+                size += len(canonical(shown_call))
+                if size > WHOLE_BYTES:
+                    shown_call = {"step": body.step.step_id, "tool": call.call.name}
+                undone_now = undone.pop(place, None)
+                found.append(shown_call | (_undo(undone_now) if undone_now else {}))
+    return [*found, *(_undone_call(each) for each in undone.values())]
+
+
+def answer(ledger: Ledger) -> Json:
+    """Return the task's answer: the output of its newest step; cut when it is very long."""
+    here = records_here(ledger.entries, ledger.s.steps)
+    record = here.get(ledger.s.steps)
+    if record is None:
+        line = next((line for line in _archived(ledger) if line.n == ledger.s.steps), None)
+        return ledger.s.answer if ledger.s.answer is not None else line.output if line else None
+    return answer_of(record.output, record.stored)
+
+
+def answer_of(output: Json, stored: Blob | None) -> Json:
+    """Return an output as the workflow's result has it."""
+    return shown(stored) if stored is not None else output
+
+
+def cut(text: str, longest: int = TEXT_CHARACTERS) -> str:
+    """Return a text, or its beginning and its length."""
+    return text if len(text) <= longest else f"{text[:longest]}… [{len(text)} characters]"
+
+
+def _refused(ledger: Ledger) -> list[Json]:
+    """List the newest signals that changed nothing, oldest first, and why."""
+    events = (entry.event for entry in ledger.entries if entry.event is not None)
+    refused = [event for event in events if event.kind == "refused"]
+    return [
+        {
+            "signal": event.body.get("verb", ""),
+            "reason": cut(event.text),
+            "at": time_shown(event.at),
+            **_given(by=event.by),
+        }
+        for event in refused[-REFUSED_SHOWN:]
+    ]
+
+
+def _archived(ledger: Ledger) -> list[StepLine]:
+    return [line for line in unpacked(ledger.s.lines) if line.n <= ledger.s.steps]
+
+
+def _line(line: StepLine) -> dict[str, Json]:
+    tools: list[Json] = [name.removesuffix(EFFECT) for name in line.tools]
+    return {"n": line.n, "step": line.step_id, **_given(tools=tools, output=line.output)}
+
+
+def _step(body: StepBody, ledger: Ledger) -> dict[str, Json]:
+    said = [shown(each.message.content) for each in body.answers if shown(each.message.content)]
+    output = shown(body.stored) if body.stored is not None else as_text(body.output)
+    waits = [
+        _question(approval)
+        for approval in approvals.asked_everywhere(ledger)
+        if body.status == "open" and approval.n == body.n
+    ]
+    failure = f"{body.failure.type}: {body.failure.text}" if body.failure is not None else ""
+    status = "done" if body.is_completed else _open_status(body, waits, ledger)
+    return {
+        "n": body.n,
+        "step": body.step.step_id,
+        "status": status,
+        **_given(
+            agent=body.step.agent or ledger.given.head.agent,
+            input=cut(shown(body.input.content)) if body.input is not None else "",
+            said=[cut(text) for text in said if text != output],
+            calls=[_call(body, call, ledger) for call in body.all_calls()],
+            output=cut(output),
+            waits_for=[cut(text) for text in waits],
+            error=cut(failure),
+            started=time_shown(body.started),
+            seconds=round(body.ended - body.started, 3) if body.ended else None,
+            cost=_cost(body.usage),
+        ),
+    }
+
+
+def _open_status(body: StepBody, waits: Sequence[str], ledger: Ledger) -> str:
+    if body.failure is not None:
+        return "failed"
+    if waits:
+        return "waiting"
+    return "paused" if ledger.paused else "running"
+
+
+def _queued(step: TaskStep, *, is_ready: bool) -> dict[str, Json]:
+    return {
+        "step": step.step_id,
+        "status": "queued" if is_ready else "not ready",
+        **_given(
+            agent=step.agent,
+            input=cut(step.input or ""),
+            after=list(step.prev_steps),
+        ),
+    }
+
+
+def _call(body: StepBody, call: StepCall, ledger: Ledger) -> dict[str, Json]:
+    outcome = call.outcome
+    edited = outcome.edited if outcome is not None else call.called.edited if call.called else ""
+    decided = outcome.decided if outcome is not None else call.called.decided if call.called else ()
+    return {
+        "tool": call.call.name,
+        "arguments": _arguments(edited or call.call.arguments),
+        "status": _call_status(call),
+        **_given(
+            proposed=_arguments(call.call.arguments) if edited else None,
+            result=_result(call, outcome),
+            effect=_effect_of(body, call, ledger),
+            attempts=outcome.attempts if outcome is not None and outcome.attempts > 1 else None,
+            decided=[_decision(each) for each in decided],
+            seconds=outcome.took if outcome is not None else None,
+            task=outcome.child if outcome else call.called.child if call.called else "",
+        ),
+    }
+
+
+def _call_status(call: StepCall) -> str:
+    if call.outcome is not None:
+        return "failed" if call.outcome.is_error else call.outcome.status
+    if call.called is None:
+        return "asked"
+    return "failed" if call.called.error else "running"
+
+
+def _result(call: StepCall, outcome: Outcome | None) -> str:
+    if outcome is not None:
+        return cut(shown(outcome.content))
+    return cut(call.called.error) if call.called is not None else ""
+
+
+def _was_begun(call: StepCall) -> bool:
+    return call.outcome.attempts > 0 if call.outcome is not None else call.called is not None
+
+
+def _effect_of(body: StepBody, call: StepCall, ledger: Ledger) -> str:
+    """Return what a call does to the world: as recorded with it, else by its tool's policy."""
+    recorded = call.outcome.effect if call.outcome else call.called.effect if call.called else ""
+    described = ledger.s.described
+    if recorded or described is None:
+        return recorded
+    policy = described.rules(body.step.agent).policies.get(call.call.name)
+    return policy.effect if policy is not None else ""
+
+
+def _undone(ledger: Ledger) -> list[CallUndone]:
+    """List the effects that were taken back, as far as the records are not in the archive."""
+    events = (noted_of(entry.event) for entry in ledger.entries if entry.event is not None)
+    return [each for each in events if isinstance(each, CallUndone)]
+
+
+def _undo(undone: CallUndone) -> dict[str, Json]:
+    """Describe how an effect was taken back."""
+    event = undone.event
+    said = {"said": cut(event.text), "by": event.by, "at": time_shown(event.at)}
+    return {"undone": _given(**said)}
+
+
+def _undone_call(undone: CallUndone) -> dict[str, Json]:
+    """Describe a call of a step that was left, whose effect was taken back."""
+    body = undone.event.body
+    arguments = str(body.get("arguments", ""))
+    return {
+        **_given(
+            step=body.get("step"),
+            tool=body.get("tool"),
+            arguments=_arguments(arguments) if arguments else None,
+            task=body.get("task"),
+        ),
+        **_undo(undone),
+    }
+
+
+def _approval(approval: Approval) -> dict[str, Json]:
+    edited = approval.effective
+    return {
+        "id": approval.id,
+        "kind": approval.kind,
+        "status": approval.status,
+        "agent": approval.agent,
+        "asked": time_shown(approval.asked),
+        **_given(
+            tool=approval.tool,
+            arguments=_arguments(approval.arguments) if approval.tool else None,
+            effect=approval.effect,
+            text=approval.text,
+            expires=time_shown(approval.expires) if approval.expires else "",
+            by=approval.by,
+            decided=time_shown(approval.at) if approval.at else "",
+            note=approval.note,
+            approved_arguments=_arguments(edited) if edited else None,
+        ),
+    }
+
+
+def _question(approval: Approval) -> str:
+    what = f"{approval.tool} {approval.arguments}" if approval.tool else approval.text
+    return f"{approval.id}: {what}"
+
+
+def _decision(decided: Decided) -> dict[str, Json]:
+    return {
+        "status": decided.status,
+        "by": decided.by or "the clock",
+        "at": time_shown(decided.at),
+        **_given(note=decided.note),
+    }
+
+
+def _arguments(text: str) -> Json:
+    """Return the arguments of a call as data, or as text when they are long or not JSON."""
+    if len(text) > TEXT_CHARACTERS:
+        return cut(text)
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _cost(usage: Usage) -> dict[str, Json]:
+    return {
+        "model_calls": usage.requests,
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+    }
+
+
+def _given(**fields: Json) -> dict[str, Json]:
+    """Return the fields that say something."""
+    return {name: value for name, value in fields.items() if value not in (None, "", [], {}, ())}

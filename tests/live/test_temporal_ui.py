@@ -1,0 +1,215 @@
+"""What Temporal's own UI and CLI show of a task, read over Temporal's API."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from temporalio.api.sdk.v1 import WorkflowMetadata
+from temporalio.client import WorkflowExecutionStatus, WorkflowFailureError
+from temporalio.exceptions import ApplicationError, CancelledError
+
+from holdfast import AgentRunner, Task, Tool, tool
+from holdfast.testing import FakeOpenAI
+from tests.support.people import ask
+from tests.support.rig import MakeAgent, MakeRunner, Rig, until, until_status
+from tests.support.workers import Counting
+
+
+@tool(effect="read")
+def multiply(a: int, b: int) -> int:
+    """Multiply."""
+    return a * b
+
+
+@pytest.fixture
+def pay() -> Tool:
+    @tool(needs_approval=True)
+    def pay(to: str, cents: int) -> str:
+        """Pay."""
+        return f"paid {cents} to {to}"
+
+    return pay
+
+
+async def query(runner: AgentRunner, task: Task, name: str) -> Any:
+    """Return what a query without input answers."""
+    return await runner.client.get_workflow_handle(task.task_id).query(name)
+
+
+async def current_details(runner: AgentRunner, task: Task) -> str:
+    handle = runner.client.get_workflow_handle(task.task_id)
+    found: WorkflowMetadata = await handle.query("__temporal_workflow_metadata")
+    return found.current_details
+
+
+async def summaries(runner: AgentRunner, task: Task) -> list[tuple[str, str]]:
+    """List the activities of a task with their labels, in the order of their scheduling."""
+    history = await runner.client.get_workflow_handle(task.task_id).fetch_history()
+    found: list[tuple[str, str]] = []
+    for event in history.events:
+        if event.HasField("activity_task_scheduled_event_attributes"):
+            kind = event.activity_task_scheduled_event_attributes.activity_type.name
+            [label] = await runner.client.data_converter.decode(
+                [event.user_metadata.summary], [str]
+            )
+            found.append((kind, label))
+    return found
+
+
+async def test_a_task_tells_its_story_in_temporals_ui(
+    make_runner: MakeRunner, model: FakeOpenAI, pay: Tool
+) -> None:
+    runner = await make_runner(multiply, pay)
+    model.call("multiply", {"a": 121, "b": 3})
+    model.call("pay", {"to": "bob", "cents": 363})
+    model.reply("Bob has it.")
+    task = await runner.create_task("Pay Bob what 121 times 3 is")
+    await runner.run_task(task)
+    approval = await ask(runner, task)
+    assert (await current_details(runner, task)).splitlines() == [
+        "**waiting**: 1 step done, 2 model calls, "
+        + " ".join((await current_details(runner, task)).splitlines()[0].split()[-5:]),
+        "",
+        f"Waits for a person to decide `{approval.id}`: `pay {{to: bob, cents: 363}}`",
+        "",
+        "- s1: multiply `363`",
+    ]
+    handle = runner.client.get_workflow_handle(task.task_id)
+    decision = {"approval": approval.id, "by": "ann", "arguments": {"to": "bob", "cents": 300}}
+    await handle.signal("approve", decision)
+    await runner.run_task(task)
+    await runner.finalize_response(task)
+    described = await handle.describe()
+    assert await described.static_summary() == "agent: Pay Bob what 121 times 3 is"
+    assert await summaries(runner, task) == [
+        ("describe", "agent"),
+        ("step", "gpt-5-mini, step 1"),
+        ("tool", "multiply {a: 121, b: 3}"),
+        ("step", "gpt-5-mini, step 2"),
+        ("check", "pay {to: bob, cents: 30…"),  # the edited arguments
+        ("tool", "pay {to: bob, cents: 300}"),
+        ("step", "gpt-5-mini, step 3"),
+        ("close", "finished"),
+    ]
+    result = await handle.result()
+    assert (result["status"], result["answer"]) == ("finished", "Bob has it.")
+    assert described.status is WorkflowExecutionStatus.COMPLETED
+    steps = await query(runner, task, "completed_steps")
+    [call] = steps[1]["calls"]
+    assert {key: call[key] for key in ("tool", "arguments", "proposed", "result", "effect")} == {
+        "tool": "pay",
+        "arguments": {"to": "bob", "cents": 300},
+        "proposed": {"to": "bob", "cents": 363},
+        "result": "paid 300 to bob",
+        "effect": "irreversible",
+    }
+    assert [(each["status"], each["by"]) for each in call["decided"]] == [("approved", "ann")]
+    assert (steps[0]["input"], steps[2]["output"]) == ("Pay Bob what 121 times 3 is", "Bob has it.")
+    assert steps[2]["cost"]["model_calls"] == 1
+    assert [effect["tool"] for effect in await query(runner, task, "effects")] == ["pay"]
+    assert await query(runner, task, "upcoming_steps") == []
+    shown = await query(runner, task, "task")
+    assert (shown["status"], shown["answer"]) == ("finished", "Bob has it.")
+    assert (await current_details(runner, task)).startswith("**finished**: 3 steps done, 3 model")
+
+
+async def test_queries_are_complete_after_a_task_has_continued_as_new(
+    make_runner: MakeRunner,
+) -> None:
+    runner = await make_runner(worker=Counting(30), roll_events=50)
+    task = await runner.create_task("q")
+    for _ in range(29):
+        await runner.run_step(task)
+    handle = runner.client.get_workflow_handle(task.task_id)
+    assert (await handle.describe()).raw_description.workflow_execution_info.first_run_id != (
+        await handle.describe()
+    ).run_id
+    steps = await query(runner, task, "completed_steps")
+    assert [step["n"] for step in steps] == list(range(1, 30))
+    assert steps[0]["output"] == '{"count":1,"input":"q"}'
+    await runner.rewind(task, to="s3", by="ann")
+    assert [step["n"] for step in await query(runner, task, "completed_steps")] == [1, 2, 3]
+    assert (await query(runner, task, "task"))["completed_steps"] == 3
+
+
+async def test_an_answer_that_was_archived_is_the_result_all_the_same(
+    make_runner: MakeRunner,
+) -> None:
+    runner = await make_runner(worker=Counting(12), roll_events=50)
+    task = await runner.create_task("q")
+    output = await runner.run_task(task)
+    handle = runner.client.get_workflow_handle(task.task_id)
+    first = (await handle.describe()).run_id
+    for _ in range(60):
+        await handle.signal("drop_step", {"step": "none"})
+
+    async def rolled() -> bool:
+        return (await handle.describe()).run_id != first
+
+    await until(rolled)
+    assert (await query(runner, task, "task"))["answer"] == output.output
+    await runner.finalize_response(task)
+    assert (await handle.result())["answer"] == output.output
+
+
+async def test_abandoned_tasks_are_told_from_finished_ones_in_lists(
+    make_runner: MakeRunner,
+) -> None:
+    runner = await make_runner(worker=Counting())
+    left, cancelled = await runner.create_task("q"), await runner.create_task("q")
+    await runner.abandon(left, "enough", by="ann")
+    await runner.client.get_workflow_handle(cancelled.task_id).cancel()
+    for task in (left, cancelled):
+        await until_status(runner, task, "abandoned")
+        assert (await query(runner, task, "task"))["status"] == "abandoned"
+    found = {each.task_id for each in await runner.list_tasks(status="abandoned")}
+    assert {left.task_id, cancelled.task_id} <= found
+    failed = {each.task_id for each in await runner.list_tasks(status="failed")}
+    assert left.task_id not in failed
+    with pytest.raises(WorkflowFailureError) as ended:
+        await runner.client.get_workflow_handle(left.task_id).result()
+    assert isinstance(ended.value.cause, ApplicationError)
+    assert (ended.value.cause.type, str(ended.value.cause)) == (
+        "TaskAbandonedError",
+        "TaskAbandonedError: The task was abandoned by ann: enough",
+    )
+    with pytest.raises(WorkflowFailureError) as ended:
+        await runner.client.get_workflow_handle(cancelled.task_id).result()
+    assert isinstance(ended.value.cause, CancelledError)
+
+
+async def test_a_task_of_another_program_is_listed_like_any_other(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    await rig.serve(make_agent())
+    runner = rig.runner()
+    model.reply("Four.")
+    await runner.client.start_workflow(
+        "AgentTask",
+        {"head": {"agent": "agent"}, "input": "What is 2 + 2?", "automatic": True},
+        id=f"{rig.app}-by-hand",
+        task_queue=rig.queue,
+    )
+    task = await until_status(runner, f"{rig.app}-by-hand", "answered")
+    assert task.steps == 1
+    listed = await runner.list_tasks(agent="agent", status="answered")
+    [mine] = [each for each in listed if each.task_id == task.task_id]
+    assert (mine.input, mine.agent) == ("What is 2 + 2?", "agent")
+    assert mine.created > 0
+
+
+async def test_a_refused_signal_is_shown_by_the_query_and_the_audit(
+    make_runner: MakeRunner,
+) -> None:
+    runner = await make_runner(worker=Counting())
+    task = await runner.create_task("q")
+    handle = runner.client.get_workflow_handle(task.task_id)
+    await handle.signal("feedback", "be brief")
+    await handle.signal("approve", {"approval": "none:1", "by": "ann"})
+    refused = (await query(runner, task, "task"))["refused"]
+    assert [each["signal"] for each in refused] == ["feedback", "approve"]
+    assert '{"text": "...", "by": "ann"}' in refused[0]["reason"]
+    assert "no open approval 'none:1'" in refused[1]["reason"]
+    events = [event for event in await runner.audit(task) if event.kind == "refused"]
+    assert [event.body["verb"] for event in events] == ["feedback", "approve"]

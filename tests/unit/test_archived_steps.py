@@ -1,0 +1,89 @@
+"""The lines that are carried of archived steps."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.task.data.calls import Outcome
+from holdfast.task.data.records import Entry, JournalEntry, StepRecord
+from holdfast.task.ledger.archived_steps import (
+    LINES_KEPT,
+    StepLine,
+    line_of,
+    lines_after,
+    pack,
+    unpacked,
+)
+from holdfast.values.messages import Blob, Message, ToolCall
+from holdfast.values.steps import TaskStep
+
+
+def record(n: int, output: object = "", **more: object) -> StepRecord:
+    return StepRecord.model_validate(
+        {"n": n, "step": TaskStep(step_id=f"s{n}"), "output": output, **more}
+    )
+
+
+def entries(*records: StepRecord) -> list[Entry]:
+    return [Entry(step=each) for each in records]
+
+
+@pytest.mark.parametrize(
+    ("made", "output"),
+    [
+        (record(1, "a\n\n b"), "a b"),
+        (record(1, "x" * 100), "x" * 39 + "…"),
+        (record(1, {"a": [1]}), '{"a":[1]}'),
+        (
+            record(1, stored=Blob(sha256="f" * 64, size=99)),
+            f"[99 bytes in the archive as {'f' * 11}…",
+        ),
+    ],
+)
+def test_a_line_has_the_beginning_of_the_output(made: StepRecord, output: str) -> None:
+    assert line_of(made) == (1, "s1", (), output)
+
+
+def test_a_line_names_the_tools_in_call_order_and_marks_effects() -> None:
+    def call(name: str) -> ToolCall:
+        return ToolCall(id=name, name=name)
+
+    journal = JournalEntry(
+        request="r", calls=(call("look"),), outcomes=(Outcome(content="l", effect="read"),)
+    )
+    made = record(
+        1,
+        journal=(journal,),
+        calls=(call("pay"), call("refused")),
+        outcomes=(
+            Outcome(content="paid 7", effect="irreversible"),
+            Outcome(at=0, attempts=0, effect="irreversible"),
+        ),
+        adds=(Message(role="tool", call_id="refused", content="rejected"),),
+    )
+    assert line_of(made) == (1, "s1", ("look", "pay!", "refused"), "rejected")
+
+
+def test_lines_come_back_as_they_were_packed() -> None:
+    lines = [StepLine(1, "s1", ("a", "b!"), "ünï ✓"), StepLine(2, "p1:ask", (), "")]
+    assert unpacked(pack(lines)) == lines
+    assert (pack([]), unpacked("")) == ("", [])
+
+
+def test_lines_of_steps_that_were_undone_or_done_again_are_replaced() -> None:
+    packed = lines_after("", entries(*(record(n, f"old {n}") for n in (1, 2, 3))), 3)
+    again = [record(2, "new 2"), record(3, "undone"), record(3, "new 3"), record(4, "undone")]
+    packed = lines_after(packed, entries(*again), 3)
+    assert [line.output for line in unpacked(packed)] == ["old 1", "new 2", "new 3"]
+    assert [line.n for line in unpacked(lines_after(packed, [], 1))] == [1]
+
+
+def test_ten_thousand_lines_stay_small_and_older_ones_are_dropped() -> None:
+    made = [
+        record(n, f"The result of {n * 7919 % 10007} + {n} is {n * 7907 % 10009}.")
+        for n in range(1, LINES_KEPT + 11)
+    ]
+    packed = lines_after("", entries(*made), len(made))
+    kept = unpacked(packed)
+    assert (len(kept), kept[0].n, kept[-1].n) == (LINES_KEPT, 11, LINES_KEPT + 10)
+    assert len(packed) < 40 * LINES_KEPT

@@ -1,0 +1,56 @@
+"""Labels and details for Temporal's UI."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.task.queries.labels import call_label, cut, details_of, title_of
+from holdfast.values.messages import ToolCall
+
+
+@pytest.mark.parametrize(
+    ("arguments", "label"),
+    [
+        ('{"a": 121, "b": 3}', "multiply {a: 121, b: 3}"),
+        ("{}", "multiply"),
+        ("", "multiply"),
+        ("[1, 2]", "multiply [1, 2]"),
+        ("not JSON", "multiply not JSON"),
+        ('{"a": {"b": [1]}}', 'multiply {a: {"b":[1]}}'),
+        ('{"a": "two\\nlines"}', "multiply {a: two lines}"),
+        ('{"a": "' + "x" * 5000, "multiply" + ' {"a": "' + "x" * 43 + "…"),
+    ],
+)
+def test_a_call_is_labelled_with_its_arguments_on_one_short_line(
+    arguments: str, label: str
+) -> None:
+    assert call_label(ToolCall(id="c", name="multiply", arguments=arguments)) == label
+
+
+def test_the_label_of_a_read_only_call_is_shorter() -> None:
+    call = ToolCall(id="c", name="multiply", arguments='{"a": 123456789, "b": 987654321}')
+    assert call_label(call, short=True) == "multiply {a: 123456789,…"
+
+
+def test_secrets_are_in_no_label_and_no_title(monkeypatch: pytest.MonkeyPatch) -> None:
+    secret = "very-secret-value-123"
+    monkeypatch.setenv("MY_SERVICE_TOKEN", secret)
+    call = ToolCall(
+        id="c", name="log_in", arguments=f'{{"with": "{secret}", "password": "abc12345x"}}'
+    )
+    assert call_label(call) == "log_in {with: [redacted], password: [redacted]}"
+    asked = f"Log in with {secret}, and then look at everything that there is in the account"
+    assert secret not in title_of("a", asked) + str(details_of("a", asked))
+
+
+def test_the_title_and_details_of_a_task_show_its_agent_and_input() -> None:
+    assert (title_of("sums", "What is 2 + 2?"), details_of("sums", "What is 2 + 2?")) == (
+        "sums: What is 2 + 2?",
+        None,
+    )
+    assert details_of("sums", "What\nis it?") == "**Agent** `sums`\n\n> What\n> is it?"
+
+
+def test_a_text_is_cut_to_one_line() -> None:
+    assert (cut("a  b\nc", 10), cut("abcdef", 6), cut("abcdef", 5)) == ("a b c", "abcdef", "abcd…")
+    assert cut("a" + " " * 1000 + "b", 5) == "a…"

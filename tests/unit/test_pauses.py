@@ -1,0 +1,69 @@
+"""The pauses between attempts: how they grow, where they stop, and what is refused."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Any
+
+import pytest
+
+from holdfast.values.pauses import pause_of, pauses
+
+
+def test_pauses_double_up_to_the_longest_and_stay_there() -> None:
+    assert list(islice(pauses(0.5, 3.0), 6)) == [0.5, 1.0, 2.0, 3.0, 3.0, 3.0]
+
+
+def test_pauses_grow_by_the_factor() -> None:
+    assert list(islice(pauses(4.0, 10.0, 1.5), 4)) == [4.0, 6.0, 9.0, 10.0]
+    assert list(islice(pauses(4.0, 10.0, 1), 3)) == [4.0, 4.0, 4.0]
+
+
+def test_a_first_pause_above_the_longest_is_cut() -> None:
+    assert list(islice(pauses(5.0, 2.0), 2)) == [2.0, 2.0]
+    assert pause_of(0, 5.0, 2.0) == 2.0
+
+
+def test_pauses_end_with_the_one_whose_sum_reaches_the_total() -> None:
+    assert list(pauses(1.0, 60.0, total=7.0)) == [1.0, 2.0, 4.0]
+    assert list(pauses(1.0, 60.0, total=7.5)) == [1.0, 2.0, 4.0, 8.0]
+    assert list(pauses(1.0, 60.0, total=0)) == []
+
+
+def test_the_pause_of_an_attempt_is_the_one_that_the_iterator_gives() -> None:
+    made = list(islice(pauses(0.05, 2.0, 1.5), 20))
+    assert [pause_of(attempt, 0.05, 2.0, 1.5) for attempt in range(20)] == made
+    assert made == sorted(made)
+
+
+def test_an_attempt_whose_power_has_no_float_has_the_longest_pause() -> None:
+    assert pause_of(10_000, 0.001, 3600.0) == 3600.0
+    assert pause_of(1_023, 20.0, 3600.0) == 3600.0
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"first": 0}, "first=0 and longest=60"),
+        ({"first": -1.0}, "first=-1.0 and longest=60"),
+        ({"first": float("nan")}, "first=nan and longest=60"),
+        ({"longest": 0.0}, "longest=0.0 must be above 0"),
+        ({"factor": 0.5}, "factor=0.5 is below 1"),
+        ({"factor": float("nan")}, "factor=nan is below 1"),
+    ],
+)
+def test_arguments_that_make_no_growing_pauses_are_refused_at_once(
+    given: dict[str, Any], why: str
+) -> None:
+    fit = {"first": 1, "longest": 60}
+    with pytest.raises(ValueError, match=why):
+        pauses(**{**fit, **given})
+    with pytest.raises(ValueError, match=why):
+        pause_of(0, **{**fit, **given})
+
+
+def test_a_total_or_an_attempt_below_0_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"total=-1 is below 0. Give None"):
+        pauses(1, 60, total=-1)
+    with pytest.raises(ValueError, match="attempt=-1 is below 0"):
+        pause_of(-1, 1, 60)
