@@ -27,7 +27,7 @@ def pauses(
     if total is not None and not total >= 0:
         msg = f"total={total!r} is below 0. Give None for pauses without end."
         raise ValueError(msg)
-    return _until(total, (pause_of(attempt, first, longest, factor) for attempt in count()))
+    return _each(first, longest, factor, total)
 
 
 def pause_of(attempt: int, first: float, longest: float, factor: float = 2.0) -> float:
@@ -65,10 +65,11 @@ def _check(first: float, longest: float, factor: float) -> None:
         raise ValueError(msg)
 
 
-def _until(total: float | None, each: Iterator[float]) -> Iterator[float]:
+def _each(first: float, longest: float, factor: float, total: float | None) -> Iterator[float]:
     spent = 0.0
-    for pause in each:
+    for attempt in count():
         if total is not None and spent >= total:
             return
+        pause = pause_of(attempt, first, longest, factor)
         yield pause
         spent += pause
