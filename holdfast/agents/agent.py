@@ -21,10 +21,12 @@ from holdfast.agents.hooks import AgentHooks, check_agent_hooks
 from holdfast.agents.output_type import AgentOutputSchema, output_schema
 from holdfast.agents.run_config import RunConfig
 from holdfast.agents.tools.decorator import Tool, to_tool
+from holdfast.agents.tools.foreign import ForeignToolRetriever, is_foreign_retriever
 from holdfast.agents.tools.hooks import ApprovalPredicate, EnabledPredicate, FailureFormatter
 from holdfast.agents.tools.retriever import ToolRetriever
 from holdfast.errors import InvalidArgumentError, UserError, remedy_of
 from holdfast.models.base import Model, check_model
+from holdfast.models.llama_index import LLM, as_model
 from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.guard_rules import GuardRule
 from holdfast.values.checks.arguments import check_fields
@@ -45,13 +47,15 @@ class Agent(AgentBase[ContextT]):
         name: Identity of the agent within a worker process.
         instructions: System prompt, or a function (context, agent) that makes it for each turn.
         model: A model name for OpenAI's Responses API, "chat:NAME" for Chat Completions, "offline",
-            a Model, or None for the default (`HOLDFAST_MODEL`, else gpt-5-mini).
-        tools: Tools, or plain functions to be made into tools. More may be appended to
-            `agent.tools`, for tasks that start afterwards.
+            a Model, an LLM of LlamaIndex, or None for the default (`HOLDFAST_MODEL`, else
+            gpt-5-mini).
+        tools: Tools, tools of LlamaIndex, or plain functions to be made into tools. More may be
+            appended to `agent.tools`, for tasks that start afterwards.
         model_settings: How the model is called: a ModelSettings, or a dict of its fields.
         worker: The step logic: an AgentWorker, or any object with `async def run_step(step, ctx)`.
         tool_retriever: Used in place of `tools`: chooses from its catalogue the tools that each
-            step offers the model. See `holdfast.agents.tools.retriever`.
+            step offers the model. See `holdfast.agents.tools.retriever`. An ObjectRetriever of
+            LlamaIndex is one, too.
         handoffs: Agents that this one may hand the task to, as they are or by `handoff(...)`. More
             may be appended to `agent.handoffs`, so that two agents can name each other.
         handoff_description: Description of this agent for the models of other agents.
@@ -72,7 +76,7 @@ class Agent(AgentBase[ContextT]):
     """
 
     instructions: str | Callable[..., Any] = ""
-    model: str | Model | None = None
+    model: str | Model | LLM | None = None
     tools: Sequence[Tool | Callable[..., Any]] = field(default=(), hash=False)
     model_settings: ModelSettings = field(default_factory=ModelSettings)
     worker: AgentWorker | RunsSteps = field(default_factory=FunctionCallingAgentWorker)
@@ -100,6 +104,7 @@ class Agent(AgentBase[ContextT]):
             check_name("The name of an agent", self.name)
         except InvalidArgumentError as error:
             raise UserError(*error.args, remedy=remedy_of(error)) from None
+        object.__setattr__(self, "model", as_model(self.model))
         check_model(self.model)
         settings = as_model_settings(self.model_settings, f"model_settings of agent {self.name!r}")
         object.__setattr__(self, "model_settings", settings)
@@ -109,6 +114,9 @@ class Agent(AgentBase[ContextT]):
         check_fields(Agent, self, ("instructions", "handoff_description", "reset_tool_choice"))
         _check_list("tools", self.tools, "tools or functions")
         _check_list("handoffs", self.handoffs, "agents or handoffs")
+        if is_foreign_retriever(self.tool_retriever):
+            foreign = ForeignToolRetriever(self.tool_retriever)
+            object.__setattr__(self, "tool_retriever", foreign)
         _check_retriever(self.tool_retriever)
         owner = f"agent {self.name!r}"
         check_guardrails(owner, "input_guardrails", self.input_guardrails, InputGuardrail)

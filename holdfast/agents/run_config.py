@@ -12,6 +12,7 @@ from holdfast.agents.guardrails import InputGuardrail, OutputGuardrail, check_gu
 from holdfast.agents.handoffs import HandoffInputFilter
 from holdfast.errors import UserError
 from holdfast.models.base import Model, check_model
+from holdfast.models.llama_index import LLM, as_model
 from holdfast.tracing.blocks import DEFAULT_WORKFLOW_NAME
 from holdfast.values.base import Json
 from holdfast.values.checks.arguments import check_data, check_fields
@@ -93,7 +94,7 @@ class RunConfig:
         UserError: A field has a value of a wrong type or out of range.
     """
 
-    model: str | Model | None = None
+    model: str | Model | LLM | None = None
     model_provider: Any = None
     model_settings: ModelSettings | None = None
     handoff_input_filter: HandoffInputFilter | None = None
@@ -136,6 +137,7 @@ class RunConfig:
             as_model_settings(settings, "model_settings of a RunConfig")
         check_fields(RunConfig, self, [name for name in vars(self) if name not in _CHECKED_APART])
         check_data("RunConfig", "trace_metadata", dict(self.trace_metadata or {}))
+        object.__setattr__(self, "model", as_model(self.model))
         check_model(self.model)
         check_guardrails("a RunConfig", "input_guardrails", self.input_guardrails, InputGuardrail)
         check_guardrails(

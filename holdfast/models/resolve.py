@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from holdfast.errors import InvalidArgumentError
 from holdfast.models.base import Model
+from holdfast.models.llama_index import LLM, as_model
 from holdfast.models.providers import misdirected
 
 DEFAULT_MODEL = "gpt-5-mini"
@@ -16,7 +17,7 @@ _ADAPTERS = ("litellm", "any-llm")
 _MADE: dict[tuple[str, str], Model] = {}
 
 
-def resolve_model(model: str | Model | None) -> Model:
+def resolve_model(model: str | Model | LLM | None) -> Model:
     """Return the model that a setting names.
 
     A name means: "offline" the built-in planner, "chat:NAME" Chat Completions, "responses:NAME"
@@ -32,7 +33,8 @@ def resolve_model(model: str | Model | None) -> Model:
     if model is None:
         model = os.environ.get("HOLDFAST_MODEL") or DEFAULT_MODEL
     if not isinstance(model, str):
-        return model
+        made: Model = as_model(model)
+        return made
     if model == "offline":
         return _make("offline", model)
     api, colon, name = model.partition(":")

@@ -1,7 +1,7 @@
-"""What waits for a person: asked, decided once, and used on the branch on which it was asked.
+"""Approvals: opened once, decided once, and valid on the branch on which they were opened.
 
-Four things ask: a tool call that needs approval, a call that may have happened, a budget that is
-used up, and an undo that needs approval or may have happened. They are decided by the same verbs.
+There are four kinds: a tool call that needs approval, a call that may have happened, a used up
+budget, and an undo that needs approval or may have happened. The same verbs decide all of them.
 
 | verb    | approval of a call    | unknown effect             | budget        | undo           |
 | ------- | --------------------- | -------------------------- | ------------- | -------------- |
@@ -36,8 +36,8 @@ def latest(ledger: Ledger, n: int, i: int, kind: ApprovalKind | None = None) -> 
         ledger: The task.
         n: The step.
         i: Position of the call.
-        kind: What was asked; None for all but an undo, which is of another step's call at a place
-            that may be the same.
+        kind: Kind of the approval; None for every kind but "undo", whose step and position are
+            those of the undone call, and may equal those of a call of the open step.
     """
     found = ledger.asked.at(ledger.s.branch, n, i)
     wanted = (each for each in found if (each.kind == kind if kind else each.kind != "undo"))
@@ -56,16 +56,16 @@ def ask(
     call: ToolCall | None = None,
     agent: str = "",
 ) -> Approval:
-    """Open a point for a person to decide.
+    """Open an approval.
 
     Args:
         ledger: The task.
         n: The step.
         i: Position of the call among the open calls; -1 for none.
-        kind: What is asked.
+        kind: Kind of the approval.
         now: Time, seconds since the epoch.
         seconds: Seconds until it expires to rejected; 0 for never.
-        text: What is known.
+        text: Why a person must decide, for the reviewer.
         call: The call, when it is not one of the open calls.
         agent: The agent that asks; the step's by default.
     """
@@ -104,12 +104,12 @@ def ask(
 
 
 def pending(ledger: Ledger) -> list[Approval]:
-    """List what waits for a person, oldest first."""
+    """List the open approvals of the task, oldest first."""
     return [approval for approval in ledger.s.approvals if approval.status == "open"]
 
 
 def asked_everywhere(ledger: Ledger) -> list[Approval]:
-    """List what waits for a person, in the task and in those that work for it."""
+    """List the open approvals of the task and its child tasks."""
     children = ledger.s.children.values()
     return [*pending(ledger), *(each for child in children for each in child.approvals)]
 
@@ -126,18 +126,18 @@ def waits(ledger: Ledger, n: int) -> bool:
 
 
 def undo_waits(ledger: Ledger) -> bool:
-    """Whether the undo in progress waits for a person; what else waits does not hold it up."""
+    """Whether the undo in progress waits for a person; other open approvals do not delay it."""
     return any(approval.kind == "undo" for approval in asked_everywhere(ledger))
 
 
 def drop_undo(ledger: Ledger) -> None:
-    """Forget what was decided on an undo that has ended: the next one asks anew."""
+    """Drop the decisions on an undo that has ended: the next undo needs new ones."""
     kept = tuple(approval for approval in ledger.s.approvals if approval.kind != "undo")
     ledger.change(approvals=kept)
 
 
 def settle(ledger: Ledger, n: int, i: int, *, now: float) -> None:
-    """Withdraw the question about a call whose outcome has become known after all."""
+    """Withdraw the approval of a call whose outcome has become known without a decision."""
     approval = latest(ledger, n, i, "unknown")
     if approval is not None and approval.status == "open":
         _withdraw(ledger, approval, now=now)
@@ -208,7 +208,7 @@ def standing_rule(ledger: Ledger, tool: str) -> StandingRule | None:
 
 
 def stands(ledger: Ledger, n: int, i: int, *, now: float) -> bool:
-    """Decide a call by the decision for all calls of its tool; return whether there is one."""
+    """Apply the decision for all calls of a tool to one call; return whether there is one."""
     rule = standing_rule(ledger, ledger.at(n).calls[i].name)
     if rule is None:
         return False
@@ -218,7 +218,7 @@ def stands(ledger: Ledger, n: int, i: int, *, now: float) -> bool:
 
 
 def _decide_always(ledger: Ledger, decided: Approval, command: Command, *, now: float) -> str:
-    """Decide a call, the others of its tool that wait, and those to come."""
+    """Decide a call, the waiting calls of the same tool, and its later calls."""
     if command.verb == "respond" or command.body.get("arguments") is not None:
         return "Only a plain approve or reject can hold for later calls as well."
     rule = StandingRule(
@@ -250,7 +250,7 @@ def _apply(ledger: Ledger, approval: Approval, rule: StandingRule, *, now: float
 
 
 def expire(ledger: Ledger, *, now: float) -> None:
-    """Reject what nobody decided in time."""
+    """Reject approvals that have passed their deadline without a decision."""
     for approval in pending(ledger):
         if approval.expires and now >= approval.expires:
             late = approval.model_copy(update={"at": now, "note": NOT_IN_TIME})
@@ -295,12 +295,12 @@ def card(approval: Approval) -> dict[str, Json]:
 
 
 def effective_call(approval: Approval, call: ToolCall) -> ToolCall:
-    """Return the call as it was approved; one asked about anew keeps an earlier edit."""
+    """Return the call as it was approved; a second approval of it keeps an earlier edit."""
     return call.model_copy(update={"arguments": approval.effective or approval.arguments})
 
 
 def close_open(ledger: Ledger, *, now: float) -> None:
-    """Close what is open because the task ends or its branch is left."""
+    """Close the open approvals, because the task ends or its branch is left."""
     for approval in pending(ledger):
         _withdraw(ledger, approval, now=now)
 
@@ -359,13 +359,13 @@ def _reject(
 
 
 def _is_bare(ledger: Ledger, approval: Approval) -> bool:
-    """Whether a call was rejected without a word, in the dialect that then has words of its own."""
+    """Whether a call was rejected without a reason, in a dialect with a fixed text for that."""
     said = approval.note or approval.message
     return not said and ledger.given.head.dialect.tool_error == "fixed"
 
 
 def rejected(ledger: Ledger, n: int, i: int, text: str) -> None:
-    """Tell the model of a rejected call in the words of the run's formatter."""
+    """Record the outcome of a rejected call, with the text of the run's formatter."""
     refused = Outcome(content=text, is_error=True, status="failed", attempts=0)
     ledger.outcome(n, i, refused)
 

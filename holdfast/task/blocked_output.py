@@ -1,4 +1,4 @@
-"""What a conversation keeps of a step whose final output a guardrail has blocked."""
+"""Messages of a step that stay in the conversation after a guardrail has blocked its output."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def after_block(current: OpenState, placeholder: str = "") -> tuple[Message, ...
     """Return the messages of a blocked step that may be shown again, oldest first.
 
     The answer is left out; a text stands in for the results of its tools, because one of them may
-    be the blocked output. What was asked, by the user and by the model, stays.
+    be the blocked output. The input of the user and the tool calls of the model stay.
 
     Args:
         current: The step, open when the task ended.

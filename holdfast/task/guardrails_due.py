@@ -1,4 +1,4 @@
-"""Which guardrails of a run are due, and how what they found is recorded. Pure."""
+"""Guardrails that are due in a step, and the records of their results. Pure."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ TOOL_OUTPUT_TRIPPED = "ToolOutputGuardrailTripwireTriggered"
 
 
 class Due(NamedTuple):
-    """A guardrail that has to look at an input or an output.
+    """A guardrail that has to check an input or an output.
 
     Attributes:
         rule: The guardrail.
         i: Its position among those of its kind that its agent, or the run, has.
-        digest: Names what it looks at.
+        digest: Digest of the input or output.
     """
 
     rule: GuardRule
@@ -36,15 +36,15 @@ class Due(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Tells it from the other guardrails that look at the same."""
+        """Key by which it differs from the other guardrails of the same input or output."""
         return f"{'run' if self.rule.ref else 'agent'}.{self.i}.{self.rule.name}"
 
 
 def inputs_due(ledger: Ledger, n: int) -> tuple[Due, ...]:
     """List the guardrails that have not seen the run's input yet.
 
-    They look at it once per task, in its first step, whatever crashes or is tried again. An undo of
-    that step brings them back only if the step then gets another input.
+    They check it once per task, in its first step, whatever crashes or is tried again. After an
+    undo of that step they run again only if the step then gets another input.
     """
     current = ledger.at(n)
     rules = _rules(ledger, current, "input")
@@ -70,7 +70,7 @@ def outputs_due(ledger: Ledger, n: int) -> tuple[Due, ...]:
 def record_found(
     ledger: Ledger, n: int, due: Due, found: GuardFound, *, now: float
 ) -> Failure | None:
-    """Record what a guardrail found; return the verdict if it has tripped."""
+    """Record the result of a guardrail; return the verdict if it has tripped."""
     rule = due.rule
     agent = ledger.at(n).open.step.agent or ledger.given.head.agent
     facts: dict[str, Json] = {"kind": rule.kind, "name": rule.name, "agent": agent}

@@ -36,6 +36,6 @@ def handed_to(call: ToolCall, result: Message, policies: Mapping[str, ToolPolicy
         result: The message that answers it.
         policies: The policies of the agent that made it.
     """
-    # A transcript holds messages only, also those of other tasks: there is no field for this.
+    # Read from the text, because a transcript has only messages and no field for this.
     given_up = result.is_error or result.text == IGNORED
     return "" if given_up else called_handoff(call, policies)

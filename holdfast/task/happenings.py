@@ -3,8 +3,8 @@
 Events for programs, streams, hooks, spans, the audit and the command line are short maps of it.
 
 The sequence has the order of the ledger: a completed step stands where it ended, an open one at
-the end, the calls of a batch one behind the other. Things that followers are told of have a
-`number`, which grows with the life of the task also where steps or calls ran side by side.
+the end, the calls of a batch one behind the other. What is shown to followers has a `number`,
+which grows with the life of the task also where steps or calls ran side by side.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class CallAsked(OfCall):
 class CallBegan(OfCall):
     """A call was begun: from then on it may have taken effect.
 
-    Of a call that is done, it is told only when the call was run.
+    A call with an outcome has this only if it was run.
     """
 
 
@@ -112,10 +112,10 @@ class CallFailed(OfCall):
 
 @dataclass(frozen=True, kw_only=True)
 class CallDone(OfCall):
-    """It is known what became of a call.
+    """The outcome of a call is known.
 
     Attributes:
-        outcome: What became of it, its content whole.
+        outcome: Its outcome, with the whole content.
     """
 
     outcome: Outcome
@@ -128,7 +128,7 @@ class CallDone(OfCall):
 
 @dataclass(frozen=True, kw_only=True)
 class StepEnded(InStep):
-    """A step came to its end."""
+    """A step ended."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,7 +141,7 @@ class Noted:
     """Something other than what a step does: a command, a decision, a guardrail, a limit.
 
     Attributes:
-        event: What the ledger says of it; its `kind` says what it is.
+        event: Its event in the ledger.
         at: When, seconds since the epoch.
         branch: Branch of the ledger on which it happened.
         number: Its place in the life of the task; 0 when it has none.
@@ -158,7 +158,7 @@ class CallUndone(Noted):
     """The effect of a call was taken back.
 
     Attributes:
-        place: Names the call: its place in the task, or the id of the child task that it was.
+        place: The call: its place in the task, or the id of its child task.
     """
 
     place: str
@@ -242,7 +242,7 @@ def happenings(entries: Iterable[Entry], opens: Iterable[OpenState] = ()) -> Ite
 def in_order(found: Iterable[Happening]) -> list[Happening]:
     """Return what has a number in the order in which it happened, without steps that were left.
 
-    What a step did that was left is void: it is not told to those who follow the task afterwards.
+    What such a step did is void: later followers of the task do not get it.
     """
     kept = (each for each in found if each.number and not _is_left(each))
     return sorted(kept, key=lambda each: each.number)
@@ -273,7 +273,7 @@ def step_happenings(body: StepBody) -> Iterator[InStep]:
 
 
 def _of_part(body: StepBody, part: JournalPart, k: int, after: float) -> Iterator[InStep]:
-    """Yield what an entry of the journal tells."""
+    """Yield what happened by an entry of the journal."""
     if part.answer is not None:
         at = part.answer.at or after
         yield ModelAnswered(body=body, at=at, answer=part.answer, k=k, part=part)
@@ -311,7 +311,7 @@ def call_happenings(body: StepBody, call: StepCall, after: float) -> Iterator[Of
 
 
 def noted_of(event: EventRecord, branch: int = 0) -> Noted:
-    """Return an event of the ledger as what it is.
+    """Return the happening of an event of the ledger.
 
     Args:
         event: The event.

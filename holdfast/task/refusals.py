@@ -1,4 +1,4 @@
-"""Failures that the task itself words: requests that it refuses, and verdicts."""
+"""Failures that the task makes itself: refusals of requests, and verdicts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ VERDICTS = frozenset(
 
 
 def is_verdict(failure: Failure | None) -> bool:
-    """Whether a failure ends a task, or would if no other task had to hear of it first."""
+    """Whether a failure ends a task; a child task reports it to its parent first."""
     return failure is not None and failure.type in VERDICTS and not failure.parks
 
 
@@ -91,13 +91,13 @@ CLOSED = Failure(type="TaskClosedError", message="The task is closed or closing.
 
 
 def not_ready(step_id: str, unmet: tuple[str, ...]) -> Failure:
-    """Tell that a step waits for others."""
+    """Refuse a step that waits for others."""
     why = f"it waits for {', '.join(map(repr, unmet))}" if unmet else "no step has made it ready"
     return Failure(type="InvalidArgumentError", message=f"Step {step_id} is not ready: {why}.")
 
 
 def none_ready(queue: Iterable[TaskStep]) -> Failure:
-    """Tell that all queued steps wait, and nothing runs that they could wait for."""
+    """Refuse, because all queued steps wait, and no step runs that they could wait for."""
     ids = ", ".join(repr(step.step_id) for step in queue)
     text = (
         f"None of the queued steps ({ids}) is ready, and no step is in progress that could make one"
@@ -108,12 +108,12 @@ def none_ready(queue: Iterable[TaskStep]) -> Failure:
 
 
 def no_such_step(step_id: str) -> Failure:
-    """Tell that a step is not in the queue."""
+    """Refuse a step that is not in the queue."""
     return Failure(type="StepNotFoundError", message=f"Could not find step_id: {step_id}")
 
 
 def other_failed(step_id: str) -> Failure:
-    """Tell that a failed step stands before all others."""
+    """Refuse, because a failed step must be run before all others."""
     text = (
         f"Step {step_id!r} has failed and stays first: run it again, and the others after it."
         " Nothing was run."
@@ -122,7 +122,7 @@ def other_failed(step_id: str) -> Failure:
 
 
 def stalled(step_id: str) -> Failure:
-    """Tell that the task cannot go on by itself."""
+    """Refuse, because the task cannot go on by itself."""
     which = f"Step {step_id!r}" if step_id else "The last step that ran"
     text = (
         f"{which} was not the last one and queued no next step, so the task cannot go on. Its"
@@ -133,7 +133,7 @@ def stalled(step_id: str) -> Failure:
 
 
 def of_another(fork: ForkOf) -> Failure:
-    """Tell that a step is the forked task's, whose effects only that task may take back."""
+    """Refuse to undo a step of the forked task: only that task may take back its effects."""
     text = (
         f"Steps 1 to {fork.n} are task {fork.task!r}'s, and only it may undo their effects. Undo"
         " them there, or fork it at an earlier step."
@@ -142,5 +142,5 @@ def of_another(fork: ForkOf) -> Failure:
 
 
 def abandoned(why: str) -> Failure:
-    """Tell who abandoned the task, and why."""
+    """Return the failure of an abandoned task: who abandoned it, and why."""
     return Failure(type=ABANDONED, message=f"The task was abandoned by {why}")

@@ -1,7 +1,7 @@
 """One step as all readers see it: open, completed or left, in one shape.
 
 The ledger keeps a completed step, an open one and one that was left as three different records. A
-reader makes a body of each, and needs not to know which it was.
+reader makes a body of each, and need not know which it was.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ class StepCall:
         call: The call as it was asked for.
         batch: Which of the step's batches of calls it is in, from 0.
         i: Its position there.
-        outcome: What became of it, its content whole; None as long as that is not known.
-        said: The message of the transcript that tells the model of that, if there is one already.
+        outcome: Its outcome, with the whole content; None as long as that is not known.
+        said: The message of the transcript with its result, if there is one already.
         called: How it was begun, as long as it has no outcome.
-        begun: What guardrails found before the child task began that works for it.
+        begun: What guardrails and hooks did before its child task began.
         stop: Why the step will stop after it.
         asked: Its number in the life of the task; 0 for none.
         done: Number of its end there; 0 for none.
@@ -106,7 +106,7 @@ class StepBody:
         output: JSON data that the AgentWorker gave, of a completed step.
         stored: Where the archive keeps an output too large for history.
         next: Steps that it queued.
-        usage: Cost of its model calls and of the tasks that were its calls.
+        usage: Cost of its model calls and of the child tasks of its calls.
         digest: Digest of the transcript after it.
         conflicts: Paths that parallel tools changed to different values.
         failure: Why it stopped.
@@ -144,7 +144,7 @@ class StepBody:
 
     @property
     def is_completed(self) -> bool:
-        """Whether it came to its end."""
+        """Whether it has finished."""
         return self.status in ("done", "last")
 
     @property
@@ -293,7 +293,7 @@ def answer_places(journal: Sequence[JournalEntry], adds: Sequence[Message]) -> d
     answers = [(k, e.answer.message) for k, e in enumerate(journal) if e.answer is not None]
     said = [k for k, message in answers if message == SAID_IN_ADDS]
     found = [at for at, message in enumerate(adds) if message.role == "assistant"]
-    if len(found) > len(said) > 0:  # a worker spoke in its own words, mostly those of an answer
+    if len(found) > len(said) > 0:  # the AgentWorker made messages of its own
         places: dict[int, int] = {}
         for k, message in answers:
             if message == SAID_IN_ADDS and found:

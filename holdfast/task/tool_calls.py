@@ -24,14 +24,14 @@ flight depend on the number.
 """
 
 MOST_CHILDREN_AT_ONCE = 1000
-"""Most tasks that the calls of one step are at the same time; the server allows 2,000 of a task."""
+"""Most child tasks of one step at the same time; the server allows 2,000 per task."""
 
 Running = set[tuple[int, int]]
 """The (step, position) of the calls that are being run."""
 
 
 class Room:
-    """Room for the calls that a task takes further at the same time, over all its steps.
+    """Limits the calls that a task takes further at the same time, over all its steps.
 
     Attributes:
         taken: How many there are.
@@ -52,8 +52,8 @@ def ready_calls(
 ) -> list[int]:
     """List a step's open calls that can go on now.
 
-    No person has to decide on them first, and the run allows as many at once, calls of agents in
-    progress included.
+    They wait for no person, and there are at most as many as the run allows at once, calls of
+    agents in progress included.
 
     Args:
         ledger: The task.
@@ -73,7 +73,7 @@ def ready_calls(
 
 
 def _can_go(ledger: Ledger, n: int, i: int) -> bool:
-    """Whether an open call waits neither for a person nor for the task that it is."""
+    """Whether an open call waits neither for a person nor for its child task."""
     child = ledger.child(n, i)
     if child and ledger.s.children[child].is_awaited:
         return False
@@ -82,21 +82,21 @@ def _can_go(ledger: Ledger, n: int, i: int) -> bool:
 
 
 def _nested(ledger: Ledger, n: int) -> int:
-    """Count the open calls of a step whose tasks are in progress."""
+    """Count the open calls of a step whose child tasks are in progress."""
     children = [ledger.child(n, i) for i in ledger.missing_calls(n)] if ledger.s.children else []
     return sum(bool(child) and ledger.s.children[child].is_awaited for child in children)
 
 
 def awaits_children(ledger: Ledger, n: int) -> bool:
-    """Whether a step waits for a task that one of its open calls is."""
+    """Whether a step waits for the child task of one of its open calls."""
     return _nested(ledger, n) > 0
 
 
 def verdict_of_calls(current: OpenState) -> Failure | None:
-    """Return the verdict that an open call of a step has ended with, the first in their order.
+    """Return the verdict of an open call of a step, the first in call order.
 
-    It stands until it is heeded: a sibling may have stopped the step before, or an undo that was
-    then refused.
+    It stays until the step stops with it: another call, or an undo that was then refused, may have
+    stopped the step before.
     """
     failures = (current.outcomes[i].failure for i in sorted(current.outcomes))
     return next((failure for failure in failures if is_verdict(failure)), None)
@@ -196,7 +196,7 @@ class Call:
 
     @property
     def approval(self) -> Approval | None:
-        """The newest question about it, if there is one."""
+        """Its newest approval, if there is one."""
         return approvals.latest(self._ledger, self.n, self.i)
 
     @property
@@ -213,7 +213,7 @@ class Call:
 
     @property
     def child(self) -> ChildState | None:
-        """The task that it is, for a call of an agent, once that is begun."""
+        """Its child task, for a call of an agent, once that is begun."""
         return self._ledger.s.children.get(self._ledger.child(self.n, self.i))
 
     @property
@@ -229,7 +229,7 @@ class Call:
 
     @property
     def is_left(self) -> bool:
-        """Whether it has its outcome, or its step was left; work on it counts no more then."""
+        """Whether it has its outcome, or its step was left: later results are dropped."""
         if self._ledger.find(self.n) is None or self._ledger.s.branch != self._branch:
             return True
         return not self._ledger.is_missing(self.n, self.i)
@@ -251,7 +251,7 @@ class Call:
         return _BY_DECISION.get(approval.status, "asked")
 
     def _undecided(self) -> CallState:
-        """Return the state of a call of which no person was asked."""
+        """Return the state of a call without an approval."""
         policy = self.policy
         cleared = self._ledger.at(self.n).cleared
         if policy.needs_approval == "no" or self.i in cleared:

@@ -1,4 +1,4 @@
-"""Undo on the ledger: what a step did, what stands in the way, and how the head moves back.
+"""Undo on the ledger: effects of steps, obstacles of an undo, and the move of the head back.
 
 Pure. The undone branch stays in the ledger; only the head moves, and state is restored from what
 was recorded, never computed anew.
@@ -25,7 +25,7 @@ from holdfast.values.steps import TaskStep
 UNDONE = "undone"
 
 RESIDUE_KEPT = 100
-"""Most effects left in the world that the model is told of; the ledger has all of them."""
+"""Most remaining effects in the note to the model; the ledger has all of them."""
 NO_LEDGER = ChainRef()
 
 
@@ -72,7 +72,7 @@ def departure(
         ledger: Length and digest of its chain.
         fork: Where it comes from.
         text: New user input in place of the steps that were queued, or None.
-        feedback: Said to the model before its next call, or None.
+        feedback: Message to the model before its next call, or None.
         images: Images of the new input.
     """
     before = record.before
@@ -112,7 +112,7 @@ def departure(
 
 
 def undone_meanwhile(step_id: str, n: int, branch: int) -> str:
-    """Say that a step which somebody names is not there any more."""
+    """Return the text for a named step that is not on the present branch any more."""
     return (
         f"Step {step_id!r}, number {n} of branch {branch}, was undone meanwhile, and nothing was"
         " changed now. get_completed_steps shows the steps that stand."
@@ -286,7 +286,7 @@ def leave_step(ledger: Ledger, target: Undoable) -> None:
 
 
 def _restore(ledger: Ledger, before: Before) -> None:
-    """Bring back what a step found, and forget what was asked in it."""
+    """Restore the state before a step, and drop the approvals of the step."""
     ledger.change(
         queue=before.queue,
         notes=before.notes,

@@ -79,7 +79,8 @@ async def test_a_run_waits_with_what_a_nested_run_asks_and_goes_on_after_the_dec
     model.reply("it is paid")
     model.reply("done")
     await runner.approve(await ask(runner, result.task_id), by="ann")
-    assert str(await runner.run_task(result.task_id)) == "done"
+    last = await Runner.run(agent, result.to_state(), runner=runner)
+    assert last.final_output == "done"
     assert len(model.requests) == 4
 
 

@@ -213,6 +213,8 @@ async def test_what_people_say_to_end_or_undo_a_task(
     approval = await ask(runner, result.task_id)
     model.fail(401, message=MARK)
     await runner.reject(approval, by="ann", reason=MARK)
+    await until_status(runner, result.task_id, "needs_attention")
+    model.fail(401, message=MARK)  # the failed step is run again
     with pytest.raises(StepFailedError, match=MARK):
         await runner.run_task(result.task_id)
     for _ in range(3):

@@ -8,8 +8,12 @@ import shutil
 import subprocess
 import sys
 import venv
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+
+import pytest
+from filelock import FileLock
 
 from tests.packaging.checkout import MAPPED, ROOT
 
@@ -64,7 +68,26 @@ class Environment:
         return self.run(*self.command(*arguments), **more)
 
 
-def build_wheel(directory: Path) -> Path:
+def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
+    """Return a directory that one of the test processes of this run has filled for all of them.
+
+    Args:
+        factory: Of this test process.
+        name: What the directory holds, as a word.
+        make: Fills the directory, which is there and empty.
+    """
+    base = factory.getbasetemp()
+    run = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    directory, done = run / f"all-{name}", run / f"all-{name}.done"
+    with FileLock(run / f"all-{name}.lock"):
+        if not done.exists():
+            directory.mkdir()
+            make(directory)
+            done.touch()
+    return directory
+
+
+def build_wheel(directory: Path) -> None:
     """Build the wheel of this checkout."""
     source = directory / "source"
     for name in ("holdfast", *MAPPED):
@@ -73,8 +96,6 @@ def build_wheel(directory: Path) -> Path:
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source / name)
     _check("build", "--wheel", "--no-isolation", "--outdir", str(directory), str(source))
-    (wheel,) = directory.glob("*.whl")
-    return wheel
 
 
 def make_environment(

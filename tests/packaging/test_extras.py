@@ -11,7 +11,12 @@ import pytest
 
 from holdfast.engine.dev_server.command import DATABASE
 from holdfast.engine.dev_server.ephemeral import ephemeral_server
-from tests.packaging.environments import Environment, build_wheel, make_environment
+from tests.packaging.environments import (
+    Environment,
+    build_wheel,
+    made_once,
+    make_environment,
+)
 
 AGENTS = """
 from holdfast import Agent, tool
@@ -38,14 +43,21 @@ Make = Callable[[str], Environment]
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the wheel."""
-    return build_wheel(tmp_path_factory.mktemp("wheel"))
+    """Build the wheel, once for all test processes."""
+    (found,) = made_once(tmp_path_factory, "wheel", build_wheel).glob("*.whl")
+    return found
 
 
 @pytest.fixture(scope="module")
 def bare(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
-    """Make the environment without extras, with a module of agents."""
-    made = make_environment(tmp_path_factory.mktemp("bare"), wheel)
+    """Make the environment without extras, once, with a module of agents in a directory apart."""
+
+    def make(directory: Path) -> None:
+        made = make_environment(directory, wheel)
+        made.python("from holdfast import *; import openai")  # compiles what all tests import
+
+    shared = made_once(tmp_path_factory, "bare", make)
+    made = Environment(shared / "env", tmp_path_factory.mktemp("bare"))
     (made.work / "my_agents.py").write_text(AGENTS, encoding="utf-8")
     return made
 

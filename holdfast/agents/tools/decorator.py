@@ -8,6 +8,7 @@ from typing import Any, ParamSpec, TypeVar, cast, overload
 from typing_extensions import Unpack
 
 from holdfast.agents.tools.arguments import ToolArgumentsError
+from holdfast.agents.tools.foreign import foreign_tool, is_foreign_tool
 from holdfast.agents.tools.options import ToolOptions
 from holdfast.agents.tools.tool import Tool
 from holdfast.errors import InvalidArgumentError
@@ -66,13 +67,15 @@ function_tool = tool
 
 
 def to_tool(thing: Tool | Callable[..., Any]) -> Tool:
-    """Return a tool unchanged, and make a tool of a plain function.
+    """Return a tool unchanged, and make a tool of a plain function or a tool of LlamaIndex.
 
     Raises:
         InvalidArgumentError: It is neither, or its signature cannot be described to a model.
     """
     if isinstance(thing, Tool):
         return cast("Tool", thing)
+    if is_foreign_tool(thing):
+        return foreign_tool(thing)
     if not callable(cast("Any", thing)):
         msg = f"{shown(thing)} is neither a tool nor a function. Pass a function or use @tool."
         raise InvalidArgumentError(msg)

@@ -22,7 +22,7 @@ from holdfast.reading.server_errors import server_errors
 from holdfast.task.data.state import CommitRef, SessionState
 from holdfast.values.base import Json
 from holdfast.values.checks.arguments import Count, check_arguments
-from holdfast.values.checks.ids import check_app, queue_of, session_id
+from holdfast.values.checks.ids import check_app, check_name, queue_of, session_id
 from holdfast.values.messages import Message
 from holdfast.values.text.shown import shown
 
@@ -90,8 +90,13 @@ class Session:
         """
         return await verified_session(self._reader, self.id)
 
-    async def append(self, messages: Sequence[Message]) -> None:
+    async def append(self, messages: Sequence[Message], *, once: str = "") -> None:
         """Commit messages as one turn; images in `data:` URLs are stored by reference.
+
+        Args:
+            messages: The messages.
+            once: Names the turn: sent again with the same name, it is committed once, as long as
+                it is among the newest 1,000.
 
         Raises:
             InvalidArgumentError: One is not a Message, or a `data:` URL cannot be decoded, or holds
@@ -101,7 +106,8 @@ class Session:
         """
         turn = await self._turn(messages)
         if turn is not None:
-            await self._commit(turn)
+            named = {"task": f"-{check_name('once', once)}"} if once else {}
+            await self._commit(turn.model_copy(update=named))
 
     async def replace(self, messages: Sequence[Message]) -> None:
         """Replace all turns by one of these messages, which are stored first.

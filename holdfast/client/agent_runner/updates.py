@@ -124,6 +124,20 @@ class TaskUpdates:
             self._caller.given(task_id, self._client)
         return reply
 
+    async def run_on(self, task_id: str) -> None:
+        """Run a task to its end or to where a person must decide; a closed task stays closed.
+
+        Raises:
+            TaskNotFoundError: There is none of this id.
+            StepFailedError: A step failed.
+            AgentsException: The task has ended with a verdict, now or before.
+            NoWorkerError: No worker process serves the task; it waits.
+        """
+        try:
+            await self.run(task_id, RunRequest(all=True))
+        except TaskClosedError:
+            await self.ended(task_id)
+
     async def _run(
         self, task_id: str, asked: RunRequest, request_id: str, *, again: bool = False
     ) -> RunReply:
@@ -332,12 +346,12 @@ class TaskUpdates:
             with suppress(RPCError), server_errors(RPCStatusCode.NOT_FOUND):
                 raise error
             record = await read_record(self._reader.archive, task_id)
-            closed = record is not None or await self._is_known(task_id)
+            closed = record is not None or await self.is_known(task_id)
         except HoldfastError as cause:
             return cause
         return _closed(task_id) if closed else TaskNotFoundError(task_id)
 
-    async def _is_known(self, task_id: str) -> bool:
+    async def is_known(self, task_id: str) -> bool:
         """Whether Temporal has a task of this id, open or closed."""
         try:
             found = await self._describe(task_id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from pathlib import Path
+from typing import Any
 
 from holdfast.agents.agent import Agent
 from holdfast.client.agent_runner.runner import AgentRunner
@@ -12,6 +13,7 @@ from holdfast.engine.loop import close_at_exit
 from holdfast.errors import InvalidArgumentError
 from holdfast.serving.embedded import LocalEngine
 from holdfast.values.checks.arguments import check_arguments
+from holdfast.values.checks.ids import DEFAULT_APP
 
 DEFAULT_DATA_DIR = ".holdfast"
 
@@ -36,6 +38,29 @@ class Engines:
             msg = "configure must be called before the first run of this process."
             raise InvalidArgumentError(msg)
         self._options = options
+
+    @property
+    def directory(self) -> Path:
+        """The data directory of the embedded engine, whether or not it is the one that is used."""
+        given = self._options.get("data_dir") or os.environ.get("HOLDFAST_DATA_DIR")
+        return Path(given or DEFAULT_DATA_DIR)
+
+    async def handle(self, agent: Agent, **options: Any) -> AgentRunner:
+        """Return a runner of its own for an agent. Call it on the shared loop.
+
+        Args:
+            agent: The agent.
+            options: Options of the AgentRunner.
+        """
+        base = await self.runner(agent)
+        return AgentRunner(
+            agent=agent.name,
+            app=None if base.app == DEFAULT_APP else base.app,
+            engine=self._embedded,
+            client=base.client,
+            archive=base.archive,
+            **options,
+        )
 
     async def runner(self, agent: Agent) -> AgentRunner:
         """Return the runner for an agent. Call it on the shared loop."""
@@ -67,8 +92,7 @@ class Engines:
                 api_key=self._options.get("api_key"),
             )
         if self._embedded is None:
-            directory = self._options.get("data_dir") or os.environ.get("HOLDFAST_DATA_DIR")
-            engine = LocalEngine(Path(directory or DEFAULT_DATA_DIR))
+            engine = LocalEngine(self.directory)
             first = AgentRunner(agent=agent.name, engine=engine)
             await first.start()
             self._embedded, self._embedded_runner = engine, first

@@ -1,4 +1,4 @@
-"""What a task depends on, as data: the agent, and the rules of its tools."""
+"""The agent of a task as data: its definition, and the rules of its tools."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from holdfast.values.base import Value, digest
 from holdfast.values.settings import ModelSettings
 
 ToolEffect = Literal["read", "reversible", "irreversible"]
-"""What a tool does to the world."""
+"""Side effect of a tool."""
 
 TimeoutBehavior = Literal["error_as_result", "raise_exception"]
-"""What follows a call that ran too long: the model is told, or ToolTimeoutError ends the task."""
+"""After a timeout of a call: the model reads an error, or ToolTimeoutError ends the task."""
 
 DEFAULT_MAX_OUTPUT_BYTES = 1_048_576
 
@@ -26,12 +26,12 @@ class ToolPolicy(Value):
     """The rules for running one tool; those of a plain `@tool` serialise to `{}`.
 
     Attributes:
-        effect: What a call does to the world.
+        effect: Side effect of a call.
         idempotent: Whether two calls with one idempotency key act once.
         has_undo: Whether a done call can be undone.
-        has_probe: Whether the world can be asked if a call happened.
+        has_probe: Whether the tool has a `probe=`, which finds out if a call happened.
         needs_approval: Whether a person decides first; "ask" asks the tool's predicate.
-        timeout_seconds: Longest time of one attempt; 0 is no limit.
+        timeout_seconds: Longest time of one attempt; 0 for no limit.
         timeout_behavior: What follows a call that ran too long.
         max_attempts: Attempts for the errors that the tool declares worth repeating.
         return_direct: Whether the result is the answer of the task.
@@ -72,7 +72,8 @@ class ToolPolicy(Value):
     def may_have_happened(self) -> bool:
         """Whether a call whose end is not known is *unknown*.
 
-        That of an agent as a tool is not: what runs is the collecting of what its task came to.
+        A call of an agent as a tool is never unknown: its activity only collects the result of the
+        child task, which may be repeated.
         """
         return not (self.repeatable or self.agent)
 
@@ -87,13 +88,13 @@ class AgentSnapshot(Value):
         instructions: System prompt.
         model: Model name.
         settings: Model settings.
-        tools: What the model is told of the tools.
-        policies: Tool name to what the task must know of the tool.
+        tools: Tool definitions that the model gets.
+        policies: Tool name to the rules by which the task runs the tool.
         worker: Class of the AgentWorker, as `module.QualifiedName`.
         retriever: Class of the tool retriever, likewise; empty when all tools are on offer.
         is_dynamic: Whether a function makes the instructions for each turn.
         output: Structure of the final output; None for text.
-        handoffs: What the model is told of the handoffs, beside `tools`; their policies are there.
+        handoffs: Tool definitions of the handoffs, beside `tools`; `policies` has their rules.
         behavior: What follows tool calls: "" for another model call, "first" for the first result
             as the answer, "ask" for what the agent's function says, else names of tools, each
             with a comma after it, of which one ends the run.

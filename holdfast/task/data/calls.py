@@ -1,4 +1,4 @@
-"""A tool call as data: approvals of it, how it began, its outcome, and its sign of life."""
+"""A tool call as data: its approvals, its begin, its outcome, and the report of a long call."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from holdfast.values.parts.sources import SourceNode
 ApprovalKind = Literal["tool", "unknown", "limit", "undo"]
 
 LONG_CALL = "long_call"
-"""Signal by which an activity tells its task that its tool runs for long."""
+"""Signal by which an activity reports to its task that its tool runs for long."""
 
 SECRET = "long_call_secret"  # noqa: S105  the name of a query
 """Query that gives the secret which that signal must carry."""
@@ -33,7 +33,7 @@ class Approval(Value):
             or an undo that needs approval.
         agent: The agent that asks; of a nested task, its own.
         tool: Tool name.
-        effect: What a call of the tool does to the world; empty when there is no call.
+        effect: Side effect of the tool; empty when there is no call.
         call_id: The model's id of the call.
         arguments: The proposed arguments, JSON text.
         digest: Digest of the proposed call: a decision is for these arguments only.
@@ -42,12 +42,12 @@ class Approval(Value):
         branch: Branch of the ledger on which it was asked.
         asked: Time, seconds since the epoch.
         expires: Time at which it expires to rejected; 0 for never.
-        text: What is known.
+        text: Why a person must decide, for the reviewer.
         status: "checking" while edited arguments are validated.
         by: Who decided.
         at: When.
-        note: What they said.
-        message: What the model is told of a rejection, word for word; empty for the usual text.
+        note: Comment of the reviewer.
+        message: Text of a rejection for the model, word for word; empty for the usual text.
         effective: Edited arguments, JSON text; empty when they were not edited.
     """
 
@@ -81,8 +81,8 @@ class StandingRule(Value):
     Attributes:
         verb: What was decided.
         by: Who decided.
-        message: What the model is told of a rejection, word for word; empty for the usual text.
-        note: What they said.
+        message: Text of a rejection for the model, word for word; empty for the usual text.
+        note: Comment of the reviewer.
         branch: Branch of the ledger on which it holds.
     """
 
@@ -98,11 +98,11 @@ class Decided(Value):
 
     Attributes:
         approval: Id of the approval.
-        kind: What was asked.
+        kind: Kind of the approval.
         status: What was decided: "approved", "rejected", "responded" or "expired".
         by: Who decided; empty for the clock.
         at: When, seconds since the epoch.
-        note: What they said.
+        note: Comment of the reviewer.
     """
 
     approval: str
@@ -114,22 +114,22 @@ class Decided(Value):
 
 
 class Outcome(Value):
-    """What became of one tool call.
+    """Outcome of one tool call.
 
     Attributes:
-        content: What the model is told; text, or where the archive keeps it.
-        is_error: Whether that tells of a failure.
+        content: What the model reads; text, or where the archive keeps it.
+        is_error: Whether the content reports a failure.
         patch: Change of the task's extra_state, a merge patch.
         status: "unknown" when the worker was lost inside the call.
         attempts: How often the call was started.
         edited: The arguments with which it ran, when a person changed them.
         worker: Identity of the worker that ran it.
-        nodes: What the result rests on, or where the archive keeps that.
+        nodes: Sources of the result, or where the archive keeps them.
         guards: What its guardrails found, in the order in which they ran.
         failure: Why the step stops after it, although it is known: a tripped guardrail, a hook.
-        child: For a call of an agent as a tool: the task that it was.
-        usage: What that task cost.
-        effect: What a call of the tool does to the world, as the task knows the tool.
+        child: For a call of an agent as a tool: id of its child task.
+        usage: Cost of that task.
+        effect: Side effect of the tool, as the task knows it.
         decided: What was decided about the call, oldest first.
         ended: When it ended by the clock of its worker, seconds since the epoch; 0 for none.
         took: Seconds that its last attempt took.
@@ -156,16 +156,16 @@ class Outcome(Value):
 
     @property
     def is_stopped(self) -> bool:
-        """Whether the call was not made, and nobody is told anything in its place."""
+        """Whether the call was not made, and the model gets no message for it."""
         return self.failure is not None and self.attempts == 0
 
     def message(self, call: ToolCall) -> Message:
-        """Return the message that tells the model."""
+        """Return the message by which the model gets the result."""
         return Message(role="tool", call_id=call.id, content=self.content, is_error=self.is_error)
 
 
 class Begun(Value):
-    """What a call of an agent as a tool came to before the task that it is began.
+    """Results of guardrails and hooks of a call of an agent as a tool, before its child task began.
 
     Attributes:
         guards: What its guardrails found, in the order in which they ran.
@@ -184,8 +184,8 @@ class Called(Value):
         ended: When it failed; 0 when it has not.
         error: How it failed, when that is certain to hide no effect; it may be begun again.
         edited: The arguments with which it runs, when a person changed them.
-        child: For a call of an agent as a tool: the task that it is.
-        effect: What a call of the tool does to the world, as the task knows the tool.
+        child: For a call of an agent as a tool: id of its child task.
+        effect: Side effect of the tool, as the task knows it.
         decided: What was decided about the call before it was begun, oldest first.
     """
 

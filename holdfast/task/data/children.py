@@ -1,7 +1,7 @@
-"""Tasks that work for another task: a call of an agent as a tool is such a task, the child.
+"""Child tasks: a call of an agent as a tool runs as a task of its own.
 
-Parent and child tell each other by signals: the parent starts the child and says what it wants, the
-child reports whenever something changes that its parent must know.
+Parent and child exchange signals: the parent starts the child and sends it orders, the child
+reports each change that its parent must know.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from holdfast.values.messages import Usage, clean
 from holdfast.values.steps import CLOSED, TaskStatus
 
 SAYS = "parent"
-"""Signal by which a parent says something to its child."""
+"""Signal by which a parent sends an order to its child."""
 
 REPORTS = "child"
 """Signal by which a child reports to its parent."""
 
 
 class ParentRef(Value):
-    """The task that a task works for.
+    """The parent of a child task, and the call for which it was started.
 
     Attributes:
         task: Its id.
@@ -48,13 +48,13 @@ class ParentRef(Value):
 
 
 class UndoAnswer(Value):
-    """What a child says of an undo that its parent wants.
+    """Answer of a child to an undo that its parent has ordered.
 
     Attributes:
-        number: Number of what the parent had said.
-        stands: What stands in the way.
+        number: Number of the order.
+        stands: Effects that prevent the undo.
         undone: What was undone, in words, newest first.
-        remains: What stays in the world.
+        remains: Effects that were not undone.
         failure: Why it was not undone, or empty.
     """
 
@@ -66,12 +66,12 @@ class UndoAnswer(Value):
 
 
 def secret_of_child(secret: str, child: str) -> str:
-    """Derive what a parent and one of its children know, and other clients do not.
+    """Derive the secret that a parent shares with one of its children.
 
     Each task has a secret, made where it was started and kept in its input. Signals between the two
-    carry the child's: anybody may send a workflow a signal, but only those who can read the child's
-    input can send one in another's name. Derived, not drawn, so that a parent that was reset finds
-    the same one.
+    carry the child's: every client may send signals to a workflow, but only one that can read the
+    child's input can pose as its parent, or as the child. Derived, not drawn at random, so that a
+    parent workflow that was reset computes the same one.
     """
     return hmac.new(secret.encode(), child.encode(), hashlib.sha256).hexdigest()[:32]
 
@@ -82,16 +82,16 @@ def is_secret(given: str, expected: str) -> bool:
 
 
 class ParentSays(Value):
-    """What a parent wants of its child.
+    """An order of a parent to its child.
 
     Attributes:
         secret: The child's secret: shows that its parent has sent this.
-        number: Counts what this parent says to this child; 0 when no report is wanted.
+        number: Counts the orders of this parent to this child; 0 when no report is wanted.
         run: Try again what has failed.
         undo: "check": stop, say what stands in the way of an undo, and wait; "do": undo
             everything, and end; "release": go on.
         keep: Whether effects that cannot be undone stay knowingly.
-        paused: Who paused it and why; empty: it goes on; None: neither was asked for.
+        paused: Who paused it and why; empty to go on; None to change nothing.
         end: "finish": close, the answer is no longer needed; "abandon": end without an answer.
         by: Who wants it.
         reason: Why.
@@ -109,15 +109,15 @@ class ParentSays(Value):
 
 
 class ChildReport(Value):
-    """What a child tells its parent.
+    """A report of a child to its parent.
 
     Attributes:
         id: The child.
         secret: The child's secret: shows that it has sent this.
         status: Its status; one with a verdict is "failed" and stays open until its parent ends.
         closed: Whether it is closed: it does nothing any more, and cannot be undone.
-        heard: Number of the newest thing that its parent had said.
-        approvals: What waits for a person, in it and in its own children.
+        heard: Number of the newest order that it has received.
+        approvals: Open approvals, in it and in its own children.
         usage: Its cost so far, its children's included.
         failure: What stands in its way, or ended it.
         undo: Its newest answer to an undo.
@@ -135,22 +135,22 @@ class ChildReport(Value):
 
 
 class ChildState(Value):
-    """What a parent knows of a child.
+    """State of a child task as its parent knows it.
 
     Attributes:
         place: Branch, step, batch and position of its call.
         status: As it reported it.
         closed: Whether it is closed.
-        heard: Number of the newest thing said to it that it has heard.
-        said: Number of the newest thing said to it.
-        approvals: What waits for a person in it; step and position are those of the call.
+        heard: Number of the newest order that it has received, by its newest report.
+        said: Number of the newest order sent to it.
+        approvals: Open approvals in it; step and position are those of the call.
         usage: Its cost.
         failure: What stands in its way, or ended it.
         told: Whether the step that waits for it has been stopped because of that failure.
         held: Whether it was stopped for an undo, and waits.
         undo: Its newest answer to an undo.
-        left: Whether the call is not of this task any more: it was undone or made anew.
-        started: When its call began; 0 once the call's span has been told.
+        left: Whether its call does not count any more: it was undone or made anew.
+        started: When its call began; 0 once the call's span has been emitted.
         counted: Whether the task counts its cost already, in `spent`.
     """
 
@@ -171,7 +171,7 @@ class ChildState(Value):
 
     @property
     def is_over(self) -> bool:
-        """Whether the call has what came of it: an answer or an end."""
+        """Whether the child task has a result for its call: an answer or an end."""
         return self.status == "answered" or self.status in CLOSED
 
     @property
@@ -180,7 +180,7 @@ class ChildState(Value):
         return self.status in ("running", "waiting", "paused")
 
     def after(self, report: ChildReport) -> ChildState:
-        """Return what is known after a report; one from before the newest saying is dropped."""
+        """Return the state after a report; a report from before the newest order is dropped."""
         if self.closed or (report.heard < self.said and not report.closed):
             return self
         _, n, _, i = self.place
@@ -219,7 +219,7 @@ HEARD: dict[str, type[ChildReport | ParentSays | LongCall | OutputsGiven]] = {
     LONG_CALL: LongCall,
     GIVEN: OutputsGiven,
 }
-"""Name of a signal that no person sends to what it says."""
+"""Name to type of the signals that tasks and activities send, as opposed to people."""
 
 
 def hear(
@@ -232,7 +232,7 @@ def hear(
         payloads: The data of its arguments.
 
     Returns:
-        What was said, or why it is not heard; None for a signal of another name.
+        The signal's content, or why it is refused; None for a signal of another name.
     """
     kind = HEARD.get(name)
     if kind is None:
@@ -248,7 +248,7 @@ def hear(
 
 
 class EndNested(Value):
-    """Input of the activity that ends children which their parent does not carry.
+    """Input of the activity that ends child tasks which the carried state does not list any more.
 
     Attributes:
         segment: Newest segment of the ledger, whose steps name them.

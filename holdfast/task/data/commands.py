@@ -2,7 +2,7 @@
 
 A signal has the name of its verb, and one JSON object as its body: the arguments of the verb, and
 beside them `by`, `id` and `branch`, all optional. Reading it never raises: what cannot be read
-becomes a refusal with its reason, and the task goes on as if it had not come.
+becomes a refusal with its reason, and the task goes on.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ BODIES: Mapping[Verb, str] = {
 """What each signal does, and its body: the descriptions that Temporal's UI shows."""
 
 ENVELOPE = ("id", "by", "branch")
-"""Keys of a body that are no arguments of the verb."""
+"""Keys of a body that are not arguments of the verb."""
 
 LONGEST_REASON = 2000
 LARGEST_COMMAND = 256 * 1024
-"""Most bytes of a command: it stays in the task's history, with what it led to."""
+"""Most bytes of a command, because it stays in the task's history."""
 
 
 class Command(Value):
@@ -97,7 +97,7 @@ class Refusal(Value):
     Attributes:
         id: The command's id, as far as it could be read.
         verb: The verb, as far as it could be read.
-        reason: Why, in words for whoever sent it.
+        reason: Why, in words for the sender.
     """
 
     id: str = ""

@@ -16,10 +16,10 @@ from holdfast.errors import with_remedy
 from holdfast.values.base import Json, Value
 
 KIND = "kind"
-"""Fact of a verdict: the error handlers of the run that may answer in its place."""
+"""Fact of a verdict: the kind of error handlers of the run that may answer in its place."""
 
 CLOSING = "closing"
-"""Fact of a failure: it stands in the way of the end of its task, and of no step."""
+"""Fact of a failure: it delays the end of its task, not a step."""
 
 TURN_FOLLOWS = "again"
 """Fact of a verdict: another turn follows when no handler answers."""
@@ -39,7 +39,7 @@ TIMED_OUT = "ToolTimeoutError"
 NOT_REPEATABLE = "NotRepeatable"
 """Type of the failure of a call, or undo, that may have been made before and was not repeated.
 
-When the task began it could be; what this process serves under its name must not be.
+When the task began, the tool was repeatable; the tool that this process serves by its name is not.
 """
 
 CERTAIN: dict[str, Any] = {"certain": True}
@@ -80,9 +80,9 @@ class Failure(Value):
         message: What happened.
         remedy: What to do about it, or empty; shown once, by what shows the failure last.
         step: Id of the step, if it was one.
-        data: Facts for the client's error, JSON data: the result of a guardrail, for example.
-        parks: Whether the task waits with it whatever its type: code of the user's, not the run,
-            has failed.
+        data: Facts for the error that the client raises, for example the result of a guardrail.
+        parks: Whether the task waits with it whatever its type, because code of the user has
+            failed, not the run.
     """
 
     type: str

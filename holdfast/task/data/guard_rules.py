@@ -1,4 +1,4 @@
-"""What a task must know of its guardrails, and what it records of them."""
+"""Guardrails as a task knows them, and their results as it records them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class GuardRule(Value):
 
 
 class Guarded(Value):
-    """What has been checked, and by which guardrails.
+    """An input or output that was checked, and the guardrails that it has passed.
 
     Attributes:
         digest: Names the input or output: another one is checked anew.
@@ -40,7 +40,7 @@ class GuardFound(Value):
     """What a guardrail found: result of its activity.
 
     Attributes:
-        info: What it said of it.
+        info: Its `output_info`.
         stored: Where the archive keeps that, when it is large.
         tripped: Whether the run must not go on.
         output: For a tripped output guardrail: what it checked, unless that is large.
@@ -63,8 +63,8 @@ class ToolGuarded(Value):
         kind: Whether it checked the call or its result.
         name: Its name.
         behavior: What followed.
-        message: What the model was told, for "reject_content".
-        info: What it said of it.
+        message: Text that the model got instead, for "reject_content".
+        info: Its `output_info`.
         stored: Where the archive keeps that, when it is large.
     """
 

@@ -1,4 +1,4 @@
-"""What a task is told when it begins: its agent, its session, and how its run differs."""
+"""The fixed part of a task's input: its agent, its session, and the rules of its run."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ class Dialect(Value):
     """Where the step API and the OpenAI Agents SDK differ; a task carries one of them.
 
     Attributes:
-        unknown_tool: Tell the model, or end the task with ModelBehaviorError.
-        tool_error: Tell the model the exception's text, or a fixed text without detail; a fixed
-            one, too, of a rejection without a reason.
+        unknown_tool: "tell" returns an error to the model, "raise" ends the task with
+            ModelBehaviorError.
+        tool_error: Whether the model gets the exception's text, or a fixed text without detail;
+            a rejection without a reason has a fixed text then, too.
         keeps_failed: Whether the session gets the finished turns of a task that a verdict ended.
     """
 
@@ -65,9 +66,10 @@ class RunRules(Value):
         context: Reference to the class of the context object; empty for plain JSON data.
         model: Reference to a Model object that answers for every agent.
         model_provider: Reference to what makes models of names.
-        model_input_filter: Reference to the last-moment edit of what a model is sent.
-        tool_error_formatter: Reference to what words the model-visible errors of tools.
-        tool_not_found: Whether a call of an unknown tool ends the run, or the model is told.
+        model_input_filter: Reference to the filter of the input of each model call.
+        tool_error_formatter: Reference to the formatter of the tool errors that models read.
+        tool_not_found: Whether a call of an unknown tool ends the run, or returns an error to the
+            model.
         tool_concurrency: Most tool calls that run at once; 0 for all.
         handoff_filter: Reference to the input filter of handoffs that have none of their own.
         nests_history: Whether handoffs fold the earlier conversation into one message.
@@ -88,7 +90,7 @@ class RunRules(Value):
         trace_metadata: Facts for the trace.
         traced: Whether spans are made.
         sensitive: Whether spans carry inputs and outputs; None for the environment's choice.
-        streams: Whether the answers of models are streamed to whoever follows the task.
+        streams: Whether the answers of models are streamed to clients that follow the task.
         variables: For a task that is a tool call of another one: the first task of the run, whose
             context variables its tools see.
     """
@@ -122,7 +124,7 @@ class RunRules(Value):
     streams: bool = False
 
     def forked(self) -> RunRules:
-        """Return the rules of a fork: the same, in a trace of its own that nobody follows yet."""
+        """Return the rules of a fork: the same, in a trace of its own, and not streamed."""
         own = {"trace_id": "", "trace_parent": "", "trace_open": False, "streams": False}
         return self.model_copy(update=own)
 
@@ -144,7 +146,7 @@ class RunRules(Value):
 
 
 class TaskHead(Value):
-    """What stays the same over a whole task and every activity needs.
+    """The part of a task that stays the same for its whole life, and that every activity needs.
 
     Attributes:
         agent: Name of the agent.

@@ -1,4 +1,4 @@
-"""What a task records: steps, calls, outcomes, events, and what a step in progress knows."""
+"""Records of a task: completed steps, steps in progress, their journals, and events."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ class OpenStep(Value):
         state: The task's extra_state at the beginning of the step.
         tool_choice: Tool choice asked for by this run_step, or empty.
         stored: The step's input in the archive, when it is too large for history.
-        notes: Messages to be seen before the step's first model call: feedback, and what the task
-            has to say.
+        notes: Messages that precede the step's first model call: feedback, and notes of the task,
+            for example on an undo.
         inputs: Step id to the output of each step that this one waited for.
     """
 
@@ -61,7 +61,7 @@ class OpenStep(Value):
 
 
 def usual_step(n: int) -> OpenStep:
-    """Return the step that needs no words: it only goes on."""
+    """Return the usual step, which has its ordinal as its number, and neither input nor state."""
     return OpenStep(step=TaskStep(step_id=f"s{n}"))
 
 
@@ -69,7 +69,7 @@ class JournalEntry(Value):
     """One answered call of the step in progress.
 
     Attributes:
-        request: Digest of what was asked; a different one means that the code has changed.
+        request: Digest of the request; a different one means that the code has changed.
         answer: The model's answer, for a model call.
         calls: The calls, for tool calls.
         outcomes: Their results in the same order.
@@ -92,7 +92,7 @@ class JournalEntry(Value):
 
 
 class StepResult(Value):
-    """What the AgentWorker's step gave. The defaults are the usual step of function calling.
+    """Result of the AgentWorker's step. The defaults are the usual step of function calling.
 
     Attributes:
         output: JSON data.
@@ -307,16 +307,17 @@ class OpenState(Value):
         state: The extra_state that those calls see.
         outcomes: Position of an open call to its outcome.
         called: Position of an open call to what is known of it, once it was begun.
-        begun: Position of an open call that a task of its own works for to how it began.
+        begun: Position of an open call that runs as a child task to the results of its guardrails
+            and hooks.
         stops: Position of an open call to why the step will stop after it, once the calls beside it
             have ended.
         failure: Why the step stopped.
         limit: "finish" makes the next model call the last, "allow" lets one pass the budget.
         owner: Id of the request that the step is run for, if any.
         marks: When things happened in it, oldest first.
-        stream: Whether somebody wants to see its answers while they are made, though the run's
-            rules do not say so.
-        tried: How often its newest activity may have been started by earlier requests.
+        stream: Whether a client follows its answers while they are made, though the rules of the
+            run do not ask for streaming.
+        tried: How often its newest activity may have been started by earlier requests to run it.
         unheard: When model calls of it were begun that were cut off before their answer.
     """
 
@@ -347,7 +348,7 @@ class OpenState(Value):
 
 
 class LeftStep(Value):
-    """What a step in progress had done that never came to its end.
+    """A step that was dropped before its end, with all that it had done.
 
     Attributes:
         was: The step as it was left, without what it found.

@@ -1,4 +1,4 @@
-"""What stands for the whole record of a closed task, where the archive's writers cannot change it.
+"""The seal of a closed task: digests of its record that writers of the archive cannot change.
 
 The task's run keeps the digest of its ledger and of its record in its result and in its memo: as
 long as Temporal knows the run, a record that was written anew does not fit them. A signature in the

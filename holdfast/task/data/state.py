@@ -1,4 +1,4 @@
-"""A task's whole state, and what it is started, asked and answered with."""
+"""The state of a task and of a session, and the values by which a task is started and answers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PARKED = "parked"
 
 
 def known_head(head: TaskHead, described: Described | None) -> TaskHead:
-    """Return the head with what `describe` found out."""
+    """Return the head, completed by the result of `describe`."""
     if described is None:
         return head
     session = head.session
@@ -44,14 +44,14 @@ class TaskInput(Value):
         images: Images of the request.
         extra_state: Shared state at the beginning.
         budget: Limits, or None.
-        automatic: Run steps without being asked.
+        automatic: Run steps without a request.
         finalize: Finalize by itself once the last step is done.
         heartbeat: Seconds without a sign of life after which a worker counts as lost.
         roll_events: History length at which the task continues as new.
         carried: State of the run before, after continue-as-new.
-        parent: The task that this one works for, as a call of an agent as a tool.
-        held: Who has paused that one and why, else empty.
-        secret: Known to this task and, if it has a parent, to that one: their signals carry it.
+        parent: The parent task, for a call of an agent as a tool.
+        held: Who has paused the parent and why, else empty.
+        secret: Shared with the parent, if there is one: the signals between them carry it.
     """
 
     head: TaskHead
@@ -71,7 +71,7 @@ class TaskInput(Value):
 
 
 class AgentRules(Value):
-    """What the task must know of an agent to run its steps.
+    """Rules by which the task runs the steps of an agent.
 
     Attributes:
         model: Name of its model, for labels.
@@ -117,8 +117,8 @@ class Closing(Value):
 
     Attributes:
         status: The status that it is to have then.
-        why: Who ends it and why, where somebody does.
-        is_prepared: Whether approvals were closed and children told; what is left is the archive.
+        why: Who ends it and why, for an end by a command.
+        is_prepared: Whether approvals were closed and child tasks notified; the archive follows.
         failures: How many attempts to close it have failed.
         due: Time of the next attempt, seconds since the epoch; 0 while one is being made.
     """
@@ -131,11 +131,11 @@ class Closing(Value):
 
 
 class Receipt(Value):
-    """What became of a command.
+    """Receipt of a command: whether it was applied.
 
     Attributes:
         id: The command's id.
-        verb: What was asked.
+        verb: The verb of the command.
         status: "applied", "refused", or "recorded" while no worker has seen it.
         reason: Why it was refused.
         is_decided: Whether the reason names the decision that the approval has already.
@@ -154,44 +154,43 @@ class Carried(Value):
     Attributes:
         segment: Newest archived segment of the ledger; each names the one before it.
         opens: Steps in progress, by number.
-        undelivered: Completed steps whose outputs nobody has asked for yet: they had waited.
+        undelivered: Completed steps, which had waited, whose outputs no request has fetched yet.
         given: Completed steps whose outputs were sent to callers that have not shown yet that they
             got them, by asking for more or by the signal `given`; with these callers.
-        done: Completed steps that others may wait for: those with an id that a worker gave, and
-            those that are waited for.
+        done: Completed steps that others may name in `prev_steps`: the ones with an id that a
+            worker gave, and the ones that queued steps name already.
         lasts: (number, id) of steps that ran beside others and ended the task; to be joined.
         unclear_undos: Key of an effect, as in `undone_effects`, to what is known of an undo of it
-            that may have taken effect: it is not called again unless a person wants that.
-        undo_notes: What the model is to be told of undos since the last step was begun, also after
-            an undo that goes further back.
+            that may have taken effect: it is not called again unless a person decides so.
+        undo_notes: Notes to the model on undos since the last step was begun, also after an undo
+            that goes further back.
         last_step: The step that gave the task's answer, if another agent than the first ran it: a
             follow-up is for that agent.
         inputs: The run's input, as far as guardrails have passed it: once, whatever is undone.
         outputs: The final output, likewise.
-        spent: Cost of all model calls and tasks of calls, also of those that an undo or
-            a new start has taken back, but for those in `children`; `usage` is what counts for the
-            budget.
+        spent: Cost of all model calls and child tasks, also of the ones that an undo or a new start
+            has taken back, except for tasks in `children`; `usage` counts for the budget.
         path: (branch, ordinal of the first step of it) for the completed steps of the present
             branch, oldest first: with the ordinal, a branch names a step for good.
         rounds: Request of `run_steps_in_queue` to its steps and their ordinals, 0 until done.
         standing: Tool name to the decision that holds for all its calls.
-        children: Id to what is known of each task that a call of an agent as a tool began, but
-            for those that are done and whose steps are archived: these steps name them.
-        settled: Number of those that are not in `children` for that reason.
-        said: Number of the newest thing said to any of them.
+        children: Id to state of each child task. A finished one is dropped once its step is
+            archived: the record of the step names it.
+        settled: Number of child tasks that were dropped from `children`.
+        said: Number of the newest order sent to any of them.
         published: Status that lists show; with the ids of the approvals in the memo, and the number
             of all that are open.
         paused_by_run: Whether a streamed run that was to stop after its turn has paused the task:
             running its state resumes it. What a person has paused, a person resumes.
         paused_after: Number of a mark: while the task is paused, a step that began after it goes no
             further; 0 when steps in progress are to be finished.
-        held: Who paused the task that this one works for, and why, else empty.
-        heard: Number of the newest thing that this task's own parent said.
-        undo_answer: Newest answer to an undo that it wanted.
-        verdict: What the task is to end with.
+        held: Who paused the parent task, and why, else empty.
+        heard: Number of the newest order of this task's own parent.
+        undo_answer: Newest answer to an undo that the parent has ordered.
+        verdict: The failure with which the task is to end.
         closing: The end that was accepted, if any.
-        tries_again: Whether the parent has wanted what failed to be tried again; the next failure
-            ends that.
+        tries_again: Whether the parent has ordered a retry of the failed step; the next failure
+            resets it.
         ledger: Length and digest of the chain of all entries of the ledger.
         commands: The ids of the newest commands, packed: a repeated one is dropped.
         long_calls: The calls in progress with which the task may continue as new.

@@ -1,4 +1,4 @@
-"""An undo as data: what a step found, the request, its progress, the effects it takes back."""
+"""An undo as data: the request, its progress, the effects, and the state before each step."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from holdfast.values.steps import TaskStep
 
 
 class Obstacle(Value):
-    """What stands in the way of an undo.
+    """An effect that prevents an undo.
 
     Attributes:
         text: What it is, for people.
-        is_unknown: Whether it is an effect that may have taken place, and that somebody should
-            check therefore.
+        is_unknown: Whether the effect may or may not have taken place, so that a person should
+            check it.
     """
 
     text: str
@@ -25,10 +25,10 @@ class Obstacle(Value):
 
 
 class Before(Value):
-    """What a step found, and an undo brings back.
+    """The state of a task before a step, which an undo of the step restores.
 
-    A step that ran beside others "found" what there was when it was done, as if no step had been
-    open: it and the others are first in the queue then.
+    For a step that ran beside others it is the state when the step was done, as if no step had
+    been open: it and the others are first in the queue then.
 
     Attributes:
         queue: The queued steps, the step itself among them.
@@ -60,13 +60,13 @@ class Before(Value):
 
 
 class Newest(Value):
-    """The newest step of a task, as somebody saw it who wants it undone.
+    """The newest step of a task, as the client has read it that asks for its undo.
 
     Attributes:
         branch: The task's branch.
         opened: Number of the step that was begun last on it.
-        to: Ordinal of the last step before those that an undo would take back.
-        steps: Ids of these: the steps in progress, else the last completed one.
+        to: Ordinal of the last step that an undo would keep.
+        steps: Ids of the undone ones: the steps in progress, else the last completed one.
     """
 
     branch: int = 0
@@ -107,14 +107,14 @@ class UndoState(Value):
         done: Keys of the effects that are undone, `<branch>.<step>.<batch>.<position>`, in order.
         undone: What was undone, in words.
         unclear: Key of each effect that may have been undone in the course of it, to it in words.
-        remains: What stays in the world.
-        check: What somebody should look at.
+        remains: Effects that are not undone.
+        check: Effects that a person should check.
         steps: Ids of the steps that were left.
         cut: (step, position) of the open calls that were running when the steps were stopped.
         request: Id of the request.
-        number: For an undo that the task's parent wants: number of what it said.
-        mode: What such an undo comes to: "check" finds out what stands in its way and then is
-            "held" until the parent goes on; "release" ends it with nothing undone.
+        number: For an undo ordered by the parent task: number of the order.
+        mode: Stage of such an undo: "check" lists the obstacles and then is "held" until the
+            parent goes on; "release" ends it with nothing undone.
     """
 
     asked: UndoRequest
@@ -140,7 +140,7 @@ class EffectRef(Value):
         ran: Whether it was started at all.
         batch: Which of the step's batches of calls it was in.
         i: Its position there.
-        child: Id of the task that it was, if it was one.
+        child: Id of its child task, for a call of an agent as a tool.
     """
 
     call: ToolCall
@@ -160,8 +160,8 @@ class Undoable(Value):
         step: The step.
         added: Number of messages that it added to the transcript.
         inverse: What undoes its change of extra_state.
-        before: What it found.
-        effects: Its tool calls, in the order in which they were asked for.
+        before: The state before it.
+        effects: Its tool calls, in the order in which the model made them.
         branch: Branch on which it ran.
         key: Number by which its calls are named.
     """

@@ -50,8 +50,8 @@ class AdvanceInput(Value):
             limit, "finish" make it without tools and take its answer as the last.
         tokens: Output tokens that are left for the call; 0 for no limit.
         branch: Branch of the ledger; part of the id of the step's span.
-        stream: Whether somebody wants to see the answer while it is made, though the run's rules do
-            not say so.
+        stream: Whether a client follows the answer while it is made, though the rules of the run
+            do not ask for streaming.
         tried: How often the activity was started before, by earlier requests to run the step.
     """
 
@@ -94,7 +94,7 @@ class Probed(Value):
 
 
 class Advanced(Value):
-    """Result of the step activity.
+    """Result of the activity `step`.
 
     Attributes:
         request: Digest of the model call that was made; left out when the step is over.
@@ -103,12 +103,13 @@ class Advanced(Value):
         early: How many of those came before the answer.
         result: The step's result, when the step is over.
         calls: Tool calls that the step waits for in its middle.
-        told: Position of a call that is not run, its tool not being on offer, to what the model is
-            told.
+        told: Position of a call of a tool that was not on offer to the outcome that the model gets;
+            such a call is not run.
         asked: Digest of that request for tools.
         patch: Change of extra_state made before those calls.
         limit: The step wants a model call that the limit forbids.
-        failure: Why the step stopped after its model call, whose answer is paid and kept.
+        failure: Why the step stopped after its model call. The answer is recorded all the same: it
+            is paid for.
         attempts: How often the activity was started.
         worker: Identity of the worker.
     """
@@ -192,13 +193,13 @@ class HandleInput(Value):
 
 
 class Handled(Value):
-    """What an error handler gave.
+    """Result of an error handler.
 
     Attributes:
         declined: Whether it gave nothing.
         output: The final output, JSON data.
         stored: Where the archive keeps one too large for history.
-        said: The message that joins the transcript, if one does.
+        said: The message that joins the transcript, if any.
     """
 
     declined: bool = False
@@ -211,7 +212,7 @@ class RunRequest(Value):
     """Argument of the `run` update.
 
     Attributes:
-        all: Run until the task has its answer or needs somebody; else run one step.
+        all: Run until the task has its answer or needs a person; else run one step.
         input: New user input for the step.
         step: Id of the queued step to run; empty for the first one.
         tool_choice: Tool choice of the step.
@@ -219,7 +220,7 @@ class RunRequest(Value):
         round: Run all steps that are ready, at once.
         stored: The input in the archive, when it is too large for history.
         images: Images of the new input; without one they join what the step has.
-        stream: Whether somebody wants to see the step's answers while they are made.
+        stream: Whether the client follows the step's answers while they are made.
     """
 
     all: bool = False
@@ -255,7 +256,7 @@ class RunRequest(Value):
 
 
 class ViewRequest(Value):
-    """What an activity lacks.
+    """Query of an activity for the parts of the task that it does not have.
 
     Attributes:
         n: The open step.
@@ -267,7 +268,7 @@ class ViewRequest(Value):
         calls: Whether it needs the open calls.
         output: Whether it needs the step's output.
         state: Whether it needs the state that the open calls see, and not the calls.
-        failure: Whether it needs what stands in the task's way.
+        failure: Whether it needs the failure with which the task waits.
     """
 
     n: int = 0
@@ -297,7 +298,7 @@ class View(Value):
         state: The extra_state that those see, or that the step leaves.
         output: The step's output.
         usage: Cost of the task so far.
-        failure: What stands in the task's way, if something does.
+        failure: The failure with which the task waits, if any.
     """
 
     head: TaskHead | None = None

@@ -41,8 +41,8 @@ from holdfast.values.checks.gate import MOST_CALLS
 from holdfast.values.steps import TaskStep
 
 AT_DIGITS = 16
-"""Digits of the transcript digest that an activity gets; 64 bits tell transcripts apart and
-the ledger keeps all of them."""
+"""Digits of the transcript digest that an activity gets; 64 bits distinguish transcripts,
+and the ledger keeps all of them."""
 
 DONE_KEPT = 1000
 """Most completed steps, of those with a name of their own, that later steps can be linked to."""
@@ -52,7 +52,7 @@ class Ledger(OpenSteps):
     """One task's state. Methods are called in the order in which things happened."""
 
     def described(self, result: Described) -> None:
-        """Take over what the worker process knows of the agent."""
+        """Record the result of `describe`."""
         self.change(described=result, failure=None)
         if result.step != TaskStep() and self.s.steps == 0 and self.s.queue:
             first = self.s.queue[0]
@@ -155,7 +155,7 @@ class Ledger(OpenSteps):
         self.change(failure=None)
 
     def advance_input(self, n: int, *, now: float) -> AdvanceInput:
-        """Say to the step activity what is next."""
+        """Return the input of the next step activity."""
         current = self.at(n)
         budget = self.given.budget
         tokens = 0
@@ -180,7 +180,7 @@ class Ledger(OpenSteps):
         )
 
     def advanced(self, n: int, got: Advanced) -> Failure | None:
-        """Record what the step activity gave: an answer, a result, a wish for tools.
+        """Record the result of a step activity: an answer, the step's result, or calls of tools.
 
         Returns:
             Why its calls or next steps cannot be taken; the step then has no result.
@@ -311,7 +311,7 @@ class Ledger(OpenSteps):
     def _merged(
         self, current: OpenState, outcomes: Sequence[Outcome]
     ) -> tuple[dict[str, Json], list[str]]:
-        """Put a step's changes of the state beside those of its calls and of its siblings."""
+        """Merge a step's changes of the state with those of its calls and of steps beside it."""
         mine, conflicts = merge_patch.merge(current.state, [o.patch for o in outcomes])
         found = current.open.state
         if current.alone or merge_patch.same(found, self.s.extra_state):
@@ -321,10 +321,10 @@ class Ledger(OpenSteps):
         return state, [*conflicts, *more]
 
     def _hand_on(self, record: StepRecord, current: OpenState) -> None:
-        """Keep a step's output at hand for those that wait for it; join last outputs.
+        """Keep a step's output for the steps that wait for it; join last outputs.
 
-        Steps that nobody waits for are kept as well, if a worker named them: steps to come may be
-        linked to them.
+        Steps with an id that a worker gave are kept as well: later steps may name them in
+        `prev_steps`.
         """
         step_id = record.step.step_id
         if record.last and not current.alone:

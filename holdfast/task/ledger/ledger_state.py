@@ -92,7 +92,7 @@ class LedgerState:
 
     @property
     def failure(self) -> Failure | None:
-        """What stands in the way of the next step, or of the end."""
+        """The failure with which the task waits: of a step, or of closing."""
         if self.s.closing is not None and self.s.failure is not None:
             return self.s.failure
         failed = self.failed
@@ -157,18 +157,18 @@ class LedgerState:
 
     @property
     def spent(self) -> Usage:
-        """What the task has cost in all, whatever became of it.
+        """Cost of the task in all, also of undone and failed work.
 
         That is every model call whose answer has arrived (of undone steps, of steps that were
-        started anew, of steps that failed, answers that a guardrail then blocked), and what the
-        tasks of its calls have spent likewise. Unknown, and not counted, are calls that were cut
-        off before their answer, and what tools and guardrails spend by clients of their own.
+        started anew, of steps that failed, answers that a guardrail then blocked), and the cost of
+        its child tasks, counted likewise. Unknown, and not counted, are calls that were cut off
+        before their answer, and what tools and guardrails spend by clients of their own.
         """
         asked = (child.usage for child in self.s.children.values() if not child.counted)
         return sum(asked, self.s.spent)
 
     def forget_children(self, gone: Collection[str]) -> None:
-        """Forget tasks of calls that were undone; what they have spent stays spent."""
+        """Drop the child tasks of undone calls; their cost stays in `spent`."""
         children = self.s.children
         cost = (children[id].usage for id in gone if not children[id].counted)
         kept = {id: child for id, child in children.items() if id not in gone}
@@ -178,8 +178,8 @@ class LedgerState:
     def usage(self) -> Usage:
         """What counts for the budget: an undo restores it.
 
-        It is the cost of the steps that stand, with what the tasks of open calls are known to have
-        cost.
+        It is the cost of the steps of the present branch, and the cost so far of the child tasks
+        of open calls.
         """
         open_calls = (
             child.usage
@@ -208,7 +208,7 @@ class LedgerState:
 
     @property
     def paused(self) -> str:
-        """Who has paused the task, or one that it works for, and why; else empty."""
+        """Who has paused the task or its parent, and why; else empty."""
         return self.s.paused or self.s.held
 
     def is_held(self, current: OpenState) -> bool:
@@ -223,12 +223,12 @@ class LedgerState:
 
     @property
     def child_paused(self) -> str:
-        """Id of a task that works for this one and that somebody has paused, or empty."""
+        """Id of a child task that is paused, or empty."""
         children = self.s.children.items()
         return next((id for id, c in children if c.status == "paused" and not c.left), "")
 
     def put_child(self, id: str, child: ChildState) -> None:
-        """Keep what is known of a child: in place, because there may be thousands."""
+        """Store the state of a child task: in place, because there may be thousands."""
         self.s.children[id] = child
 
     def ready(self) -> tuple[TaskStep, ...]:
@@ -261,7 +261,7 @@ class LedgerState:
         )
 
     def _error(self) -> str:
-        """Say what stands in the way, for each step that has failed."""
+        """Describe the failure of each step that has failed."""
         failures = [c.failure for c in self.failed if c.failure is not None]
         if len(failures) > 1 and self.s.closing is None:
             return "; ".join(f"step {f.step!r}: {f.type}: {f.text}" for f in failures)
@@ -273,7 +273,7 @@ class LedgerState:
         return tuple(step.model_copy(update={"task_id": self.task_id}) for step in steps)
 
     def before(self) -> Before:
-        """Keep what there is, as if no step were open: an undo brings it back."""
+        """Return the state as if no step were open, for an undo to restore."""
         s = self.s
         costs = (usage_of(current.journal, current.outcomes.values()) for current in s.opens)
         spent = sum(costs, Usage())
@@ -340,7 +340,7 @@ class LedgerState:
         return next((r for r in reversed(self.s.receipts) if r.id == command_id), None)
 
     def receipt(self, receipt: Receipt) -> None:
-        """Keep what became of a command."""
+        """Store the receipt of a command."""
         self.change(receipts=(*self.s.receipts, receipt)[-RECEIPTS_KEPT:])
 
     def remember(self, request_id: str, reply: RunReply) -> None:
@@ -385,7 +385,7 @@ class LedgerState:
         return self._noted[1]
 
     def add_note(self, note: Message) -> None:
-        """Let the next model call see a message."""
+        """Add a message to the next model call."""
         length = self.noted + len(note.text)
         self.change(notes=(*self.s.notes, note))
         self._noted = (self.s.notes, length)

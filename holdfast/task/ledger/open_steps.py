@@ -42,7 +42,7 @@ class OpenSteps(LedgerState):
         return current is not None and i < len(current.calls) and i not in current.outcomes
 
     def tool_input(self, n: int, i: int, edited: ToolCall | None = None) -> ToolInput:
-        """Say to the tool activity which call to run, as a person edited it if one did."""
+        """Return the input of the tool activity for a call, as a person edited it if one did."""
         current = self.at(n)
         big = len(canonical(current.state)) > INLINE_BYTES
         return ToolInput(
@@ -72,12 +72,12 @@ class OpenSteps(LedgerState):
             self._put(current.model_copy(update={"stops": stops}))
 
     def begin_child(self, n: int, i: int, begun: Begun) -> None:
-        """Record how an open call began that a task of its own works for."""
+        """Record what guardrails and hooks did before the child task of an open call begins."""
         current = self.at(n)
         self._put(current.model_copy(update={"begun": {**current.begun, i: begun}}))
 
     def outcome(self, n: int, i: int, got: Outcome) -> None:
-        """Record what became of an open call."""
+        """Record the outcome of an open call."""
         current = self.at(n)
         child = self.child(n, i)
         if child:
@@ -99,7 +99,7 @@ class OpenSteps(LedgerState):
             i: Position of the call.
             now: Time, seconds since the epoch.
             edited: The arguments with which it runs, when a person changed them.
-            child: For a call of an agent as a tool: the task that it is.
+            child: For a call of an agent as a tool: id of its child task.
         """
         current = self.at(n)
         facts = self._facts(current, i)
@@ -117,7 +117,7 @@ class OpenSteps(LedgerState):
         self.at(n).called.pop(i, None)
 
     def unheard(self, n: int, began: float) -> None:
-        """Record that a model call was cut off before its answer: what it cost is not known."""
+        """Record that a model call was cut off before its answer, so that its cost is not known."""
         current = self.find(n)
         if current is not None:
             self._put(current.model_copy(update={"unheard": (*current.unheard, began)}))
@@ -145,7 +145,7 @@ class OpenSteps(LedgerState):
         self.append(Entry(left=left))
 
     def _facts(self, current: OpenState, i: int) -> dict[str, object]:
-        """Return what the audit must know of an open call: who decided, and what it does."""
+        """Return the facts of an open call for the audit: its decisions and its side effect."""
         name, described = current.calls[i].name, self.s.described
         policies = described.rules(current.open.step.agent).policies if described else {}
         decided = tuple(
@@ -177,7 +177,7 @@ class OpenSteps(LedgerState):
         Args:
             failure: Why.
             now: Time, seconds since the epoch.
-            n: The step; 0 when none is to blame.
+            n: The step; 0 for a failure of no step.
         """
         current = self.find(n)
         if current is None:
@@ -187,7 +187,7 @@ class OpenSteps(LedgerState):
         self.note("failed", now=now, text=f"{failure.type}: {failure.text}")
 
     def show(self) -> None:
-        """Note that somebody wants to see the answers of the open steps while they are made."""
+        """Note that a client follows the answers of the open steps while they are made."""
         shown = (c.model_copy(update={"stream": True}) for c in self.s.opens)
         self.change(opens=tuple(shown))
 
@@ -211,7 +211,7 @@ class OpenSteps(LedgerState):
     def _marked(
         self, current: OpenState, kind: Literal["start", "call", "done", "end"], *places: int
     ) -> OpenState:
-        """Note in an open step what happened, in the order in which followers are told.
+        """Add marks to an open step: what happened, in the order in which followers get it.
 
         Args:
             current: The open step.

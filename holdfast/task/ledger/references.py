@@ -44,7 +44,7 @@ def joined(notes: tuple[Message, ...]) -> tuple[Message, ...]:
 
 
 def queue_after(before: Before, step: TaskStep, steps: Sequence[TaskStep]) -> tuple[TaskStep, ...]:
-    """Return the queue after a step, if nobody has changed it while the step ran."""
+    """Return the queue after a step, if no command has changed it while the step ran."""
     kept = [queued for queued in before.queue if queued.step_id != step.step_id]
     return queued_with(kept, steps)
 
@@ -114,7 +114,7 @@ def output_digest(record: StepRecord) -> str:
 def results_of(
     current: OpenState, result: StepResult
 ) -> tuple[Json, Blob | None, tuple[Message, ...], tuple[Outcome, ...]]:
-    """Return what a step leaves: output, where it is stored, messages, and outcomes of its calls.
+    """Return a step's output, where it is stored, its messages, and the outcomes of its calls.
 
     The messages of the calls have the contents of the outcomes, unless the step is quiet.
     """
@@ -162,7 +162,7 @@ def new_entries(advanced: Advanced, *, last: bool) -> tuple[JournalEntry, ...]:
     """List what an activity adds to the journal, in the order in which it was made.
 
     Args:
-        advanced: What it gave.
+        advanced: Its result.
         last: Whether the budget made its model call the last one.
     """
     stamp = {"attempts": advanced.attempts, "worker": advanced.worker}
@@ -198,12 +198,12 @@ def without_adds(result: StepResult, current: OpenState) -> tuple[JournalEntry, 
 
 
 def told(adds: Sequence[Message], call: ToolCall, outcome: Outcome) -> Message:
-    """Return the message that tells of a call, by its place: providers may repeat the ids of calls.
+    """Return a call's result message, found by its place: providers may repeat the ids of calls.
 
     Args:
         adds: What the call's step adds to the transcript; empty while that is not known.
         call: The call.
-        outcome: What became of it.
+        outcome: Its outcome.
     """
     return outcome.message(call) if outcome.at is None else adds[outcome.at]
 
@@ -255,11 +255,11 @@ def batches_of(current: OpenState) -> int:
 
 
 def usage_of(journal: Sequence[JournalEntry], outcomes: Iterable[Outcome] = ()) -> Usage:
-    """Sum the cost of a journal's model calls, and of the tasks that were calls of agents.
+    """Sum the cost of a journal's model calls, and of the child tasks of its calls.
 
     Args:
         journal: The journal.
-        outcomes: What became of calls that are not in it.
+        outcomes: Outcomes of calls that are not in it.
     """
     total = Usage()
     for outcome in (*(each for entry in journal for each in entry.outcomes), *outcomes):

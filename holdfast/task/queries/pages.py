@@ -1,4 +1,4 @@
-"""What a task shows of itself: pages that stay far below the engine's limit for one answer."""
+"""Answers to queries of a task, in pages far below Temporal's size limit for one answer."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def entries_page(ledger: Ledger, asked: EntriesRequest) -> EntriesPage:
 
 
 def view(ledger: Ledger, asked: ViewRequest) -> View:
-    """Show an activity what it lacks.
+    """Return the parts of the task that an activity asks for.
 
     Messages before the last archived segment are not here: the answer then names the newest.
     """
@@ -109,7 +109,7 @@ def view(ledger: Ledger, asked: ViewRequest) -> View:
 
 
 def output_view(ledger: Ledger, current: OpenState) -> View:
-    """Show a guardrail what a step that is about to end gives, and the state that it leaves."""
+    """Return the output of a step that is about to end, and the state after it, for a guardrail."""
     output = output_of(current)
     state, _ = merge_patch.merge(current.state, [o.patch for o in current.outcomes.values()])
     return View(output=output, state=state, usage=ledger.spent)
@@ -122,7 +122,7 @@ class StepView(Value):
         record: The completed step, when it is not in the archive.
         segment: Newest archived segment of the ledger, when the step is archived.
         waiting_for: What the step in progress waits for.
-        approvals: Ids of the approvals among these.
+        approvals: Ids of the approvals that it waits for.
         step: The step in progress, when it waits.
         n: Its ordinal; 0 when none is in progress.
     """
@@ -160,7 +160,7 @@ def step_view(ledger: Ledger, n: int) -> StepView:
 
 
 def point(approval: Approval) -> str:
-    """Say in a line what waits for a person."""
+    """Describe an open approval in a line."""
     what = f"{approval.tool}({approval.arguments})" if approval.tool else approval.text
     why = f": {approval.text}" if approval.tool and approval.text else ""
     return f"{approval.id} {approval.kind} {what}{why}"

@@ -83,7 +83,7 @@ def task(ledger: Ledger, status: TaskStatus, why: str = "") -> dict[str, Json]:
 
 
 def approvals_of(ledger: Ledger) -> list[dict[str, Json]]:
-    """List what waits for a person, and what was decided for the steps in progress."""
+    """List the open approvals, and the decided ones of the steps in progress."""
     return [_approval(each) for each in approvals.shown(ledger)]
 
 
@@ -246,7 +246,7 @@ def _was_begun(call: StepCall) -> bool:
 
 
 def _effect_of(body: StepBody, call: StepCall, ledger: Ledger) -> str:
-    """Return what a call does to the world: as recorded with it, else by its tool's policy."""
+    """Return the side effect of a call: as recorded with it, else by its tool's policy."""
     recorded = call.outcome.effect if call.outcome else call.called.effect if call.called else ""
     described = ledger.s.described
     if recorded or described is None:

@@ -16,7 +16,7 @@ from holdfast.task.undo import outdated
 
 
 def refused_by(answer: Answer, ending: Ending) -> Failure | None:
-    """Return the words with which a phase refuses a request; None when it does not.
+    """Return the failure with which a phase refuses a request; None when it does not.
 
     Args:
         answer: The table's answer to the request.
@@ -108,7 +108,7 @@ def step_of_others(ledger: Ledger, caller: str, joined: Collection[int]) -> int:
 
 
 def _heard_verdict(ledger: Ledger) -> Failure | None:
-    """Return the verdict of a child task that its parent has taken for the call's outcome."""
+    """Return the verdict of a child task whose parent has recorded it as the call's outcome."""
     failure = ledger.failure
     if ledger.given.parent is None or ledger.s.verdict is not None:
         return None

@@ -1,4 +1,4 @@
-"""What commands do to a task's ledger. Pure, and never raising: a signal must not block a task."""
+"""Effects of commands on a ledger. Pure, and never raising: a signal must not block a task."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST_FOLLOWUPS = 1000
 
 
 def obey(ledger: Ledger, command: Command, *, now: float) -> str:
-    """Apply a command; return why it is refused, or empty. `abandon` is the workflow's.
+    """Apply a command; return why it is refused, or empty. The workflow handles `abandon`.
 
     Args:
         ledger: The task.
@@ -50,7 +50,7 @@ def obey(ledger: Ledger, command: Command, *, now: float) -> str:
 
 
 def _pause(ledger: Ledger, command: Command) -> str:
-    """Pause; one after an event takes the place of no other: who has paused may resume."""
+    """Pause; a pause after an event replaces no other: the one who has paused may resume."""
     after = command.body.get("after", 0)
     if not isinstance(after, int) or after < 0:
         return f"after must be the offset of an event; it was {after!r:.80}."

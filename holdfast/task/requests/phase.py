@@ -1,4 +1,4 @@
-"""The phases of a task, what may be asked of it in each, and what it does next.
+"""The phases of a task, the requests that are allowed in each, and what it does next.
 
 An end that was accepted stays: from then on no step runs, also when closing fails. An undo comes
 between steps; an end may cut it short, and nothing else does. `ALLOWED` has an answer for every
@@ -27,7 +27,7 @@ LONGEST_PAUSE_SECONDS = 3600.0
 
 
 class Ending:
-    """The end that a task is to come to. It is part of the carried state: no rollover forgets it.
+    """The accepted end of a task. It is in the carried state, so that it survives rollovers.
 
     A task is open, is closing, or has failed to close ("stuck"): then closing is tried again after
     a pause, and by the next request or command; no step runs in between.
@@ -52,7 +52,7 @@ class Ending:
 
     @property
     def why(self) -> str:
-        """Who ends it and why, where somebody does."""
+        """Who ends it and why, for an end by a command."""
         return self._wanted.why if self._wanted is not None else ""
 
     @property
@@ -89,13 +89,13 @@ class Ending:
         self.try_again()
 
     def prepare(self) -> bool:
-        """Return whether what comes before the archive is still to be done, which is once."""
+        """Return whether the work before the archive is still to be done; true only once."""
         wanted = self._wanted
         self._change(is_prepared=True)
         return wanted is not None and not wanted.is_prepared
 
     def failed(self, failure: Failure, *, now: float, pause: float) -> Failure:
-        """Note that an attempt has failed, and return what the task waits with then.
+        """Record that an attempt has failed; return the failure with which the task waits.
 
         Args:
             failure: Why.
@@ -130,14 +130,14 @@ class Ending:
         return f"{how} ({self.why})" if self.why else how
 
     def refusal(self) -> Failure:
-        """Say why nothing else can be asked of the task."""
+        """Return the refusal of other requests to a task that ends."""
         failure = self._ledger.s.failure
         if failure is None or not self.is_stuck:
             return CLOSED
         return Failure(type="CommandRefusedError", message=failure.message, remedy=failure.remedy)
 
     def failure(self) -> Failure | None:
-        """Return what whoever waits for the task's answer is told of its end."""
+        """Return the failure for requests that wait for the task's answer, once it has an end."""
         return abandoned(self.why) if self.status == "abandoned" else self._ledger.s.verdict
 
 
@@ -273,7 +273,7 @@ class Agenda:
 
 
 Phase = Literal["open", "undoing", "closing", "stuck", "closed"]
-"""open: steps run, or wait for somebody. undoing: steps are being undone, or an undo waits for a
+"""open: steps run, or wait for a person. undoing: steps are being undone, or an undo waits for a
 person. closing: an end was accepted and is being carried out. stuck: closing has failed, and the
 next attempt is yet to come. closed: the workflow ends."""
 
@@ -281,7 +281,7 @@ Update = Literal["run", "finalize", "undo"]
 """Requests that wait for their answer."""
 
 Word = Literal["end", "hold", "undo_for", "run_for"]
-"""What the task that this one works for asks of it."""
+"""Orders of the parent task."""
 
 Request = Update | Verb | Word
 
@@ -303,7 +303,7 @@ def _row(usual: Answer, others: Mapping[Request, Answer] | None = None) -> dict[
 
 ALLOWED: Mapping[Phase, Mapping[Request, Answer]] = {
     "open": _row("take"),
-    # What an undo would take back with the steps, unseen, is refused meanwhile.
+    # Refused meanwhile: changes that the undo would take back, unseen, together with the steps.
     "undoing": _row(
         "take",
         {
@@ -339,7 +339,7 @@ ALLOWED: Mapping[Phase, Mapping[Request, Answer]] = {
     ),
     "closed": _row("closed", {"end": "no", "hold": "no", "undo_for": "no", "run_for": "no"}),
 }
-"""What becomes of every request in every phase."""
+"""Answer to every request in every phase."""
 
 
 def phase_of(s: Carried, *, closed: bool = False) -> Phase:
@@ -347,7 +347,7 @@ def phase_of(s: Carried, *, closed: bool = False) -> Phase:
 
     Args:
         s: Its state.
-        closed: Whether it has been closed, which its last run knows alone.
+        closed: Whether it has been closed; only its last run knows that.
     """
     if closed:
         return "closed"

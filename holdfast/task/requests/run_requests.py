@@ -32,7 +32,7 @@ class Pending:
         asked: What was asked.
         done: Whether the update may return.
         reply: What it returns then, or why it fails.
-        parked: Whether the task waits with that failure, rather than that the request was wrong.
+        parked: Whether the task waits with that failure; false when the request was wrong.
         joins: Number of the open step whose output it gets, although the step was begun for
             another caller; 0 for none.
     """
@@ -52,7 +52,7 @@ class Pending:
         self.done = True
 
     def fail(self, failure: Failure, *, parked: bool = False) -> None:
-        """Let the update raise; `parked` tells that the task waits with this failure."""
+        """Let the update raise; with `parked`, the task waits with this failure."""
         self.reply = failure
         self.parked = parked
         self.done = True
@@ -67,12 +67,12 @@ class RunRequests:
         self._told: list[tuple[Pending, Failure]] = []
 
     def __bool__(self) -> bool:
-        """Whether somebody waits."""
+        """Whether any request waits."""
         return bool(self._waiting)
 
     @property
     def want_a_step(self) -> bool:
-        """Whether somebody waits for one step, rather than for all."""
+        """Whether a request waits for one step, rather than for all."""
         return any(not (p.asked.all or p.asked.round or p.joins) for p in self._waiting)
 
     @property
@@ -82,14 +82,14 @@ class RunRequests:
 
     @property
     def want_all(self) -> bool:
-        """Whether somebody waits for the task's answer."""
+        """Whether a request waits for the task's answer."""
         return any(p.asked.all for p in self._waiting)
 
     def ask_anew(self, owners: Collection[str]) -> bool:
-        """Whether somebody waits whose step is not in progress.
+        """Whether a request waits whose step is not in progress.
 
         Args:
-            owners: Ids of the requests whose steps are.
+            owners: Ids of the requests whose steps are in progress.
         """
         return any(p.id not in owners and not p.joins for p in self._waiting)
 
@@ -132,7 +132,7 @@ class RunRequests:
             free = (p for p in self._waiting if p.asked.attaches and not p.joins)
             found = next((p for p in free if p.id not in owners), None)
         if found is None:
-            return owner  # an owner that is away asks again after a rollover
+            return owner  # its update was cut off by a rollover; the client sends it again
         self._waiting.remove(found)
         found.answer(reply)
         return found.id
@@ -150,35 +150,35 @@ class RunRequests:
         return tuple(p.id for p in found)
 
     def answer_all(self, reply: RunReply, *, only_all: bool = False) -> None:
-        """Answer everybody, or only those who wait for the task's answer."""
+        """Answer all requests, or only those for the task's answer."""
         for pending in [p for p in self._waiting if p.asked.all or not only_all]:
             self._waiting.remove(pending)
             pending.answer(reply)
 
     def fail_all(self, failure: Failure, *, parked: bool = False) -> None:
-        """Tell everybody of a failure."""
+        """Let all requests fail."""
         while self._waiting:
             self._waiting.pop(0).fail(failure, parked=parked)
 
     def fail_later(self, failure: Failure) -> None:
-        """Tell everybody that a step has failed, once the steps beside it have come to a stop."""
+        """Keep all requests to fail at the next `tell`, when the steps beside have stopped too."""
         self._told += [(pending, failure) for pending in self._waiting]
         self._waiting.clear()
 
     def tell(self) -> None:
-        """Tell now what was to be told later."""
+        """Let the requests fail that `fail_later` has kept."""
         while self._told:
             pending, failure = self._told.pop(0)
             pending.fail(failure, parked=True)
 
     def fail_some(self, ids: frozenset[str], failure: Failure) -> None:
-        """Tell these of a failure."""
+        """Let the requests of these ids fail."""
         for pending in [p for p in self._waiting if p.id in ids]:
             self._waiting.remove(pending)
             pending.fail(failure)
 
     def settle(self, ledger: Ledger) -> None:
-        """Answer those who would otherwise wait for a person, or have nothing to wait for."""
+        """Answer requests that would wait for a person or a resume, or that nothing can answer."""
         s = ledger.s
         if ledger.status == "waiting":
             asked = [a.n for a in s.approvals if a.status in ("open", "checking")]

@@ -60,8 +60,13 @@ def react_instructions(instructions: str, tools: Sequence[ToolSpec]) -> str:
         instructions: The agent's instructions; may be empty.
         tools: The agent's tools.
     """
-    listed = "\n\n".join(("Tools:", *map(_describe, tools))) if tools else NO_TOOLS
+    listed = f"Tools:\n\n{described(tools)}" if tools else NO_TOOLS
     return "\n\n".join(part for part in (instructions.strip(), FORMAT, listed) if part)
+
+
+def described(tools: Sequence[ToolSpec]) -> str:
+    """List tools with their descriptions and schemas."""
+    return "\n\n".join(map(_describe, tools))
 
 
 def _describe(tool: ToolSpec) -> str:

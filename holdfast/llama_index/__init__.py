@@ -1,0 +1,68 @@
+"""The agent API that LlamaIndex had in versions 0.10 to 0.12, over Holdfast.
+
+A program of that API changes its import lines, and then runs durably: each task is a Temporal
+workflow, the memory is a session, and a program that was killed goes on where it was when it is
+started again. See docs/llama_index.md.
+"""
+
+from holdfast.llama_index.agent_runner import AgentRunner
+from holdfast.llama_index.agents import (
+    FunctionCallingAgent,
+    OpenAIAgent,
+    ParallelAgentRunner,
+    ReActAgent,
+)
+from holdfast.llama_index.llms.messages import ChatMessage, MessageRole
+from holdfast.llama_index.llms.openai import ChatResponse, CompletionResponse, OpenAI, Settings
+from holdfast.llama_index.llms.prompts import ChatPromptTemplate, PromptTemplate
+from holdfast.llama_index.memory import ChatMemoryBuffer, Memory
+from holdfast.llama_index.streaming import StreamingAgentChatResponse
+from holdfast.llama_index.tools import (
+    BaseTool,
+    FunctionTool,
+    QueryEngineTool,
+    ToolMetadata,
+    ToolOutput,
+)
+from holdfast.llama_index.values import AgentChatResponse, Task, TaskStep, TaskStepOutput
+from holdfast.llama_index.workers.base import BaseAgentWorker
+from holdfast.llama_index.workers.react import MultimodalReActAgentWorker, ReActAgentWorker
+from holdfast.llama_index.workers.tools import (
+    FunctionCallingAgentWorker,
+    LLMCompilerAgentWorker,
+    OpenAIAgentWorker,
+)
+
+__all__ = [
+    "AgentChatResponse",
+    "AgentRunner",
+    "BaseAgentWorker",
+    "BaseTool",
+    "ChatMemoryBuffer",
+    "ChatMessage",
+    "ChatPromptTemplate",
+    "ChatResponse",
+    "CompletionResponse",
+    "FunctionCallingAgent",
+    "FunctionCallingAgentWorker",
+    "FunctionTool",
+    "LLMCompilerAgentWorker",
+    "Memory",
+    "MessageRole",
+    "MultimodalReActAgentWorker",
+    "OpenAI",
+    "OpenAIAgent",
+    "OpenAIAgentWorker",
+    "ParallelAgentRunner",
+    "PromptTemplate",
+    "QueryEngineTool",
+    "ReActAgent",
+    "ReActAgentWorker",
+    "Settings",
+    "StreamingAgentChatResponse",
+    "Task",
+    "TaskStep",
+    "TaskStepOutput",
+    "ToolMetadata",
+    "ToolOutput",
+]

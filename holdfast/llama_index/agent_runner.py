@@ -1,0 +1,409 @@
+"""AgentRunner by LlamaIndex's names: each task is a Temporal workflow, the memory is a session.
+
+A runner holds names only: its agent's, its conversation's, and those of the tasks that it was asked
+for. The blocking methods run on Holdfast's own loop, so they work in notebooks and in threads, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+from holdfast.agents.agent import Agent
+from holdfast.client.agent_runner.choices import ToolChoice
+from holdfast.client.blocking import AgentRunner as Durable
+from holdfast.engine.loop import shared_loop
+from holdfast.errors import InvalidArgumentError
+from holdfast.llama_index.llms.messages import to_message
+from holdfast.llama_index.llms.openai import default_llm
+from holdfast.llama_index.memory import memory_of
+from holdfast.llama_index.program import current_program
+from holdfast.llama_index.reads import TaskReads, awaited, id_of, settled
+from holdfast.llama_index.streaming import StreamingAgentChatResponse
+from holdfast.llama_index.tasks import Tasks
+from holdfast.llama_index.values import (
+    AgentChatResponse,
+    Task,
+    TaskStep,
+    TaskStepOutput,
+    output_view,
+    response_view,
+)
+from holdfast.llama_index.workers.base import RUNNER, BaseAgentWorker, worker_of
+from holdfast.llama_index.workers.react import ReActAgentWorker
+from holdfast.llama_index.workers.tools import OpenAIAgentWorker
+from holdfast.models.llama_index import LlamaIndexModel, as_model
+from holdfast.values.steps import UndoReceipt
+
+OF_RUNNERS = (
+    "callback_manager",
+    "chat_history",
+    "default_tool_choice",
+    "delete_task_on_finish",
+    "init_task_state_kwargs",
+    "memory",
+    "state",
+    "verbose",
+)
+"""Options that `from_tools` hands to the runner."""
+
+
+class AgentRunner(TaskReads):
+    """Runs an agent: whole chats, or tasks step by step.
+
+    Attributes:
+        agent_worker: The step logic.
+        memory: The conversation.
+        default_tool_choice: Tool choice of the first step of a chat.
+        init_task_state_kwargs: State that each task begins with.
+        delete_task_on_finish: Whether a finalized task is listed no more; its record stays.
+        callback_manager: Kept, and handed to step logic of your own.
+        verbose: Whether the events of each task are printed.
+    """
+
+    def __init__(
+        self,
+        agent_worker: Any,
+        chat_history: Sequence[Any] | None = None,
+        state: Any = None,
+        memory: Any = None,
+        llm: Any = None,
+        callback_manager: Any = None,
+        init_task_state_kwargs: Mapping[str, Any] | None = None,
+        delete_task_on_finish: bool = False,
+        default_tool_choice: str = "auto",
+        verbose: bool = False,
+        **options: Any,
+    ) -> None:
+        """Make the agent; the engine is started when it is first needed.
+
+        Args:
+            agent_worker: The step logic: a worker of this package or of Holdfast, a worker of your
+                own with LlamaIndex's methods, or an Agent of Holdfast.
+            chat_history: Messages that the conversation begins with.
+            state: Taken and not used: the state of tasks is Temporal's.
+            memory: The conversation: a session's name, a Session, or a memory whose messages it
+                begins with. By default a session of this run of the program.
+            llm: The model of a worker that has none.
+            callback_manager: Kept, and handed to step logic of your own.
+            init_task_state_kwargs: State that each task begins with.
+            delete_task_on_finish: Whether a finalized task is listed no more.
+            default_tool_choice: Tool choice of the first step of a chat.
+            verbose: Whether the events of each task are printed.
+            options: Fields of the Agent, for an AgentWorker of Holdfast: tools and so on.
+
+        Raises:
+            InvalidArgumentError: The worker cannot be run, or both a memory with messages and a
+                history are given.
+        """
+        del state
+        self.agent_worker: BaseAgentWorker = worker_of(agent_worker, **options)
+        self.default_tool_choice = default_tool_choice
+        self.init_task_state_kwargs = dict(init_task_state_kwargs or {})
+        self.delete_task_on_finish = delete_task_on_finish
+        self.verbose = verbose
+        known = getattr(self.agent_worker, "callback_manager", None)
+        self.callback_manager = callback_manager or known
+        if callback_manager is not None:
+            self.agent_worker.set_callback_manager(callback_manager)
+        prints = verbose or bool(getattr(agent_worker, "verbose", False))
+        self._tasks = Tasks(self.agent_worker, current_program(), llm, verbose=prints)
+        name = self._tasks.program.session(self._tasks.agent.name)
+        self.memory, begins = memory_of(memory, self._tasks.connect, name)
+        if begins and chat_history:
+            msg = "Cannot specify both a memory with messages and chat_history"
+            raise InvalidArgumentError(msg)
+        self.memory.begin_with(begins or [to_message(each) for each in chat_history or ()])
+        self._tasks.memory = self.memory
+
+    @classmethod
+    def from_llm(
+        cls, tools: Sequence[Any] | None = None, llm: Any = None, **options: Any
+    ) -> AgentRunner:
+        """Make an agent for a model: function calling if it calls functions, else ReAct."""
+        model = as_model(default_llm(llm))
+        is_plain = isinstance(model, LlamaIndexModel) and not model.calls_functions
+        own = options_of_runner(options)
+        kind = ReActAgentWorker if is_plain else OpenAIAgentWorker
+        return AgentRunner(kind.from_tools(tools, llm=llm, **options), **own)
+
+    @property
+    def agent(self) -> Agent[Any]:
+        """The agent of Holdfast."""
+        return self._tasks.agent
+
+    @property
+    def durable(self) -> Durable:
+        """The runner of Holdfast, for all else: approvals, feedback, undo, fork, audit."""
+        return Durable(shared_loop().run(self._tasks.connect()))
+
+    @property
+    def state(self) -> Self:
+        """The runner itself, which knows the state of its tasks."""
+        return self
+
+    @property
+    def task_dict(self) -> dict[str, Task]:
+        """The tasks by id, the newest last."""
+        return {task.task_id: task for task in self.list_tasks()}
+
+    # ---- the conversation
+
+    @property
+    def chat_history(self) -> list[Any]:
+        """The messages of the conversation, oldest first."""
+        return self.memory.get_all()
+
+    def reset(self) -> None:
+        """Begin a new conversation, and list the tasks so far no more; their records stay."""
+        self.memory.reset()
+        self._tasks.forget_all()
+
+    async def _chat(
+        self,
+        message: str,
+        chat_history: Sequence[Any] | None,
+        tool_choice: ToolChoice | None,
+        *,
+        remembers: bool = True,
+    ) -> AgentChatResponse:
+        if chat_history is not None and remembers:
+            await self.memory.aset(chat_history)
+        task_id = await self._create(message, {}, tool_choice, remembers=remembers)
+        response = response_view(await self._run(task_id))
+        self._finished(task_id)
+        return response
+
+    async def _create(
+        self,
+        input: str,
+        options: Mapping[str, Any],
+        tool_choice: ToolChoice | None,
+        *,
+        remembers: bool = True,
+        streams: bool = False,
+    ) -> str:
+        given = options.get("extra_state")
+        if given and self.init_task_state_kwargs:
+            msg = "Cannot specify both `extra_state` and `init_task_state_kwargs`"
+            raise ValueError(msg)
+        choice = self.default_tool_choice if tool_choice is None else tool_choice
+        await self.memory.abegin()
+        return await self._tasks.create(
+            input,
+            task_id=options.get("task_id"),
+            extra_state=given or self.init_task_state_kwargs,
+            tool_choice=choice,
+            remembers=remembers,
+            streams=streams,
+        )
+
+    async def _run(self, task_id: str) -> Any:
+        """Run a task to its end; a runner with another order of steps has its own way."""
+        return await self._tasks.run_task(task_id)
+
+    def _finished(self, task_id: str) -> None:
+        if self.delete_task_on_finish:
+            self._tasks.forget(task_id)
+
+    def chat(
+        self,
+        message: str,
+        chat_history: Sequence[Any] | None = None,
+        tool_choice: ToolChoice | None = None,
+    ) -> AgentChatResponse:
+        """Run a task to its answer.
+
+        Args:
+            message: The request.
+            chat_history: Replaces the conversation first.
+            tool_choice: "auto", "none", "required", a tool's name or dict; for the first step.
+        """
+        return settled(self._chat(message, chat_history, tool_choice))
+
+    async def achat(
+        self,
+        message: str,
+        chat_history: Sequence[Any] | None = None,
+        tool_choice: ToolChoice | None = None,
+    ) -> AgentChatResponse:
+        """Do what `chat` does."""
+        return await awaited(self._chat(message, chat_history, tool_choice))
+
+    async def _stream(
+        self, message: str, chat_history: Sequence[Any] | None, tool_choice: ToolChoice | None
+    ) -> StreamingAgentChatResponse:
+        if chat_history is not None:
+            await self.memory.aset(chat_history)
+        task_id = await self._create(message, {}, tool_choice, streams=True)
+        reads_react = self.agent_worker.observes
+        stream = StreamingAgentChatResponse(self._tasks, task_id, reads_react=reads_react)
+        await stream.start()
+        return stream
+
+    def stream_chat(
+        self,
+        message: str,
+        chat_history: Sequence[Any] | None = None,
+        tool_choice: ToolChoice | None = None,
+    ) -> StreamingAgentChatResponse:
+        """Do what `chat` does, and return at once: the answer is read as it is made."""
+        return settled(self._stream(message, chat_history, tool_choice))
+
+    async def astream_chat(
+        self,
+        message: str,
+        chat_history: Sequence[Any] | None = None,
+        tool_choice: ToolChoice | None = None,
+    ) -> StreamingAgentChatResponse:
+        """Do what `stream_chat` does."""
+        return await awaited(self._stream(message, chat_history, tool_choice))
+
+    def query(self, query: Any) -> AgentChatResponse:
+        """Answer a question on its own: the conversation is neither read nor changed."""
+        return settled(self._chat(_query_text(query), None, None, remembers=False))
+
+    async def aquery(self, query: Any) -> AgentChatResponse:
+        """Do what `query` does."""
+        return await awaited(self._chat(_query_text(query), None, None, remembers=False))
+
+    def chat_repl(self) -> None:
+        """Chat with a person at the terminal, in a new conversation, until "exit"."""
+        self._repl(streams=False)
+
+    def streaming_chat_repl(self) -> None:
+        """Do what `chat_repl` does, and print the answers as they are made."""
+        self._repl(streams=True)
+
+    def _repl(self, *, streams: bool) -> None:
+        print("===== Entering Chat REPL =====")
+        print('Type "exit" to exit.\n')
+        self.reset()
+        while (message := input("Human: ")) != "exit":
+            if streams:
+                print("Assistant: ", end="", flush=True)
+                self.stream_chat(message).print_response_stream()
+                print("\n")
+            else:
+                print(f"Assistant: {self.chat(message)}\n")
+
+    # ---- tasks and steps
+
+    def create_task(self, input: str, **options: Any) -> Task:
+        """Create a task; it is durable once this returns.
+
+        Args:
+            input: The request.
+            options: `task_id` and `extra_state`.
+
+        Raises:
+            ValueError: Both extra_state and init_task_state_kwargs are given.
+        """
+        return settled(self._create_task(input, options))
+
+    async def _create_task(self, input: str, options: Mapping[str, Any]) -> Task:
+        task_id = await self._create(input, options, options.get("tool_choice") or "auto")
+        return await self._tasks.describe(task_id)
+
+    async def acreate_task(self, input: str, **options: Any) -> Task:
+        """Do what `create_task` does."""
+        return await awaited(self._create_task(input, options))
+
+    async def _run_step(
+        self,
+        task_id: Task | str,
+        input: str | None,
+        step: TaskStep | None,
+        options: Mapping[str, Any],
+    ) -> TaskStepOutput:
+        if step is not None and input is not None:
+            msg = "Cannot specify both `step` and `input`"
+            raise ValueError(msg)
+        wanted = None if step is None else step.step_id
+        output = await self._tasks.run_step(
+            id_of(task_id), input, wanted, options.get("tool_choice")
+        )
+        return output_view(output, observes=self.agent_worker.observes)
+
+    def run_step(
+        self,
+        task_id: Task | str,
+        input: str | None = None,
+        step: TaskStep | None = None,
+        **options: Any,
+    ) -> TaskStepOutput:
+        """Run the next step of a task.
+
+        Args:
+            task_id: The task.
+            input: What a person says: for ReAct in the middle an observation, else a message.
+            step: The queued step to run, instead of the first.
+            options: `tool_choice`, for this step.
+
+        Raises:
+            ValueError: Both step and input are given.
+            KeyError: There is no such task.
+            IndexError: No step is left.
+        """
+        return settled(self._run_step(task_id, input, step, options))
+
+    async def arun_step(
+        self,
+        task_id: Task | str,
+        input: str | None = None,
+        step: TaskStep | None = None,
+        **options: Any,
+    ) -> TaskStepOutput:
+        """Do what `run_step` does."""
+        return await awaited(self._run_step(task_id, input, step, options))
+
+    stream_step = run_step
+    """Do what `run_step` does: `output.output.response_gen` gives the text in one piece."""
+
+    astream_step = arun_step
+
+    async def _finalize(self, task_id: Task | str) -> AgentChatResponse:
+        response = response_view(await self._tasks.finalize(id_of(task_id)))
+        self._finished(id_of(task_id))
+        return response
+
+    def finalize_response(
+        self, task_id: Task | str, step_output: TaskStepOutput | None = None
+    ) -> AgentChatResponse:
+        """Commit an answered task to the conversation, and return its answer.
+
+        Raises:
+            ValueError: The last completed step is not the last of the task.
+        """
+        _check_last(step_output)
+        return settled(self._finalize(task_id))
+
+    async def afinalize_response(
+        self, task_id: Task | str, step_output: TaskStepOutput | None = None
+    ) -> AgentChatResponse:
+        """Do what `finalize_response` does."""
+        _check_last(step_output)
+        return await awaited(self._finalize(task_id))
+
+    def undo_step(self, task_id: Task | str) -> UndoReceipt:
+        """Undo the newest step with its effects, see `holdfast.AgentRunner.undo_step`."""
+        return settled(self._tasks.undo_step(id_of(task_id)))
+
+
+def options_of_runner(options: dict[str, Any]) -> dict[str, Any]:
+    """Take what is meant for the runner out of options; the rest is the worker's."""
+    options.pop("memory_cls", None)
+    return {name: options.pop(name) for name in OF_RUNNERS if name in options}
+
+
+def _check_last(output: TaskStepOutput | None) -> None:
+    if output is not None and not output.is_last:
+        msg = "finalize_response can only be called on the last step output"
+        raise ValueError(msg)
+
+
+def _query_text(query: Any) -> str:
+    return str(getattr(query, "query_str", query))
+
+
+RUNNER.append(AgentRunner)

@@ -1,0 +1,1 @@
+"""Messages, prompts and models by LlamaIndex's names."""

@@ -1,0 +1,157 @@
+"""Chat messages by LlamaIndex's names, and how they become Holdfast's and back.
+
+A program that has imported llama-index-core gets that package's own messages; any other gets the
+small ones of this module, which look the same.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from typing import Any, cast
+
+from pydantic import BaseModel, Field
+
+from holdfast.errors import InvalidArgumentError
+from holdfast.values.messages import ImagePart, Message, Part, TextPart, ToolCall
+from holdfast.values.text.shown import shown
+
+CORE = "llama_index.core"
+
+
+class MessageRole(StrEnum):
+    """Who speaks."""
+
+    SYSTEM = "system"
+    DEVELOPER = "developer"
+    USER = "user"
+    ASSISTANT = "assistant"
+    FUNCTION = "function"
+    TOOL = "tool"
+    CHATBOT = "chatbot"
+    MODEL = "model"
+
+
+class ChatMessage(BaseModel):
+    """One entry of a conversation.
+
+    Attributes:
+        role: Who speaks.
+        content: The text.
+        additional_kwargs: Tool calls ("tool_calls") or the call that is answered ("tool_call_id").
+    """
+
+    role: MessageRole = MessageRole.USER
+    content: str | None = ""
+    additional_kwargs: dict[str, Any] = Field(default_factory=dict)
+
+    def __init__(
+        self,
+        content: str | None = "",
+        role: MessageRole | str = MessageRole.USER,
+        additional_kwargs: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Make a message; its role may be given as text."""
+        extra = dict(additional_kwargs or {})
+        super().__init__(role=MessageRole(role), content=content, additional_kwargs=extra)
+
+    @classmethod
+    def from_str(cls, content: str, role: MessageRole | str = MessageRole.USER) -> ChatMessage:
+        """Make a message of a text."""
+        return cls(role=MessageRole(role), content=content)
+
+    def __str__(self) -> str:
+        """Say who says what."""
+        return f"{self.role.value}: {self.content}"
+
+
+def to_message(given: Any) -> Message:
+    """Read anybody's chat message: ours, LlamaIndex's, a dict, or a plain text of the user.
+
+    Raises:
+        InvalidArgumentError: It is none.
+    """
+    if isinstance(given, Message):
+        return given
+    if isinstance(given, str):
+        return Message(role="user", content=given)
+    if isinstance(given, Mapping):
+        given = ChatMessage.model_validate(given)
+    role = str(getattr(getattr(given, "role", None), "value", getattr(given, "role", "")))
+    known = {"developer": "system", "function": "tool", "chatbot": "assistant"}
+    role = {**known, "model": "assistant"}.get(role, role)
+    if role not in ("system", "user", "assistant", "tool"):
+        msg = f"{shown(given)} is no chat message: its role is {role!r}."
+        raise InvalidArgumentError(msg)
+    extra: Mapping[str, Any] = getattr(given, "additional_kwargs", None) or {}
+    return Message(
+        role=cast("Any", role),
+        content=_content(given),
+        calls=tuple(_calls(given, extra)),
+        call_id=str(extra.get("tool_call_id", "")) if role == "tool" else "",
+    )
+
+
+def _content(given: Any) -> str | tuple[Part, ...]:
+    """Return the text of a message, or its parts when there are images."""
+    blocks = getattr(given, "blocks", None) or ()
+    if not any(getattr(block, "block_type", "") == "image" for block in blocks):
+        return str(given.content or "")
+    parts: list[Part] = []
+    for block in blocks:
+        if getattr(block, "block_type", "") == "image":
+            parts.append(ImagePart(kind="image", url=image_url(block)))
+        elif getattr(block, "text", ""):
+            parts.append(TextPart(kind="text", text=block.text))
+    return tuple(parts)
+
+
+def image_url(given: Any) -> str:
+    """Return the address of an image block, or its bytes as a `data:` URL."""
+    if getattr(given, "url", None):
+        return str(given.url)
+    data = given.resolve_image(as_base64=True).read()
+    kind = getattr(given, "image_mimetype", None) or "image/png"
+    return f"data:{kind};base64,{data.decode()}"
+
+
+def _calls(given: Any, extra: Mapping[str, Any]) -> Iterator[ToolCall]:
+    """Read the tool calls of a message, from its blocks or in OpenAI's form."""
+    found = False
+    for block in getattr(given, "blocks", None) or ():
+        if getattr(block, "block_type", "") == "tool_call":
+            found = True
+            wanted = block.tool_kwargs
+            text = wanted if isinstance(wanted, str) else json.dumps(wanted)
+            yield ToolCall(id=str(block.tool_call_id or ""), name=block.tool_name, arguments=text)
+    for call in () if found else extra.get("tool_calls") or ():
+        known: Any = call
+        read: Any = known if hasattr(known, "keys") else known.model_dump()
+        function = read["function"]
+        yield ToolCall(id=read["id"], name=function["name"], arguments=function["arguments"])
+
+
+def chat_message(message: Message) -> Any:
+    """Write a message as LlamaIndex's ChatMessage, if the program uses it, else as ours."""
+    extra: dict[str, Any] = {}
+    if message.calls:
+        extra["tool_calls"] = [
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": call.name, "arguments": call.arguments},
+            }
+            for call in message.calls
+        ]
+    if message.role == "tool":
+        extra["tool_call_id"] = message.call_id
+    if CORE in sys.modules:
+        from llama_index.core.base.llms import types
+
+        foreign = types.MessageRole(message.role)
+        return types.ChatMessage(role=foreign, content=message.text, additional_kwargs=extra)
+    return ChatMessage(
+        role=MessageRole(message.role), content=message.text, additional_kwargs=extra
+    )

@@ -1,0 +1,239 @@
+"""Models by LlamaIndex's names, for programs without its packages."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pydantic import BaseModel
+
+from holdfast.engine.loop import shared_loop
+from holdfast.llama_index.llms.messages import CORE, chat_message, to_message
+from holdfast.models.base import Model, ModelAnswer, ModelRequest, OutputSpec
+from holdfast.models.llama_index import as_model
+from holdfast.models.resolve import resolve_model
+from holdfast.values.base import Json
+from holdfast.values.messages import Message
+from holdfast.values.settings import ModelSettings
+
+
+class CompletionResponse(BaseModel):
+    """What a model wrote after a prompt.
+
+    Attributes:
+        text: The text.
+        delta: The same, as the one piece of a stream.
+    """
+
+    text: str
+    delta: str | None = None
+
+    def __str__(self) -> str:
+        """Return the text."""
+        return self.text
+
+
+class ChatResponse(BaseModel):
+    """What a model said in a conversation.
+
+    Attributes:
+        message: The message.
+        delta: Its text, as the one piece of a stream.
+    """
+
+    message: Any
+    delta: str | None = None
+
+    def __str__(self) -> str:
+        """Say who says what."""
+        return str(self.message)
+
+
+class _Settings:
+    """What holds for all agents that are not given anything else.
+
+    Attributes:
+        llm: The model.
+        callback_manager: Kept, and handed to nobody.
+    """
+
+    def __init__(self) -> None:
+        self.llm: Any = None
+        self.callback_manager: Any = None
+
+
+Settings = _Settings()
+"""What holds for all agents that are not given anything else; LlamaIndex's own is read, too."""
+
+
+def default_llm(given: Any) -> Any:
+    """Return the model to use: the one given, or that of Settings, or None for Holdfast's."""
+    if given is not None:
+        return given
+    if Settings.llm is not None:
+        return Settings.llm
+    core = sys.modules.get(CORE)
+    return None if core is None else getattr(core.Settings, "_llm", None)
+
+
+class LLMMetadata(BaseModel):
+    """What a model says of itself.
+
+    Attributes:
+        model_name: Its name.
+        is_chat_model: Whether it is made for conversations.
+        is_function_calling_model: Whether it calls functions.
+        context_window: Tokens that it reads at most.
+        num_output: Tokens that it writes at most; -1 when nothing is known.
+    """
+
+    model_name: str
+    is_chat_model: bool = True
+    is_function_calling_model: bool = True
+    context_window: int = 128_000
+    num_output: int = -1
+
+
+class OpenAI:
+    """A model of OpenAI, or behind any server that speaks its Chat Completions API.
+
+    For programs without llama-index-llms-openai. It is a model of Holdfast too: agents take it.
+
+    Attributes:
+        model: Name of the model; "offline" is Holdfast's built-in one.
+        callback_manager: Kept as it is.
+    """
+
+    def __init__(
+        self,
+        model: str = "gpt-5-mini",
+        temperature: float | None = None,
+        max_tokens: int | None = None,
+        *,
+        api_key: str | None = None,
+        api_base: str | None = None,
+        callback_manager: Any = None,
+        **_: Any,
+    ) -> None:
+        """Remember how to reach the model; nothing is opened yet.
+
+        Args:
+            model: Name of the model.
+            temperature: Sampling temperature; the provider's own by default.
+            max_tokens: Most output tokens of one call.
+            api_key: Key; `OPENAI_API_KEY` by default.
+            api_base: Address; `OPENAI_BASE_URL` by default, else OpenAI's.
+            callback_manager: Kept as it is.
+        """
+        self.model = model
+        self.callback_manager = callback_manager
+        self._settings = ModelSettings(temperature=temperature, max_tokens=max_tokens)
+        self._address = (api_base, api_key)
+        self._made: Model | None = None
+
+    @property
+    def name(self) -> str:
+        """Name of the model."""
+        return self._model.name
+
+    @property
+    def metadata(self) -> LLMMetadata:
+        """What the model says of itself."""
+        return LLMMetadata(model_name=self.model)
+
+    @property
+    def _model(self) -> Model:
+        if self._made is None:
+            base_url, api_key = self._address
+            api = os.environ.get("HOLDFAST_MODEL_API") or "chat"
+            if self.model == "offline" or not (base_url or api_key):
+                prefix = "" if self.model == "offline" or ":" in self.model else f"{api}:"
+                self._made = resolve_model(f"{prefix}{self.model}")
+            else:
+                from holdfast.models.openai.chat import ChatCompletionsModel
+
+                self._made = ChatCompletionsModel(self.model, base_url=base_url, api_key=api_key)
+        return self._made
+
+    async def respond(self, request: ModelRequest) -> ModelAnswer:
+        """Answer one request of an agent."""
+        settings = self._settings.resolve(request.settings)
+        return await self._model.respond(request.model_copy(update={"settings": settings}))
+
+    async def achat(self, messages: Sequence[Any], **_: Any) -> ChatResponse:
+        """Go on with a conversation."""
+        answer = await shared_loop().wrap(self.respond(request_of(self.model, messages)))
+        return ChatResponse(message=chat_message(answer.message), delta=answer.text)
+
+    def chat(self, messages: Sequence[Any], **_: Any) -> ChatResponse:
+        """Go on with a conversation."""
+        return shared_loop().run(self.achat(messages))
+
+    async def acomplete(self, prompt: str, **_: Any) -> CompletionResponse:
+        """Answer a prompt."""
+        response = await self.achat([prompt])
+        return CompletionResponse(text=response.delta or "", delta=response.delta)
+
+    def complete(self, prompt: str, **_: Any) -> CompletionResponse:
+        """Answer a prompt."""
+        return shared_loop().run(self.acomplete(prompt))
+
+    def stream_chat(self, messages: Sequence[Any], **_: Any) -> Iterator[ChatResponse]:
+        """Go on with a conversation; the answer comes in one piece."""
+        yield self.chat(messages)
+
+    def stream_complete(self, prompt: str, **_: Any) -> Iterator[CompletionResponse]:
+        """Answer a prompt; the answer comes in one piece."""
+        yield self.complete(prompt)
+
+    def predict(self, prompt: Any, **values: Any) -> str:
+        """Fill in a prompt and answer it."""
+        return self.chat(prompt.format_messages(**values)).delta or ""
+
+    async def apredict(self, prompt: Any, **values: Any) -> str:
+        """Fill in a prompt and answer it."""
+        return (await self.achat(prompt.format_messages(**values))).delta or ""
+
+    def structured_predict(self, output_cls: Any, prompt: Any, **values: Any) -> Any:
+        """Fill in a prompt and answer it with an object of a pydantic class."""
+        return shared_loop().run(self.astructured_predict(output_cls, prompt, **values))
+
+    async def astructured_predict(self, output_cls: Any, prompt: Any, **values: Any) -> Any:
+        """Fill in a prompt and answer it with an object of a pydantic class."""
+        request = request_of(self.model, prompt.format_messages(**values))
+        schema: dict[str, Json] = output_cls.model_json_schema()
+        output = OutputSpec(name=output_cls.__name__, json_schema=schema, strict=False)
+        asked = request.model_copy(update={"output": output})
+        answer = await shared_loop().wrap(self.respond(asked))
+        return output_cls.model_validate_json(answer.text)
+
+
+def request_of(model: str, messages: Sequence[Any]) -> ModelRequest:
+    """Make a request of anybody's chat messages."""
+    read = tuple(to_message(each) for each in messages)
+    return ModelRequest(model=model, messages=read)
+
+
+class PrefixedModel:
+    """A model that reads some messages before each conversation, as examples for it.
+
+    Attributes:
+        prefix: The messages.
+    """
+
+    def __init__(self, model: Any, prefix: Sequence[Message]) -> None:
+        """Take a model, its name or None, and the messages."""
+        self._model = resolve_model(as_model(model))
+        self.prefix = tuple(prefix)
+
+    @property
+    def name(self) -> str:
+        """Name of the model."""
+        return self._model.name
+
+    async def respond(self, request: ModelRequest) -> ModelAnswer:
+        """Answer one request."""
+        messages = (*self.prefix, *request.messages)
+        return await self._model.respond(request.model_copy(update={"messages": messages}))

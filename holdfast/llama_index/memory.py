@@ -1,0 +1,220 @@
+"""The conversation of an agent: a durable session, by the names of LlamaIndex's memory."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from holdfast.client import blocking
+from holdfast.client.agent_runner.runner import AgentRunner
+from holdfast.client.agent_runner.sessions import Session
+from holdfast.engine.loop import shared_loop
+from holdfast.errors import InvalidArgumentError
+from holdfast.llama_index.llms.messages import chat_message, to_message
+from holdfast.values.messages import Message
+from holdfast.values.text.shown import shown
+
+Connect = Callable[[], Awaitable[AgentRunner]]
+"""Returns the runner that reaches the session."""
+
+
+class Memory:
+    """A conversation, kept in a session of Holdfast: another process reads the same.
+
+    `reset` and `set` begin a new session beside the old one, unless the session was named by the
+    caller; so a program that is started again after a kill finds each part as it was. Messages are
+    not cut to a number of tokens.
+    """
+
+    def __init__(self, connect: Connect, name: str, *, is_named: bool = False) -> None:
+        """Name a conversation.
+
+        Args:
+            connect: Returns the runner that reaches the session.
+            name: Name of the session.
+            is_named: Whether the caller named it, so that it lasts over runs of the program.
+        """
+        self._connect = connect
+        self._name = name
+        self._is_named = is_named
+        self._begun = 0
+        self._put = 0
+        self._first: list[Message] = []
+
+    def begin_with(self, messages: Sequence[Message]) -> None:
+        """Have the conversation begin with these messages, unless it has some."""
+        self._first = list(messages)
+
+    async def abegin(self) -> None:
+        """Put the messages that the conversation begins with, once; call it on the shared loop."""
+        first, self._first = self._first, []
+        if not first:
+            return
+        session = await self._session()
+        if not self._is_named or not await session.chat_history():
+            await session.append(first, once="" if self._is_named else "first")
+
+    @property
+    def session(self) -> str:
+        """Name of the session now."""
+        return self._name if not self._begun else f"{self._name}.{self._begun + 1}"
+
+    async def _session(self) -> Session:
+        return (await self._connect()).session(self.session)
+
+    async def aget_all(self) -> list[Any]:
+        """Return all messages, oldest first."""
+        return await shared_loop().wrap(self._read())
+
+    async def _read(self) -> list[Any]:
+        await self.abegin()
+        return [chat_message(each) for each in await (await self._session()).chat_history()]
+
+    async def aput_messages(self, messages: Sequence[Any]) -> None:
+        """Append messages."""
+        read = [to_message(each) for each in messages]
+        self._put += 1
+        await shared_loop().wrap(self._append(read, f"put{self._put}"))
+
+    async def _append(self, messages: Sequence[Message], name: str) -> None:
+        await self.abegin()
+        session = await self._session()
+        await session.append(messages, once="" if self._is_named else name)
+
+    async def areset(self) -> None:
+        """Forget all messages."""
+        self._first = []
+        if self._is_named:
+            await shared_loop().wrap(self._forget())
+        else:
+            self._begun += 1
+            self._put = 0
+
+    async def _forget(self) -> None:
+        await (await self._session()).reset()
+
+    async def aset(self, messages: Sequence[Any]) -> None:
+        """Replace all messages."""
+        read = [to_message(each) for each in messages]
+        await self.areset()
+        if read:
+            await self.aput_messages(read)
+
+    def get_all(self) -> list[Any]:
+        """Return all messages, oldest first."""
+        return shared_loop().run(self.aget_all())
+
+    def get(self, input: str | None = None, **_: Any) -> list[Any]:
+        """Return all messages, oldest first."""
+        del input
+        return self.get_all()
+
+    async def aget(self, input: str | None = None, **_: Any) -> list[Any]:
+        """Return all messages, oldest first."""
+        del input
+        return await self.aget_all()
+
+    def put(self, message: Any) -> None:
+        """Append a message."""
+        self.put_messages([message])
+
+    async def aput(self, message: Any) -> None:
+        """Append a message."""
+        await self.aput_messages([message])
+
+    def put_messages(self, messages: Sequence[Any]) -> None:
+        """Append messages."""
+        shared_loop().run(self.aput_messages(messages))
+
+    def set(self, messages: Sequence[Any]) -> None:
+        """Replace all messages."""
+        shared_loop().run(self.aset(messages))
+
+    def reset(self) -> None:
+        """Forget all messages."""
+        shared_loop().run(self.areset())
+
+
+class ChatMemoryBuffer:
+    """Messages in the order in which they were put.
+
+    Given to an agent, they begin its conversation. Step logic of one's own finds one in its state.
+    Nothing is cut: `token_limit` is taken and not used.
+
+    Attributes:
+        messages: The messages.
+    """
+
+    def __init__(self, messages: Sequence[Any] = ()) -> None:
+        """Take the first messages."""
+        self.messages = [to_message(each) for each in messages]
+
+    @classmethod
+    def from_defaults(
+        cls,
+        chat_history: Sequence[Any] | None = None,
+        llm: Any = None,
+        token_limit: int | None = None,
+        **_: Any,
+    ) -> ChatMemoryBuffer:
+        """Make a buffer of a conversation."""
+        del llm, token_limit
+        return cls(chat_history or ())
+
+    def get_all(self) -> list[Any]:
+        """Return all messages, oldest first."""
+        return [chat_message(each) for each in self.messages]
+
+    def get(self, input: str | None = None, **_: Any) -> list[Any]:
+        """Return all messages, oldest first."""
+        del input
+        return self.get_all()
+
+    def put(self, message: Any) -> None:
+        """Append a message."""
+        self.messages.append(to_message(message))
+
+    async def aput(self, message: Any) -> None:
+        """Append a message."""
+        self.put(message)
+
+    def put_messages(self, messages: Sequence[Any]) -> None:
+        """Append messages."""
+        self.messages += [to_message(each) for each in messages]
+
+    def set(self, messages: Sequence[Any]) -> None:
+        """Replace all messages."""
+        self.messages = [to_message(each) for each in messages]
+
+    def reset(self) -> None:
+        """Forget all messages."""
+        self.messages = []
+
+
+def memory_of(given: Any, connect: Connect, name: str) -> tuple[Memory, list[Message]]:
+    """Return the memory of an agent, and the messages that it begins with.
+
+    Args:
+        given: A session or its name, a memory of ours, or a memory with messages.
+        connect: Returns the runner that reaches sessions.
+        name: Name of the session when none is given.
+
+    Raises:
+        InvalidArgumentError: It is none of these.
+    """
+    match given:
+        case None:
+            return Memory(connect, name), []
+        case Memory():
+            return given, []
+        case str() | Session() | blocking.Session():
+            named = given if isinstance(given, str) else given.name
+            return Memory(connect, named, is_named=True), []
+        case _ if callable(getattr(given, "get_all", None)):
+            return Memory(connect, name), [to_message(each) for each in given.get_all()]
+        case _:
+            msg = (
+                f"memory={shown(given)} is none. Pass the name of a session, a Session, or a memory"
+                " with get_all()."
+            )
+            raise InvalidArgumentError(msg)

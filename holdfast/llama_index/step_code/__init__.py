@@ -1,0 +1,1 @@
+"""Step logic of a user's own: how it is run, and how its state is recorded."""

@@ -1,0 +1,197 @@
+"""Step logic of a user's own, written for LlamaIndex's AgentRunner, as an AgentWorker of Holdfast.
+
+Each step is one memo: the user's method runs once from its top to its end, in a thread, and its
+output, its next steps and the state that it leaves are recorded. It is run again only when its
+process is lost before that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+from holdfast.llama_index.llms.messages import to_message
+from holdfast.llama_index.memory import ChatMemoryBuffer
+from holdfast.llama_index.step_code.state import StateCodec
+from holdfast.llama_index.values import Task, TaskStep, TaskStepOutput
+from holdfast.values import steps
+from holdfast.values.base import Json
+from holdfast.values.code.user_calls import invoke
+from holdfast.values.messages import Message
+from holdfast.workers.base import AgentWorker
+from holdfast.workers.turns import add_answer, add_question, one_turn
+
+if TYPE_CHECKING:
+    from holdfast.workers.context.context import StepContext
+
+STATE = "step"
+"""Key of a step's state under which that of the user's step is."""
+
+ADDED = "$memory"
+"""Key of the task's state: messages that steps have put into the task's memory."""
+
+HISTORY = "history"
+"""Key of a step's state: how many messages the conversation had before the task."""
+
+
+class TaskMemory(ChatMemoryBuffer):
+    """The conversation as a task sees it: what was before it, and what it adds.
+
+    What it adds joins the agent's conversation when the task is finalized.
+    """
+
+    def __init__(self, history: Sequence[Message] = (), added: Sequence[Message] = ()) -> None:
+        """Take both parts."""
+        super().__init__([*history, *added])
+        self._before = len(history)
+
+    @property
+    def added(self) -> list[Message]:
+        """What the task adds."""
+        return self.messages[self._before :]
+
+    def set(self, messages: Sequence[Any]) -> None:
+        """Replace all messages; the ones that were there before the task stay where they are."""
+        read = [to_message(each) for each in messages]
+        same = read[: self._before] == self.messages[: self._before]
+        kept = self.messages[: self._before]
+        self.messages = [*kept, *(read[self._before :] if same else read)]
+
+
+class StepCode(AgentWorker):
+    """Runs the methods of a worker that was written for LlamaIndex.
+
+    Attributes:
+        worker: The worker: `initialize_step(task)`, `run_step(step, task, **kwargs)` or the async
+            `arun_step`, and `finalize_task(task)`.
+    """
+
+    max_parallel: ClassVar[int] = 8
+
+    def __init__(self, worker: Any) -> None:
+        """Take a worker."""
+        self.worker = worker
+
+    @property
+    def codec(self) -> StateCodec:
+        """What writes and reads the state of the user's steps."""
+        owned: Any = getattr(self.worker, "owned_objects", None)
+        if owned is None:
+            return StateCodec({**vars(self.worker)})
+        return StateCodec({**owned()})
+
+    async def run_step(self, step: steps.TaskStep, ctx: StepContext) -> steps.TaskStepOutput:
+        """Run the user's step, or take what it gave before."""
+        is_first = STATE not in step.step_state
+        before = ctx.messages[: len(ctx.messages) - len(ctx.adds)]
+        length: int = step.step_state.get(HISTORY, len(before))
+        step = add_question(ctx, step)
+        codec, task = self.codec, await ctx.task()
+        added: Any = ctx.state.get(ADDED, [])
+        view = Task(
+            task.task_id,
+            task.input,
+            TaskMemory(before[:length], [Message.model_validate(each) for each in added]),
+            {k: codec.decode(v) for k, v in ctx.state.items() if not k.startswith("$")},
+            getattr(self.worker, "callback_manager", None),
+        )
+
+        async def make() -> Json:
+            if is_first:
+                own = await invoke(self.worker.initialize_step, view)
+                own.step_id, own.input = step.step_id, step.input
+            else:
+                held = codec.decode(step.step_state[STATE])
+                own = TaskStep(task.task_id, step.step_id, step.input, held)
+            output = await self._run(own, view, ctx.tool_choice)
+            return _recorded(output, view, codec)
+
+        made = cast("dict[str, Any]", await ctx.memo("step", make))
+        ctx.state.clear()
+        ctx.state.update(made["state"])
+        if made["is_last"]:
+            add_answer(ctx, made["output"])
+        following = tuple(
+            steps.TaskStep.model_validate(
+                {**each, "step_state": {STATE: each["step_state"], HISTORY: length}}
+            )
+            for each in made["next"]
+        )
+        return steps.TaskStepOutput(
+            output=made["output"],
+            task_step=step,
+            next_steps=following,
+            is_last=made["is_last"],
+        )
+
+    async def _run(self, step: TaskStep, view: Task, tool_choice: str) -> TaskStepOutput:
+        """Call the user's method; of a worker with async methods only, that."""
+        method = self.worker.run_step
+        options = {"tool_choice": tool_choice} if _takes_options(method) else {}
+        try:
+            output: TaskStepOutput = await invoke(method, step, view, **options)
+        except NotImplementedError:
+            output = await self.worker.arun_step(step, view, **options)
+        return output
+
+    def finalize_task(self, task: steps.Task, transcript: Sequence[Message]) -> Sequence[Message]:
+        """Keep what the user's method puts into the memory; if nothing, question and answer."""
+        codec = self.codec
+        state = {k: codec.decode(v) for k, v in task.extra_state.items() if not k.startswith("$")}
+        added: Any = task.extra_state.get(ADDED, [])
+        memory = TaskMemory((), [Message.model_validate(each) for each in added])
+        view = Task(task.task_id, task.input, memory, state)
+        finalize = getattr(self.worker, "finalize_task", None)
+        if finalize is not None:
+            made = finalize(view)
+            if inspect.isawaitable(made):
+                asyncio.run(_awaited(made))
+        return memory.messages or one_turn(task, transcript)
+
+
+async def _awaited(made: Any) -> None:
+    await made
+
+
+def _takes_options(method: Any) -> bool:
+    parameters = inspect.signature(method).parameters.values()
+    return any(each.kind is each.VAR_KEYWORD or each.name == "tool_choice" for each in parameters)
+
+
+def _recorded(output: TaskStepOutput, view: Task, codec: StateCodec) -> Json:
+    """Write down what a step gave, and the state that it leaves."""
+    state: dict[str, Json] = {
+        str(key): codec.encode(each, f"task.extra_state[{key!r}]")
+        for key, each in view.extra_state.items()
+    }
+    memory: TaskMemory = view.memory
+    if memory.added:
+        state[ADDED] = [each.wire() for each in memory.added]
+    return {
+        "output": _text(output.output),
+        "is_last": bool(output.is_last),
+        "next": [_step(each, codec) for each in output.next_steps],
+        "state": state,
+    }
+
+
+def _text(output: Any) -> Json:
+    """Return what a step gave as text, or as the data that it is."""
+    said = getattr(output, "response", None)
+    if said is None and (output is None or isinstance(output, str | int | float | list | dict)):
+        return "" if output is None else cast("Json", output)
+    return str(output if said is None else said)
+
+
+def _step(step: TaskStep, codec: StateCodec) -> Json:
+    """Write a step that follows; one that was linked waits for those before it."""
+    return {
+        "task_id": step.task_id,
+        "step_id": step.step_id,
+        "input": step.input,
+        "step_state": codec.encode(step.step_state, "step_state"),
+        "prev_steps": list(step.prev_steps),
+        "is_ready": step.is_ready,
+    }

@@ -1,0 +1,344 @@
+"""The tasks of one runner: made, or found again, by names that the same lines give again."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+from holdfast.client.agent_runner.choices import ToolChoice
+from holdfast.client.agent_runner.runner import AgentRunner
+from holdfast.client.runner.engines import engines
+from holdfast.errors import (
+    InvalidArgumentError,
+    StepFailedError,
+    StepNotFoundError,
+    TaskExistsError,
+    TaskNotFoundError,
+    message_of,
+)
+from holdfast.llama_index.llms.messages import image_url
+from holdfast.llama_index.memory import Memory
+from holdfast.llama_index.program import Program
+from holdfast.llama_index.step_code.state import StateCodec
+from holdfast.llama_index.step_code.worker import StepCode
+from holdfast.llama_index.values import Task
+from holdfast.llama_index.workers.base import BaseAgentWorker
+from holdfast.llama_index.workers.react import MultimodalReActAgentWorker
+from holdfast.values import steps
+from holdfast.values.base import Json
+from holdfast.values.parts.images import Image
+from holdfast.values.steps import CLOSED
+from holdfast.values.text.shown import shown
+
+IMAGES = "image_docs"
+"""Key of a task's extra_state: the images of a multimodal agent."""
+
+
+class UnknownTaskError(TaskNotFoundError, KeyError):
+    """No task has this id; a KeyError, as it was in LlamaIndex."""
+
+    def __str__(self) -> str:
+        """Return the message, without a KeyError's quotes."""
+        return str(TaskNotFoundError(self.task_id))
+
+
+class UnknownStepError(StepNotFoundError, ValueError):
+    """No such step is completed; a ValueError, as it was in LlamaIndex."""
+
+
+TYPED: dict[str, type[Exception]] = {
+    kind.__name__: kind
+    for kind in (
+        ArithmeticError,
+        AssertionError,
+        IndexError,
+        KeyError,
+        LookupError,
+        NotImplementedError,
+        RuntimeError,
+        TypeError,
+        ValueError,
+        ZeroDivisionError,
+    )
+}
+"""Errors of step logic that a program can catch by their own class, beside StepFailedError."""
+
+
+@contextmanager
+def known_errors() -> Generator[None]:
+    """Raise what LlamaIndex raised: KeyError, ValueError, and a step's own errors."""
+    try:
+        yield
+    except TaskNotFoundError as error:
+        raise UnknownTaskError(error.task_id) from error
+    except StepNotFoundError as error:
+        raise UnknownStepError(*error.args) from error
+    except StepFailedError as error:
+        kind = TYPED.get(error.cause_type)
+        if kind is None or isinstance(error, kind):
+            raise
+        own = {"__str__": StepFailedError.__str__}
+        typed = cast("Any", type(f"StepFailedBy{kind.__name__}", (StepFailedError, kind), own))
+        raise typed(
+            message_of(error),
+            task_id=error.task_id,
+            step_id=error.step_id,
+            cause_type=error.cause_type,
+            remedy=error.remedy,
+        ) from error
+
+
+class Tasks:
+    """What a runner does with its tasks, on the shared loop.
+
+    Attributes:
+        program: The run of the program.
+        agent: The agent of Holdfast.
+        memory: The conversation; set by the runner.
+    """
+
+    def __init__(self, worker: BaseAgentWorker, program: Program, llm: Any, **options: Any) -> None:
+        """Make the agent.
+
+        Args:
+            worker: The step logic.
+            program: The run of the program.
+            llm: The model of a worker that has none.
+            options: Options of the AgentRunner of Holdfast.
+        """
+        self.program = program
+        self.agent = worker.make_agent(program.agent(worker.kind), llm)
+        self.memory: Memory | None = None
+        self._worker = worker
+        self._options = options
+        self._runner: AgentRunner | None = None
+        self._lock: asyncio.Lock | None = None
+        self._created: dict[str, None] = {}
+        self._found: set[str] = set()
+        self._forgotten: set[str] = set()
+        self._given: Counter[str] = Counter()
+        self._tries: Counter[str] = Counter()
+
+    async def connect(self) -> AgentRunner:
+        """Return the runner of Holdfast, with the agent served."""
+        if self._lock is None:
+            self._lock = asyncio.Lock()
+        async with self._lock:
+            if self._runner is None:
+                self._runner = await engines.handle(self.agent, **self._options)
+            else:
+                await engines.runner(self.agent)
+            return self._runner
+
+    # ---- creating
+
+    async def create(
+        self,
+        input: str,
+        *,
+        task_id: str | None = None,
+        extra_state: Mapping[str, Any] | None = None,
+        tool_choice: ToolChoice | None = None,
+        remembers: bool = True,
+        streams: bool = False,
+    ) -> str:
+        """Create a task, or find the one that these lines made before; return its id.
+
+        Raises:
+            InvalidArgumentError: A task of this id has another input.
+            TaskExistsError: This process has made one of this id.
+        """
+        named = task_id or self.name_of(input, tool_choice)
+        if named in self._created:
+            raise TaskExistsError(named)
+        state, images = self._state(extra_state)
+        runner = await self.connect()
+        session = self.memory.session if remembers and self.memory is not None else None
+        try:
+            await runner.create_task(
+                input,
+                task_id=named,
+                session=session,
+                extra_state=state,
+                tool_choice=tool_choice,
+                images=images,
+                streams=streams,
+            )
+        except TaskExistsError:
+            known = await runner.get_task(named)
+            if known.input != input:
+                msg = (
+                    f"Task {named!r} was made with another input before: {shown(known.input)}; now"
+                    f" it is {shown(input)}. Use another task_id."
+                )
+                raise InvalidArgumentError(msg) from None
+            self._found.add(named)
+        self._created[named] = None
+        return named
+
+    def name_of(self, input: str, tool_choice: ToolChoice | None = None) -> str:
+        """Name the next task that asks this."""
+        about = self.agent.snapshot("").model_dump_json(exclude={"settings"})
+        return self.program.task(self.agent.name, json.dumps([input, str(tool_choice), about]))
+
+    def _state(self, given: Mapping[str, Any] | None) -> tuple[dict[str, Json] | None, list[Image]]:
+        """Write the shared state of a task; images of a multimodal agent go apart."""
+        state = dict(given or {})
+        images: list[Image] = []
+        if isinstance(self._worker, MultimodalReActAgentWorker):
+            if IMAGES not in state:
+                msg = "Image docs not found in task extra state."
+                raise InvalidArgumentError(msg)
+            images = [read_image(each) for each in state.pop(IMAGES)]
+        if not state:
+            return None, images
+        codec = self._codec
+        return {key: codec.encode(each, f"extra_state[{key!r}]") for key, each in state.items()}, (
+            images
+        )
+
+    @property
+    def _codec(self) -> StateCodec:
+        logic = self.agent.made_worker
+        return logic.codec if isinstance(logic, StepCode) else StateCodec({})
+
+    # ---- running
+
+    async def run_step(
+        self,
+        task_id: str,
+        input: str | None = None,
+        step: str | None = None,
+        tool_choice: ToolChoice | None = None,
+    ) -> steps.TaskStepOutput:
+        """Run the next step, or return the next one that an earlier process has run."""
+        runner = await self.connect()
+        if task_id in self._found:
+            done = await runner.get_completed_steps(task_id)
+            if self._given[task_id] < len(done):
+                self._given[task_id] += 1
+                return done[self._given[task_id] - 1]
+        try:
+            output = await self._ask(runner, task_id, input, step, tool_choice)
+        except StepFailedError:
+            if task_id not in self._found or self._tries[task_id] > 1:
+                raise  # it failed now; a failure of an earlier process is tried again
+            output = await self._ask(runner, task_id, input, step, tool_choice)
+        if output.status == "done":
+            self._given[task_id] += 1
+        return output
+
+    async def _ask(
+        self,
+        runner: AgentRunner,
+        task_id: str,
+        input: str | None,
+        step: str | None,
+        tool_choice: ToolChoice | None,
+    ) -> steps.TaskStepOutput:
+        """Ask for a step under a name that the same line gives again."""
+        name = f"step{self._given[task_id] + 1}.{self._tries[task_id]}"
+        try:
+            return await runner.run_step(
+                task_id, input, step, tool_choice=tool_choice, request_id=name
+            )
+        except StepFailedError:
+            self._tries[task_id] += 1
+            raise
+
+    async def run_round(self, task_id: str) -> list[steps.TaskStepOutput]:
+        """Run all steps that are ready."""
+        name = f"round{self._given[task_id] + 1}.{self._tries[task_id]}"
+        try:
+            runner = await self.connect()
+            outputs = await runner.run_steps_in_queue(task_id, request_id=name)
+        except StepFailedError:
+            self._tries[task_id] += 1
+            raise
+        if all(output.status == "done" for output in outputs):
+            self._given[task_id] += 1
+        return outputs
+
+    async def run_task(self, task_id: str) -> steps.AgentResponse:
+        """Run a task to its end and finalize it; one that waits for a person says what for."""
+        runner = await self.connect()
+        found = await runner.get_task(task_id) if task_id in self._found else None
+        if found is None or found.status not in CLOSED:
+            output = await runner.run_task(task_id)
+            if output.status == "waiting":
+                said = f"The task waits: {'; '.join(output.waiting_for)}"
+                return steps.AgentResponse(response=said, task_id=task_id, status="waiting")
+        return await self.finalize(task_id)
+
+    async def finalize(self, task_id: str) -> steps.AgentResponse:
+        """Commit the task to the conversation and return its answer."""
+        return await (await self.connect()).finalize_response(task_id)
+
+    async def undo_step(self, task_id: str) -> steps.UndoReceipt:
+        """Undo the newest step."""
+        runner = await self.connect()
+        receipt = await runner.undo_step(task_id)
+        self._tries[task_id] += 1
+        self._given[task_id] = len(await runner.get_completed_steps(task_id))
+        return receipt
+
+    # ---- reading
+
+    async def list(self) -> Sequence[str]:
+        """List the tasks of this run, the newest last."""
+        runner = await self.connect()
+        found = [task.task_id for task in await runner.list_tasks(agent=self.agent.name)]
+        mine = f"{self.agent.name}.{self.program.run}."
+        earlier = [id for id in reversed(found) if id.startswith(mine) and id not in self._created]
+        return [id for id in (*earlier, *self._created) if id not in self._forgotten]
+
+    async def describe(self, task_id: str) -> Task:
+        """Describe a task."""
+        if task_id in self._forgotten:
+            raise TaskNotFoundError(task_id)
+        found = await (await self.connect()).get_task(task_id)
+        codec = self._codec
+        state = {k: codec.decode(v) for k, v in found.extra_state.items() if not k.startswith("$")}
+        return Task(found.task_id, found.input, self.memory, state, self._worker.callback_manager)
+
+    async def delete(self, task_id: str) -> None:
+        """Delete a task with its record; what the conversation has of it stays."""
+        if task_id in self._forgotten:
+            raise TaskNotFoundError(task_id)
+        await (await self.connect()).delete_task(task_id)
+        self.forget(task_id)
+
+    def forget(self, task_id: str) -> None:
+        """List and describe a task no more; its record stays."""
+        self._forgotten.add(task_id)
+
+    def forget_all(self) -> None:
+        """List the tasks made so far no more; their records stay."""
+        self._forgotten.update(self._created)
+
+
+def read_image(given: Any) -> Image:
+    """Read an image of a task: ours, a path, a URL, or LlamaIndex's ImageDocument.
+
+    Raises:
+        InvalidArgumentError: It cannot be read.
+    """
+    if isinstance(given, Image):
+        return given
+    if isinstance(given, Path):
+        return Image.from_path(given)
+    if isinstance(given, str):
+        is_url = given.startswith(("http:", "https:", "data:"))
+        return Image.from_url(given) if is_url else Image.from_path(given)
+    for name in ("image_path", "image_url"):
+        if found := getattr(given, name, None):
+            return read_image(str(found))
+    if callable(getattr(given, "resolve_image", None)):
+        return Image.from_url(image_url(given))
+    msg = f"{shown(given)} is no image. Pass an ImageDocument, an Image, a path or a URL."
+    raise InvalidArgumentError(msg)

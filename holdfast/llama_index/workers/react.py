@@ -1,0 +1,144 @@
+"""The workers whose models reason and act in text."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Self
+
+from holdfast.llama_index.llms.prompts import PromptTemplate, filled
+from holdfast.llama_index.workers.tools import ToolAgentWorker
+from holdfast.models.base import ToolSpec
+from holdfast.workers import base
+from holdfast.workers.react import prompt as react_prompt
+from holdfast.workers.react.multimodal import MultimodalReActAgentWorker as MultimodalReAct
+from holdfast.workers.react.multimodal import multimodal_instructions
+from holdfast.workers.react.worker import ReActAgentWorker as ReAct
+
+if TYPE_CHECKING:
+    from holdfast.workers.react.parser import ParseFailure
+
+
+class ReActAgentWorker(ToolAgentWorker):
+    """ReAct: the model reasons and acts in text, in rounds of thought, action and observation."""
+
+    kind = "react"
+    observes = True
+
+    def take_options(
+        self,
+        *,
+        max_iterations: int = 10,
+        react_chat_formatter: Any = None,
+        context: str | None = None,
+        handle_reasoning_failure_fn: Callable[[Any, Exception], Any] | None = None,
+        **_: Any,
+    ) -> None:
+        """Take what ReAct knows.
+
+        Args:
+            max_iterations: Most model calls of one user turn.
+            react_chat_formatter: Its `system_header` is the prompt, its `context` joins it.
+            context: What the model is told beside the prompt.
+            handle_reasoning_failure_fn: Called as `(callback_manager, error)` when a reply cannot
+                be read; what it returns is the observation.
+        """
+        self.max_iterations = max_iterations
+        self._handle = handle_reasoning_failure_fn
+        given = context or getattr(react_chat_formatter, "context", "") or ""
+        self.context = str(given)
+        self._template: str | None = None
+        header = getattr(react_chat_formatter, "system_header", None)
+        if header is not None and _is_changed(react_chat_formatter, header):
+            self._template = str(header)
+
+    def get_prompts(self) -> dict[str, Any]:
+        """Return the system prompt; it may have `{tool_desc}`, `{tool_names}`, `{context}`."""
+        return {"system_prompt": PromptTemplate(self._template or _DEFAULT_PROMPT)}
+
+    def set_prompt(self, name: str, text: str) -> None:
+        """Take the system prompt."""
+        del name
+        self._template = text
+
+    def default_prompt(self, instructions: str, tools: Sequence[ToolSpec]) -> str:
+        """Make the system prompt where none was given."""
+        return react_prompt.react_instructions(instructions, tools)
+
+    def prompt(self, instructions: str, tools: Sequence[ToolSpec]) -> str:
+        """Make the system prompt."""
+        known = "\n\n".join(part for part in (instructions, self.context) if part)
+        if self._template is None:
+            return self.default_prompt(known, tools)
+        parts = {
+            "tool_desc": react_prompt.described(tools),
+            "tool_names": ", ".join(tool.name for tool in tools),
+            "context": known,
+            "context_prompt": known,
+        }
+        text = filled(self._template, parts)
+        return text if known in text else f"{known}\n\n{text}"
+
+    def step_logic(self) -> base.AgentWorker:
+        """Make the AgentWorker of Holdfast."""
+        handler = None if self._handle is None else self._not_readable
+        return ReAct(max_turns=self.max_iterations, on_parse_failure=handler, prompt=self.prompt)
+
+    def _not_readable(self, reply: str, failure: ParseFailure) -> str:
+        del reply
+        handle = self._handle
+        if handle is None:
+            msg = "there is no handler"
+            raise RuntimeError(msg)
+        made = handle(self.callback_manager, ValueError(failure.text))
+        return str(getattr(made, "content", made))
+
+
+_DEFAULT_PROMPT = (
+    "{context}\n\n"
+    + react_prompt.FORMAT.replace("{", "{{").replace("}", "}}")
+    + "\n\nTools:\n\n{tool_desc}"
+)
+
+
+def _is_changed(formatter: Any, header: Any) -> bool:
+    """Whether a formatter's header is not the one that its class has."""
+    kind: Any = type(formatter)  # pyright: ignore[reportUnknownVariableType]  anybody's class
+    fields: Any = getattr(kind, "model_fields", {})
+    default = getattr(fields.get("system_header"), "default", None)
+    if default is None:
+        parameter = inspect.signature(kind).parameters.get("system_header")
+        default = None if parameter is None else parameter.default
+    return bool(header != default)
+
+
+class MultimodalReActAgentWorker(ReActAgentWorker):
+    """ReAct for a model that sees images: those in `extra_state["image_docs"]` of a task."""
+
+    kind = "multimodal"
+
+    def __init__(
+        self, tools: Sequence[Any] = (), multi_modal_llm: Any = None, **options: Any
+    ) -> None:
+        """Take tools and a model, as `multi_modal_llm` or `llm`."""
+        super().__init__(tools, options.pop("llm", None) or multi_modal_llm, **options)
+
+    @classmethod
+    def from_tools(
+        cls,
+        tools: Sequence[Any] | None = None,
+        tool_retriever: Any = None,
+        llm: Any = None,
+        **options: Any,
+    ) -> Self:
+        """Make a worker of tools; the model is `multi_modal_llm` or `llm`."""
+        llm = llm or options.pop("multi_modal_llm", None)
+        return cls(tools or (), llm, tool_retriever=tool_retriever, **options)
+
+    def default_prompt(self, instructions: str, tools: Sequence[ToolSpec]) -> str:
+        """Make the system prompt where none was given."""
+        return multimodal_instructions(instructions, tools)
+
+    def step_logic(self) -> base.AgentWorker:
+        """Make the AgentWorker of Holdfast."""
+        return MultimodalReAct(max_turns=self.max_iterations, prompt=self.prompt)

@@ -1,0 +1,241 @@
+"""LlamaIndex's LLM objects as models: whatever has `metadata` and `achat` is taken as it is.
+
+This module imports LlamaIndex only when such an object is called, so it need not be installed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import Any, Protocol, cast
+
+from holdfast.errors import ModelRequestError, ModelUnavailableError
+from holdfast.models.base import Model, ModelAnswer, ModelRequest, ToolSpec
+from holdfast.values.base import Json
+from holdfast.values.messages import Message, TextPart, ToolCall, Usage
+
+HEALED_BY_TIME = frozenset({408, 409, 425, 429})
+_LASTING = frozenset({"APIConnectionError", "APITimeoutError", "ConnectError", "ReadTimeout"})
+_ANSWER_IN_JSON = "Answer with one JSON value that fits this JSON Schema, and nothing else:\n"
+
+
+class LLM(Protocol):
+    """What of LlamaIndex's LLM is needed to take it as a model."""
+
+    @property
+    def metadata(self) -> Any:
+        """What the LLM says of itself: `model_name`, `is_function_calling_model`."""
+        ...
+
+    async def achat(self, *args: Any, **kwargs: Any) -> Any:
+        """Answer a conversation."""
+        ...
+
+
+def is_llm(given: object) -> bool:
+    """Whether an object is one of LlamaIndex's LLMs, or works like one."""
+    return (
+        not isinstance(given, type | str | Model)
+        and hasattr(given, "metadata")
+        and callable(getattr(given, "achat", None))
+    )
+
+
+def as_model(given: Any) -> Any:
+    """Return an LLM of LlamaIndex as a model, and anything else as it is."""
+    return LlamaIndexModel(given) if is_llm(given) else given
+
+
+class LlamaIndexModel:
+    """Asks an LLM of LlamaIndex.
+
+    An LLM that calls functions is offered the tools; any other gets the conversation alone. Each
+    request is one attempt, as far as the LLM's own settings for retries allow it.
+
+    Attributes:
+        llm: The LLM.
+    """
+
+    provider = "llama_index"
+    """As traces name it."""
+
+    def __init__(self, llm: Any) -> None:
+        """Take an LLM."""
+        self.llm = llm
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both ask one LLM."""
+        return isinstance(other, LlamaIndexModel) and other.llm is self.llm
+
+    def __hash__(self) -> int:
+        """Go by the LLM."""
+        return id(self.llm)
+
+    @property
+    def name(self) -> str:
+        """Name of the model behind the LLM."""
+        named = getattr(self.llm.metadata, "model_name", "") or getattr(self.llm, "model", "")
+        return str(named or type(self.llm).__name__)
+
+    @property
+    def calls_functions(self) -> bool:
+        """Whether the LLM is one that calls functions."""
+        said = getattr(self.llm.metadata, "is_function_calling_model", False)
+        return bool(said) and callable(getattr(self.llm, "achat_with_tools", None))
+
+    async def respond(self, request: ModelRequest) -> ModelAnswer:
+        """Answer one request.
+
+        Raises:
+            ModelUnavailableError: Time can heal it.
+            ModelRequestError: A person must heal it.
+        """
+        messages = [_foreign(message) for message in _with_rules(request)]
+        try:
+            response = await self._ask(messages, request)
+        except (ModelUnavailableError, ModelRequestError):
+            raise
+        except Exception as error:
+            raise _failure(self.name, error) from error
+        return self._read(response)
+
+    async def _ask(self, messages: list[Any], request: ModelRequest) -> Any:
+        settings = request.settings
+        options: dict[str, Any] = {}
+        if settings.temperature is not None:
+            options["temperature"] = settings.temperature
+        if settings.max_tokens is not None:
+            options["max_tokens"] = settings.max_tokens
+        tools = _offered(request)
+        if tools and self.calls_functions:
+            return await self.llm.achat_with_tools(
+                tools=[_foreign_tool(tool) for tool in tools],
+                chat_history=messages,
+                allow_parallel_tool_calls=settings.parallel_tool_calls is not False,
+                tool_required=request.tool_choice != "auto",
+                **options,
+            )
+        if any(base.__name__ == "CustomLLM" for base in type(self.llm).__mro__):
+            # Its async methods call the sync ones, which would block the loop of all tools.
+            return await asyncio.to_thread(self.llm.chat, messages, **options)
+        return await self.llm.achat(messages, **options)
+
+    def _read(self, response: Any) -> ModelAnswer:
+        message = response.message
+        calls: tuple[ToolCall, ...] = ()
+        if self.calls_functions:
+            chosen = self.llm.get_tool_calls_from_response(response, error_on_no_tool_call=False)
+            calls = tuple(_call(each) for each in chosen)
+        text = str(message.content or "")
+        return ModelAnswer(
+            message=Message(role="assistant", content=text, calls=calls),
+            usage=_usage(response),
+            model=self.name,
+            finish="tool_calls" if calls else "stop",
+        )
+
+
+def _with_rules(request: ModelRequest) -> list[Message]:
+    """Return the conversation with the instructions, and the form of the answer, before it."""
+    rules = [request.instructions] if request.instructions else []
+    if request.output is not None:
+        schema = json.dumps(request.output.json_schema, ensure_ascii=False)
+        rules.append(_ANSWER_IN_JSON + schema)
+    head = [Message(role="system", content="\n\n".join(rules))] if rules else []
+    return [*head, *request.messages]
+
+
+def _offered(request: ModelRequest) -> tuple[ToolSpec, ...]:
+    """Return the tools that the LLM may call: of a named choice only that one."""
+    if request.tool_choice == "none":
+        return ()
+    named = tuple(tool for tool in request.tools if tool.name == request.tool_choice)
+    return named or request.tools
+
+
+def _call(selection: Any) -> ToolCall:
+    arguments = json.dumps(selection.tool_kwargs, ensure_ascii=False, default=str)
+    return ToolCall(id=str(selection.tool_id), name=selection.tool_name, arguments=arguments)
+
+
+def _foreign(message: Message) -> Any:
+    """Write a message as LlamaIndex's ChatMessage."""
+    from llama_index.core.base.llms import types
+
+    blocks: list[Any] = []
+    for part in (message.content,) if isinstance(message.content, str) else message.content:
+        if isinstance(part, str):
+            blocks += [types.TextBlock(text=part)] if part else []
+        elif isinstance(part, TextPart):
+            blocks.append(types.TextBlock(text=part.text))
+        elif getattr(part, "kind", "") == "image":
+            blocks.append(types.ImageBlock(url=cast("Any", part).url))
+        else:
+            blocks.append(types.TextBlock(text=str(part)))
+    extra: dict[str, Any] = {}
+    if message.calls:
+        block = getattr(types, "ToolCallBlock", None)
+        if block is not None:
+            blocks += [
+                block(tool_call_id=call.id, tool_name=call.name, tool_kwargs=_decoded(call))
+                for call in message.calls
+            ]
+        else:
+            extra["tool_calls"] = [_openai_call(call) for call in message.calls]
+    if message.role == "tool":
+        extra["tool_call_id"] = message.call_id
+    role = types.MessageRole(message.role)
+    return types.ChatMessage(role=role, blocks=blocks, additional_kwargs=extra)
+
+
+def _decoded(call: ToolCall) -> Json:
+    try:
+        decoded: Json = json.loads(call.arguments)
+    except ValueError:
+        return call.arguments
+    return decoded
+
+
+def _openai_call(call: ToolCall) -> dict[str, Json]:
+    function = {"name": call.name, "arguments": call.arguments}
+    return {"id": call.id, "type": "function", "function": function}
+
+
+def _foreign_tool(tool: ToolSpec) -> Any:
+    """Make a tool that LlamaIndex can offer; it is never called there."""
+    from llama_index.core.tools import FunctionTool, ToolMetadata
+
+    class Offered(ToolMetadata):
+        """Has the JSON Schema that our tool has."""
+
+        def get_parameters_dict(self) -> dict[str, Any]:
+            return dict(tool.parameters)
+
+    def offered(**arguments: Any) -> str:
+        return str(arguments)
+
+    return FunctionTool(fn=offered, metadata=Offered(name=tool.name, description=tool.description))
+
+
+def _usage(response: Any) -> Usage:
+    """Read what a call cost, where the provider's raw answer says so in OpenAI's words."""
+    found = _get(response.raw, "usage")
+    taken = _get(found, "prompt_tokens") or _get(found, "input_tokens") or 0
+    given = _get(found, "completion_tokens") or _get(found, "output_tokens") or 0
+    return Usage(requests=1, input_tokens=int(taken), output_tokens=int(given))
+
+
+def _get(holder: Any, name: str) -> Any:
+    return holder.get(name) if isinstance(holder, Mapping) else getattr(holder, name, None)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]  anything may be there
+
+
+def _failure(model: str, error: Exception) -> ModelUnavailableError | ModelRequestError:
+    """Say whether time can heal what an LLM raised."""
+    status = getattr(error, "status_code", None)
+    names = {base.__name__ for base in type(error).__mro__}
+    heals = isinstance(status, int) and (status in HEALED_BY_TIME or status >= 500)  # noqa: PLR2004
+    msg = f"Model {model!r} of LlamaIndex raised {type(error).__name__}: {error}"
+    if heals or names & _LASTING or isinstance(error, TimeoutError | ConnectionError):
+        return ModelUnavailableError(msg)
+    return ModelRequestError(msg)

@@ -1,0 +1,313 @@
+"""The names of LlamaIndex's agent API, over tasks of Holdfast."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from holdfast import ToolCall, tool
+from holdfast.client.runner.engines import Engines
+from holdfast.engine.loop import shared_loop
+from holdfast.llama_index import (
+    AgentRunner,
+    ChatMessage,
+    FunctionTool,
+    OpenAIAgent,
+    OpenAIAgentWorker,
+    ReActAgent,
+    ReActAgentWorker,
+    program,
+    tasks,
+)
+from holdfast.models.base import Delta, ModelAnswer, ModelRequest, Tell
+from holdfast.testing import ScriptedModel
+from holdfast.testing.scripted import Script
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engines]:
+    """Run one embedded engine, in a directory of its own."""
+    made = Engines()
+    made.configure(data_dir=str(tmp_path_factory.mktemp("engine")))
+    yield made
+    shared_loop().run(made.close())
+
+
+@pytest.fixture(autouse=True)
+def run(engine: Engines, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make each test a run of a program of its own."""
+    monkeypatch.setattr(tasks, "engines", engine)
+    monkeypatch.setattr(program, "engines", engine)
+    monkeypatch.setattr(program, "_current", program.Current())
+    monkeypatch.setenv(program.RUN, "new")
+
+
+def multiply(a: int, b: int) -> int:
+    """Multiply two whole numbers."""
+    return a * b
+
+
+def calls(**arguments: int) -> ToolCall:
+    return ToolCall(id="", name="multiply", arguments=json.dumps(arguments))
+
+
+def agent(*script: Any, **options: Any) -> AgentRunner:
+    """Make an agent whose model follows a script."""
+    llm = ScriptedModel(script)
+    return OpenAIAgent.from_tools([FunctionTool.from_defaults(multiply)], llm=llm, **options)
+
+
+def answers(script: Script) -> ScriptedModel:
+    return ScriptedModel(script)
+
+
+def texts(messages: list[Any]) -> list[str]:
+    return [f"{message.role.value}: {message.content}" for message in messages]
+
+
+def test_a_chat_has_sources_with_what_the_tool_gave() -> None:
+    response = agent(calls(a=6, b=7), "42").chat("6 times 7?")
+    [source] = response.sources
+    assert (response.response, source.raw_output, source.tool_name) == ("42", 42, "multiply")
+    assert source.raw_input["kwargs"] == {"a": 6, "b": 7}
+
+
+def test_a_task_is_run_step_by_step() -> None:
+    runner = agent(calls(a=6, b=7), "42")
+    task = runner.create_task("6 times 7?")
+    assert [step.input for step in runner.get_upcoming_steps(task.task_id)] == ["6 times 7?"]
+    first = runner.run_step(task.task_id)
+    assert (first.is_last, len(first.next_steps), len(first.output.sources)) == (False, 1, 1)
+    last = runner.run_step(task.task_id)
+    assert (str(last), last.is_last) == ("42", True)
+    assert str(runner.get_task_output(task.task_id)) == "42"
+    assert runner.chat_history == []
+    assert str(runner.finalize_response(task.task_id)) == "42"
+    assert texts(runner.chat_history)[0] == "user: 6 times 7?"
+
+
+def test_the_newest_task_is_the_last_one_listed() -> None:
+    runner = agent("one", "two")
+    runner.chat("first")
+    runner.create_task("second")
+    assert [task.input for task in runner.list_tasks()] == ["first", "second"]
+
+
+def test_a_finished_task_that_is_deleted_is_known_no_more() -> None:
+    runner = agent("one", delete_task_on_finish=True)
+    task = runner.create_task("first")
+    runner.run_step(task.task_id)
+    runner.finalize_response(task.task_id)
+    assert runner.list_tasks() == []
+    with pytest.raises(KeyError):
+        runner.get_task(task.task_id)
+    assert texts(runner.chat_history) == ["user: first", "assistant: one"]
+
+
+def test_an_unknown_task_is_a_key_error() -> None:
+    with pytest.raises(KeyError, match="No task 'none' is known here"):
+        agent("one").run_step("none")
+
+
+def test_an_unknown_step_is_a_value_error() -> None:
+    runner = agent("one")
+    task = runner.create_task("first")
+    with pytest.raises(ValueError, match="No completed steps for task_id"):
+        runner.get_task_output(task.task_id)
+    with pytest.raises(ValueError, match="Could not find step_id: s9"):
+        runner.get_completed_step(task.task_id, "s9")
+
+
+def test_a_step_and_an_input_at_once_are_a_value_error() -> None:
+    runner = agent("one")
+    task = runner.create_task("first")
+    [step] = runner.get_upcoming_steps(task.task_id)
+    with pytest.raises(ValueError, match="Cannot specify both `step` and `input`"):
+        runner.run_step(task.task_id, input="more", step=step)
+
+
+def test_finalizing_a_step_in_the_middle_is_a_value_error() -> None:
+    runner = agent(calls(a=6, b=7), "42")
+    task = runner.create_task("6 times 7?")
+    output = runner.run_step(task.task_id)
+    with pytest.raises(ValueError, match="only be called on the last step"):
+        runner.finalize_response(task.task_id, step_output=output)
+
+
+def test_both_kinds_of_state_are_a_value_error() -> None:
+    runner = agent("one", init_task_state_kwargs={"seen": []})
+    with pytest.raises(ValueError, match="both `extra_state` and `init_task_state_kwargs`"):
+        runner.create_task("first", extra_state={"seen": [1]})
+
+
+def test_each_task_has_a_copy_of_the_first_state() -> None:
+    runner = agent("one", init_task_state_kwargs={"seen": ["a"]})
+    task = runner.create_task("first")
+    task.extra_state["seen"].append("b")
+    assert runner.create_task("second").extra_state == {"seen": ["a"]}
+
+
+def test_both_tools_and_a_retriever_are_a_value_error() -> None:
+    with pytest.raises(ValueError, match="both tools and tool_retriever"):
+        OpenAIAgentWorker.from_tools([multiply], tool_retriever=object())
+
+
+def test_a_history_replaces_the_conversation() -> None:
+    runner = agent("one", "two")
+    runner.chat("first")
+    runner.chat("second", chat_history=[ChatMessage(role="user", content="before")])
+    assert texts(runner.chat_history) == ["user: before", "user: second", "assistant: two"]
+
+
+def test_a_query_neither_reads_nor_changes_the_conversation() -> None:
+    llm = ScriptedModel(["one", "two"])
+    runner = OpenAIAgent.from_tools([], llm=llm)
+    runner.chat("first")
+    assert str(runner.query("second")) == "two"
+    assert [message.text for message in llm.requests[1].messages] == ["second"]
+    assert len(runner.chat_history) == 2
+
+
+def test_a_reset_begins_a_new_conversation_without_tasks() -> None:
+    runner = agent("one", "two")
+    runner.chat("first")
+    runner.reset()
+    assert (runner.chat_history, runner.list_tasks()) == ([], [])
+    runner.chat("second")
+    assert texts(runner.chat_history) == ["user: second", "assistant: two"]
+
+
+def test_messages_put_into_the_memory_are_seen_by_the_model() -> None:
+    llm = ScriptedModel(["one"])
+    runner = OpenAIAgent.from_tools(
+        [], llm=llm, chat_history=[ChatMessage(role="user", content="I am Ada.")]
+    )
+    runner.memory.put(ChatMessage(role="assistant", content="Hello Ada."))
+    runner.chat("Who am I?")
+    assert [message.text for message in llm.requests[0].messages] == [
+        "I am Ada.",
+        "Hello Ada.",
+        "Who am I?",
+    ]
+
+
+def test_a_named_memory_is_shared_by_two_agents() -> None:
+    agent("one", memory="shared").chat("first")
+    other = agent("two", memory="shared")
+    assert texts(other.chat_history) == ["user: first", "assistant: one"]
+
+
+def test_a_tool_choice_is_for_the_first_step_of_a_chat() -> None:
+    llm = ScriptedModel([calls(a=1, b=1), "1"])
+    runner = OpenAIAgent.from_tools(
+        [FunctionTool.from_defaults(multiply)], llm=llm, default_tool_choice="multiply"
+    )
+    runner.chat("1 times 1?")
+    assert [request.tool_choice for request in llm.requests] == ["multiply", "auto"]
+
+
+class HaltingModel(ScriptedModel):
+    """Says the first word, and the rest when it was heard."""
+
+    heard = threading.Event()
+
+    async def stream(self, request: ModelRequest, tell: Tell) -> ModelAnswer:
+        tell(Delta("text", "One "))
+        await asyncio.to_thread(self.heard.wait)
+        tell(Delta("text", "two."))
+        return await self.respond(request)
+
+
+def test_an_answer_is_read_while_it_is_made() -> None:
+    llm = HaltingModel(["One two."])
+    stream = OpenAIAgent.from_tools([], llm=llm).stream_chat("Count.")
+    pieces = stream.response_gen
+    assert next(pieces) == "One "
+    llm.heard.set()
+    assert "".join(pieces) == "two."
+    assert stream.response == "One two."
+
+
+def test_of_react_only_the_answer_is_streamed() -> None:
+    llm = answers(["Thought: I know.\nAnswer: Forty-two it is."])
+    stream = ReActAgent.from_tools([], llm=llm).stream_chat("What is it?")
+    assert "".join(stream.response_gen) == "Forty-two it is."
+
+
+async def test_async_methods_do_the_same() -> None:
+    runner = agent(calls(a=6, b=7), "42", "43")
+    task = await runner.acreate_task("6 times 7?")
+    await runner.arun_step(task.task_id)
+    last = await runner.arun_step(task.task_id)
+    assert last.is_last
+    assert str(await runner.afinalize_response(task.task_id)) == "42"
+    assert str(await runner.achat("And now?")) == "43"
+
+
+def test_a_blocking_call_works_in_a_running_loop() -> None:
+    async def notebook() -> str:
+        return str(agent("one").chat("first"))
+
+    assert asyncio.run(notebook()) == "one"
+
+
+def test_a_prompt_of_react_is_changed() -> None:
+    llm = answers(["Answer: yes"])
+    runner = AgentRunner(ReActAgentWorker.from_tools([multiply], llm=llm))
+    assert "{tool_desc}" in runner.get_prompts()["agent_worker:system_prompt"].template
+    runner.update_prompts({"agent_worker:system_prompt": "Tools: {tool_names}. Say {{yes}}."})
+    runner.chat("Well?")
+    assert llm.requests[0].instructions == "Tools: multiply. Say {yes}."
+
+
+def test_an_observation_is_what_a_step_of_react_shows() -> None:
+    llm = answers(['Action: multiply\nAction Input: {"a": 2, "b": 3}', "Answer: 6"])
+    runner = ReActAgent.from_tools([multiply], llm=llm)
+    task = runner.create_task("2 times 3?")
+    assert str(runner.run_step(task.task_id)) == "Observation: 6"
+
+
+def test_a_chat_that_waits_for_a_person_says_so_and_goes_on_after_the_decision() -> None:
+    @tool(needs_approval=True)
+    def pay(euros: int) -> str:
+        """Pay."""
+        return f"{euros} paid"
+
+    call = ToolCall(id="", name="pay", arguments='{"euros": 5}')
+    runner = OpenAIAgent.from_tools([pay], llm=answers([call, "done"]))
+    response = runner.chat("Pay 5 euros.")
+    metadata = response.metadata or {}
+    assert (metadata["status"], "pay" in response.response) == ("waiting", True)
+    [approval] = runner.durable.pending_approvals(metadata["task_id"])
+    runner.durable.approve(approval.id, by="ann")
+    runner.durable.run_task(metadata["task_id"])
+    assert str(runner.finalize_response(metadata["task_id"])) == "done"
+
+
+def test_a_killed_run_finds_its_tasks_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(program.RUN, "one")
+    llm = ScriptedModel([calls(a=6, b=7), "42"])
+
+    def lines() -> tuple[list[str], str]:
+        monkeypatch.setattr(program, "_current", program.Current())
+        runner = OpenAIAgent.from_tools([FunctionTool.from_defaults(multiply)], llm=llm)
+        task = runner.create_task("6 times 7?")
+        outputs = [runner.run_step(task.task_id) for _ in range(2)]
+        runner.finalize_response(task.task_id)
+        return [str(output) for output in outputs], str(runner.chat_history)
+
+    assert lines() == lines()
+    assert llm.calls == 2
+
+
+def test_a_task_id_with_another_input_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(program.RUN, "two")
+    agent("one").create_task("first", task_id="mine")
+    monkeypatch.setattr(program, "_current", program.Current())
+    with pytest.raises(ValueError, match="another input before: 'first'; now it is 'second'"):
+        agent("one").create_task("second", task_id="mine")
