@@ -13,9 +13,16 @@ from holdfast.llama_index.agents import (
     ReActAgent,
 )
 from holdfast.llama_index.llms.messages import ChatMessage, MessageRole
-from holdfast.llama_index.llms.openai import ChatResponse, CompletionResponse, OpenAI, Settings
+from holdfast.llama_index.llms.openai import (
+    ChatResponse,
+    CompletionResponse,
+    HoldfastLLM,
+    OpenAI,
+    Settings,
+)
 from holdfast.llama_index.llms.prompts import ChatPromptTemplate, PromptTemplate
 from holdfast.llama_index.memory import ChatMemoryBuffer, Memory
+from holdfast.llama_index.planner import Plan, StructuredPlannerAgent, SubTask
 from holdfast.llama_index.streaming import StreamingAgentChatResponse
 from holdfast.llama_index.tools import (
     BaseTool,
@@ -26,6 +33,8 @@ from holdfast.llama_index.tools import (
 )
 from holdfast.llama_index.values import AgentChatResponse, Task, TaskStep, TaskStepOutput
 from holdfast.llama_index.workers.base import BaseAgentWorker
+from holdfast.llama_index.workers.custom import CustomSimpleAgentWorker, FnAgentWorker
+from holdfast.llama_index.workers.pipeline import QueryPipelineAgentWorker
 from holdfast.llama_index.workers.react import MultimodalReActAgentWorker, ReActAgentWorker
 from holdfast.llama_index.workers.tools import (
     FunctionCallingAgentWorker,
@@ -43,9 +52,12 @@ __all__ = [
     "ChatPromptTemplate",
     "ChatResponse",
     "CompletionResponse",
+    "CustomSimpleAgentWorker",
+    "FnAgentWorker",
     "FunctionCallingAgent",
     "FunctionCallingAgentWorker",
     "FunctionTool",
+    "HoldfastLLM",
     "LLMCompilerAgentWorker",
     "Memory",
     "MessageRole",
@@ -54,12 +66,16 @@ __all__ = [
     "OpenAIAgent",
     "OpenAIAgentWorker",
     "ParallelAgentRunner",
+    "Plan",
     "PromptTemplate",
     "QueryEngineTool",
+    "QueryPipelineAgentWorker",
     "ReActAgent",
     "ReActAgentWorker",
     "Settings",
     "StreamingAgentChatResponse",
+    "StructuredPlannerAgent",
+    "SubTask",
     "Task",
     "TaskStep",
     "TaskStepOutput",

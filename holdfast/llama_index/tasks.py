@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
+from holdfast.agents.agent import Agent
 from holdfast.client.agent_runner.choices import ToolChoice
 from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.client.runner.engines import engines
@@ -27,7 +28,7 @@ from holdfast.llama_index.program import Program
 from holdfast.llama_index.step_code.state import StateCodec
 from holdfast.llama_index.step_code.worker import StepCode
 from holdfast.llama_index.values import Task
-from holdfast.llama_index.workers.base import BaseAgentWorker
+from holdfast.llama_index.workers.base import BaseAgentWorker, HoldfastWorker
 from holdfast.llama_index.workers.react import MultimodalReActAgentWorker
 from holdfast.values import steps
 from holdfast.values.base import Json
@@ -112,7 +113,9 @@ class Tasks:
             options: Options of the AgentRunner of Holdfast.
         """
         self.program = program
-        self.agent = worker.make_agent(program.agent(worker.kind), llm)
+        given = isinstance(worker, HoldfastWorker) and isinstance(worker.given, Agent)
+        name = "" if given else program.agent(worker.kind)
+        self.agent = worker.make_agent(name, llm)
         self.memory: Memory | None = None
         self._worker = worker
         self._options = options
@@ -180,6 +183,10 @@ class Tasks:
             self._found.add(named)
         self._created[named] = None
         return named
+
+    def has_made(self, task_id: str) -> bool:
+        """Whether this process has made or found a task."""
+        return task_id in self._created
 
     def name_of(self, input: str, tool_choice: ToolChoice | None = None) -> str:
         """Name the next task that asks this."""
@@ -304,7 +311,13 @@ class Tasks:
         found = await (await self.connect()).get_task(task_id)
         codec = self._codec
         state = {k: codec.decode(v) for k, v in found.extra_state.items() if not k.startswith("$")}
-        return Task(found.task_id, found.input, self.memory, state, self._worker.callback_manager)
+        return Task(
+            found.task_id,
+            found.input,
+            self.memory,
+            state,
+            getattr(self._worker, "callback_manager", None),
+        )
 
     async def delete(self, task_id: str) -> None:
         """Delete a task with its record; what the conversation has of it stays."""

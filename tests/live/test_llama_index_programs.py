@@ -81,6 +81,50 @@ ALL = [
         typed=REPL,
         again=REPL,
     ),
+    Program(
+        "custom_agent",
+        killed_at="One step: Which city?",
+        ends=(
+            "Subclass: Osterhamn has trams and ferries.",
+            "Tries: 2",
+            (
+                "['user: Which transport has the city?',"
+                " 'assistant: Osterhamn has trams and ferries.']"
+            ),
+        ),
+        asked=4,
+    ),
+    Program(
+        "query_pipeline_agent",
+        killed_at="One step: The Tin Boats",
+        ends=(
+            "ReAct: True They made three.",
+            ("['user: How many albums did The Tin Boats make?', 'assistant: They made three.']"),
+            "Retry: The Tin Boats made 3 albums.",
+        ),
+        asked=6,
+    ),
+    Program(
+        "structured_planner",
+        killed_at="trams: Trams fear strikes.",
+        ends=("both: Ferries fear storms. Trams fear strikes.",),
+        asked=14,
+    ),
+    Program(
+        "llm_compiler",
+        killed_at="> multiply 121 3",
+        ends=(
+            "405 ['363', '405']",
+            "['user: What is (121 * 3) + 42?', 'assistant: 405']",
+        ),
+        asked=2,
+    ),
+    Program(
+        "multimodal_react",
+        killed_at="Observation: Shoes",
+        ends=("1 image: shoes. Shoes are made in Osterhamn.",),
+        asked=2,
+    ),
 ]
 
 

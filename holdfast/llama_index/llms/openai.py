@@ -96,75 +96,36 @@ class LLMMetadata(BaseModel):
     num_output: int = -1
 
 
-class OpenAI:
-    """A model of OpenAI, or behind any server that speaks its Chat Completions API.
+class ChatModel:
+    """What LlamaIndex's programs call a model by: `chat`, `complete`, `predict` and so on.
 
-    For programs without llama-index-llms-openai. It is a model of Holdfast too: agents take it.
-
-    Attributes:
-        model: Name of the model; "offline" is Holdfast's built-in one.
-        callback_manager: Kept as it is.
+    It is a model of Holdfast too: agents take it.
     """
 
-    def __init__(
-        self,
-        model: str = "gpt-5-mini",
-        temperature: float | None = None,
-        max_tokens: int | None = None,
-        *,
-        api_key: str | None = None,
-        api_base: str | None = None,
-        callback_manager: Any = None,
-        **_: Any,
-    ) -> None:
-        """Remember how to reach the model; nothing is opened yet.
-
-        Args:
-            model: Name of the model.
-            temperature: Sampling temperature; the provider's own by default.
-            max_tokens: Most output tokens of one call.
-            api_key: Key; `OPENAI_API_KEY` by default.
-            api_base: Address; `OPENAI_BASE_URL` by default, else OpenAI's.
-            callback_manager: Kept as it is.
-        """
-        self.model = model
-        self.callback_manager = callback_manager
-        self._settings = ModelSettings(temperature=temperature, max_tokens=max_tokens)
-        self._address = (api_base, api_key)
-        self._made: Model | None = None
+    callback_manager: Any = None
 
     @property
     def name(self) -> str:
         """Name of the model."""
-        return self._model.name
+        raise NotImplementedError
+
+    @property
+    def model(self) -> str:
+        """Name of the model."""
+        return self.name
 
     @property
     def metadata(self) -> LLMMetadata:
         """What the model says of itself."""
-        return LLMMetadata(model_name=self.model)
-
-    @property
-    def _model(self) -> Model:
-        if self._made is None:
-            base_url, api_key = self._address
-            api = os.environ.get("HOLDFAST_MODEL_API") or "chat"
-            if self.model == "offline" or not (base_url or api_key):
-                prefix = "" if self.model == "offline" or ":" in self.model else f"{api}:"
-                self._made = resolve_model(f"{prefix}{self.model}")
-            else:
-                from holdfast.models.openai.chat import ChatCompletionsModel
-
-                self._made = ChatCompletionsModel(self.model, base_url=base_url, api_key=api_key)
-        return self._made
+        return LLMMetadata(model_name=self.name)
 
     async def respond(self, request: ModelRequest) -> ModelAnswer:
         """Answer one request of an agent."""
-        settings = self._settings.resolve(request.settings)
-        return await self._model.respond(request.model_copy(update={"settings": settings}))
+        raise NotImplementedError
 
     async def achat(self, messages: Sequence[Any], **_: Any) -> ChatResponse:
         """Go on with a conversation."""
-        answer = await shared_loop().wrap(self.respond(request_of(self.model, messages)))
+        answer = await shared_loop().wrap(self.respond(request_of(self.name, messages)))
         return ChatResponse(message=chat_message(answer.message), delta=answer.text)
 
     def chat(self, messages: Sequence[Any], **_: Any) -> ChatResponse:
@@ -202,12 +163,94 @@ class OpenAI:
 
     async def astructured_predict(self, output_cls: Any, prompt: Any, **values: Any) -> Any:
         """Fill in a prompt and answer it with an object of a pydantic class."""
-        request = request_of(self.model, prompt.format_messages(**values))
+        request = request_of(self.name, prompt.format_messages(**values))
         schema: dict[str, Json] = output_cls.model_json_schema()
         output = OutputSpec(name=output_cls.__name__, json_schema=schema, strict=False)
         asked = request.model_copy(update={"output": output})
         answer = await shared_loop().wrap(self.respond(asked))
         return output_cls.model_validate_json(answer.text)
+
+
+class OpenAI(ChatModel):
+    """A model of OpenAI, or behind any server that speaks its Chat Completions API.
+
+    For programs without llama-index-llms-openai.
+
+    The model "offline" is Holdfast's built-in one.
+    """
+
+    def __init__(
+        self,
+        model: str = "gpt-5-mini",
+        temperature: float | None = None,
+        max_tokens: int | None = None,
+        *,
+        api_key: str | None = None,
+        api_base: str | None = None,
+        callback_manager: Any = None,
+        **_: Any,
+    ) -> None:
+        """Remember how to reach the model; nothing is opened yet.
+
+        Args:
+            model: Name of the model.
+            temperature: Sampling temperature; the provider's own by default.
+            max_tokens: Most output tokens of one call.
+            api_key: Key; `OPENAI_API_KEY` by default.
+            api_base: Address; `OPENAI_BASE_URL` by default, else OpenAI's.
+            callback_manager: Kept as it is.
+        """
+        self._name = model
+        self.callback_manager = callback_manager
+        self._settings = ModelSettings(temperature=temperature, max_tokens=max_tokens)
+        self._address = (api_base, api_key)
+        self._made: Model | None = None
+
+    @property
+    def name(self) -> str:
+        """Name of the model."""
+        return self._model.name
+
+    @property
+    def _model(self) -> Model:
+        if self._made is None:
+            base_url, api_key = self._address
+            api = os.environ.get("HOLDFAST_MODEL_API") or "chat"
+            if self._name == "offline" or not (base_url or api_key):
+                prefix = "" if self._name == "offline" or ":" in self._name else f"{api}:"
+                self._made = resolve_model(f"{prefix}{self._name}")
+            else:
+                from holdfast.models.openai.chat import ChatCompletionsModel
+
+                self._made = ChatCompletionsModel(self._name, base_url=base_url, api_key=api_key)
+        return self._made
+
+    async def respond(self, request: ModelRequest) -> ModelAnswer:
+        """Answer one request of an agent."""
+        settings = self._settings.resolve(request.settings)
+        return await self._model.respond(request.model_copy(update={"settings": settings}))
+
+
+class HoldfastLLM(ChatModel):
+    """Any model of Holdfast, for a program that calls its model by LlamaIndex's names."""
+
+    def __init__(self, model: str | Model | None = None) -> None:
+        """Take a model or its name."""
+        self._model = resolve_model(model)
+
+    @property
+    def name(self) -> str:
+        """Name of the model."""
+        return self._model.name
+
+    async def respond(self, request: ModelRequest) -> ModelAnswer:
+        """Answer one request of an agent."""
+        return await self._model.respond(request)
+
+
+def llm_of(given: Any) -> Any:
+    """Return a model that has `chat`: a model of Holdfast gets it, another has it."""
+    return given if callable(getattr(given, "chat", None)) else HoldfastLLM(given)
 
 
 def request_of(model: str, messages: Sequence[Any]) -> ModelRequest:

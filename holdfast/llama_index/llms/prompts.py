@@ -44,6 +44,10 @@ class PromptTemplate:
         """Fill the names in, as a user message."""
         return [chat_message(Message(role="user", content=self.format(llm, **values)))]
 
+    def as_query_component(self, partial: Mapping[str, Any] | None = None) -> PromptTemplate:
+        """Return the template, some names filled in, for a QueryPipeline."""
+        return self.partial_format(**dict(partial or {}))
+
     def get_template(self, llm: Any = None) -> str:
         """Return the text."""
         del llm

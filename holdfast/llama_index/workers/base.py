@@ -28,7 +28,7 @@ class BaseAgentWorker:
 
     kind: ClassVar[str] = "agent"
     observes: ClassVar[bool] = False
-    callback_manager: Any = None
+    callback_manager: Any
 
     def initialize_step(self, task: Task, **kwargs: Any) -> TaskStep:
         """Make the first step of a task."""

@@ -1,0 +1,32 @@
+"""QueryPipeline by LlamaIndex's names: a graph of components, and agents around one."""
+
+from holdfast.llama_index.query_pipeline.components import (
+    AgentFnComponent,
+    AgentInputComponent,
+    ArgPackComponent,
+    CustomAgentComponent,
+    CustomQueryComponent,
+    FnComponent,
+    InputComponent,
+    KwargPackComponent,
+    QueryComponent,
+    StatefulFnComponent,
+    ToolRunnerComponent,
+)
+from holdfast.llama_index.query_pipeline.pipeline import Link, QueryPipeline
+
+__all__ = [
+    "AgentFnComponent",
+    "AgentInputComponent",
+    "ArgPackComponent",
+    "CustomAgentComponent",
+    "CustomQueryComponent",
+    "FnComponent",
+    "InputComponent",
+    "KwargPackComponent",
+    "Link",
+    "QueryComponent",
+    "QueryPipeline",
+    "StatefulFnComponent",
+    "ToolRunnerComponent",
+]

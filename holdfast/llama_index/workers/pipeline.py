@@ -1,0 +1,84 @@
+"""QueryPipelineAgentWorker: each step runs a QueryPipeline once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from holdfast.errors import InvalidArgumentError
+from holdfast.llama_index.memory import ChatMemoryBuffer
+from holdfast.llama_index.query_pipeline.pipeline import QueryPipeline
+from holdfast.llama_index.values import Task, TaskStep, TaskStepOutput
+from holdfast.llama_index.workers.base import BaseAgentWorker
+from holdfast.llama_index.workers.custom import new_step_id
+from holdfast.values.text.shown import shown
+
+
+class QueryPipelineAgentWorker(BaseAgentWorker):
+    """Runs a pipeline once per step; its output is `(response, is_done)`.
+
+    Components see the task and the state that steps share: "sources" and "memory", and what they
+    put there. The state is recorded with each step, so it holds data.
+    """
+
+    kind = "pipeline"
+
+    def __init__(
+        self,
+        pipeline: QueryPipeline,
+        update_state_fn: Any = None,
+        callback_manager: Any = None,
+        task_key: str = "task",
+        step_state_key: str = "step_state",
+    ) -> None:
+        """Take a pipeline.
+
+        Args:
+            pipeline: The pipeline.
+            update_state_fn: Called as `(step, task)` before each step.
+            callback_manager: Kept as it is.
+            task_key: Key at which a StatefulFnComponent finds the task.
+            step_state_key: Key at which it finds the state that steps share.
+        """
+        self.pipeline = pipeline
+        self.callback_manager = callback_manager
+        self._update = update_state_fn
+        self._keys = (task_key, step_state_key)
+
+    def owned_objects(self) -> Mapping[str, Any]:
+        """Return the objects that the state may hold by name."""
+        return {"pipeline": self.pipeline, "callback_manager": self.callback_manager}
+
+    def initialize_step(self, task: Task, **kwargs: Any) -> TaskStep:
+        """Begin with an empty state."""
+        del kwargs
+        state: dict[str, Any] = {"sources": [], "memory": ChatMemoryBuffer()}
+        return TaskStep(task.task_id, new_step_id(), task.input, state)
+
+    def run_step(self, step: TaskStep, task: Task, **kwargs: Any) -> TaskStepOutput:
+        """Run the pipeline once.
+
+        Raises:
+            InvalidArgumentError: Its output is no `(response, is_done)`.
+        """
+        del kwargs
+        if self._update is not None:
+            self._update(step, task)
+        state: dict[str, Any] = {"task": task, "step_state": step.step_state}
+        state.update(zip(self._keys, (task, step.step_state), strict=True))
+        made: Any = self.pipeline.run_with({}, state)["output"]
+        try:
+            response, is_done = made
+        except (TypeError, ValueError) as error:
+            msg = f"The pipeline of an agent must give (response, is_done): {shown(made)}"
+            raise InvalidArgumentError(msg) from error
+        task.extra_state.update(step.step_state)
+        following = [] if is_done else [step.get_next_step(new_step_id())]
+        return TaskStepOutput(response, step, following, bool(is_done))
+
+    def finalize_task(self, task: Task, **kwargs: Any) -> None:
+        """Put what the steps put into the state's memory into the conversation."""
+        del kwargs
+        memory: Any = task.extra_state.get("memory")
+        if memory is not None and memory.get_all():
+            task.memory.put_messages(memory.get_all())
