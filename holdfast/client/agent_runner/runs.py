@@ -17,7 +17,7 @@ from holdfast.values.base import Json
 from holdfast.values.checks.arguments import check_arguments
 from holdfast.values.checks.ids import check_new_id
 from holdfast.values.settings import Budget
-from holdfast.values.steps import AgentResponse, TaskStep, TaskStepOutput
+from holdfast.values.steps import CLOSED, AgentResponse, TaskStep, TaskStepOutput
 from holdfast.values.text.shown import shown
 
 
@@ -258,6 +258,9 @@ class TaskRuns(TaskCreation):
                 await self.session(session).replace(history)
         new = task_id or new_id(head.agent)
         task = await self._start(new, given, message, exist_ok=exist_ok)
+        if task.status in CLOSED:
+            await self._tasks.ended(new)
+            return await self.response(new)
         if started is not None:
             started()
         # Not automatic: such a task may have failed before run_task comes, which would retry it.
