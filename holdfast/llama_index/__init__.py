@@ -37,6 +37,7 @@ from holdfast.llama_index.workers.custom import CustomSimpleAgentWorker, FnAgent
 from holdfast.llama_index.workers.pipeline import QueryPipelineAgentWorker
 from holdfast.llama_index.workers.react import MultimodalReActAgentWorker, ReActAgentWorker
 from holdfast.llama_index.workers.tools import (
+    CoAAgentWorker,
     FunctionCallingAgentWorker,
     LLMCompilerAgentWorker,
     OpenAIAgentWorker,
@@ -51,6 +52,7 @@ __all__ = [
     "ChatMessage",
     "ChatPromptTemplate",
     "ChatResponse",
+    "CoAAgentWorker",
     "CompletionResponse",
     "CustomSimpleAgentWorker",
     "FnAgentWorker",

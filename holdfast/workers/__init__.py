@@ -1,6 +1,7 @@
 """AgentWorkers: the step logic that an agent runs on."""
 
 from holdfast.workers.base import AgentWorker
+from holdfast.workers.chain.worker import ChainOfAbstractionAgentWorker
 from holdfast.workers.compiler.worker import LLMCompilerAgentWorker
 from holdfast.workers.context.context import StepContext
 from holdfast.workers.context.tool_results import ToolResult
@@ -24,6 +25,7 @@ from holdfast.workers.react.worker import ReActAgentWorker
 __all__ = [
     "AgentWorker",
     "AnswerFilter",
+    "ChainOfAbstractionAgentWorker",
     "ConstantComponent",
     "CustomAgentWorker",
     "FunctionAgentWorker",

@@ -13,6 +13,7 @@ from holdfast.values.messages import ToolCall, user
 from holdfast.values.steps import TaskStep, TaskStepOutput
 from holdfast.workers import (
     AgentWorker,
+    ChainOfAbstractionAgentWorker,
     CustomAgentWorker,
     FunctionAgentWorker,
     FunctionCallingAgentWorker,
@@ -96,6 +97,19 @@ class TestLLMCompiler(AgentWorkerConformance):
     def script(self, api: FakeOpenAI, input: str) -> None:
         api.reply(f'1. note("{input}")\n2. note("$1 again")\n3. join()<END_OF_PLAN>')
         api.reply(f"Thought: It is written down.\nAction: finish(done: {input})")
+
+
+class TestChainOfAbstraction(AgentWorkerConformance):
+    commits = ("user", "assistant")
+    steps = 4
+
+    def make_worker(self) -> AgentWorker:
+        return ChainOfAbstractionAgentWorker()
+
+    def script(self, api: FakeOpenAI, input: str) -> None:
+        first, second = f'[FUNC note("{input}") = y1]', '[FUNC note("y1 again") = y2]'
+        api.reply(f"Write down {first}, then {second}.")
+        api.reply(f"done: {input}")
 
 
 class Noting(CustomAgentWorker):

@@ -120,6 +120,15 @@ ALL = [
         asked=2,
     ),
     Program(
+        "chain_of_abstraction",
+        killed_at="The chain is written.",
+        ends=(
+            "Trams grew more.",
+            "['user: Which grew more, trams or ferries?', 'assistant: Trams grew more.']",
+        ),
+        asked=2,
+    ),
+    Program(
         "multimodal_react",
         killed_at="Observation: Shoes",
         ends=("1 image: shoes. Shoes are made in Osterhamn.",),

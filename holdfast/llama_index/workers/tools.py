@@ -8,8 +8,11 @@ from typing import Any, Self
 from holdfast.agents.agent import Agent
 from holdfast.llama_index.llms.messages import to_message
 from holdfast.llama_index.llms.openai import PrefixedModel, default_llm
+from holdfast.llama_index.llms.prompts import PromptTemplate, template_text
 from holdfast.llama_index.workers.base import BaseAgentWorker
 from holdfast.workers import base
+from holdfast.workers.chain import prompts as chain_prompts
+from holdfast.workers.chain.worker import ChainOfAbstractionAgentWorker as ChainOfAbstraction
 from holdfast.workers.compiler.worker import LLMCompilerAgentWorker as Compiler
 from holdfast.workers.function_calling.worker import FunctionCallingAgentWorker as FunctionCalling
 
@@ -135,6 +138,44 @@ class OpenAIAgentWorker(FunctionCallingAgentWorker):
     """Function calling of OpenAI's models."""
 
     kind = "openai"
+
+
+class CoAAgentWorker(ToolAgentWorker):
+    """Chain of abstraction: reasoning with placeholders, which tools fill in."""
+
+    kind = "coa"
+
+    def get_prompts(self) -> dict[str, Any]:
+        """Return the prompts that may be changed."""
+        return {name: PromptTemplate(text) for name, text in self._prompts.items()}
+
+    def take_options(
+        self,
+        *,
+        reasoning_prompt_template: Any = None,
+        refine_reasoning_prompt_template: Any = None,
+        **_: Any,
+    ) -> None:
+        """Take the prompts: how to write a chain, and how to answer."""
+        self._prompts = {
+            "reasoning_prompt": template_text(
+                reasoning_prompt_template or chain_prompts.PLAN_PROMPT
+            ),
+            "refine_prompt": template_text(
+                refine_reasoning_prompt_template or chain_prompts.ANSWER_PROMPT
+            ),
+        }
+
+    def set_prompt(self, name: str, text: str) -> None:
+        """Take the text of a prompt, for agents that are made afterwards."""
+        self._prompts[name] = text
+
+    def step_logic(self) -> base.AgentWorker:
+        """Make the AgentWorker of Holdfast."""
+        return ChainOfAbstraction(
+            plan_prompt=self._prompts["reasoning_prompt"],
+            answer_prompt=self._prompts["refine_prompt"],
+        )
 
 
 class LLMCompilerAgentWorker(ToolAgentWorker):

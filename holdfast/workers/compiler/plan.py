@@ -137,8 +137,18 @@ def parse_plan(text: str, tools: Sequence[ToolSpec]) -> Plan:
             problems.append(f"{_quote(each.line)}: {error}")
     if not (calls or is_joined or problems):
         problems.append(f"there is no call in it; if no tool is needed, write only {JOIN}()")
-    if not problems:
-        problems += _problems(calls)
+    if problems:
+        raise PlanError(problems)
+    return plan_of(calls, is_joined=is_joined)
+
+
+def plan_of(calls: Sequence[Call], *, is_joined: bool = True) -> Plan:
+    """Make a plan of calls, each put behind the calls that it needs.
+
+    Raises:
+        PlanError: An id is used twice, a reference leads to no call, or calls wait for each other.
+    """
+    problems = list(_problems(calls))
     if problems:
         raise PlanError(problems)
     return Plan(calls=_ordered(calls), is_joined=is_joined)

@@ -72,7 +72,7 @@ class LLMCompilerAgentWorker(AgentWorker):
             ctx.add(told)
         match step.step_state.get("kind"):
             case "call":
-                return _call(step, ctx)
+                return run_call(step, ctx)
             case "join":
                 return await self._join(step, ctx)
             case _:
@@ -161,9 +161,13 @@ def _refuse_hidden(plan: Plan, tools: Sequence[ToolSpec], ctx: StepContext) -> N
         raise PlanError([prompts.NOT_OFFERED.format(call=call, names=names) for call in wrong])
 
 
-def _call(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
-    """Run one call, unless a result that it needs is missing."""
-    texts = {id.rpartition(".")[2]: _observation(ctx, id) for id in step.prev_steps}
+def run_call(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+    """Run the call of a step, unless a result that it needs is missing.
+
+    The state of the step has `tool` and `arguments`; the id of a step whose result they refer to by
+    `$3` ends with `.3`.
+    """
+    texts = {id.rpartition(".")[2]: observation(ctx, id) for id in step.prev_steps}
     failed = [f"${id}" for id, (_, is_error) in texts.items() if is_error]
     if failed:
         return _failed(step, prompts.NOT_RUN.format(ids=", ".join(failed)))
@@ -181,7 +185,7 @@ def _failed(step: TaskStep, text: str) -> TaskStepOutput:
     return TaskStepOutput(output={"content": text, "is_error": True}, task_step=step)
 
 
-def _observation(ctx: StepContext, step_id: str) -> tuple[str, bool]:
+def observation(ctx: StepContext, step_id: str) -> tuple[str, bool]:
     """Return the output of a call's step as text, and whether it is an error."""
     output: Json = ctx.inputs.get(step_id)
     if isinstance(output, str):
@@ -256,7 +260,7 @@ def _round(step: TaskStep, ctx: StepContext) -> Round:
     planned: dict[str, Json] = ctx.inputs[step.step_state["plan"]]
     results: list[CallResult] = []
     for line, step_id in zip(planned["nodes"], step.prev_steps[1:], strict=True):
-        content, is_error = _observation(ctx, step_id)
+        content, is_error = observation(ctx, step_id)
         results.append(CallResult(call=line, content=content, is_error=is_error))
     problems = tuple(planned.get("problems", ()))
     return Round(version=planned["version"], results=tuple(results), problems=problems)
