@@ -1,6 +1,7 @@
 """Run a task one step at a time, and show that any process can go on with it.
 
-The first run creates the task and does one step; the next ones go on where it stopped.
+The first run creates the task and does one step; the next ones go on where it stopped. A run that
+is killed inside a step is given that step's output by the next one.
 
 python examples/step_by_step.py
 """
@@ -12,7 +13,6 @@ import sys
 from pathlib import Path
 
 from holdfast import Agent, AgentRunner, tool
-from holdfast.errors import TaskNotFoundError
 
 TASK_ID = "step-by-step"
 
@@ -35,10 +35,8 @@ arithmetic = Agent(name="arithmetic", model="offline", tools=[add, multiply])
 async def main(data_dir: str) -> None:
     """Do the next step of the task."""
     async with AgentRunner.local(arithmetic, data_dir=data_dir) as runner:
-        try:
-            task = await runner.get_task(TASK_ID)
-        except TaskNotFoundError:
-            task = await runner.create_task("What is (121 * 3) + 42?", task_id=TASK_ID)
+        question = "What is (121 * 3) + 42?"
+        task = await runner.create_task(question, task_id=TASK_ID, exist_ok=True)
         if task.status == "finished":
             print("Done before:", await runner.response(task))
             return

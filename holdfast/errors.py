@@ -137,11 +137,17 @@ class TaskExistsError(HoldfastError):
         task_id: The id that is taken.
     """
 
-    def __init__(self, task_id: str) -> None:
-        """Name the task that is there already."""
+    def __init__(self, task_id: str, difference: str = "") -> None:
+        """Name the task that is there already.
+
+        Args:
+            task_id: Its id.
+            difference: How it differs from the one that was to be made, where it may exist.
+        """
         self.task_id = task_id
+        other = f" as another one: {difference}" if difference else ""
         super().__init__(
-            f"Task {task_id!r} exists already and was left untouched.",
+            f"Task {task_id!r} exists already{other} and was left untouched.",
             remedy="Choose another task_id, or use get_task to go on with the existing one.",
         )
 

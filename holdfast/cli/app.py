@@ -110,6 +110,9 @@ async def run(
     task_id: Annotated[
         str | None, typer.Option("--task-id", help="Id of the task; made up by default.")
     ] = None,
+    exist_ok: Annotated[
+        bool, typer.Option("--exist-ok", help="Go on with the same task if it exists.")
+    ] = False,
     max_turns: Annotated[
         int | None,
         typer.Option("--max-turns", min=0, help="Model calls before a person is asked."),
@@ -133,6 +136,7 @@ async def run(
         queue=queue,
         session=session,
         task_id=task_id,
+        exist_ok=exist_ok,
         max_turns=max_turns,
         mode="manual" if manual else "detached" if detach else "watched",
     )

@@ -280,6 +280,7 @@ def leave_step(ledger: Ledger, target: Undoable) -> None:
         transcript=before.transcript,
         path=tuple(each for each in ledger.s.path if each[1] < target.n),
         undelivered=(),
+        given=tuple(each for each in ledger.s.given if each[0] < target.n),
         done=done,
     )
 

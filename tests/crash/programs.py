@@ -504,6 +504,20 @@ async def _run(job: Job) -> None:
     note(job.home, "answered", text=str(output))
 
 
+def step(job: Job) -> None:
+    """Take the task of a job a step further, as the same lines do each time they are run."""
+    log_to(job.home)
+    asyncio.run(_step(job))
+
+
+async def _step(job: Job) -> None:
+    async with await make_runner(job) as runner:
+        task = await runner.create_task(job.input, task_id=job.task_id, exist_ok=True)
+        note(job.home, "asks")
+        output = await runner.run_step(task)
+        note(job.home, "stepped", sources=[str(source) for source in output.sources])
+
+
 def follow(job: Job) -> None:
     """Read the stream of the task of a job after the offset in its input, and note each event."""
     log_to(job.home)

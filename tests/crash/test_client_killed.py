@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.crash import programs
 from tests.crash.lab import Lab
+from tests.support.rig import until
 
 
 async def test_killed_right_after_create_task(lab: Lab) -> None:
@@ -34,6 +35,45 @@ async def test_killed_in_the_middle_of_run_task(lab: Lab) -> None:
     assert not lab.events("answered")
     assert lab.asked == [0, 1, 2, 3]
     assert lab.starts == {"a": 1, "b": 1, "c": 1}
+
+
+async def test_killed_in_a_step_and_started_again_gets_the_output_of_that_step(lab: Lab) -> None:
+    given = {"task_id": f"{lab.job.app}-orphan", "input": lab.say("look:a look:b")}
+    lab.hold("look")
+    lab.start()
+    client = lab.start(programs.step, **given)
+    await lab.until_event("start", thing="a")
+    await lab.kill(client)
+    again = lab.start(programs.step, **given)
+    await lab.until_event("asks", 2)
+    lab.let_go("look")
+    await lab.until_event("stepped", sources=["look(a)"])
+    await lab.until_dead(again)
+    assert (await lab.runner.get_task(given["task_id"])).steps == 1
+    # A third run, after one that ended in peace, goes on with the next step.
+    await lab.until_dead(lab.start(programs.step, **given))
+    await lab.until_event("stepped", sources=["look(b)"])
+    assert lab.asked == [0, 1]
+
+
+async def test_killed_in_a_step_that_ended_meanwhile_gets_its_output_all_the_same(
+    lab: Lab,
+) -> None:
+    given = {"task_id": f"{lab.job.app}-orphan", "input": lab.say("look:a look:b")}
+    lab.hold("look")
+    lab.start()
+    client = lab.start(programs.step, **given)
+    await lab.until_event("start", thing="a")
+    await lab.kill(client)
+    lab.let_go("look")
+
+    async def is_done() -> bool:
+        return (await lab.runner.get_task(given["task_id"])).steps == 1
+
+    await until(is_done)
+    await lab.until_dead(lab.start(programs.step, **given))
+    await lab.until_event("stepped", sources=["look(a)"])
+    assert lab.asked == [0]
 
 
 async def test_killed_between_a_step_and_its_output(lab: Lab) -> None:

@@ -11,7 +11,7 @@ from holdfast.agents.hooks import AgentHooks, RunHooks
 from holdfast.agents.tools.guardrails import ToolGuardrailFunctionOutput, tool_input_guardrail
 from holdfast.testing import FakeOpenAI
 from holdfast.workers import AgentWorker, FunctionCallingAgentWorker, StepContext
-from tests.support.rig import MakeAgent, Rig
+from tests.support.rig import MakeAgent, Rig, until_status
 
 
 class Told(AgentHooks):
@@ -137,7 +137,7 @@ async def test_a_call_that_waits_for_a_person_is_told_when_it_runs(
     assert hooks.told == ["start", *ONE_TURN]
     [approval] = await hooked.runner.pending_approvals(result.task_id)
     await hooked.runner.approve(approval, by="anna")
-    await hooked.runner.run_task(result.task_id)
+    await until_status(hooked.runner, result.task_id, "finished")
     assert hooks.told == ["start", *ONE_TURN, *TOOL, *ONE_TURN, "end"]
 
 

@@ -15,6 +15,7 @@ from holdfast.task.data.calls import LONG_CALL, LongCall
 from holdfast.task.data.children import (
     REPORTS,
     ChildReport,
+    OutputsGiven,
     ParentSays,
     hear,
     is_secret,
@@ -93,6 +94,8 @@ class Commands:
                 self._parent.take(said)
             case LongCall() as call:
                 self._long_call(call)
+            case OutputsGiven(caller=caller):
+                self._core.ledger.acknowledge(caller)
             case _:
                 self._command(name, data)
 

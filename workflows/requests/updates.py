@@ -12,7 +12,7 @@ from holdfast.task.data.undo import UndoRequest, UndoState
 from holdfast.task.data.wire import RunRequest
 from holdfast.task.requests import checks
 from holdfast.task.requests.phase import ALLOWED, Update
-from holdfast.task.requests.run_requests import Pending
+from holdfast.task.requests.run_requests import Pending, caller_of
 from holdfast.workflows.core import Core
 from holdfast.workflows.requests.commands import Commands
 
@@ -153,11 +153,16 @@ class Updates:
             while self._commands.are_waiting:
                 await workflow.wait_condition(lambda: not self._commands.are_waiting)
             self._refuse_when_leaving()
-        ledger = core.ledger
-        if (asked.attaches or (asked.round and not ledger.s.opens)) and ledger.s.undelivered:
+        ledger, caller = core.ledger, caller_of(pending.id)
+        ledger.acknowledge(caller)
+        if asked.attaches and ledger.ungiven(caller):
+            return self._give(pending.id, ledger.ungiven(caller))
+        if asked.round and not ledger.s.opens and ledger.s.undelivered:
             return self._deliver(pending)
         if asked.all and not ledger.s.answered:
-            ledger.change(automatic=True, undelivered=())
+            ledger.change(automatic=True, undelivered=(), given=())
+        if asked.attaches:
+            pending.joins = checks.step_of_others(ledger, caller, core.requests.joined_by(caller))
         if asked.stream:
             ledger.show()
         core.unrollable = False
@@ -174,16 +179,18 @@ class Updates:
         if self._core.ending.status is not None:
             raise refusal(self._core.ending.refusal())
 
+    def _give(self, request_id: str, n: int) -> RunReply:
+        """Answer with a completed step that this caller has not been given."""
+        ledger, reply = self._core.ledger, RunReply(n=n)
+        ledger.give(n, caller_of(request_id))
+        ledger.remember(request_id, reply)
+        return reply
+
     def _deliver(self, pending: Pending) -> RunReply:
-        """Answer with steps that were completed while no request waited for them."""
+        """Answer with all steps that were completed while no request waited for them."""
         ledger = self._core.ledger
-        first, *rest = ledger.s.undelivered
-        if pending.asked.round:
-            reply = RunReply(n=first, round=(first, *rest))
-            rest = []
-        else:
-            reply = RunReply(n=first)
-        ledger.change(undelivered=tuple(rest))
+        reply = RunReply(n=ledger.s.undelivered[0], round=ledger.s.undelivered)
+        ledger.change(undelivered=())
         ledger.remember(pending.id, reply)
         return reply
 

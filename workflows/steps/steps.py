@@ -13,6 +13,7 @@ from holdfast.task.data.records import OpenState, StepRecord
 from holdfast.task.data.state import RunReply
 from holdfast.task.data.wire import Advanced, RunRequest
 from holdfast.task.guardrails_due import inputs_due
+from holdfast.task.requests.run_requests import caller_of
 from holdfast.task.tool_calls import verdict_of_calls
 from holdfast.workflows import activity_calls as calls
 from holdfast.workflows.activity_calls import now
@@ -267,15 +268,19 @@ class Steps:
         record = ledger.finish(n, now=now())
         core.spans.over(record)
         core.show()
+        reply = RunReply(n=record.n)
+        answered = core.requests.answer_joined(n, reply)
         if owner in ledger.s.rounds:
             self._finish_in_round(owner, record)
         else:
-            reply = RunReply(n=record.n)
-            answered = core.requests.deliver(owner, reply, ledger.owners)
-            if answered:
-                ledger.remember(answered, reply)
-            elif not ledger.s.automatic and ledger.failure is None:
+            delivered = core.requests.deliver(owner, reply, ledger.owners)
+            answered = (*answered, delivered) if delivered else answered
+            if not answered and not ledger.s.automatic and ledger.failure is None:
                 ledger.change(undelivered=(*ledger.s.undelivered, record.n))
+        for request in answered:
+            ledger.remember(request, reply)
+        if answered and not ledger.s.automatic:
+            ledger.give(record.n, *map(caller_of, answered))
         if ledger.s.answered:
             ledger.change(automatic=False)
             if core.given.finalize:

@@ -19,10 +19,9 @@ async def step_command(common: Common, typed: str, *, input: str | None, restart
     """Run a task's next step."""
     async with engine_of(common) as engine:
         task_id = await find_task(engine, typed)
-        running = engine.runner().run_step(
-            task_id, input=input, restart="step" if restart else None
-        )
-        got = await until_stopped(running)
+        async with engine.runner() as runner:
+            running = runner.run_step(task_id, input=input, restart="step" if restart else None)
+            got = await until_stopped(running)
     if common.json:
         output.emit(got.model_dump(mode="json"))
     code = print_output(common, got)

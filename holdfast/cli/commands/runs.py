@@ -46,6 +46,7 @@ async def run_command(
     queue: str | None,
     session: str | None,
     task_id: str | None,
+    exist_ok: bool,
     max_turns: int | None,
     mode: Mode,
 ) -> ExitCode:
@@ -72,6 +73,7 @@ async def run_command(
         task = await runner.create_task(
             question,
             task_id=task_id,
+            exist_ok=exist_ok,
             session=session,
             budget=budget,
             step_mode="automatic" if mode == "detached" else "manual",

@@ -6,7 +6,7 @@ import os
 import re
 import uuid
 from collections.abc import Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any, Self, cast
 
@@ -15,6 +15,7 @@ from temporalio.client import Client
 from holdfast.agents.agent import Agent
 from holdfast.archive.archive import Archive
 from holdfast.archive.contents import store_images
+from holdfast.client.agent_runner.caller import Caller
 from holdfast.client.agent_runner.sessions import Session
 from holdfast.client.agent_runner.task_client import TaskClient
 from holdfast.engine.cluster import ensure_search_attributes
@@ -112,6 +113,7 @@ class RunnerBase:
         self._extra_state = default_extra_state
         self._verbose = verbose
         self._resources = AsyncExitStack()
+        self._caller = Caller()
         self._reader: Reader | None = None
         if client is not None and archive is not None:
             self._reader = Reader(client, archive)
@@ -220,6 +222,9 @@ class RunnerBase:
 
     async def close(self) -> None:
         """Stop the embedded engine; tasks stay and go on when it is started again."""
+        if self._reader is not None:
+            with suppress(TimeoutError):
+                await self._caller.close(self._reader.client)
         await self._resources.aclose()
         if self._engine is not None:
             self._reader = None
@@ -256,7 +261,7 @@ class RunnerBase:
 
     @property
     def _tasks(self) -> TaskClient:
-        return TaskClient(self.client, self._read)
+        return TaskClient(self.client, self._read, self._caller)
 
     @property
     def is_embedded(self) -> bool:

@@ -9,7 +9,7 @@ from holdfast.client.agent_runner.base import Images, new_id
 from holdfast.client.agent_runner.choices import ToolChoice, choice_of
 from holdfast.client.agent_runner.reads import TaskReading
 from holdfast.client.agent_runner.sessions import Session
-from holdfast.errors import InvalidArgumentError
+from holdfast.errors import InvalidArgumentError, TaskExistsError
 from holdfast.task.data.head import RunRules, TaskHead
 from holdfast.task.data.state import TaskInput
 from holdfast.values import json_patch as merge_patch
@@ -41,6 +41,7 @@ class TaskCreation(TaskReading):
         step_mode: StepMode = "manual",
         images: Images = (),
         streams: bool = False,
+        exist_ok: bool = False,
     ) -> Task:
         """Create a task; it is durable once this returns, also when no worker process is up.
 
@@ -55,23 +56,29 @@ class TaskCreation(TaskReading):
             step_mode: "manual": a step runs on request. "automatic": all run by themselves.
             images: Images of the request.
             streams: Whether models stream their answers to readers of `stream_events` of the task.
+            exist_ok: Whether a task of this id with the same input, agent and session is returned
+                as it is: a program that is started again then goes on with its task.
 
         Raises:
             InvalidArgumentError: The input is empty, extra_state is given twice or is not JSON, or
                 the embedded engine has no such agent.
-            TaskExistsError: There is a task of this id.
+            TaskExistsError: There is a task of this id; with exist_ok, one that differs.
         """
         if task_id is not None:
             check_new_id(task_id)
         check_arguments(
-            TaskCreation.create_task, budget=budget, step_mode=step_mode, streams=streams
+            TaskCreation.create_task,
+            budget=budget,
+            step_mode=step_mode,
+            streams=streams,
+            exist_ok=exist_ok,
         )
         check_request(input)
         head = self._head(agent, session, tool_choice, streams=streams)
         state = self._initial_state(extra_state)
         given = await self._task_input(head, input, images, budget=budget, state=state)
         given = given.model_copy(update={"automatic": step_mode == "automatic"})
-        return await self._start(task_id or new_id(head.agent), given, input)
+        return await self._start(task_id or new_id(head.agent), given, input, exist_ok=exist_ok)
 
     def _head(
         self,
@@ -133,12 +140,19 @@ class TaskCreation(TaskReading):
             roll_events=self._roll_events,
         )
 
-    async def _start(self, task_id: str, given: TaskInput, input: str) -> Task:
-        """Start a task and describe it."""
+    async def _start(
+        self, task_id: str, given: TaskInput, input: str, *, exist_ok: bool = False
+    ) -> Task:
+        """Start a task and describe it; with exist_ok, the same task may be there already."""
         head = given.head
         if self.is_embedded:
             user_calls.carry(task_id)
-        await self._tasks.start(task_id, given, self._queue_for(head.agent), input)
+        try:
+            await self._tasks.start(task_id, given, self._queue_for(head.agent), input)
+        except TaskExistsError:
+            if not exist_ok:
+                raise
+            return await self._same_task(task_id, given)
         return Task(
             task_id=task_id,
             input=input,
@@ -148,6 +162,28 @@ class TaskCreation(TaskReading):
             images=given.images,
             budget=given.budget,
         )
+
+    async def _same_task(self, task_id: str, given: TaskInput) -> Task:
+        """Return the task that exists under an id.
+
+        Raises:
+            TaskExistsError: It began with another input, agent or session.
+        """
+        task, head = await self._read.task(task_id), await self._read.head(task_id)
+        sessions = (head.session, given.head.session)
+        known, wanted = (each.name if each else "" for each in sessions)
+        pairs = {
+            "agent": (head.agent, given.head.agent),
+            "session": (known, wanted),
+            "input": (task.stored or task.input, given.stored or given.input),
+            "images": (task.images, given.images),
+            "messages before the input": (head.history, given.head.history),
+        }
+        for name, (there, now) in pairs.items():
+            if there != now:
+                difference = f"its {name} is {shown(there)}, and this one's {shown(now)}"
+                raise TaskExistsError(task_id, difference)
+        return await self.get_task(task_id)
 
     async def run_to_end(
         self,
@@ -159,6 +195,7 @@ class TaskCreation(TaskReading):
         extra_state: Mapping[str, Json] | None = None,
         title: str = "",
         started: Callable[[], None] | None = None,
+        exist_ok: bool = False,
     ) -> None:
         """Create a task, run it to its end and finalize it.
 
@@ -172,9 +209,10 @@ class TaskCreation(TaskReading):
             extra_state: Shared state of the task, JSON data.
             title: The request as lists of tasks show it; the input by default.
             started: Called once the server has confirmed that this call created the task.
+            exist_ok: As for create_task: the existing task is run to its end.
 
         Raises:
-            TaskExistsError: There is a task of this id.
+            TaskExistsError: There is a task of this id; with exist_ok, one that differs.
             StepFailedError: A step failed; the task can be healed and run on by its id.
             AgentsException: The task has ended with a verdict.
         """
@@ -186,7 +224,15 @@ class TaskCreation(TaskReading):
         if self.is_embedded:
             user_calls.carry(task_id)
         queue = self._queue_for(head.agent)
-        await self._tasks.start_and_run(task_id, given, queue, title or input, started)
+        try:
+            await self._tasks.start_and_run(task_id, given, queue, title or input, started)
+        except TaskExistsError:
+            if not exist_ok:
+                raise
+            await self._same_task(task_id, given)
+            if started is not None:
+                started()
+            await self._tasks.run_on(task_id)
 
 
 def check_request(given: object) -> None:

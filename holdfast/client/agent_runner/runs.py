@@ -17,7 +17,7 @@ from holdfast.values.base import Json
 from holdfast.values.checks.arguments import check_arguments
 from holdfast.values.checks.ids import check_new_id
 from holdfast.values.settings import Budget
-from holdfast.values.steps import AgentResponse, TaskStep, TaskStepOutput
+from holdfast.values.steps import CLOSED, AgentResponse, TaskStep, TaskStepOutput
 from holdfast.values.text.shown import shown
 
 
@@ -33,11 +33,7 @@ class TaskRuns(TaskCreation):
             AgentsException: The task has ended with a verdict, now or before.
             NoWorkerError: No worker process serves the task; it waits.
         """
-        task_id = id_of(task)
-        try:
-            await self._tasks.run(task_id, RunRequest(all=True))
-        except TaskClosedError:
-            await self._tasks.ended(task_id)
+        await self._tasks.run_on(id_of(task))
 
     async def run_step(
         self,
@@ -211,6 +207,7 @@ class TaskRuns(TaskCreation):
         on_event: EventHandler | None = None,
         streams: bool = False,
         started: Callable[[], None] | None = None,
+        exist_ok: bool = False,
     ) -> AgentResponse:
         """Create a task, run it to its end and finalize it.
 
@@ -229,6 +226,8 @@ class TaskRuns(TaskCreation):
                 raises is logged, and the task goes on.
             streams: As for create_task.
             started: Called once the task is created.
+            exist_ok: As for create_task: the existing task is run to its end, and the session is
+                left as it is.
 
         Raises:
             InvalidArgumentError: chat_history is given without a session, or as for create_task;
@@ -239,7 +238,9 @@ class TaskRuns(TaskCreation):
         if chat_history is not None and session is None:
             msg = "chat_history replaces the history of a session: name one with session=..."
             raise InvalidArgumentError(msg)
-        check_arguments(TaskRuns.chat, budget=budget, streams=streams, started=started)
+        check_arguments(
+            TaskRuns.chat, budget=budget, streams=streams, started=started, exist_ok=exist_ok
+        )
         if on_event is not None and not callable(cast("object", on_event)):
             msg = f"on_event must be a function of an event; it was {shown(on_event)}."
             raise InvalidArgumentError(msg)
@@ -251,10 +252,15 @@ class TaskRuns(TaskCreation):
         state = self._initial_state(extra_state)
         given = await self._task_input(head, message, images, budget=budget, state=state)
         if history is not None and session is not None:
-            if task_id is not None:
+            if task_id is not None and not exist_ok:
                 await self._tasks.refuse_known(task_id)
-            await self.session(session).replace(history)
-        task = await self._start(task_id or new_id(head.agent), given, message)
+            if task_id is None or not exist_ok or not await self._tasks.is_known(task_id):
+                await self.session(session).replace(history)
+        new = task_id or new_id(head.agent)
+        task = await self._start(new, given, message, exist_ok=exist_ok)
+        if task.status in CLOSED:
+            await self._tasks.ended(new)
+            return await self.response(new)
         if started is not None:
             started()
         # Not automatic: such a task may have failed before run_task comes, which would retry it.

@@ -155,7 +155,7 @@ class TaskClient(TaskUpdates):
             presence.forget(task_id)
             raise TaskExistsError(task_id) from error
         except NotTakenError as error:
-            if not await self._is_known(task_id):
+            if not await self.is_known(task_id):
                 raise ConnectError(*error.args) from error
             reply = None
             if started is not None:
@@ -270,7 +270,7 @@ class TaskClient(TaskUpdates):
         for child in await self._children(task_id):
             with suppress(TaskNotFoundError):
                 await self.delete(child)
-        known = await self._delete_run(task_id) if await self._is_known(task_id) else False
+        known = await self._delete_run(task_id) if await self.is_known(task_id) else False
         self._reader.presence.forget(task_id)
         query = f"{TASKS}{is_('WorkflowId', task_id)}"
         with server_errors():

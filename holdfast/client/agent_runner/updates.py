@@ -19,11 +19,13 @@ from temporalio.client import (
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.archive.segments import read_record
+from holdfast.client.agent_runner.caller import Caller
 from holdfast.engine.search_attributes import AGENT_TASK
 from holdfast.errors import (
     ConnectError,
     HoldfastError,
     InvalidArgumentError,
+    NoWorkerError,
     TaskClosedError,
     TaskNotFoundError,
 )
@@ -89,10 +91,11 @@ class TaskUpdates:
     after a lost connection or a rollover runs nothing twice.
     """
 
-    def __init__(self, client: Client, reader: Reader) -> None:
-        """Send with this client; read closed tasks with this reader."""
+    def __init__(self, client: Client, reader: Reader, caller: Caller) -> None:
+        """Send with this client, for this caller; read closed tasks with this reader."""
         self._client = client
         self._reader = reader
+        self._caller = caller
 
     async def run(self, task_id: str, asked: RunRequest, request_id: str | None = None) -> RunReply:
         """Send a `run` update and wait for its reply, over rollovers of the task.
@@ -108,7 +111,32 @@ class TaskUpdates:
         if len(asked.step) > LONGEST_NAME:
             msg = f"step may have at most {LONGEST_NAME} characters; this has {len(asked.step)}."
             raise InvalidArgumentError(msg)
-        return await self._run(task_id, asked, request_id_of(request_id))
+        if request_id is not None or not asked.attaches:
+            self._caller.follow(task_id)
+            return await self._run(task_id, asked, request_id_of(request_id))
+        made = self._caller.request(task_id)
+        try:
+            reply = await self._run(task_id, asked, made)
+        except (asyncio.CancelledError, ConnectError, NoWorkerError):
+            self._caller.unanswered(task_id, made)
+            raise
+        if reply.status == "done":
+            self._caller.given(task_id, self._client)
+        return reply
+
+    async def run_on(self, task_id: str) -> None:
+        """Run a task to its end or to where a person must decide; a closed task stays closed.
+
+        Raises:
+            TaskNotFoundError: There is none of this id.
+            StepFailedError: A step failed.
+            AgentsException: The task has ended with a verdict, now or before.
+            NoWorkerError: No worker process serves the task; it waits.
+        """
+        try:
+            await self.run(task_id, RunRequest(all=True))
+        except TaskClosedError:
+            await self.ended(task_id)
 
     async def _run(
         self, task_id: str, asked: RunRequest, request_id: str, *, again: bool = False
@@ -131,6 +159,7 @@ class TaskUpdates:
             TaskClosedError: The task is closed.
             NoWorkerError: No worker process serves it.
         """
+        self._caller.follow(task_id, forget=True)
         reply = await self._send(task_id, "undo", request_id_of(request_id), RunReply, asked)
         if isinstance(reply, RunReply):
             return reply
@@ -146,6 +175,7 @@ class TaskUpdates:
             InvalidArgumentError: Its last step is not done.
             NoWorkerError: No worker process serves it.
         """
+        self._caller.follow(task_id, forget=True)
         await self._send(task_id, "finalize", unique_id(), bool)
         waits = pauses(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, GROWTH, CLOSING_SECONDS)
         for pause in waits:
@@ -316,12 +346,12 @@ class TaskUpdates:
             with suppress(RPCError), server_errors(RPCStatusCode.NOT_FOUND):
                 raise error
             record = await read_record(self._reader.archive, task_id)
-            closed = record is not None or await self._is_known(task_id)
+            closed = record is not None or await self.is_known(task_id)
         except HoldfastError as cause:
             return cause
         return _closed(task_id) if closed else TaskNotFoundError(task_id)
 
-    async def _is_known(self, task_id: str) -> bool:
+    async def is_known(self, task_id: str) -> bool:
         """Whether Temporal has a task of this id, open or closed."""
         try:
             found = await self._describe(task_id)

@@ -60,6 +60,7 @@ class RunCall:
         agent: The agent that was given.
         given: The input, or the state of a run to resume.
         task_id: Id of the task.
+        exist_ok: Whether the same task may exist already.
         head: Its head; without the input and what the engine adds to it until the task begins.
         budget: Its limits.
         config: The run's settings, for what this process does with them.
@@ -73,6 +74,7 @@ class RunCall:
     agent: Agent
     given: RunInput | RunState
     task_id: str
+    exist_ok: bool
     head: TaskHead
     budget: Budget | None
     config: RunConfig
@@ -115,6 +117,7 @@ async def begin(
         extra_state=state,
         title=read.title,
         started=run.started if started is not None or call.hooks is not None else None,
+        exist_ok=call.exist_ok,
     )
     return await run.result_of(work)
 

@@ -67,6 +67,7 @@ class RunArguments(TypedDict, total=False):
     session: str | Session | blocking.Session | None
     runner: AgentRunner | blocking.AgentRunner | None
     task_id: str | None
+    exist_ok: bool
     by: str
     previous_response_id: str | None
     conversation_id: str | None
@@ -96,6 +97,7 @@ def checked_call(
         agent=agent,
         given=input,
         task_id=given.get("task_id") or known,
+        exist_ok=given.get("exist_ok", False),
         head=run_head(
             agent.name, config, context=context, error_handlers=handlers, streams=streams
         ),
@@ -181,6 +183,7 @@ class Runner:
         session: str | Session | blocking.Session | None = None,
         runner: AgentRunner | blocking.AgentRunner | None = None,
         task_id: str | None = None,
+        exist_ok: bool = False,
         by: str = RUNNER,
         previous_response_id: str | None = None,
         conversation_id: str | None = None,
@@ -210,6 +213,8 @@ class Runner:
             runner: The engine, also one of `holdfast.sync`; else the one of `configure`, else the
                 cluster of TEMPORAL_ADDRESS, else the embedded one.
             task_id: Id of the task; made up by default.
+            exist_ok: Whether a task of this id with the same input, agent and session is gone on
+                with, or its result returned: the same lines run twice make one task.
             by: Name recorded with the decisions of a state.
             previous_response_id: Not supported, nor are the next two: use a session.
             conversation_id: As said.
@@ -237,6 +242,7 @@ class Runner:
                 "error_handlers": error_handlers,
                 "session": session,
                 "task_id": task_id,
+                "exist_ok": exist_ok,
                 "by": by,
                 "previous_response_id": previous_response_id,
                 "conversation_id": conversation_id,

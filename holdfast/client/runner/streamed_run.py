@@ -13,6 +13,7 @@ from holdfast.agents.agent import Agent
 from holdfast.agents.items import RunItem
 from holdfast.agents.runs.item_reading import team_of
 from holdfast.agents.runs.results import RunData, RunResult
+from holdfast.client.agent_runner.caller import Caller
 from holdfast.client.agent_runner.task_client import TaskClient
 from holdfast.client.streamed import (
     FIRST_PAUSE_SECONDS,
@@ -253,7 +254,7 @@ class RunResultStreaming(Streamed[RunResult]):
     async def _pause(self, engine: AgentRunner) -> None:
         """Pause the task after its turn, so that running the run's state resumes it."""
         body: dict[str, Json] = {"reason": CANCELLED, "after": self._read_to, "run": True}
-        tasks = TaskClient(engine.client, engine.reader)
+        tasks = TaskClient(engine.client, engine.reader, Caller())
         await tasks.command(self.task_id, "pause", by=self._by, body=body)
 
     async def _read_made(self, engine: AgentRunner) -> None:

@@ -12,7 +12,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from holdfast.errors import InvalidArgumentError
 from holdfast.task.data.calls import LONG_CALL, Approval, LongCall
@@ -199,17 +199,32 @@ class ChildState(Value):
         return self.model_copy(update=found)
 
 
-HEARD: dict[str, type[ChildReport | ParentSays | LongCall]] = {
+GIVEN = "given"
+"""Signal by which a caller acknowledges the outputs that it was given."""
+
+
+class OutputsGiven(Value):
+    """Shows that a caller has got the outputs of the steps that were sent to it.
+
+    Attributes:
+        caller: The caller, as in the ids of its requests.
+    """
+
+    caller: str = Field(max_length=40)
+
+
+HEARD: dict[str, type[ChildReport | ParentSays | LongCall | OutputsGiven]] = {
     SAYS: ParentSays,
     REPORTS: ChildReport,
     LONG_CALL: LongCall,
+    GIVEN: OutputsGiven,
 }
 """Name to type of the signals that tasks and activities send, as opposed to people."""
 
 
 def hear(
     name: str, payloads: Sequence[bytes]
-) -> ChildReport | ParentSays | LongCall | Refusal | None:
+) -> ChildReport | ParentSays | LongCall | OutputsGiven | Refusal | None:
     """Read a signal of a parent, a child or an activity of the task; never raises.
 
     Args:

@@ -155,6 +155,8 @@ class Carried(Value):
         segment: Newest archived segment of the ledger; each names the one before it.
         opens: Steps in progress, by number.
         undelivered: Completed steps, which had waited, whose outputs no request has fetched yet.
+        given: Completed steps whose outputs were sent to callers that have not shown yet that they
+            got them, by asking for more or by the signal `given`; with these callers.
         done: Completed steps that others may name in `prev_steps`: the ones with an id that a
             worker gave, and the ones that queued steps name already.
         lasts: (number, id) of steps that ran beside others and ended the task; to be joined.
@@ -221,6 +223,7 @@ class Carried(Value):
     published_count: int = 0
     serial: int = 0
     undelivered: tuple[int, ...] = ()
+    given: tuple[tuple[int, tuple[str, ...]], ...] = ()
     branch: int = 0
     approvals: tuple[Approval, ...] = ()
     approval_serial: int = 0

@@ -26,6 +26,9 @@ SEEN_KEPT = 5000
 COMMANDS_KEPT = 20_000
 """Commands whose ids are kept, for the same reason."""
 
+GIVEN_KEPT = 64
+"""Most steps whose callers are remembered."""
+
 RECEIPTS_KEPT = 1000
 RECEIPTS_CARRIED = 200
 
@@ -346,6 +349,33 @@ class LedgerState:
         seen[request_id] = reply
         if len(seen) > SEEN_KEPT:
             del seen[next(iter(seen))]
+
+    def acknowledge(self, caller: str) -> None:
+        """Forget the outputs that a caller has got, as its next request or signal shows."""
+        left = tuple(each for each in self.s.given if caller not in each[1])
+        if left != self.s.given:
+            self.change(given=left)
+
+    def ungiven(self, caller: str) -> int:
+        """Return the first completed step that nobody is known to have got, this caller included.
+
+        Args:
+            caller: The caller; empty for one that is not known.
+
+        Returns:
+            The step's ordinal; 0 for none.
+        """
+        others = [n for n, callers in self.s.given if caller and caller not in callers]
+        return min([*others, *self.s.undelivered], default=0)
+
+    def give(self, n: int, *callers: str) -> None:
+        """Record that the output of a completed step is sent to callers."""
+        named = tuple(caller for caller in callers if caller)
+        known = dict(self.s.given)
+        if named:
+            known[n] = (*known.get(n, ()), *named)
+        undelivered = tuple(each for each in self.s.undelivered if each != n)
+        self.change(given=tuple(sorted(known.items())[-GIVEN_KEPT:]), undelivered=undelivered)
 
     @property
     def noted(self) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from holdfast.task import approvals, refusals
 from holdfast.task.data.failures import Failure
 from holdfast.task.data.undo import UndoRequest
@@ -9,6 +11,7 @@ from holdfast.task.data.wire import RunRequest
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.ledger.queue import unmet
 from holdfast.task.requests.phase import ALLOWED, Agenda, Answer, Ending, Phase, Update
+from holdfast.task.requests.run_requests import caller_of
 from holdfast.task.undo import outdated
 
 
@@ -80,9 +83,28 @@ def refuse_run(
     refused = _refuse_step(ledger, asked.step) if asked.step else None
     if refused is not None:
         return refused
-    if not s.opens and not s.undelivered and not (s.answered and asked.all):
+    is_there = bool(s.undelivered or (asked.attaches and ledger.ungiven(caller_of(request_id))))
+    if not s.opens and not is_there and not (s.answered and asked.all):
         return _refuse_idle(ledger, asked)
     return None
+
+
+def step_of_others(ledger: Ledger, caller: str, joined: Collection[int]) -> int:
+    """Return the open step, begun for another caller, whose output a caller is to get; 0 for none.
+
+    A caller that was killed in a step and starts again is another one to the task.
+
+    Args:
+        ledger: The task.
+        caller: The caller; empty for one that names its requests itself.
+        joined: Numbers of the steps whose outputs it waits for already.
+    """
+    for current in ledger.s.opens:
+        owner = caller_of(current.owner)
+        is_running = current.failure is None and current.n not in joined
+        if caller and owner and owner != caller and is_running:
+            return current.n
+    return 0
 
 
 def _heard_verdict(ledger: Ledger) -> Failure | None:

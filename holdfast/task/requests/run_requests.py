@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 
 from holdfast.task import refusals
@@ -10,6 +11,17 @@ from holdfast.task.data.state import RunReply
 from holdfast.task.data.wire import RunRequest
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.values.steps import TaskStep
+
+_MADE = re.compile(r"([0-9a-f]{7})~[0-9a-f]{8}")
+
+
+def caller_of(request_id: str) -> str:
+    """Return the caller that made a request, by the id that its AgentRunner made up; else empty.
+
+    A caller that names its requests itself knows which step each of them ran.
+    """
+    found = _MADE.fullmatch(request_id)
+    return found[1] if found else ""
 
 
 class Pending:
@@ -21,6 +33,8 @@ class Pending:
         done: Whether the update may return.
         reply: What it returns then, or why it fails.
         parked: Whether the task waits with that failure; false when the request was wrong.
+        joins: Number of the open step whose output it gets, although the step was begun for
+            another caller; 0 for none.
     """
 
     def __init__(self, request_id: str, asked: RunRequest) -> None:
@@ -30,6 +44,7 @@ class Pending:
         self.done = False
         self.reply: RunReply | Failure = RunReply()
         self.parked = False
+        self.joins = 0
 
     def answer(self, reply: RunReply) -> None:
         """Let the update return."""
@@ -58,7 +73,7 @@ class RunRequests:
     @property
     def want_a_step(self) -> bool:
         """Whether a request waits for one step, rather than for all."""
-        return any(not (p.asked.all or p.asked.round) for p in self._waiting)
+        return any(not (p.asked.all or p.asked.round or p.joins) for p in self._waiting)
 
     @property
     def round(self) -> Pending | None:
@@ -76,7 +91,7 @@ class RunRequests:
         Args:
             owners: Ids of the requests whose steps are in progress.
         """
-        return any(p.id not in owners for p in self._waiting)
+        return any(p.id not in owners and not p.joins for p in self._waiting)
 
     @property
     def ids(self) -> frozenset[str]:
@@ -95,7 +110,7 @@ class RunRequests:
             owners: Ids of the requests whose steps are in progress already.
         """
         for pending in [p for p in self._waiting if not (p.asked.all or p.asked.round)]:
-            if pending.id in owners:
+            if pending.id in owners or pending.joins:
                 continue
             if pending.asked.step in {"", *(step.step_id for step in steps)}:
                 return pending
@@ -114,13 +129,25 @@ class RunRequests:
         if owner:
             found = next((p for p in self._waiting if p.id == owner), None)
         else:
-            free = (p for p in self._waiting if p.asked.attaches and p.id not in owners)
-            found = next(free, None)
+            free = (p for p in self._waiting if p.asked.attaches and not p.joins)
+            found = next((p for p in free if p.id not in owners), None)
         if found is None:
             return owner  # its update was cut off by a rollover; the client sends it again
         self._waiting.remove(found)
         found.answer(reply)
         return found.id
+
+    def joined_by(self, caller: str) -> frozenset[int]:
+        """Return the numbers of the open steps that requests of a caller have joined."""
+        return frozenset(p.joins for p in self._waiting if p.joins and caller_of(p.id) == caller)
+
+    def answer_joined(self, n: int, reply: RunReply) -> tuple[str, ...]:
+        """Answer the requests that have joined a step; return their ids."""
+        found = [p for p in self._waiting if p.joins == n]
+        for pending in found:
+            self._waiting.remove(pending)
+            pending.answer(reply)
+        return tuple(p.id for p in found)
 
     def answer_all(self, reply: RunReply, *, only_all: bool = False) -> None:
         """Answer all requests, or only those for the task's answer."""

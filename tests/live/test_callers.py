@@ -1,0 +1,212 @@
+"""Which step a caller gets: the first that it has not been given, also after it was killed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from holdfast import AgentRunner, Runner, TaskStep, TaskStepOutput
+from holdfast.errors import NoUpcomingStepsError, TaskExistsError
+from holdfast.testing import FakeOpenAI
+from holdfast.workers import StepContext
+from tests.support.rig import MakeAgent, Rig, event_types, until
+from tests.support.workers import Counting, Doing, ends
+
+
+class Held:
+    """Steps that wait for a gate, and how often each began."""
+
+    def __init__(self) -> None:
+        self.gate = asyncio.Event()
+        self.inside = asyncio.Event()
+
+    async def __call__(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        self.inside.set()
+        await self.gate.wait()
+        if ctx.n == 3:
+            return ends(step, ctx.n)
+        following = (step.get_next_step(),)
+        return TaskStepOutput(task_step=step, output=ctx.n, next_steps=following)
+
+
+@pytest.fixture
+def held() -> Held:
+    return Held()
+
+
+@pytest.fixture
+async def runner(rig: Rig, make_agent: MakeAgent, held: Held) -> AgentRunner:
+    await rig.serve(make_agent(worker=Doing(held)))
+    return rig.runner()
+
+
+async def test_a_new_caller_gets_the_step_that_was_begun_for_one_that_is_gone(
+    rig: Rig, runner: AgentRunner, held: Held
+) -> None:
+    task = await runner.create_task("q")
+    gone = asyncio.create_task(runner.run_step(task))
+    await held.inside.wait()
+    again = asyncio.create_task(rig.runner().run_step(task.task_id))
+
+    async def asked() -> bool:
+        found = await event_types(runner.client, task.task_id)
+        return found.count("WORKFLOW_EXECUTION_UPDATE_ACCEPTED") == 2
+
+    await until(asked)
+    held.gate.set()
+    assert (await again).output == 1
+    assert (await gone).output == 1  # both wanted the step that was running
+    assert (await runner.get_task(task)).steps == 1
+
+
+async def test_an_output_that_nobody_has_acknowledged_is_given_to_the_next_caller(
+    rig: Rig, runner: AgentRunner, held: Held
+) -> None:
+    held.gate.set()
+    task = await runner.create_task("q")
+    assert (await runner.run_step(task)).output == 1  # and is killed before it reads that
+    other = rig.runner()
+    assert (await other.run_step(task)).output == 1
+    assert (await other.run_step(task)).output == 2
+    assert (await runner.run_step(task)).output == 2  # the first one is alive after all
+    assert (await runner.run_step(task)).output == 3
+    assert (await other.run_step(task)).output == 3
+    assert (await runner.get_task(task)).steps == 3
+
+
+async def test_the_last_output_is_given_again_too(
+    rig: Rig, runner: AgentRunner, held: Held
+) -> None:
+    held.gate.set()
+    task = await runner.create_task("q")
+    while not (await runner.run_step(task)).is_last:
+        pass
+    again = await rig.runner().run_step(task)
+    assert (again.output, again.is_last) == (3, True)
+    with pytest.raises(NoUpcomingStepsError):
+        await runner.run_step(task)
+
+
+async def test_a_caller_that_is_closed_has_acknowledged_what_it_got(
+    rig: Rig, runner: AgentRunner, held: Held
+) -> None:
+    held.gate.set()
+    task = await runner.create_task("q")
+    assert (await runner.run_step(task)).output == 1
+    await runner.close()
+    assert (await rig.runner().run_step(task)).output == 2
+
+
+async def test_a_caller_acknowledges_after_a_rest_and_a_busy_one_by_its_next_request(
+    rig: Rig, runner: AgentRunner, held: Held
+) -> None:
+    held.gate.set()
+    task = await runner.create_task("q")
+    for n in (1, 2):
+        assert (await runner.run_step(task)).output == n
+
+    async def acknowledged() -> bool:
+        found = await event_types(runner.client, task.task_id)
+        return "WORKFLOW_EXECUTION_SIGNALED" in found
+
+    await until(acknowledged)
+    found = await event_types(runner.client, task.task_id)
+    assert found.count("WORKFLOW_EXECUTION_SIGNALED") == 1
+    assert (await rig.runner().run_step(task)).output == 3
+
+
+async def test_a_request_that_was_cancelled_is_asked_again_by_the_same_caller(
+    runner: AgentRunner, held: Held
+) -> None:
+    task = await runner.create_task("q")
+    waiting = asyncio.create_task(runner.run_step(task))
+    await held.inside.wait()
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    held.gate.set()
+    assert [(await runner.run_step(task)).output for _ in range(2)] == [1, 2]
+
+
+async def test_requests_of_one_caller_side_by_side_run_a_step_each(
+    runner: AgentRunner, held: Held
+) -> None:
+    held.gate.set()
+    task = await runner.create_task("q")
+    outputs = await asyncio.gather(*(runner.run_step(task) for _ in range(3)))
+    assert sorted(output.output for output in outputs) == [1, 2, 3]
+
+
+async def test_a_request_with_a_name_of_its_own_runs_the_next_step(
+    rig: Rig, runner: AgentRunner, held: Held
+) -> None:
+    held.gate.set()
+    task = await runner.create_task("q")
+    assert (await runner.run_step(task)).output == 1
+    assert (await rig.runner().run_step(task, request_id="mine")).output == 2
+
+
+async def test_a_step_that_was_undone_is_not_given_again(
+    rig: Rig, runner: AgentRunner, held: Held
+) -> None:
+    held.gate.set()
+    task = await runner.create_task("q")
+    for _ in range(2):
+        await runner.run_step(task)
+    await runner.undo_step(task, by="ann")
+    output = await rig.runner().run_step(task)
+    assert (output.output, output.branch) == (2, 1)
+
+
+async def test_the_same_lines_run_twice_make_one_task(
+    rig: Rig, make_agent: MakeAgent, model: FakeOpenAI
+) -> None:
+    agent = make_agent()
+    await rig.serve(agent)
+    model.reply("one")
+    model.reply("two")
+    model.reply("three")
+    for _ in range(2):
+        runner = rig.runner()
+        task = await runner.create_task("q", task_id=f"{rig.app}-a", exist_ok=True)
+        assert str(await runner.run_task(task)) == "one"
+        chat = await runner.chat("q", task_id=f"{rig.app}-b", exist_ok=True)
+        assert str(chat) == "two"
+        run = await Runner.run(agent, "q", task_id=f"{rig.app}-c", exist_ok=True, runner=runner)
+        assert run.final_output == "three"
+    assert len(model.requests) == 3
+
+
+@pytest.mark.parametrize("way", ["create_task", "chat", "run"])
+async def test_another_input_under_the_same_id_is_an_error_that_shows_both(
+    rig: Rig, make_agent: MakeAgent, way: str
+) -> None:
+    agent = make_agent(worker=Counting(1))
+    await rig.serve(agent)
+    runner, task_id = rig.runner(), f"{rig.app}-a"
+    await runner.create_task("What is 6 * 7?", task_id=task_id)
+    asked: dict[str, Any] = {"task_id": task_id, "exist_ok": True}
+    ways: dict[str, Callable[[], Awaitable[object]]] = {
+        "create_task": lambda: runner.create_task("What is 6 * 8?", **asked),
+        "chat": lambda: runner.chat("What is 6 * 8?", **asked),
+        "run": lambda: Runner.run(agent, "What is 6 * 8?", runner=runner, **asked),
+    }
+    with pytest.raises(TaskExistsError) as caught:
+        await ways[way]()
+    assert "its input is 'What is 6 * 7?', and this one's 'What is 6 * 8?'" in str(caught.value)
+    assert (await runner.get_task(task_id)).steps == 0
+    with pytest.raises(TaskExistsError, match="its session is '', and this one's 'ann'"):
+        await runner.create_task("What is 6 * 7?", task_id=task_id, session="ann", exist_ok=True)
+
+
+async def test_a_task_that_exists_is_refused_without_exist_ok(
+    rig: Rig, make_agent: MakeAgent
+) -> None:
+    await rig.serve(make_agent(worker=Counting(1)))
+    runner = rig.runner()
+    await runner.create_task("q", task_id=f"{rig.app}-a")
+    with pytest.raises(TaskExistsError, match="exists already and was left untouched"):
+        await runner.create_task("q", task_id=f"{rig.app}-a")
