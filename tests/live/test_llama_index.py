@@ -33,6 +33,7 @@ from holdfast.llama_index import (
     Task,
     TaskStep,
     TaskStepOutput,
+    UnclearCallError,
     program,
     tasks,
 )
@@ -429,3 +430,22 @@ def test_a_model_is_called_by_the_names_of_llama_index() -> None:
     assert str(llm.complete("A city?")) == "Rome"
     assert llm.predict(PromptTemplate("A city in {where}?"), where="Norway") == "Oslo"
     assert llm.structured_predict(City, PromptTemplate("Another?")) == City(name="Bonn")
+
+
+def test_a_call_of_unknown_outcome_is_an_error_and_goes_on_once_it_is_decided() -> None:
+    slow = threading.Event()
+
+    def pay(euros: int) -> str:
+        """Pay."""
+        slow.wait()
+        return f"{euros} paid"
+
+    tool = FunctionTool.from_defaults(pay, timeout_seconds=0.1)
+    call = ToolCall(id="", name="pay", arguments='{"euros": 5}')
+    runner = OpenAIAgent.from_tools([tool], llm=answers([call, "done"]))
+    with pytest.raises(UnclearCallError, match="not known whether it took effect") as raised:
+        runner.chat("Pay 5 euros.")
+    slow.set()
+    runner.durable.approve(raised.value.approval, by="ann")
+    output = runner.run_step(raised.value.task_id)
+    assert str(output.output.sources[0]) == "5 paid"
