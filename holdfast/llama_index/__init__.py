@@ -24,6 +24,7 @@ from holdfast.llama_index.llms.prompts import ChatPromptTemplate, PromptTemplate
 from holdfast.llama_index.memory import ChatMemoryBuffer, Memory
 from holdfast.llama_index.planner import Plan, StructuredPlannerAgent, SubTask
 from holdfast.llama_index.streaming import StreamingAgentChatResponse
+from holdfast.llama_index.tasks import UnclearCallError
 from holdfast.llama_index.tools import (
     BaseTool,
     FunctionTool,
@@ -83,4 +84,5 @@ __all__ = [
     "TaskStepOutput",
     "ToolMetadata",
     "ToolOutput",
+    "UnclearCallError",
 ]

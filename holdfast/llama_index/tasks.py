@@ -7,7 +7,6 @@ import json
 from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, cast
 
 from holdfast.agents.agent import Agent
@@ -15,14 +14,16 @@ from holdfast.client.agent_runner.choices import ToolChoice
 from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.client.runner.engines import engines
 from holdfast.errors import (
+    HoldfastError,
     InvalidArgumentError,
+    NoUpcomingStepsError,
     StepFailedError,
     StepNotFoundError,
     TaskExistsError,
     TaskNotFoundError,
     message_of,
 )
-from holdfast.llama_index.llms.messages import image_url
+from holdfast.llama_index.llms.messages import read_image
 from holdfast.llama_index.memory import Memory
 from holdfast.llama_index.program import Program
 from holdfast.llama_index.step_code.state import StateCodec
@@ -30,6 +31,7 @@ from holdfast.llama_index.step_code.worker import StepCode
 from holdfast.llama_index.values import Task
 from holdfast.llama_index.workers.base import BaseAgentWorker, HoldfastWorker
 from holdfast.llama_index.workers.react import MultimodalReActAgentWorker
+from holdfast.task.data.calls import Approval
 from holdfast.values import steps
 from holdfast.values.base import Json
 from holdfast.values.parts.images import Image
@@ -50,6 +52,30 @@ class UnknownTaskError(TaskNotFoundError, KeyError):
 
 class UnknownStepError(StepNotFoundError, ValueError):
     """No such step is completed; a ValueError, as it was in LlamaIndex."""
+
+
+class UnclearCallError(HoldfastError):
+    """A task waits: a tool was cut off, and only a person can say whether it took effect.
+
+    Attributes:
+        task_id: The task.
+        approval: Id of what is to be decided.
+    """
+
+    def __init__(self, task_id: str, asked: Approval) -> None:
+        """Say which call it is, and how to decide."""
+        self.task_id = task_id
+        self.approval = asked.id
+        super().__init__(
+            f"Task {task_id!r} waits: tool {asked.tool!r} was cut off in a call with"
+            f" {asked.arguments}, and it is not known whether it took effect.",
+            remedy=(
+                f"Say `holdfast approve {asked.id}` to run it again, `holdfast respond` with its"
+                " result if it happened, or the same by agent.durable; then start the program"
+                " again. A function that may simply be called twice is FunctionTool.from_defaults("
+                "function, effect='read') or idempotent=True."
+            ),
+        )
 
 
 TYPED: dict[str, type[Exception]] = {
@@ -236,9 +262,24 @@ class Tasks:
             if task_id not in self._found or self._tries[task_id] > 1:
                 raise  # it failed now; a failure of an earlier process is tried again
             output = await self._ask(runner, task_id, input, step, tool_choice)
+        while output.status == "waiting" and not output.waiting_for:
+            self._tries[task_id] += 1  # it was decided, and goes on: this request has its answer
+            output = await self._ask(runner, task_id, None, step, tool_choice)
         if output.status == "done":
             self._given[task_id] += 1
+        else:
+            await self._ensure_clear(task_id)
         return output
+
+    async def _ensure_clear(self, task_id: str) -> None:
+        """Make sure that a task which waits does not wait for a call of unknown outcome.
+
+        Raises:
+            UnclearCallError: It does. LlamaIndex's programs know no output that waits.
+        """
+        for asked in await (await self.connect()).pending_approvals(task_id):
+            if asked.kind == "unknown":
+                raise UnclearCallError(task_id, asked)
 
     async def _ask(
         self,
@@ -253,6 +294,14 @@ class Tasks:
         try:
             return await runner.run_step(
                 task_id, input, step, tool_choice=tool_choice, request_id=name
+            )
+        except NoUpcomingStepsError:
+            if input is None:
+                raise
+            # After the answer, an input is a follow-up question of the same task.
+            await runner.give_feedback(task_id, input, when="queued")
+            return await runner.run_step(
+                task_id, tool_choice=tool_choice, request_id=f"{name}.more"
             )
         except StepFailedError:
             self._tries[task_id] += 1
@@ -269,6 +318,8 @@ class Tasks:
             raise
         if all(output.status == "done" for output in outputs):
             self._given[task_id] += 1
+        else:
+            await self._ensure_clear(task_id)
         return outputs
 
     async def run_task(self, task_id: str) -> steps.AgentResponse:
@@ -278,6 +329,7 @@ class Tasks:
         if found is None or found.status not in CLOSED:
             output = await runner.run_task(task_id)
             if output.status == "waiting":
+                await self._ensure_clear(task_id)
                 said = f"The task waits: {'; '.join(output.waiting_for)}"
                 return steps.AgentResponse(response=said, task_id=task_id, status="waiting")
         return await self.finalize(task_id)
@@ -333,25 +385,3 @@ class Tasks:
     def forget_all(self) -> None:
         """List the tasks made so far no more; their records stay."""
         self._forgotten.update(self._created)
-
-
-def read_image(given: Any) -> Image:
-    """Read an image of a task: ours, a path, a URL, or LlamaIndex's ImageDocument.
-
-    Raises:
-        InvalidArgumentError: It cannot be read.
-    """
-    if isinstance(given, Image):
-        return given
-    if isinstance(given, Path):
-        return Image.from_path(given)
-    if isinstance(given, str):
-        is_url = given.startswith(("http:", "https:", "data:"))
-        return Image.from_url(given) if is_url else Image.from_path(given)
-    for name in ("image_path", "image_url"):
-        if found := getattr(given, name, None):
-            return read_image(str(found))
-    if callable(getattr(given, "resolve_image", None)):
-        return Image.from_url(image_url(given))
-    msg = f"{shown(given)} is no image. Pass an ImageDocument, an Image, a path or a URL."
-    raise InvalidArgumentError(msg)

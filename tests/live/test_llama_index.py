@@ -9,18 +9,31 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from holdfast import ToolCall, tool
 from holdfast.client.runner.engines import Engines
 from holdfast.engine.loop import shared_loop
+from holdfast.errors import StepFailedError
 from holdfast.llama_index import (
+    AgentChatResponse,
     AgentRunner,
+    BaseAgentWorker,
     ChatMessage,
+    FnAgentWorker,
     FunctionTool,
+    HoldfastLLM,
+    MultimodalReActAgentWorker,
     OpenAIAgent,
     OpenAIAgentWorker,
+    ParallelAgentRunner,
+    PromptTemplate,
     ReActAgent,
     ReActAgentWorker,
+    Task,
+    TaskStep,
+    TaskStepOutput,
+    UnclearCallError,
     program,
     tasks,
 )
@@ -311,3 +324,128 @@ def test_a_task_id_with_another_input_is_refused(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(program, "_current", program.Current())
     with pytest.raises(ValueError, match="another input before: 'first'; now it is 'second'"):
         agent("one").create_task("second", task_id="mine")
+
+
+def test_an_input_after_the_answer_is_a_follow_up_question() -> None:
+    runner = agent("one", "two")
+    task = runner.create_task("first")
+    runner.run_step(task.task_id)
+    assert str(runner.run_step(task.task_id, input="and then?")) == "two"
+    runner.finalize_response(task.task_id)
+    assert texts(runner.chat_history)[2:] == ["user: and then?", "assistant: two"]
+
+
+def count(state: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+    """Count up to three, in a state that only Python has."""
+    state["seen"] = (*state.get("seen", ()), state["__task__"].input)
+    state["model"].append(len(state["seen"]))
+    state["__output__"] = f"{len(state['seen'])}"
+    return state, len(state["seen"]) == 3
+
+
+def test_the_state_of_a_function_is_recorded_with_each_step() -> None:
+    runner = FnAgentWorker(count, initial_state={"model": []}).as_agent()
+    task = runner.create_task("count")
+    outputs = [str(runner.run_step(task.task_id)) for _ in range(3)]
+    assert outputs == ["1", "2", "3"]
+    runner.finalize_response(task.task_id)
+    assert texts(runner.chat_history) == ["user: count", "assistant: 3"]
+
+
+def test_a_state_that_cannot_be_recorded_names_its_place() -> None:
+    def keep(state: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+        state["lock"] = threading.Lock()
+        return state, False
+
+    with pytest.raises(StepFailedError, match=r"step_state\['lock'\] holds a lock"):
+        FnAgentWorker(keep).as_agent().chat("keep")
+
+
+def test_an_error_of_step_logic_is_caught_by_its_own_class() -> None:
+    def fail(state: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+        raise KeyError(state["__task__"].input)
+
+    with pytest.raises(KeyError, match="the input"):
+        FnAgentWorker(fail).as_agent().chat("the input")
+
+
+class Fork(BaseAgentWorker):
+    """Two steps side by side, and one that was linked to wait for both."""
+
+    def initialize_step(self, task: Task, **kwargs: Any) -> TaskStep:
+        return TaskStep(task.task_id, "first", task.input)
+
+    def run_step(self, step: TaskStep, task: Task, **kwargs: Any) -> TaskStepOutput:
+        task.extra_state.setdefault("ran", []).append(step.step_id)
+        if step.step_id == "s1":
+            left, right = step.get_next_step("left"), step.get_next_step("right")
+            last = step.get_next_step("last")
+            left.link_step(last)
+            right.link_step(last)
+            return TaskStepOutput("forked", step, [left, right, last])
+        is_last = step.step_id == "last"
+        return TaskStepOutput(AgentChatResponse(step.step_id), step, is_last=is_last)
+
+    def finalize_task(self, task: Task, **kwargs: Any) -> None:
+        task.memory.put(ChatMessage("kept", "assistant"))
+
+
+def test_a_linked_step_waits_for_those_before_it() -> None:
+    runner = ParallelAgentRunner(Fork())
+    task = runner.create_task("go")
+    rounds = [[str(o) for o in runner.run_steps_in_queue(task.task_id)] for _ in range(3)]
+    assert rounds == [["forked"], ["left", "right"], ["last"]]
+    assert str(runner.finalize_response(task.task_id)) == "last"
+    assert texts(runner.chat_history) == ["assistant: kept"]
+
+
+def test_a_parallel_chat_runs_its_rounds_to_the_answer() -> None:
+    assert str(ParallelAgentRunner(Fork()).chat("go")) == "last"
+
+
+def test_a_task_without_images_is_refused_by_a_multimodal_agent() -> None:
+    runner = AgentRunner(MultimodalReActAgentWorker.from_tools([], llm=answers(["Answer: no"])))
+    with pytest.raises(ValueError, match="Image docs not found in task extra state"):
+        runner.chat("What is on it?")
+
+
+def test_messages_before_each_conversation_are_read_by_the_model() -> None:
+    llm = answers(["one"])
+    prefix = [
+        ChatMessage("Be brief.", "system"),
+        ChatMessage("2 + 2?"),
+        ChatMessage("4", "assistant"),
+    ]
+    OpenAIAgent.from_tools([], llm=llm, prefix_messages=prefix).chat("3 + 3?")
+    [request] = llm.requests
+    assert request.instructions == "Be brief."
+    assert [message.text for message in request.messages] == ["2 + 2?", "4", "3 + 3?"]
+
+
+def test_a_model_is_called_by_the_names_of_llama_index() -> None:
+    class City(BaseModel):
+        name: str
+
+    llm = HoldfastLLM(answers(["Rome", "Oslo", '{"name": "Bonn"}']))
+    assert str(llm.complete("A city?")) == "Rome"
+    assert llm.predict(PromptTemplate("A city in {where}?"), where="Norway") == "Oslo"
+    assert llm.structured_predict(City, PromptTemplate("Another?")) == City(name="Bonn")
+
+
+def test_a_call_of_unknown_outcome_is_an_error_and_goes_on_once_it_is_decided() -> None:
+    slow = threading.Event()
+
+    def pay(euros: int) -> str:
+        """Pay."""
+        slow.wait()
+        return f"{euros} paid"
+
+    tool = FunctionTool.from_defaults(pay, timeout_seconds=0.1)
+    call = ToolCall(id="", name="pay", arguments='{"euros": 5}')
+    runner = OpenAIAgent.from_tools([tool], llm=answers([call, "done"]))
+    with pytest.raises(UnclearCallError, match="not known whether it took effect") as raised:
+        runner.chat("Pay 5 euros.")
+    slow.set()
+    runner.durable.approve(raised.value.approval, by="ann")
+    output = runner.run_step(raised.value.task_id)
+    assert str(output.output.sources[0]) == "5 paid"

@@ -10,12 +10,14 @@ import json
 import sys
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, cast
 
 from pydantic import BaseModel, Field
 
 from holdfast.errors import InvalidArgumentError
 from holdfast.values.messages import ImagePart, Message, Part, TextPart, ToolCall
+from holdfast.values.parts.images import Image
 from holdfast.values.text.shown import shown
 
 CORE = "llama_index.core"
@@ -155,3 +157,25 @@ def chat_message(message: Message) -> Any:
     return ChatMessage(
         role=MessageRole(message.role), content=message.text, additional_kwargs=extra
     )
+
+
+def read_image(given: Any) -> Image:
+    """Read an image of a task: ours, a path, a URL, or LlamaIndex's ImageDocument.
+
+    Raises:
+        InvalidArgumentError: It cannot be read.
+    """
+    if isinstance(given, Image):
+        return given
+    if isinstance(given, Path):
+        return Image.from_path(given)
+    if isinstance(given, str):
+        is_url = given.startswith(("http:", "https:", "data:"))
+        return Image.from_url(given) if is_url else Image.from_path(given)
+    for name in ("image_path", "image_url"):
+        if found := getattr(given, name, None):
+            return read_image(str(found))
+    if callable(getattr(given, "resolve_image", None)):
+        return Image.from_url(image_url(given))
+    msg = f"{shown(given)} is no image. Pass an ImageDocument, an Image, a path or a URL."
+    raise InvalidArgumentError(msg)

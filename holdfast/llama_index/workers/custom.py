@@ -138,12 +138,7 @@ class CustomSimpleAgentWorker(BaseModel, BaseAgentWorker):
     def __new__(cls, *_: Any, **__: Any) -> Self:
         """Let a subclass set its private attributes before it calls our constructor."""
         made = super().__new__(cls)
-        private = {
-            name: each.get_default()
-            for name, each in cls.__private_attributes__.items()
-            if not _is_undefined(each.get_default())
-        }
-        object.__setattr__(made, "__pydantic_private__", private)
+        object.__setattr__(made, "__pydantic_private__", {})
         object.__setattr__(made, "__pydantic_extra__", None)
         return made
 
@@ -157,7 +152,10 @@ class CustomSimpleAgentWorker(BaseModel, BaseAgentWorker):
             msg = "Cannot specify both tools and tool_retriever"
             raise ValueError(msg)
         options["llm"] = default_llm(options.get("llm"))
+        private = dict(self.__pydantic_private__ or {})
         super().__init__(tools=tools, **options)
+        known = {**(self.__pydantic_private__ or {}), **private}
+        object.__setattr__(self, "__pydantic_private__", known)
 
     @classmethod
     def from_tools(
@@ -230,7 +228,3 @@ class CustomSimpleAgentWorker(BaseModel, BaseAgentWorker):
         if memory is not None and memory.get_all():
             task.memory.put_messages(memory.get_all())
         self._finalize_task(task.extra_state, **kwargs)
-
-
-def _is_undefined(value: Any) -> bool:
-    return type(value).__name__ == "PydanticUndefinedType"

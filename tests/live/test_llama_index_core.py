@@ -1,0 +1,156 @@
+"""Objects of llama-index-core as they are: tools, retrievers, models, memories."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+from llama_index.core.base.response.schema import Response
+from llama_index.core.llms import ChatMessage, ChatResponse, MockLLM
+from llama_index.core.llms.llm import ToolSelection
+from llama_index.core.memory import ChatMemoryBuffer
+from llama_index.core.objects import ObjectRetriever, SimpleToolNodeMapping
+from llama_index.core.query_engine import CustomQueryEngine
+from llama_index.core.retrievers import BaseRetriever
+from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
+from llama_index.core.tools import FunctionTool, QueryEngineTool
+
+from holdfast import Agent, AgentRunner, KeywordToolRetriever, ToolCall
+from holdfast.agents.tools.decorator import to_tool
+from holdfast.llama_index.memory import memory_of
+from holdfast.models.base import ModelRequest
+from holdfast.models.llama_index import LlamaIndexModel
+from holdfast.testing import ScriptedModel
+from holdfast.values.messages import Message, assistant, user
+
+
+def multiply(a: int, b: int) -> int:
+    """Multiply two whole numbers."""
+    return a * b
+
+
+class Handbook(CustomQueryEngine):
+    """Quotes one sentence."""
+
+    def custom_query(self, query_str: str) -> Response:
+        node = TextNode(id_="refunds", text="Refunds take 14 days.")
+        return Response(f"{query_str} 14 days.", source_nodes=[NodeWithScore(node=node, score=0.5)])
+
+
+async def chat(agent: Agent, message: str) -> Any:
+    async with AgentRunner.local(agent, data_dir=None) as runner:
+        return await runner.chat(message)
+
+
+async def test_an_agent_takes_a_function_tool_and_a_query_engine_tool() -> None:
+    calls = (
+        ToolCall(id="1", name="multiply", arguments='{"a": 6, "b": 7}'),
+        ToolCall(id="2", name="handbook", arguments='{"input": "How long?"}'),
+    )
+    handbook = QueryEngineTool.from_defaults(Handbook(), name="handbook", description="Rules.")
+    tools = [FunctionTool.from_defaults(multiply), handbook]
+    agent = Agent(name="clerk", model=ScriptedModel([calls, "done"]), tools=tools)
+    response = await chat(agent, "How long, and how much?")
+    assert [source.content for source in response.sources] == ["42", "How long? 14 days."]
+    assert [(node.id, node.score) for node in response.source_nodes] == [("refunds", 0.5)]
+
+
+def test_a_query_engine_only_reads_and_a_function_may_do_anything() -> None:
+    handbook = QueryEngineTool.from_defaults(Handbook(), name="handbook", description="Rules.")
+    tools = [to_tool(handbook), to_tool(FunctionTool.from_defaults(multiply))]
+    assert [tool.effect for tool in tools] == ["read", "irreversible"]
+
+
+async def test_the_function_of_an_async_tool_runs_on_the_loop() -> None:
+    async def shout(text: str) -> str:
+        """Shout."""
+        return text.upper()
+
+    call = ToolCall(id="1", name="shout", arguments='{"text": "oh"}')
+    tools = [FunctionTool.from_defaults(async_fn=shout)]
+    response = await chat(Agent(name="a", model=ScriptedModel([call, "done"]), tools=tools), "Say.")
+    assert response.sources[0].content == "OH"
+
+
+class First(BaseRetriever):
+    """Finds the tool whose name is in the query."""
+
+    def __init__(self, nodes: list[Any]) -> None:
+        super().__init__()  # pyright: ignore[reportUnknownMemberType]  LlamaIndex's types
+        self._nodes = nodes
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        asked = query_bundle.query_str
+        found = [node for node in self._nodes if str(node.metadata["name"]) in asked]
+        return [NodeWithScore(node=node) for node in found]
+
+
+async def test_an_object_retriever_chooses_the_tools_of_a_step() -> None:
+    def add(a: int, b: int) -> int:
+        """Add two whole numbers."""
+        return a + b
+
+    tools = [FunctionTool.from_defaults(multiply), FunctionTool.from_defaults(add)]
+    mapping: Any = cast("Any", SimpleToolNodeMapping).from_objects(tools)
+    nodes = [mapping.to_node(tool) for tool in tools]
+    retriever = cast("Any", ObjectRetriever)(First(nodes), mapping)
+    llm = ScriptedModel(["done"])
+    agent = Agent(name="a", model=llm, tool_retriever=retriever)
+    await chat(agent, "Please multiply.")
+    assert [tool.name for tool in llm.requests[0].tools] == ["multiply"]
+
+
+def test_a_tool_retriever_of_holdfast_stays_as_it_is() -> None:
+    retriever = KeywordToolRetriever([multiply])
+    assert Agent(name="a", model="offline", tool_retriever=retriever).tool_retriever is retriever
+
+
+async def test_an_llm_without_functions_answers() -> None:
+    agent = Agent(name="a", model=MockLLM(), instructions="Be brief.")
+    assert "Well?" in str(await chat(agent, "Well?"))
+
+
+async def test_an_llm_that_calls_functions_is_offered_the_tools_and_reads_their_results() -> None:
+    seen: list[Any] = []
+
+    class Calling:
+        metadata = SimpleNamespace(model_name="m", is_function_calling_model=True)
+
+        async def achat(self, *args: Any, **options: Any) -> ChatResponse:
+            raise NotImplementedError
+
+        async def achat_with_tools(self, **options: Any) -> ChatResponse:
+            seen.append(options)
+            return ChatResponse(message=ChatMessage(role="assistant", content="42"))
+
+        def get_tool_calls_from_response(self, response: Any, **_: Any) -> list[ToolSelection]:
+            return [ToolSelection(tool_id="c2", tool_name="multiply", tool_kwargs={"a": 1, "b": 1})]
+
+    model = LlamaIndexModel(Calling())
+    tool = to_tool(multiply)
+    call = ToolCall(id="c1", name="multiply", arguments='{"a": 6, "b": 7}')
+    messages = (
+        user("6 times 7?"),
+        assistant("", calls=(call,)),
+        Message(role="tool", call_id="c1", content="42"),
+    )
+    request = ModelRequest(
+        model="m", instructions="Be brief.", messages=messages, tools=(tool.spec(),)
+    )
+    answer = await model.respond(request)
+    assert answer.message.calls == (
+        ToolCall(id="c2", name="multiply", arguments='{"a": 1, "b": 1}'),
+    )
+    [options] = seen
+    [offered] = options["tools"]
+    assert list(offered.metadata.get_parameters_dict()["properties"]) == ["a", "b"]
+    sent = options["chat_history"]
+    assert [message.role.value for message in sent] == ["system", "user", "assistant", "tool"]
+    assert sent[2].blocks[0].tool_kwargs == {"a": 6, "b": 7}
+    assert sent[3].additional_kwargs["tool_call_id"] == "c1"
+
+
+def test_messages_of_a_memory_are_read() -> None:
+    given = cast("Any", ChatMemoryBuffer).from_defaults([ChatMessage(content="Hi")])
+    _, begins = memory_of(given, cast("Any", None), "name")
+    assert begins == [user("Hi")]
