@@ -10,7 +10,12 @@ import pytest
 
 from holdfast import Agent, AgentRunner, Budget, Task, TaskStep, TaskStepOutput, ToolContext, tool
 from holdfast.agents.tools.context import Effect
-from holdfast.errors import CommandRefusedError, MaxTurnsExceeded, NoUpcomingStepsError
+from holdfast.errors import (
+    CommandRefusedError,
+    MaxTurnsExceeded,
+    NoUpcomingStepsError,
+    TaskClosedError,
+)
 from holdfast.testing import FakeOpenAI
 from holdfast.values.messages import Usage, user
 from holdfast.workers import StepContext
@@ -511,3 +516,38 @@ async def test_a_tool_knows_the_id_of_its_step_also_when_it_is_not_its_number(
     ids = [output.task_step.step_id for output in outputs]
     assert seen == ids[:1]
     assert ids[0] != "s2"  # the second step that ran
+
+
+async def test_an_input_after_the_answer_is_a_follow_up_question_of_the_same_task(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    runner = await make_runner()
+    model.reply("363")
+    model.reply("405")
+    task = await runner.create_task("What is 121 * 3?")
+    assert (await runner.run_step(task)).is_last
+    output = await runner.run_step(task, input="And 42 more?", request_id="further")
+    assert (str(output), output.is_last) == ("405", True)
+    again = await runner.run_step(task, input="And 42 more?", request_id="further")
+    assert again == output
+    assert model.requests[1].last_user == "And 42 more?"
+    assert "363" in model.requests[1].text
+    assert str(await runner.finalize_response(task)) == "405"
+
+
+async def test_a_follow_up_question_can_be_undone_and_dropped(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    runner = await make_runner()
+    model.reply("363")
+    model.reply("405")
+    task = await runner.create_task("What is 121 * 3?")
+    await runner.run_step(task)
+    await runner.run_step(task, input="And 42 more?")
+    await runner.undo_step(task, by="ann")
+    [step] = await runner.get_upcoming_steps(task)
+    assert step.input == "And 42 more?"
+    await runner.drop_step(task, step, by="ann")
+    assert str(await runner.finalize_response(task)) == "363"
+    with pytest.raises(TaskClosedError):
+        await runner.run_step(task, input="And now?")

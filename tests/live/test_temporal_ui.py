@@ -153,6 +153,20 @@ async def test_an_answer_that_was_archived_is_the_result_all_the_same(
     assert (await handle.result())["answer"] == output.output
 
 
+async def test_the_queries_of_a_fork_show_the_steps_that_it_shares(
+    make_runner: MakeRunner,
+) -> None:
+    runner = await make_runner(worker=Counting(3))
+    task = await runner.create_task("q")
+    output = await runner.run_task(task)
+    fork = await runner.fork(task, at="s2", by="ann")
+    assert [step["n"] for step in await query(runner, fork, "completed_steps")] == [1, 2]
+    await runner.run_step(fork)
+    assert [step["n"] for step in await query(runner, fork, "completed_steps")] == [1, 2, 3]
+    whole = await runner.fork(task, at="s3", by="ann")
+    assert (await query(runner, whole, "task"))["answer"] == output.output
+
+
 async def test_abandoned_tasks_are_told_from_finished_ones_in_lists(
     make_runner: MakeRunner,
 ) -> None:

@@ -161,6 +161,8 @@ class Updates:
             return self._deliver(pending)
         if asked.all and not ledger.s.answered:
             ledger.change(automatic=True, undelivered=(), given=())
+        if checks.asks_further(ledger, asked):
+            ledger.ask_further(asked.input or None, asked.images)
         if asked.attaches:
             pending.joins = checks.step_of_others(ledger, caller, core.requests.joined_by(caller))
         if asked.stream:

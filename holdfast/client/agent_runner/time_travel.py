@@ -24,6 +24,7 @@ from holdfast.task.data.state import Carried
 from holdfast.task.data.undo import Newest, UndoRequest
 from holdfast.task.data.wire import INLINE_BYTES
 from holdfast.task.happenings import StepsUndone, noted_of
+from holdfast.task.ledger.archived_steps import answer_of, lines_after
 from holdfast.task.ledger.ledger import DONE_KEPT
 from holdfast.task.ledger.ledger_state import CREATED
 from holdfast.task.ledger.references import output_digest
@@ -255,6 +256,8 @@ class TimeTravel(TaskCreation):
             "notes": notes,
             "done": done,
             "path": tuple(known.items()),
+            "lines": lines_after("", kept, path[-1].n),
+            "answer": answer_of(path[-1]) if begun.answered else None,
         }
         return begun.model_copy(update=changes)
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from holdfast.task.data.records import Entry, StepRecord
-from holdfast.values.base import as_text
+from holdfast.values.base import Json, as_text
 from holdfast.values.messages import shown
 
 LINES_KEPT = 10_000
@@ -57,6 +57,11 @@ def line_of(record: StepRecord) -> StepLine:
     text = " ".join(output[: 4 * TEXT_KEPT].split())
     short = text if len(text) <= TEXT_KEPT else f"{text[: TEXT_KEPT - 1]}…"
     return StepLine(record.n, record.step.step_id, tools, short)
+
+
+def answer_of(record: StepRecord) -> Json:
+    """Return a step's output as the workflow's result has it: a large one is named."""
+    return record.output if record.stored is None else shown(record.stored)
 
 
 def records_here(entries: Iterable[Entry], steps: int) -> dict[int, StepRecord]:

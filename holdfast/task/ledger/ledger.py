@@ -38,6 +38,7 @@ from holdfast.task.ledger.references import (
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import ChainRef, Json, canonical, digest, extend
 from holdfast.values.checks.gate import MOST_CALLS
+from holdfast.values.messages import ImagePart
 from holdfast.values.steps import TaskStep
 
 AT_DIGITS = 16
@@ -364,16 +365,17 @@ class Ledger(OpenSteps):
 
     def follow_up(self) -> None:
         """Queue the first input that waited for the answer."""
+        first, *rest = self.s.followups
+        self.change(followups=tuple(rest))
+        self.ask_further(first)
+
+    def ask_further(self, text: str | None, images: tuple[ImagePart, ...] = ()) -> None:
+        """Queue a new input of the user; the agent that gave the answer goes on with it."""
         serial = self.s.serial + 1
-        step = TaskStep(step_id=f"s{serial}", input=self.s.followups[0], enters=True)
+        step = TaskStep(step_id=f"s{serial}", input=text, images=images, enters=True)
         if self.s.last_step is not None:
             step = step.after(self.s.last_step)
-        self.change(
-            queue=(*self.s.queue, step),
-            followups=self.s.followups[1:],
-            serial=serial,
-            answered=False,
-        )
+        self.change(queue=(*self.s.queue, step), serial=serial, answered=False)
 
     def _number(self, steps: Sequence[TaskStep]) -> tuple[TaskStep, ...]:
         """Give ids to the steps that came without one."""

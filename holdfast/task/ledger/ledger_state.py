@@ -11,12 +11,12 @@ from holdfast.task.data.failures import Failure
 from holdfast.task.data.records import Entry, EventRecord, OpenState, SegmentRef
 from holdfast.task.data.state import Carried, Receipt, RunReply, TaskInput
 from holdfast.task.data.undo import Before, Newest
-from holdfast.task.ledger.archived_steps import lines_after, records_here
+from holdfast.task.ledger.archived_steps import answer_of, lines_after, records_here
 from holdfast.task.ledger.indexes import Asked, KnownIds
 from holdfast.task.ledger.queue import ready_steps
 from holdfast.task.ledger.references import batches_of, turns_of, usage_of
 from holdfast.values.base import ChainRef, Json, extend
-from holdfast.values.messages import Message, Usage, shown
+from holdfast.values.messages import Message, Usage
 from holdfast.values.steps import Task, TaskStatus, TaskStep
 
 CREATED = "created"
@@ -405,8 +405,7 @@ class LedgerState:
         gone, steps = self.entries[: segment.entries], self.s.steps
         newest = records_here(gone, steps).get(steps)
         if newest is not None:
-            answer = shown(newest.stored) if newest.stored is not None else newest.output
-            self.change(answer=answer if newest.last else None)
+            self.change(answer=answer_of(newest) if newest.last else None)
         self.change(lines=lines_after(self.s.lines, gone, steps))
         del self.entries[: segment.entries]
         self.messages.clear()

@@ -12,12 +12,19 @@ from collections.abc import Sequence
 from holdfast.task import approvals
 from holdfast.task.data.calls import Approval, Decided, Outcome
 from holdfast.task.happenings import CallUndone, noted_of
-from holdfast.task.ledger.archived_steps import EFFECT, StepLine, line_of, records_here, unpacked
+from holdfast.task.ledger.archived_steps import (
+    EFFECT,
+    StepLine,
+    answer_of,
+    line_of,
+    records_here,
+    unpacked,
+)
 from holdfast.task.ledger.ledger import Ledger
 from holdfast.task.step_body import StepBody, StepCall, body_of
 from holdfast.task.undo import effect_place
 from holdfast.values.base import Json, as_text, canonical
-from holdfast.values.messages import Blob, Usage, shown
+from holdfast.values.messages import Usage, shown
 from holdfast.values.steps import Task, TaskStatus, TaskStep
 from holdfast.values.text.shown import time_shown
 
@@ -121,12 +128,7 @@ def answer(ledger: Ledger) -> Json:
     if record is None:
         line = next((line for line in _archived(ledger) if line.n == ledger.s.steps), None)
         return ledger.s.answer if ledger.s.answer is not None else line.output if line else None
-    return answer_of(record.output, record.stored)
-
-
-def answer_of(output: Json, stored: Blob | None) -> Json:
-    """Return an output as the workflow's result has it."""
-    return shown(stored) if stored is not None else output
+    return answer_of(record)
 
 
 def cut(text: str, longest: int = TEXT_CHARACTERS) -> str:

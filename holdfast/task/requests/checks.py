@@ -132,12 +132,20 @@ def _refuse_step(ledger: Ledger, step_id: str) -> Failure | None:
 def _refuse_idle(ledger: Ledger, asked: RunRequest) -> Failure | None:
     """Refuse a request that could only wait: nothing is in progress, and nothing is ready."""
     queue = ledger.s.queue
+    if asks_further(ledger, asked):
+        return None
     if not queue:
         ended = refusals.NO_STEPS if ledger.s.answered else refusals.NONE_FOLLOWED
         return refusals.stalled("") if asked.all else ended
     if not ledger.ready() and ledger.s.described is not None:
         return refusals.none_ready(queue)
     return None
+
+
+def asks_further(ledger: Ledger, asked: RunRequest) -> bool:
+    """Whether a request to run a step is a follow-up: it brings an input to an answered task."""
+    is_new = asked.brings_input or bool(asked.images)
+    return is_new and not asked.all and ledger.s.answered and not ledger.s.queue
 
 
 def refuse_finalize(ledger: Ledger) -> Failure | None:
