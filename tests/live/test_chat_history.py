@@ -91,3 +91,22 @@ async def test_a_session_is_replaced_as_a_whole_or_not(runner: AgentRunner) -> N
     assert await texts(runner) == ["new"]
     await memory.replace([])
     assert await texts(runner) == []
+
+
+async def test_a_chat_without_a_session_uses_the_default_one_of_its_runner(
+    make_runner: MakeRunner,
+) -> None:
+    runner = await make_runner(worker=Counting(1), default_session="alice")
+    await runner.chat("one")
+    await runner.stream_chat("two").result()
+    await runner.chat("three", session="bob")
+    asked = [
+        [m.text for m in await runner.session(name).chat_history() if m.role == "user"]
+        for name in ("alice", "bob")
+    ]
+    assert asked == [["one", "two"], ["three"]]
+
+
+async def test_a_default_session_without_a_name_is_refused(make_runner: MakeRunner) -> None:
+    with pytest.raises(InvalidArgumentError, match="default_session"):
+        await make_runner(default_session="")

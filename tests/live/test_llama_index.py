@@ -308,6 +308,7 @@ def test_a_chat_that_waits_for_a_person_says_so_and_goes_on_after_the_decision()
 
 
 def test_a_killed_run_finds_its_tasks_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(program.PROGRAM, "tests")
     monkeypatch.setenv(program.RUN, "one")
     llm = ScriptedModel([calls(a=6, b=7), "42"])
 

@@ -48,6 +48,27 @@ async def test_without_a_queued_step_run_step_says_so(make_runner: MakeRunner) -
         await runner.run_step(task)
 
 
+async def test_a_streamed_step_asks_an_answered_task_its_next_question(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    runner = await make_runner()
+    model.reply("Paris.")
+    model.reply("2 million.")
+    task = await runner.create_task("What is the capital of France?")
+    await runner.run_step(task)
+    stream = runner.stream_step(task, input="How many live there?")
+    assert str(await stream.result()) == "2 million."
+
+
+async def test_run_task_runs_the_next_question_to_its_answer(make_runner: MakeRunner) -> None:
+    runner = await make_runner(worker=Counting(2))
+    task = await runner.create_task("q")
+    assert (await runner.run_task(task)).is_last
+    assert not (await runner.run_step(task, input="and then?")).is_last
+    assert (await runner.run_task(task)).is_last
+    assert (await runner.get_task(task)).steps == 4
+
+
 async def test_an_input_for_a_step_leaves_the_input_of_the_task(make_runner: MakeRunner) -> None:
     runner = await make_runner(worker=Counting(3))
     task = await runner.create_task("q")

@@ -71,6 +71,7 @@ class RunnerBase:
         roll_events: int = 2000,
         default_tool_choice: str = "auto",
         default_extra_state: Mapping[str, Json] | None = None,
+        default_session: str | None = None,
         verbose: bool = False,
     ) -> None:
         """Use an engine to be started, or a client made with `HoldfastPlugin` and its archive.
@@ -87,6 +88,7 @@ class RunnerBase:
             roll_events: History length at which a task continues as new.
             default_tool_choice: Tool choice of first steps when create_task gives none.
             default_extra_state: extra_state of tasks when create_task gives none.
+            default_session: Name of the session of chats that name none; `create_task` ignores it.
             verbose: Whether run_step, run_task and chat print the events of the task.
 
         Raises:
@@ -101,6 +103,7 @@ class RunnerBase:
             heartbeat=heartbeat,
             roll_events=roll_events,
             default_tool_choice=default_tool_choice,
+            default_session=default_session,
             verbose=verbose,
         )
         self.agent = "" if agent == "" else check_name("agent", agent)
@@ -111,6 +114,9 @@ class RunnerBase:
         self._roll_events = roll_events
         self._tool_choice = default_tool_choice
         self._extra_state = default_extra_state
+        self._default_session = (
+            None if default_session is None else check_name("default_session", default_session)
+        )
         self._verbose = verbose
         self._resources = AsyncExitStack()
         self._caller = Caller()

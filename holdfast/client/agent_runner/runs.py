@@ -214,7 +214,8 @@ class TaskRuns(TaskCreation):
 
         Args:
             message: The request.
-            session: Session that remembers the conversation.
+            session: Session that remembers the conversation; the runner's default_session, if it
+                has one and none is given.
             chat_history: Replaces the session's history before the task starts, once all other
                 arguments are checked. Messages, or items of the Responses API.
             tool_choice: Tool choice of the first step.
@@ -236,6 +237,7 @@ class TaskRuns(TaskCreation):
             TaskExistsError: There is a task of this id; the session is as it was.
             StepFailedError: A step failed; the task can be healed and run on by its id.
         """
+        session = self._default_session if session is None else session
         if chat_history is not None and session is None:
             msg = "chat_history replaces the history of a session: name one with session=..."
             raise InvalidArgumentError(msg)
