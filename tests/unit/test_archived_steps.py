@@ -64,6 +64,18 @@ def test_a_line_names_the_tools_in_call_order_and_marks_effects() -> None:
     assert line_of(made) == (1, "s1", ("look", "pay!", "refused"), "rejected")
 
 
+def test_no_part_of_a_secret_is_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DB_PASSWORD", "correcthorsebatterystaplezz9")
+    made = record(1, "The word that you want is correcthorsebatterystaplezz9, and more")
+    assert line_of(made).output == "The word that you want is [redacted], a…"
+
+
+def test_a_line_names_the_first_of_many_tools() -> None:
+    calls = tuple(ToolCall(id=f"{k}", name="look") for k in range(30))
+    outcomes = (Outcome(content="seen", effect="read"),) * 30
+    assert line_of(record(1, calls=calls, outcomes=outcomes)).tools == (*["look"] * 8, "+22")
+
+
 def test_lines_come_back_as_they_were_packed() -> None:
     lines = [StepLine(1, "s1", ("a", "b!"), "ünï ✓"), StepLine(2, "p1:ask", (), "")]
     assert unpacked(pack(lines)) == lines

@@ -177,8 +177,10 @@ class TaskCreation(TaskReading):
             "session": (known, wanted),
             "input": (task.stored or task.input, given.stored or given.input),
             "images": (task.images, given.images),
-            "messages before the input": (head.history, given.head.history),
         }
+        if given.head.session is None or not given.head.session.unread:
+            # else a callback of the run has made them of the session as it was then
+            pairs["messages before the input"] = (head.history, given.head.history)
         for name, (there, now) in pairs.items():
             if there != now:
                 difference = f"its {name} is {shown(there)}, and this one's {shown(now)}"

@@ -10,15 +10,22 @@ import base64
 import json
 import zlib
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import NamedTuple
 
 from holdfast.task.data.records import Entry, StepRecord
 from holdfast.values.base import Json, as_text
 from holdfast.values.messages import shown
+from holdfast.values.text.redact import redact
 
 LINES_KEPT = 10_000
 TEXT_KEPT = 40
 """Characters of a step's output in its line."""
+
+TEXT_READ = 600
+"""Characters of it that are redacted."""
+
+TOOLS_KEPT = 8
 
 EFFECT = "!"
 """Behind the name of a tool whose call may have changed something outside of the task."""
@@ -30,8 +37,8 @@ class StepLine(NamedTuple):
     Attributes:
         n: Ordinal of the step.
         step_id: Its id.
-        tools: Names of the tools that it called, in call order; `!` behind one that is not
-            read-only.
+        tools: Names of the first tools that it called, in call order; `!` behind one that is not
+            read-only; `+22` for 22 more.
         output: The beginning of its output; of its last call's result, when it has none.
     """
 
@@ -54,9 +61,16 @@ def line_of(record: StepRecord) -> StepLine:
     if not output and record.outcomes:
         last = record.outcomes[-1]
         output = shown(last.content if last.at is None else record.adds[last.at].content)
-    text = " ".join(output[: 4 * TEXT_KEPT].split())
-    short = text if len(text) <= TEXT_KEPT else f"{text[: TEXT_KEPT - 1]}…"
-    return StepLine(record.n, record.step.step_id, tools, short)
+    more = (f"+{len(tools) - TOOLS_KEPT}",) if len(tools) > TOOLS_KEPT else ()
+    tools = (*tools[:TOOLS_KEPT], *more)
+    return StepLine(record.n, record.step.step_id, tools, _short(output[:TEXT_READ]))
+
+
+@lru_cache(maxsize=512)
+def _short(text: str) -> str:
+    """Return the beginning of a text on one line; redacted before a cut halves a secret."""
+    line = " ".join(redact(text).split())
+    return line if len(line) <= TEXT_KEPT else f"{line[: TEXT_KEPT - 1]}…"
 
 
 def answer_of(record: StepRecord) -> Json:

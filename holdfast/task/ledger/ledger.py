@@ -375,7 +375,8 @@ class Ledger(OpenSteps):
         step = TaskStep(step_id=f"s{serial}", input=text, images=images, enters=True)
         if self.s.last_step is not None:
             step = step.after(self.s.last_step)
-        self.change(queue=(*self.s.queue, step), serial=serial, answered=False)
+        # whoever asks further has seen the answer
+        self.change(queue=(*self.s.queue, step), serial=serial, answered=False, given=())
 
     def _number(self, steps: Sequence[TaskStep]) -> tuple[TaskStep, ...]:
         """Give ids to the steps that came without one."""

@@ -351,8 +351,12 @@ class LedgerState:
             del seen[next(iter(seen))]
 
     def acknowledge(self, caller: str) -> None:
-        """Forget the outputs that a caller has got, as its next request or signal shows."""
-        left = tuple(each for each in self.s.given if caller not in each[1])
+        """Forget the outputs that a caller has got, as its next request or signal shows.
+
+        The answer is kept: a program that is run again after its end gets it once more.
+        """
+        answer = self.s.steps if self.s.answered else 0
+        left = tuple(each for each in self.s.given if caller not in each[1] or each[0] == answer)
         if left != self.s.given:
             self.change(given=left)
 

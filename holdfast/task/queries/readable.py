@@ -33,6 +33,9 @@ REFUSED_SHOWN = 5
 WHOLE_BYTES = 512 * 1024
 """Size up to which steps are shown whole."""
 
+ANSWER_BYTES = 900 * 1024
+"""Size of an answer: the server takes answers of up to two megabytes."""
+
 
 def completed_steps(ledger: Ledger) -> list[dict[str, Json]]:
     """List the completed steps of the present branch, oldest first."""
@@ -44,17 +47,18 @@ def completed_steps(ledger: Ledger) -> list[dict[str, Json]]:
         whole = _step(body_of(record), ledger)
         size += len(canonical(whole))
         found.append(whole if size <= WHOLE_BYTES else _line(line_of(here[n])))
-    return [*map(_line, lines), *reversed(found)]
+    return _newest([*map(_line, lines), *reversed(found)])
 
 
 def upcoming_steps(ledger: Ledger) -> list[dict[str, Json]]:
     """List the steps in progress, with what they wait for, and then the queued ones."""
     opens = [body_of(current, branch=ledger.s.branch) for current in ledger.s.opens]
     ready = {step.step_id for step in ledger.ready()}
-    return [
+    shown_steps = [
         *(_step(body, ledger) for body in opens),
         *(_queued(step, is_ready=step.step_id in ready) for step in ledger.s.queue),
     ]
+    return _newest(shown_steps[::-1])[::-1]
 
 
 def task(ledger: Ledger, status: TaskStatus, why: str = "") -> dict[str, Json]:
@@ -91,7 +95,7 @@ def task(ledger: Ledger, status: TaskStatus, why: str = "") -> dict[str, Json]:
 
 def approvals_of(ledger: Ledger) -> list[dict[str, Json]]:
     """List the open approvals, and the decided ones of the steps in progress."""
-    return [_approval(each) for each in approvals.shown(ledger)]
+    return _newest([_approval(each) for each in approvals.shown(ledger)])
 
 
 def effects(ledger: Ledger) -> list[dict[str, Json]]:
@@ -118,7 +122,7 @@ def effects(ledger: Ledger) -> list[dict[str, Json]]:
                     shown_call = {"step": body.step.step_id, "tool": call.call.name}
                 undone_now = undone.pop(place, None)
                 found.append(shown_call | (_undo(undone_now) if undone_now else {}))
-    return [*found, *(_undone_call(each) for each in undone.values())]
+    return _newest([*found, *(_undone_call(each) for each in undone.values())])
 
 
 def answer(ledger: Ledger) -> Json:
@@ -149,6 +153,16 @@ def _refused(ledger: Ledger) -> list[Json]:
         }
         for event in refused[-REFUSED_SHOWN:]
     ]
+
+
+def _newest(found: list[dict[str, Json]]) -> list[dict[str, Json]]:
+    """Return the last entries as far as an answer may be large, after the number of the others."""
+    size = 0
+    for k, each in enumerate(reversed(found)):
+        size += len(canonical(each)) + 1
+        if size > ANSWER_BYTES:
+            return [{"not_shown": len(found) - k}, *found[len(found) - k :]]
+    return found
 
 
 def _archived(ledger: Ledger) -> list[StepLine]:
@@ -297,7 +311,7 @@ def _approval(approval: Approval) -> dict[str, Json]:
             tool=approval.tool,
             arguments=_arguments(approval.arguments) if approval.tool else None,
             effect=approval.effect,
-            text=approval.text,
+            text=cut(approval.text),
             expires=time_shown(approval.expires) if approval.expires else "",
             by=approval.by,
             decided=time_shown(approval.at) if approval.at else "",
