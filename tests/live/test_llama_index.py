@@ -453,8 +453,9 @@ def test_a_call_of_unknown_outcome_is_an_error_and_goes_on_once_it_is_decided() 
         runner.chat("Pay 5 euros.")
     slow.set()
     runner.durable.approve(raised.value.approval, by="ann")
-    output = runner.run_step(raised.value.task_id)
-    assert str(output.output.sources[0]) == "5 paid"
+    runner.durable.run_task(raised.value.task_id)
+    paid, _ = runner.durable.get_completed_steps(raised.value.task_id)
+    assert str(paid.sources[0]) == "5 paid"
 
 
 def test_the_formatter_of_react_gives_the_prompt_and_its_context() -> None:
