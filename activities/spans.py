@@ -37,7 +37,7 @@ GuardrailKind = Literal["input", "output", "tool_input", "tool_output"]
 
 
 class Recording:
-    """The span of a block, to say more about it; says nothing while tracing is off."""
+    """The span of a block, for more attributes; does nothing while tracing is off."""
 
     def __init__(self, span: Span | None = None, rules: TraceRules | None = None) -> None:
         """Write to this span."""

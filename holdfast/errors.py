@@ -16,7 +16,7 @@ lost, *ends* with this error, or is *untouched* because the request was refused 
     ├── CommandRefusedError             untouched
     │   ├── UndoRefusedError            untouched
     │   └── UndoFailedError             waits
-    ├── SessionClosedError              waits       somebody ended the session through Temporal
+    ├── SessionClosedError              waits       the session was ended through Temporal
     ├── StepFailedError                 waits
     │   └── StepCodeChangedError
     ├── ComponentError                  waits       a component of a pipeline failed
@@ -264,7 +264,7 @@ class NoWorkerError(EngineError):
     """No worker process serves the task's queue. The task waits and nothing is lost.
 
     Attributes:
-        queue: The Temporal task queue that nobody polls.
+        queue: The Temporal task queue that no worker process polls.
         task_id: The task, when it is known.
         request_id: Id of the request that was made: asking again with it does nothing twice.
         is_sent: Whether the request reached the server, which hands it to the next worker process.

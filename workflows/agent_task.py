@@ -106,7 +106,7 @@ class AgentTask(Opening):
         return self._result()
 
     def _result(self) -> TaskResult:
-        """Return the result, or end the workflow so that lists tell it from a finished task.
+        """Return the result, or end the workflow with another status than a finished task has.
 
         Raises:
             ApplicationError: A verdict ended the task, or it was abandoned.

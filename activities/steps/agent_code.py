@@ -224,8 +224,8 @@ class RegisteredCode(AgentCode):
     async def _off(self, ctx: RunContextWrapper[Any]) -> list[str]:
         """Name the tools and handoffs that the model is not offered in this turn.
 
-        What the agent has lost since the task began stays on offer: the task goes on with what it
-        knows.
+        Tools removed from the agent since the task began stay on offer: the task keeps its
+        snapshot.
         """
         asked = {tool.name: tool.is_enabled for tool in self._live.made_tools}
         asked |= {each.tool_name: each.is_enabled for each in self._live.made_handoffs}

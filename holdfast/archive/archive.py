@@ -31,7 +31,7 @@ __all__ = ["Archive", "record_name"]
 
 _KEY_BYTES = 64
 _MAC_DIGITS = 32
-"""128 bits: nobody finds such a code by trying."""
+"""128 bits: too many to find such a code by trying."""
 
 
 class Archive:
@@ -191,11 +191,11 @@ class Archive:
         return self._id
 
     def mac(self, text: str) -> str:
-        """Return a code of 32 hexadecimal digits that only who can read this archive can make.
+        """Return a keyed code (HMAC) of a text: 32 hexadecimal digits.
 
-        Who knows what a blob is called cannot tell its code, so a reference that holds it was made
-        by a program that had the archive. The key is made at the first call by whichever process
-        comes first; without it, as in an archive that was copied in part, older codes are wrong.
+        A blob's digest is not enough to make its code, so a reference that holds the code was made
+        by a program with access to the archive. The first call of any process makes the key;
+        without it, as in an archive that was copied in part, older codes are wrong.
 
         Raises:
             ArchiveError: The archive cannot be read or written.
@@ -314,5 +314,5 @@ class Archive:
 
 
 def _telling(error: Exception) -> Exception | None:
-    """Return what an error came from, unless a traceback would show credentials with it."""
+    """Return an error as a cause, or None if its text would show credentials in a traceback."""
     return error if redact(str(error)) == str(error) else None

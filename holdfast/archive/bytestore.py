@@ -118,7 +118,7 @@ class LocalStore:
             return None
 
     def write(self, path: str, data: bytes) -> None:
-        """Replace a file: written beside it, then renamed, so that nobody reads half."""
+        """Replace a file: written beside it, then renamed, so that no reader sees half of it."""
         target, temporary = self._temporary(path, data)
         try:
             temporary.replace(target)

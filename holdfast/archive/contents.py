@@ -31,7 +31,7 @@ ReadData = Callable[[Kind, ImageRef], Awaitable[str]]
 
 
 class Store(Protocol):
-    """Where the bytes of images are kept: an archive, or what writes to one with patience."""
+    """Where the bytes of images and files are kept, such as an `Archive`."""
 
     async def aput(self, data: bytes) -> str:
         """Store bytes and return their SHA-256."""
@@ -87,7 +87,7 @@ async def store_images(images: Iterable[Image | ImagePart], store: Store) -> tup
 async def refer(part: ImagePart, store: Store) -> ImagePart:
     """Store what a `data:` URL holds and name it by reference; check a reference that is given.
 
-    Images of the web stay as they are. The media type stays the one that the URL tells, so that a
+    Images of the web stay as they are. The media type stays the one in the URL, so that a
     model is sent what was given; which types it reads is for its provider to say.
 
     Raises:
@@ -110,7 +110,7 @@ async def refer(part: ImagePart, store: Store) -> ImagePart:
 async def checked(part: ImagePart, store: Store) -> ImagePart:
     """Return a part whose reference the archive's programs have made.
 
-    The digest alone must not do: it would give the images of others to whoever knows or guesses it.
+    The digest alone must not do: it would give other users' images to any caller with the digest.
 
     Raises:
         InvalidArgumentError: It has no code, or a wrong one; or it is no reference at all.

@@ -21,7 +21,7 @@ async def commit_turn(client: Client, session_id: str, queue: str, turn: CommitR
     A session that was ended from outside is not begun anew: its memory would be gone unnoticed.
 
     Raises:
-        SessionClosedError: Somebody ended the session with Temporal's own tools.
+        SessionClosedError: The session was ended with Temporal's own tools.
         InvalidArgumentError: A workflow of another kind has the session's id.
     """
     await _find(client, session_id)
@@ -66,10 +66,10 @@ async def _begin(client: Client, session_id: str, queue: str, *turns: CommitRef)
 async def _find(client: Client, session_id: str) -> WorkflowExecutionDescription | None:
     """Describe a session; None when there is none.
 
-    What is no session is refused: it would drop the turn without a word.
+    A workflow of another type is refused: it would drop the turn silently.
 
     Raises:
-        InvalidArgumentError: It is none.
+        InvalidArgumentError: It is not a session.
     """
     try:
         found = await client.get_workflow_handle(session_id).describe(rpc_timeout=RPC_TIMEOUT)

@@ -7,6 +7,7 @@ started again. See docs/llama_index.md.
 
 from holdfast.llama_index.agent_runner import AgentRunner
 from holdfast.llama_index.agents import (
+    CoAAgentPack,
     FunctionCallingAgent,
     OpenAIAgent,
     ParallelAgentRunner,
@@ -36,7 +37,11 @@ from holdfast.llama_index.values import AgentChatResponse, Task, TaskStep, TaskS
 from holdfast.llama_index.workers.base import BaseAgentWorker
 from holdfast.llama_index.workers.custom import CustomSimpleAgentWorker, FnAgentWorker
 from holdfast.llama_index.workers.pipeline import QueryPipelineAgentWorker
-from holdfast.llama_index.workers.react import MultimodalReActAgentWorker, ReActAgentWorker
+from holdfast.llama_index.workers.react import (
+    MultimodalReActAgentWorker,
+    ReActAgentWorker,
+    ReActChatFormatter,
+)
 from holdfast.llama_index.workers.tools import (
     CoAAgentWorker,
     FunctionCallingAgentWorker,
@@ -53,6 +58,7 @@ __all__ = [
     "ChatMessage",
     "ChatPromptTemplate",
     "ChatResponse",
+    "CoAAgentPack",
     "CoAAgentWorker",
     "CompletionResponse",
     "CustomSimpleAgentWorker",
@@ -75,6 +81,7 @@ __all__ = [
     "QueryPipelineAgentWorker",
     "ReActAgent",
     "ReActAgentWorker",
+    "ReActChatFormatter",
     "Settings",
     "StreamingAgentChatResponse",
     "StructuredPlannerAgent",

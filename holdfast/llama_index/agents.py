@@ -10,6 +10,7 @@ from holdfast.llama_index.reads import awaited, id_of, settled
 from holdfast.llama_index.values import Task, TaskStepOutput, output_view
 from holdfast.llama_index.workers.react import ReActAgentWorker
 from holdfast.llama_index.workers.tools import (
+    CoAAgentWorker,
     FunctionCallingAgentWorker,
     OpenAIAgentWorker,
     ToolAgentWorker,
@@ -69,6 +70,26 @@ class ReActAgent(_WorkerAgent):
     """Thought, action and observation as text, for any model."""
 
     worker_class = ReActAgentWorker
+
+
+class CoAAgentPack:
+    """An agent that reasons with placeholders, and one method to run it.
+
+    Attributes:
+        agent: The agent.
+    """
+
+    def __init__(self, tools: Sequence[Any] | None = None, llm: Any = None, **options: Any) -> None:
+        """Make the agent; the options are those of CoAAgentWorker."""
+        self.agent = AgentRunner(CoAAgentWorker.from_tools(tools, llm=llm, **options))
+
+    def get_modules(self) -> dict[str, Any]:
+        """Return the parts by name."""
+        return {"agent": self.agent, "worker": self.agent.agent_worker}
+
+    def run(self, *args: Any, **kwargs: Any) -> Any:
+        """Chat with the agent."""
+        return self.agent.chat(*args, **kwargs)
 
 
 class ParallelAgentRunner(AgentRunner):

@@ -160,17 +160,17 @@ class Delta(NamedTuple):
 
 
 Tell = Callable[[Delta], None]
-"""Is told of each piece of an answer, in order. It returns at once and never raises."""
+"""Called with each piece of an answer, in order. It returns at once and never raises."""
 
 
 @runtime_checkable
 class StreamingModel(Model, Protocol):
-    """A model that can say what it has so far. Without it, an answer comes in one piece."""
+    """A model that can stream its answer. The answer of any other model comes in one piece."""
 
     async def stream(self, request: ModelRequest, tell: Tell) -> ModelAnswer:
-        """Answer one request as `respond` does, and tell the pieces meanwhile.
+        """Answer one request as `respond` does, and pass each piece to `tell` as it comes.
 
-        The answer is the truth: pieces of an attempt that fails are void.
+        Only the returned answer counts: pieces of an attempt that fails are void.
         """
         ...
 
@@ -182,10 +182,10 @@ MOST_TOKENS = 2**53
 def admitted(answer: Any, model: str) -> ModelAnswer:
     """Return an answer that can be kept, sent on and read again; lone surrogates are replaced.
 
-    It is called before anybody remembers the answer, so that one that is refused is asked again.
+    Called before the answer is recorded, so that the call is repeated if the answer is refused.
 
     Raises:
-        ModelUnavailableError: The answer is none, or holds what the history cannot hold.
+        ModelUnavailableError: It is not an answer, or holds data that the history cannot hold.
     """
     if not isinstance(answer, ModelAnswer) or answer.message.role != "assistant":
         raise _malformed(model, f"it is no ModelAnswer of an assistant, but {shown(answer)}")

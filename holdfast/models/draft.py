@@ -1,4 +1,4 @@
-"""An answer as far as it has been told, and a whole answer as if it had been told.
+"""Deltas of an unfinished answer, and a whole answer as deltas.
 
 A place in an answer is a number of units: one for each character, one for each call that begins.
 """
@@ -53,7 +53,7 @@ def units_of(delta: Delta) -> int:
 
 
 class Draft:
-    """Everything that was told of one attempt to get an answer."""
+    """All deltas of one attempt to get an answer."""
 
     def __init__(self, attempt: int) -> None:
         """Begin with nothing."""
@@ -69,7 +69,7 @@ class Draft:
         self.units += units_of(delta)
 
     def frame(self, since: int = 0) -> Frame:
-        """Return what was told from a place on."""
+        """Return the deltas from a place on."""
         first = len(self._deltas)
         while first and self._starts[first - 1] + units_of(self._deltas[first - 1]) > since:
             first -= 1
@@ -98,7 +98,7 @@ def merged(deltas: Iterable[Delta]) -> Iterator[Delta]:
 
 
 def deltas_of(answer: ModelAnswer, *, size: int = 0) -> list[Delta]:
-    """Tell a whole answer.
+    """Return a whole answer as deltas.
 
     Args:
         answer: The answer.
@@ -118,7 +118,7 @@ def _cut(delta: Delta, size: int) -> Iterator[Delta]:
 
 
 def _told(answer: ModelAnswer) -> Iterator[Delta]:
-    """Tell an answer's items in their order."""
+    """Yield an answer's items as deltas, in their order."""
     message = answer.message
     for place, item in enumerate(to_response_items([message])):
         match item.get("type", "message"):
@@ -146,9 +146,10 @@ def _texts(parts: Json, kind: str = "") -> Iterator[Delta]:
 
 
 def goes_on(told: Sequence[Delta], whole: Sequence[Delta]) -> bool:
-    """Tell whether `told` is the beginning of `whole`.
+    """Return whether `told` is the beginning of `whole`.
 
-    Reasoning at the beginning does not count: some providers tell it and do not give it back.
+    Reasoning at the beginning does not count: some providers stream it, but leave it out of the
+    final answer.
     """
     ours, theirs = _flat(told), _flat(whole)
     if not ours:

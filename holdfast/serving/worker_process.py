@@ -213,7 +213,7 @@ async def serve(
         archive: URL of the archive; `HOLDFAST_ARCHIVE` by default.
         data_dir: Serve the embedded server of this directory instead of a cluster; it is started
             when none is running, and its archive is in the directory.
-        ready: Told once the worker polls.
+        ready: Notified once the worker polls.
         connection: Arguments of `connect_client`; Temporal's environment variables by default.
 
     Raises:

@@ -30,7 +30,7 @@ VERDICTS = frozenset(
 
 
 def is_verdict(failure: Failure | None) -> bool:
-    """Whether a failure ends a task; a child task reports it to its parent first."""
+    """Whether a failure ends a task; a child task parks with it, and its parent decides."""
     return failure is not None and failure.type in VERDICTS and not failure.parks
 
 

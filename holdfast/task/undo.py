@@ -286,7 +286,7 @@ def leave_step(ledger: Ledger, target: Undoable) -> None:
 
 
 def _restore(ledger: Ledger, before: Before) -> None:
-    """Restore the state before a step, and drop the approvals of the step."""
+    """Restore the state before a step, and drop all approvals of the task."""
     ledger.change(
         queue=before.queue,
         notes=before.notes,

@@ -178,7 +178,7 @@ class ModelSettings(Settings):
 
     @property
     def reasoning_options(self) -> Data | None:
-        """How the model reasons, whichever field says so."""
+        """How the model reasons, from either of the two fields."""
         if self.reasoning_effort is not None:
             return {"effort": self.reasoning_effort}
         return None if self.reasoning is None else dict(self.reasoning)

@@ -820,7 +820,7 @@ async def test_many_children_are_told_a_few_at_a_time(
     await runner.abandon(task, "enough", by="ann")
     for i in range(5):
         await until_status(runner, f"{task.task_id}~0.1.0.{i}", "abandoned")
-    await runner.client.get_workflow_handle(task.task_id).result()
+    await until_status(runner, task, "abandoned")
     told = ("EXTERNAL_WORKFLOW_EXECUTION_SIGNALED", "SIGNAL_EXTERNAL_WORKFLOW_EXECUTION_FAILED")
     pending, most = 0, 0
     for name in await event_types(runner.client, task.task_id):

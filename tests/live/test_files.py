@@ -198,12 +198,13 @@ async def test_chat_completions_are_not_sent_the_address_of_a_file(
     given = {"type": "file", "file_url": "https://a.b/c.pdf"}
     await rig.serve(Agent(name="agent", model=chat, tools=[tool_that_gives(given)]))
     model.call("fetch")
-    task = await rig.runner().create_task("q")
-    await rig.runner().run_step(task)
+    runner = rig.runner()
+    task = await runner.create_task("q")
+    await runner.run_step(task)
     with pytest.raises(StepFailedError, match="Use the Responses API, or give the file by its"):
-        await rig.runner().run_step(task)
+        await runner.run_step(task)
     await chat.close()
-    await rig.runner().undo_step(task)
+    await runner.undo_step(task)
     with pytest.raises(InvalidArgumentError, match="named by its address"):
         to_chat_messages([Message(role="tool", content=(file_with("", url="https://a.b/c"),))])
 

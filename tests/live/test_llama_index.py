@@ -20,6 +20,7 @@ from holdfast.llama_index import (
     AgentRunner,
     BaseAgentWorker,
     ChatMessage,
+    CoAAgentPack,
     FnAgentWorker,
     FunctionTool,
     HoldfastLLM,
@@ -30,6 +31,7 @@ from holdfast.llama_index import (
     PromptTemplate,
     ReActAgent,
     ReActAgentWorker,
+    ReActChatFormatter,
     Task,
     TaskStep,
     TaskStepOutput,
@@ -40,6 +42,9 @@ from holdfast.llama_index import (
 from holdfast.models.base import Delta, ModelAnswer, ModelRequest, Tell
 from holdfast.testing import ScriptedModel
 from holdfast.testing.scripted import Script
+from holdfast.values.steps import TaskStep as HoldfastStep
+from holdfast.values.steps import TaskStepOutput as HoldfastOutput
+from holdfast.workers import StepContext
 
 
 @pytest.fixture(scope="module")
@@ -303,6 +308,7 @@ def test_a_chat_that_waits_for_a_person_says_so_and_goes_on_after_the_decision()
 
 
 def test_a_killed_run_finds_its_tasks_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(program.PROGRAM, "tests")
     monkeypatch.setenv(program.RUN, "one")
     llm = ScriptedModel([calls(a=6, b=7), "42"])
 
@@ -449,3 +455,38 @@ def test_a_call_of_unknown_outcome_is_an_error_and_goes_on_once_it_is_decided() 
     runner.durable.approve(raised.value.approval, by="ann")
     output = runner.run_step(raised.value.task_id)
     assert str(output.output.sources[0]) == "5 paid"
+
+
+def test_the_formatter_of_react_gives_the_prompt_and_its_context() -> None:
+    llm = answers(["Answer: yes"])
+    made = ReActChatFormatter(system_header="Know: {context}.", context="trams")
+    ReActAgent.from_tools([], llm=llm, react_chat_formatter=made).chat("Well?")
+    assert llm.requests[0].instructions == "Know: trams."
+
+
+def test_a_pack_of_chain_of_abstraction_answers() -> None:
+    llm = answers(["It is [FUNC multiply(2, 3) = y1].", "Six."])
+    assert str(CoAAgentPack(tools=[multiply], llm=llm).run("2 times 3?")) == "Six."
+    assert "It is 6." in llm.requests[1].instructions
+
+
+class Bare:
+    """Step logic of Holdfast that is no AgentWorker."""
+
+    async def run_step(self, step: HoldfastStep, ctx: StepContext) -> HoldfastOutput:
+        return HoldfastOutput(output=f"done: {step.input}", task_step=step, is_last=True)
+
+
+def test_step_logic_of_holdfast_is_run_by_the_old_runner() -> None:
+    assert str(AgentRunner(Bare()).chat("hi")) == "done: hi"
+
+
+def test_something_else_than_a_worker_is_refused() -> None:
+    with pytest.raises(ValueError, match="Pass an AgentWorker, such as"):
+        AgentRunner("openai")
+
+
+def test_dicts_are_messages() -> None:
+    runner = agent("one")
+    runner.chat("second", chat_history=[{"role": "user", "content": "first"}])
+    assert texts(runner.chat_history)[0] == "user: first"

@@ -433,7 +433,7 @@ async def test_a_verbose_runner_prints_only_what_happens_from_then_on_also_after
         await runner.run_step(task)
     assert len(await histories(runner.client, task.task_id)) > 1
     loud = rig.runner(verbose=True)
-    await loud.run_step(task)
+    await loud.run_step(task, request_id="loud")  # a new step: not the one that is given last
     assert capsys.readouterr().out.splitlines() == ["> Running step s13. Step input: none"]
     await runner.run_task(task)
     await runner.finalize_response(task)

@@ -260,7 +260,7 @@ class TaskUpdates:
     async def _raise_parked(self, task_id: str) -> None:
         """Raise the failure with which a task waits that could not continue as new."""
         try:
-            task = await self._reader.query(task_id, "task", Task)
+            task = await self._reader.query(task_id, "task_value", Task)
         except TaskClosedError:  # the next round reads how it ended
             return
         if task.status == "needs_attention":

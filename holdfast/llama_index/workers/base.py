@@ -113,7 +113,7 @@ class HoldfastWorker(BaseAgentWorker):
         """Make the agent of Holdfast, or return the one that was given."""
         if isinstance(self.given, Agent):
             return self.given  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]  an Agent of any context
-        if isinstance(self.given, base.AgentWorker):
+        if isinstance(self.given, base.AgentWorker) or not hasattr(self.given, "initialize_step"):
             return Agent(name=name, model=default_llm(llm), worker=self.given, **self.options)
         return Agent(name=name, model="offline", worker=StepCode(self.given))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from holdfast.llama_index.llms.prompts import PromptTemplate, filled
@@ -17,6 +18,27 @@ from holdfast.workers.react.worker import ReActAgentWorker as ReAct
 
 if TYPE_CHECKING:
     from holdfast.workers.react.parser import ParseFailure
+
+
+@dataclass
+class ReActChatFormatter:
+    """What the model of a ReAct agent is told.
+
+    Attributes:
+        system_header: The prompt; it may have `{tool_desc}`, `{tool_names}` and `{context}`. None
+            for Holdfast's own.
+        context: What the model is told beside it.
+    """
+
+    system_header: str | None = None
+    context: str = ""
+
+    @classmethod
+    def from_defaults(
+        cls, system_header: str | None = None, context: str | None = None, **_: Any
+    ) -> ReActChatFormatter:
+        """Make a formatter."""
+        return cls(system_header, context or "")
 
 
 class ReActAgentWorker(ToolAgentWorker):

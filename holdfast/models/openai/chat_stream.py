@@ -14,7 +14,7 @@ from holdfast.values.checks.json_shapes import as_array, as_object, as_text, is_
 
 @dataclass
 class _Call:
-    """A tool call that is being told; pieces are joined once, at the end."""
+    """A tool call that is being streamed; pieces are joined once, at the end."""
 
     id: str
     name: str
@@ -36,7 +36,7 @@ class CompletionStream:
     """Puts the body of one answer together; only the first choice counts, as in `read_answer`."""
 
     def __init__(self, tell: Tell) -> None:
-        """Tell pieces to this function."""
+        """Pass deltas to this function."""
         self._tell = tell
         self._head: dict[str, Json] = {}
         self._texts: dict[str, list[str]] = {}

@@ -126,7 +126,7 @@ class Connection:
 
         Args:
             create: The client's method, in its form that gives the response while it comes: only
-                so is a body that is not JSON told from an answer, and one without end broken off.
+                so can a body that is not JSON be detected, and an endless one be broken off.
             body: The request.
             settings: Transport settings, and fields that go as they are.
 
@@ -239,7 +239,7 @@ class Connection:
             raise malformed(self.model, reason, request_id=request_id)
 
     def _refuse_error(self, event: dict[str, Json]) -> None:
-        """Raise what an event tells of that is no part of an answer.
+        """Raise the error that an event reports in the middle of a stream.
 
         Raises:
             ModelUnavailableError: Always, if there is such an error.
@@ -266,10 +266,10 @@ class Connection:
 async def _read_error(response: Any) -> None:
     """Read the body of an error, as far as it comes and no further than an error is long.
 
-    The client would read all of it, and would not tell of an error whose body is broken.
+    The client would read all of it, and would not report the status if the body is broken.
 
     Raises:
-        ErrorStatus: The response tells of an error.
+        ErrorStatus: The response is an error.
     """
     if not response.is_error:
         return

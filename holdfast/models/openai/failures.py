@@ -42,7 +42,7 @@ _LONGEST_MESSAGE = 600
 
 
 class ErrorStatus(Exception):  # noqa: N818  it stands for the provider's error
-    """A response that tells of an error, with as much of its body as could be read."""
+    """An error response, with as much of its body as could be read."""
 
     def __init__(self, status: int, headers: Mapping[str, str], body: bytes = b"") -> None:
         """Keep what the response says."""
@@ -52,7 +52,7 @@ class ErrorStatus(Exception):  # noqa: N818  it stands for the provider's error
         self.body = body
 
     def error(self, model: str, secret: str) -> ModelError:
-        """Make our error of it."""
+        """Return the error to raise for this response."""
         try:
             data = as_object(json.loads(self.body))
         except (ValueError, RecursionError):

@@ -52,7 +52,7 @@ _OF_FILES = ("file_data", "file_url", "file_id", "filename")
 def to_response_items(messages: Iterable[Message]) -> list[Item]:
     """Write messages as a Responses input list.
 
-    A tool message that tells of a failure has `status: incomplete`.
+    A tool message with a failure has `status: incomplete`.
 
     Raises:
         InvalidArgumentError: A content is a reference to the archive, or what is given is no list
@@ -130,7 +130,7 @@ class _Turn:
         self.kinds.append(kind_of(item))
 
     def is_ended_by(self, item: Item) -> bool:
-        """Tell whether `item` belongs to the next message.
+        """Return whether `item` belongs to the next message.
 
         Reasoning between two calls does not end a turn: the results of both follow together.
         """
@@ -159,7 +159,7 @@ class _Turn:
     def _kept(self, content: Content, *, keep_ids: bool) -> tuple[Item, ...]:
         """Return what must be kept beside content and calls, in order.
 
-        A message without content is kept too: nothing else would tell it from none.
+        A message without content is kept too: else it could not be distinguished from none.
         """
         refusal = any(kind_of(item) == "message" and has_refusal(item) for item in self.entries)
         usual = (
@@ -184,7 +184,7 @@ def _is_of_assistant(item: Item) -> bool:
 
 
 def _is_plain(item: Item) -> bool:
-    """Tell whether content or call alone give this item back."""
+    """Return whether content or call alone give this item back."""
     if kind_of(item) == "function_call":
         return item.keys() == {"type", "call_id", "name", "arguments"}
     return item == _message_item("assistant", _read_content(item))
@@ -383,7 +383,7 @@ def _without_images(item: Item) -> Item:
 
 
 def _without_empty_logprobs(item: Item) -> Item:
-    """Leave out log probabilities that nobody has asked for: the API gives an empty list then."""
+    """Leave out log probabilities that were not requested: the API gives an empty list then."""
     content: Json = item.get("content")
     if kind_of(item) != "message" or not is_array(content):
         return item

@@ -1,4 +1,4 @@
-"""A streamed answer of the Responses API: what each event tells, and the body at its end."""
+"""A streamed answer of the Responses API: the delta of each event, and the body at its end."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class ResponseStream:
     """Reads the events of one answer.
 
     Attributes:
-        body: The body of the answer, once the last event has told it.
+        body: The body of the answer, once the last event has come.
     """
 
     def __init__(self, tell: Tell) -> None:
-        """Tell pieces to this function."""
+        """Pass deltas to this function."""
         self.body: dict[str, Json] | None = None
         self._tell = tell
         self._items: list[Json] = []
@@ -52,7 +52,7 @@ class ResponseStream:
             self.body = {"output": list[Json](), "status": "failed", "error": failure}
 
     def _end(self, response: dict[str, Json]) -> None:
-        """Keep the body; some servers leave out of it what the events have told."""
+        """Keep the body; some servers leave out the items that the events held."""
         output: Json = response.get("output")
         has_output = is_array(output) and bool(output)
         self.body = response if has_output else {**response, "output": self._items}

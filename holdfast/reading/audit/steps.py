@@ -78,7 +78,7 @@ def _facts_of_open(body: StepBody) -> dict[str, Json]:
 
 
 def _answer_event(happening: ModelAnswered) -> AuditEvent:
-    """Tell of a model call; an answer that a completed step has said is in the transcript."""
+    """Return the event of a model call; the answer of a completed step is in the transcript."""
     answer, part = happening.answer, happening.part
     is_said = part.at is not None and happening.body.is_completed
     return _event(

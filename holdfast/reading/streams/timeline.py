@@ -197,7 +197,7 @@ class _Step:
         return told
 
     def _batch(self, calls: Sequence[StepCall], asked: ModelAnswer | None) -> Iterator[Said]:
-        """Tell calls made in the middle of the step, and their outputs."""
+        """Yield calls made in the middle of the step, and their outputs."""
         if not calls or not calls[0].asked:
             return
         made = tuple(each.call for each in calls)
@@ -212,7 +212,7 @@ class _Step:
             self.mark, self.attempts = max(max(each.asked, each.done) for each in calls), 0
 
     def _end(self) -> Iterator[Said]:
-        """Tell what joins the transcript, then the outputs of the calls that end the step."""
+        """Yield the messages that the step adds, then the outputs of the calls that end it."""
         of = self.of
         last = {each.outcome.at for each in of.calls if each.outcome is not None}
         at = Offset(self.mark, LAST_ATTEMPT)
@@ -240,7 +240,7 @@ class _Step:
             at = at._replace(place=at.place + ITEMS)
 
     def _done(self, calls: Sequence[StepCall]) -> Iterator[Said]:
-        """Tell outputs in call order, each when those before it are done as well."""
+        """Yield outputs in call order, each when those before it are done as well."""
         newest = 0
         for each in calls:
             if not each.done or each.outcome is None or each.message is None:

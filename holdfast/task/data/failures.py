@@ -19,7 +19,7 @@ KIND = "kind"
 """Fact of a verdict: the kind of error handlers of the run that may answer in its place."""
 
 CLOSING = "closing"
-"""Fact of a failure: it delays the end of its task, not a step."""
+"""Fact of a failure to close the task: no step has failed."""
 
 TURN_FOLLOWS = "again"
 """Fact of a verdict: another turn follows when no handler answers."""
@@ -47,8 +47,8 @@ CERTAIN: dict[str, Any] = {"certain": True}
 way."""
 
 AGAIN: dict[str, Any] = {"again": True}
-"""Detail of a failure after which the server would start the activity again, had it been asked to:
-the task does so in its place."""
+"""Detail of a failure that is not retryable for the server, because the workflow schedules the
+activity again itself, if the tool is repeatable."""
 
 
 REMEDY, PARKS = "remedy", "parks"

@@ -139,7 +139,7 @@ _PLACE_BITS = 24
 _ATTEMPT_BITS = 10
 
 LAST_ATTEMPT = (1 << _ATTEMPT_BITS) - 1
-"""Stands behind every attempt to get an answer: what comes of it."""
+"""Sorts after every attempt to get an answer: the attempt number of a step's results."""
 
 MOST_PLACES = (1 << _PLACE_BITS) - 1
 

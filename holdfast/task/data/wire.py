@@ -143,7 +143,7 @@ class ToolInput(Value):
         batch: Number of batches of calls that the step has made before this one.
         step: Id of the step, when it is not "s" and its ordinal.
         agent: Agent that runs the step, when it is not the task's first one.
-        child: For a call of an agent as a tool that is to be ended: the task that it was.
+        child: Id of the child task, when a call of an agent as a tool is to be ended.
         patch: What was made of the state before that task began, a merge patch.
         tried: Attempts that were lost before this activity was scheduled.
     """
@@ -240,7 +240,7 @@ class RunRequest(Value):
 
     @property
     def changes(self) -> bool:
-        """Whether this wants the step to be another one than it was."""
+        """Whether this changes the step's input, images or tool choice."""
         return self.brings_input or bool(self.tool_choice or self.images)
 
     @property

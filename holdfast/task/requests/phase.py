@@ -163,7 +163,7 @@ class Agenda:
 
     @property
     def undo_goes(self) -> bool:
-        """Whether an undo is in progress that waits for nobody."""
+        """Whether an undo is in progress that is neither held nor waiting for a person."""
         undo = self._ledger.s.undo
         if undo is None or undo.mode == "held":
             return False
@@ -171,7 +171,7 @@ class Agenda:
 
     @property
     def steps_go(self) -> bool:
-        """Whether there is something to do for the steps, or for the end, that waits for nobody."""
+        """Whether work for the steps, or for the end, can be done now."""
         s = self._ledger.s
         if s.verdict is not None or self.finalizes:
             return True
@@ -369,7 +369,7 @@ def decide(phase: Phase, *, undo_goes: bool, steps_go: bool, rolls: bool) -> Nex
 
     Args:
         phase: The task's phase.
-        undo_goes: Whether the undo in progress waits for nobody.
+        undo_goes: Whether the undo in progress can go on now.
         steps_go: Whether a step can be begun or taken further.
         rolls: Whether the task is to continue as new.
     """

@@ -132,7 +132,7 @@ class RunRequests:
             free = (p for p in self._waiting if p.asked.attaches and not p.joins)
             found = next((p for p in free if p.id not in owners), None)
         if found is None:
-            return owner  # its update was cut off by a rollover; the client sends it again
+            return owner  # none waits: it was answered, has failed, or the task continued as new
         self._waiting.remove(found)
         found.answer(reply)
         return found.id
