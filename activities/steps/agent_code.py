@@ -14,7 +14,7 @@ from holdfast.activities.data.source import Source, task_id
 from holdfast.activities.failures import users_code
 from holdfast.agents.agent import Agent
 from holdfast.agents.model_input import filtered, without_reasoning_ids
-from holdfast.agents.output_type import typed_output
+from holdfast.agents.output_type import AgentOutputSchema, output_schema, typed_output
 from holdfast.agents.tools.error_texts import ToolErrorFormatterArgs, worded
 from holdfast.agents.tools.hooks import EnabledPredicate, invoke_hook, is_offered
 from holdfast.errors import InvalidArgumentError, ModelBehaviorError, UserError
@@ -273,6 +273,14 @@ class RegisteredCode(AgentCode):
                 "Give the agent the earlier type back, restart the worker process and ask again."
             )
             raise UserError(msg, remedy=remedy) from error
+
+    def structure(self, output_type: Any) -> AgentOutputSchema | None:
+        """Describe a type to the model, as an agent's output type is described.
+
+        Raises:
+            UserError: The type cannot be used.
+        """
+        return output_schema(output_type)
 
     def fitting(self, text: str) -> Json:
         """Read a tool's result as the output type has it; text that does not fit stays text."""

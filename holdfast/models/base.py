@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
+from pydantic import Field
+
 from holdfast.errors import ModelUnavailableError, UserError
 from holdfast.values.base import Json, Value
 from holdfast.values.checks import gate
@@ -79,6 +81,8 @@ class ModelAnswer(Value):
         is_incomplete: Whether the provider gives it up as incomplete, or it ended before it began.
         at: When the call ended by the clock of its worker, seconds since the epoch.
         took: Seconds that the call took.
+        parsed: The validated object, when `ctx.call_model` was given a type. It is not recorded,
+            but made from the recorded text.
     """
 
     message: Message
@@ -90,6 +94,7 @@ class ModelAnswer(Value):
     is_incomplete: bool = False
     at: float = 0.0
     took: float = 0.0
+    parsed: Any = Field(default=None, exclude=True)
 
     @property
     def is_cut_off(self) -> bool:

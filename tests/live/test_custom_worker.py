@@ -9,14 +9,15 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
-from holdfast import AgentRunner, Message, Task, TaskStepOutput, ToolCall
-from holdfast.errors import InvalidArgumentError, StepFailedError
+from holdfast import AgentRunner, Message, Task, TaskStep, TaskStepOutput, ToolCall
+from holdfast.errors import InvalidArgumentError, StalledTaskError, StepFailedError
 from holdfast.testing import FakeOpenAI
 from holdfast.values.messages import assistant, user
 from holdfast.workers import CustomAgentWorker, StepContext
 from tests.support.rig import MakeAgent, MakeRunner, Rig
-from tests.support.workers import said
+from tests.support.workers import Doing, said
 
 State = dict[str, Any]
 Method = Callable[[State, StepContext], Awaitable[Any]]
@@ -348,3 +349,40 @@ async def test_a_reserved_key_in_a_class_or_a_method_is_told_when_the_task_begin
     task = await runner.create_task("q")
     with pytest.raises(StepFailedError, match="The initial state of Wrong has the key 'output'"):
         await runner.run_step(task)
+
+
+class Verdict(BaseModel):
+    """The model's opinion."""
+
+    good: bool
+
+
+async def judge_twice(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+    """Ask for two typed answers: the first one comes from the journal in the second activity."""
+    one = await ctx.call_model([user("one")], output_type=Verdict)
+    two = await ctx.call_model([user("two")], output_type=list[int])
+    assert isinstance(one.parsed, Verdict)
+    return TaskStepOutput(output=[one.parsed.good, two.parsed], task_step=step, is_last=True)
+
+
+async def test_a_model_call_with_a_type_gives_a_validated_object_also_when_replayed(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    runner = await make_runner(worker=Doing(judge_twice))
+    model.reply('{"good": true}')
+    model.reply('{"response": [1, 2]}')
+    task = await runner.create_task("q")
+    assert (await runner.run_step(task)).output == [True, [1, 2]]
+
+
+async def test_an_answer_that_does_not_fit_the_type_says_why_and_is_asked_for_again(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    runner = await make_runner(worker=Doing(judge_twice))
+    model.reply('{"good": "maybe"}')
+    task = await runner.create_task("q")
+    with pytest.raises(StalledTaskError, match=r"(?s)Invalid JSON.*Verdict.*good"):
+        await runner.run_step(task)
+    model.reply('{"good": false}')
+    model.reply('{"response": []}')
+    assert (await runner.run_step(task, restart="step")).output == [False, []]

@@ -21,6 +21,7 @@ from holdfast.workers.context.journal import Interrupt, StepJournal, StepStop, m
 from holdfast.workers.context.model_calls import (
     LAST_CALL,
     own_choice,
+    parsed,
     read,
     request_digest,
     settings_within,
@@ -213,7 +214,7 @@ class StepContext:
         messages: Sequence[Message] | None = None,
         tools: Sequence[ToolSpec] | None = None,
         tool_choice: str | None = None,
-        output_type: OutputSpec | None = None,
+        output_type: Any = None,
         instructions: str | None = None,
     ) -> ModelAnswer:
         """Call the agent's model.
@@ -226,8 +227,9 @@ class StepContext:
             messages: The conversation; None for `ctx.messages`.
             tools: Tools on offer; None for `offered_tools()`.
             tool_choice: "auto", "none", "required" or a tool's name; None for "auto".
-            output_type: Structure of the answer. None for the agent's own output type, or for text
-                if `messages` or `tools` are given.
+            output_type: Structure of the answer: an OutputSpec, or a pydantic model, dataclass or
+                other type, of which `answer.parsed` is then a validated object. None for the
+                agent's own output type, or for text if `messages` or `tools` are given.
             instructions: System prompt; None for the agent's own.
 
         Returns:
@@ -236,10 +238,28 @@ class StepContext:
         Raises:
             InvalidArgumentError: `messages` is not a list of Messages.
             StepCodeChangedError: The journal holds the answer to a different request here.
+            ModelBehaviorError: The answer does not fit the type; StalledTaskError in the step API.
             ModelBehaviorError: The task cannot go on with the answer: it is incomplete, or holds an
                 item that no agent can answer. A StalledTaskError in the step API.
             asyncio.CancelledError: The step is interrupted already.
         """
+        if output_type is None or isinstance(output_type, OutputSpec):
+            return await self._call_model(messages, tools, tool_choice, output_type, instructions)
+        structure = self.code.structure(output_type)
+        spec = None if structure is None else structure.spec()
+        answer = await self._call_model(messages, tools, tool_choice, spec, instructions)
+        if structure is None:
+            return answer
+        return parsed(answer, structure, self.dialect, last=self.finished)
+
+    async def _call_model(
+        self,
+        messages: Sequence[Message] | None,
+        tools: Sequence[ToolSpec] | None,
+        tool_choice: str | None,
+        output_type: OutputSpec | None,
+        instructions: str | None,
+    ) -> ModelAnswer:
         self.stop.go_on()
         if messages is not None:
             messages = check_messages(messages, "ctx.call_model")

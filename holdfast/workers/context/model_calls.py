@@ -15,6 +15,7 @@ from holdfast.values.base import ChainRef, Json, canonical, digest
 from holdfast.values.messages import Message, ToolCall, system
 from holdfast.values.settings import ModelSettings
 from holdfast.values.steps import HistoryRef
+from holdfast.workers.context.offer import Structure
 
 UNANSWERED = frozenset(
     {
@@ -80,6 +81,35 @@ def verdict(answer: ModelAnswer, dialect: Dialect) -> HoldfastError | None:
     if raises:
         return ModelBehaviorError(reason)
     return StalledTaskError(f'{reason} run_step(task, restart="step") asks the model again.')
+
+
+def parsed(
+    answer: ModelAnswer, structure: Structure, dialect: Dialect, *, last: bool
+) -> ModelAnswer:
+    """Return an answer with its validated object; a refusal or a call of tools has none.
+
+    Args:
+        answer: The answer.
+        structure: The structure that the model was asked for.
+        dialect: Which API's rules apply.
+        last: Whether the budget allows no further answer; one that does not fit has no object then.
+
+    Raises:
+        ModelBehaviorError: It does not fit the type, by the rules of the Agents SDK.
+        StalledTaskError: The same in the step API: the step waits to be started anew.
+    """
+    if answer.refusal or answer.message.calls:
+        return answer
+    try:
+        value = structure.load(structure.read(answer.text))
+    except ModelBehaviorError as error:
+        if last:
+            return answer
+        if dialect.unknown_tool == "raise":
+            raise
+        msg = f'{error} run_step(task, restart="step") asks the model again.'
+        raise StalledTaskError(msg) from error
+    return answer.model_copy(update={"parsed": value})
 
 
 def _reason(answer: ModelAnswer, *, raises: bool) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pydantic_core import from_json
 
 from holdfast.errors import ModelBehaviorError, UserError
-from holdfast.models.base import ToolSpec
+from holdfast.models.base import OutputSpec, ToolSpec
 from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.calls import Outcome
 from holdfast.task.data.head import TaskHead
@@ -21,6 +21,22 @@ from holdfast.workers.tool_use import ToolsToFinalOutputResult
 
 if TYPE_CHECKING:
     from holdfast.task.data.agent_snapshot import AgentSnapshot
+
+
+class Structure(Protocol):
+    """The structure of an answer, made from a type."""
+
+    def spec(self) -> OutputSpec:
+        """Describe the structure for a model."""
+        ...
+
+    def read(self, text: str) -> Json:
+        """Validate an answer, and return its JSON data."""
+        ...
+
+    def load(self, data: Json) -> Any:
+        """Make the typed object of JSON data."""
+        ...
 
 
 class AgentCode:
@@ -59,6 +75,14 @@ class AgentCode:
             return from_json(text)
         except ValueError as cause:
             raise ModelBehaviorError(f"Invalid JSON when parsing {text}; {cause}") from cause
+
+    def structure(self, output_type: Any) -> Structure | None:
+        """Describe a type to the model; None for text.
+
+        Raises:
+            UserError: The type cannot be used.
+        """
+        raise UserError(f"output_type={output_type!r} must be an OutputSpec here.")
 
     def fitting(self, text: str) -> Json:
         """Convert a tool's result to the output type; text that does not fit stays text."""
