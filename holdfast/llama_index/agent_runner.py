@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 from holdfast.agents.agent import Agent
-from holdfast.client.agent_runner.choices import ToolChoice
 from holdfast.client.blocking import AgentRunner as Durable
 from holdfast.engine.loop import shared_loop
 from holdfast.errors import InvalidArgumentError
@@ -32,6 +31,7 @@ from holdfast.llama_index.values import (
 from holdfast.llama_index.workers.base import RUNNER, BaseAgentWorker, worker_of
 from holdfast.llama_index.workers.react import ReActAgentWorker
 from holdfast.llama_index.workers.tools import OpenAIAgentWorker
+from holdfast.models.choices import ToolChoice
 from holdfast.models.llama_index import LlamaIndexModel, as_model
 from holdfast.values.steps import UndoReceipt
 
@@ -71,7 +71,7 @@ class AgentRunner(TaskReads):
         callback_manager: Any = None,
         init_task_state_kwargs: Mapping[str, Any] | None = None,
         delete_task_on_finish: bool = False,
-        default_tool_choice: str = "auto",
+        default_tool_choice: ToolChoice = "auto",
         verbose: bool = False,
         **options: Any,
     ) -> None:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.agents.agent import Agent
 from holdfast.agents.tools.decorator import to_tool
-from holdfast.client.agent_runner.choices import ToolChoice
 from holdfast.errors import InvalidArgumentError
 from holdfast.llama_index.agent_runner import AgentRunner
 from holdfast.llama_index.llms.openai import default_llm
@@ -19,6 +18,7 @@ from holdfast.llama_index.reads import awaited, id_of, settled
 from holdfast.llama_index.tasks import Tasks
 from holdfast.llama_index.values import AgentChatResponse, Task, response_view
 from holdfast.llama_index.workers.base import HoldfastWorker
+from holdfast.models.choices import ToolChoice
 from holdfast.values.messages import user
 from holdfast.workers.function import FunctionAgentWorker
 from holdfast.workers.plan_and_solve.plan import (

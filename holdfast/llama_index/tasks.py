@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from typing import Any, cast
 
 from holdfast.agents.agent import Agent
-from holdfast.client.agent_runner.choices import ToolChoice
 from holdfast.client.agent_runner.runner import AgentRunner
 from holdfast.client.runner.engines import engines
 from holdfast.errors import (
@@ -31,6 +30,7 @@ from holdfast.llama_index.step_code.worker import StepCode
 from holdfast.llama_index.values import Task
 from holdfast.llama_index.workers.base import BaseAgentWorker, HoldfastWorker
 from holdfast.llama_index.workers.react import MultimodalReActAgentWorker
+from holdfast.models.choices import ToolChoice
 from holdfast.task.data.calls import Approval
 from holdfast.values import steps
 from holdfast.values.base import Json

@@ -11,12 +11,12 @@ import pytest
 
 from holdfast import TaskStep, TaskStepOutput, ToolCall
 from holdfast.errors import InvalidArgumentError, ModelUnavailableError, StalledTaskError
-from holdfast.models.base import ModelAnswer, ModelRequest
+from holdfast.models.base import ModelAnswer, ModelRequest, ToolSpec
 from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.head import TaskHead
 from holdfast.task.data.records import JournalEntry, OpenStep
 from holdfast.task.data.wire import Advanced
-from holdfast.values.messages import Message, assistant, user
+from holdfast.values.messages import Message, assistant, system, user
 from holdfast.workers import StepContext, driver
 from holdfast.workers.context.model_calls import LAST_CALL
 from holdfast.workers.driver import advance
@@ -476,11 +476,34 @@ def messages(adds: Sequence[Message | str]) -> list[Message]:
 # ---- what a worker gives that cannot be used
 
 
+async def test_dicts_are_messages_and_tool_choices_of_a_model_call() -> None:
+    tools = (ToolSpec(name="look", description="", parameters={}),)
+
+    async def plain(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        await ctx.call_model([system("Be short."), user("hello")], tools, "look")
+        return ends(step)
+
+    async def dicts(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        note = {"role": "system", "content": "Be short."}
+        choice = {"type": "function", "function": {"name": "look"}}
+        await ctx.call_model([note, {"role": "user", "content": "hello"}], tools, choice)
+        return ends(step)
+
+    of_messages, of_dicts = bench(plain), bench(dicts)
+    await of_messages.advance()
+    await of_dicts.advance()
+    assert of_dicts.paid == of_messages.paid
+    assert of_dicts.paid[0].tool_choice == "look"
+
+
 USES: list[tuple[Callable[[Any], Any], str]] = [
     (lambda ctx: ctx.add("hello"), r"ctx.add takes a Message; it got 'hello' \(str\)"),
     (lambda ctx: ctx.call_model("hello"), r"takes a list of Messages; it got 'hello' \(str\)"),
     (lambda ctx: ctx.call_model(user("hello")), r"list of Messages; it got Message\("),
     (lambda ctx: ctx.call_model(["hello"]), r"it got a list with 'hello' \(str\)"),
+    (lambda ctx: ctx.call_model([{"role": "nobody"}]), r"nobody"),
+    (lambda ctx: ctx.call_model({"role": "user"}), r"takes a list of Messages; it got \{"),
+    (lambda ctx: ctx.call_model(tool_choice={"name": "look"}), r"tool_choice is \"auto\", "),
     (lambda ctx: ctx.call_tools(CALL), r"list of ToolCalls; it got ToolCall\("),
     (lambda ctx: ctx.call_tools(["look"]), r"it got a list with 'look' \(str\)"),
 ]

@@ -21,6 +21,7 @@ from holdfast.client.agent_runner.task_client import TaskClient
 from holdfast.engine.cluster import ensure_search_attributes
 from holdfast.engine.connect import connect_client
 from holdfast.errors import InvalidArgumentError
+from holdfast.models.choices import ToolChoice, choice_of
 from holdfast.reading.reader import Reader
 from holdfast.serving.embedded import LocalEngine, running_server
 from holdfast.serving.names import check_archive
@@ -69,7 +70,7 @@ class RunnerBase:
         archive: Archive | None = None,
         heartbeat: Seconds = 20.0,
         roll_events: int = 2000,
-        default_tool_choice: str = "auto",
+        default_tool_choice: ToolChoice = "auto",
         default_extra_state: Mapping[str, Json] | None = None,
         default_session: str | None = None,
         verbose: bool = False,
@@ -86,7 +87,8 @@ class RunnerBase:
             archive: The namespace's archive.
             heartbeat: Seconds without a sign of life after which a worker counts as lost.
             roll_events: History length at which a task continues as new.
-            default_tool_choice: Tool choice of first steps when create_task gives none.
+            default_tool_choice: "auto", "none", "required", a tool's name or dict: tool choice of
+                first steps when create_task gives none.
             default_extra_state: extra_state of tasks when create_task gives none.
             default_session: Name of the session of chats that name none; `create_task` ignores it.
             verbose: Whether run_step, run_task and chat print the events of the task.
@@ -102,7 +104,6 @@ class RunnerBase:
             archive=archive,
             heartbeat=heartbeat,
             roll_events=roll_events,
-            default_tool_choice=default_tool_choice,
             default_session=default_session,
             verbose=verbose,
         )
@@ -112,7 +113,7 @@ class RunnerBase:
         self._engine = engine
         self._heartbeat = heartbeat
         self._roll_events = roll_events
-        self._tool_choice = default_tool_choice
+        self._tool_choice = choice_of(default_tool_choice)
         self._extra_state = default_extra_state
         self._default_session = (
             None if default_session is None else check_name("default_session", default_session)

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import Literal, cast
 
 from holdfast.client.agent_runner.base import Images, new_id
-from holdfast.client.agent_runner.choices import ToolChoice, choice_of
 from holdfast.client.agent_runner.reads import TaskReading
 from holdfast.client.agent_runner.sessions import Session
 from holdfast.errors import InvalidArgumentError, TaskExistsError
+from holdfast.models.choices import ToolChoice, choice_of
 from holdfast.task.data.head import RunRules, TaskHead
 from holdfast.task.data.state import TaskInput
 from holdfast.values import json_patch as merge_patch

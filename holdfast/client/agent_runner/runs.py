@@ -7,10 +7,10 @@ from typing import Literal, cast
 
 from holdfast.archive.segments import read_record
 from holdfast.client.agent_runner.base import Images, TaskLike, id_of, new_id
-from holdfast.client.agent_runner.choices import MessageLike, ToolChoice, choice_of, messages_of
 from holdfast.client.agent_runner.creation import TaskCreation, check_request
 from holdfast.client.agent_runner.sessions import Session
 from holdfast.errors import InvalidArgumentError, TaskClosedError
+from holdfast.models.choices import MessageLike, ToolChoice, choice_of, messages_of
 from holdfast.reading.step_events import EventHandler
 from holdfast.task.data.wire import RunRequest
 from holdfast.values.base import Json

@@ -7,9 +7,9 @@ from contextlib import aclosing
 from typing import Any, Literal
 
 from holdfast.client.agent_runner.base import Images, RunnerBase, TaskLike, id_of, new_id
-from holdfast.client.agent_runner.choices import ToolChoice
 from holdfast.client.agent_runner.runs import TaskRuns
 from holdfast.client.streamed import Open, Streamed
+from holdfast.models.choices import ToolChoice
 from holdfast.reading.reader import Reader
 from holdfast.reading.streams.events import StreamEvent
 from holdfast.reading.streams.reader import StreamReader

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, TypeVar, cast
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
 
 from holdfast.archive.contents import check_whole
 from holdfast.errors import InvalidArgumentError
+from holdfast.models.choices import messages_of
 from holdfast.values.checks import gate
 from holdfast.values.messages import Message, ToolCall
 from holdfast.values.text.shown import shown
-
-T = TypeVar("T")
 
 _MAKE_MESSAGE = "Make a Message with user(text), assistant(text) or system(text)"
 _MAKE_CALL = "Make a ToolCall with ToolCall(id=..., name=..., arguments=...)"
@@ -31,12 +30,15 @@ def check_message(given: Any, where: str) -> None:
 
 
 def check_messages(given: Any, where: str) -> tuple[Message, ...]:
-    """Return messages as a tuple.
+    """Return messages as a tuple; dicts are read as items of the Responses API.
 
     Raises:
-        InvalidArgumentError: It is not a list of Messages that can be stored; the text says why.
+        InvalidArgumentError: It is not a list of messages that can be stored; the text says why.
     """
-    messages = _all_of(Message, given, where, f"{_MAKE_MESSAGE}, and put it into a list")
+    advice = (
+        f'{_MAKE_MESSAGE}, or write {{"role": "user", "content": text}}, and put it into a list'
+    )
+    messages = tuple(messages_of(_all_of((Message, Mapping), given, where, advice)))
     for message in messages:
         check_whole(message)
     return messages
@@ -48,17 +50,17 @@ def check_calls(given: Any, where: str) -> tuple[ToolCall, ...]:
     Raises:
         InvalidArgumentError: It is not a list of ToolCalls; the text says what was given.
     """
-    return _all_of(ToolCall, given, where, f"{_MAKE_CALL}, and put it into a list")
+    return _all_of((ToolCall,), given, where, f"{_MAKE_CALL}, and put it into a list")
 
 
-def _all_of(kind: type[T], given: Any, where: str, advice: str) -> tuple[T, ...]:
+def _all_of(kinds: tuple[type, ...], given: Any, where: str, advice: str) -> tuple[Any, ...]:
     # A single Message or ToolCall is iterable, too: a pydantic model iterates over its fields.
-    is_many = isinstance(given, Iterable) and not isinstance(given, str | bytes | dict | kind)
+    is_many = isinstance(given, Iterable) and not isinstance(given, (str, bytes, Mapping, *kinds))
     items = tuple(cast("Iterable[Any]", given)) if is_many else ()
-    wrong = next((item for item in items if not isinstance(item, kind)), None)
-    if not is_many or wrong is not None:
-        got = f"a list with {_shown(wrong)}" if is_many else _shown(given)
-        msg = f"{where} takes a list of {kind.__name__}s; it got {got}. {advice}."
+    wrong = [item for item in items if not isinstance(item, kinds)][:1]
+    if not is_many or wrong:
+        got = f"a list with {_shown(wrong[0])}" if is_many else _shown(given)
+        msg = f"{where} takes a list of {kinds[0].__name__}s; it got {got}. {advice}."
         raise InvalidArgumentError(msg)
     return items
 

@@ -2,38 +2,35 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
-import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from holdfast.models.base import ModelAnswer, ModelRequest, OutputSpec, ToolSpec
+from holdfast.models.choices import MessageLike, ToolChoice, choice_of
 from holdfast.task.data.agent_snapshot import AgentSnapshot
 from holdfast.task.data.head import Dialect, RunRules, TaskHead
-from holdfast.task.data.records import Handed, JournalEntry, OpenStep
+from holdfast.task.data.records import JournalEntry, OpenStep
 from holdfast.values import json_patch as merge_patch
 from holdfast.values.base import ChainRef, Json, canonical, digest, extend
 from holdfast.values.messages import Message, ToolCall
 from holdfast.values.steps import Task
 from holdfast.workers.context.checks import check_calls, check_message, check_messages
-from holdfast.workers.context.journal import Interrupt, StepJournal, StepStop, memo_json
+from holdfast.workers.context.journal import Interrupt, StepJournal, StepStop
 from holdfast.workers.context.model_calls import (
     LAST_CALL,
     own_choice,
     parsed,
-    read,
     request_digest,
     settings_within,
     usable,
 )
 from holdfast.workers.context.offer import AgentCode, Offer, Retrieve, StepHandoffs
+from holdfast.workers.context.paid_calls import PaidCalls, Respond
 from holdfast.workers.context.tool_results import ToolResult, tool_result
 
 TURN = "turn"
 """Name of the memo with the instructions and tools that the agent's code made for a step."""
-
-Respond = Callable[[ModelRequest], Awaitable[ModelAnswer]]
 
 
 class StepContext:
@@ -122,16 +119,13 @@ class StepContext:
         self.adds: list[Message] = list(opened.notes)
         self._head = head
         self._before = (*history, *transcript)
-        self._respond = respond
+        self._paid = PaidCalls(self.record, self.stop, respond, ensure_ours)
         self._retrieve = retrieve
         self._ask_task = ask_task
         self._view = opened.step.history
         self._at = at or ChainRef(length=len(transcript), digest=extend("", transcript))
         self._limit = limit
         self._tokens = tokens
-        self._ensure_ours = ensure_ours
-        self._idle = asyncio.Event()  # no model call is in flight
-        self._idle.set()
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -211,9 +205,9 @@ class StepContext:
 
     async def call_model(
         self,
-        messages: Sequence[Message] | None = None,
+        messages: Sequence[MessageLike] | None = None,
         tools: Sequence[ToolSpec] | None = None,
-        tool_choice: str | None = None,
+        tool_choice: ToolChoice | None = None,
         output_type: Any = None,
         instructions: str | None = None,
     ) -> ModelAnswer:
@@ -224,9 +218,11 @@ class StepContext:
         step may get the answer in time.
 
         Args:
-            messages: The conversation; None for `ctx.messages`.
+            messages: The conversation, as Messages or as dicts such as `{"role": "user",
+                "content": "hi"}` (items of the Responses API); None for `ctx.messages`.
             tools: Tools on offer; None for `offered_tools()`.
-            tool_choice: "auto", "none", "required" or a tool's name; None for "auto".
+            tool_choice: "auto", "none", "required", a tool's name, or a dict as OpenAI's APIs
+                write one; None for "auto".
             output_type: Structure of the answer: an OutputSpec, or a pydantic model, dataclass or
                 other type, of which `answer.parsed` is then a validated object. None for the
                 agent's own output type, or for text if `messages` or `tools` are given.
@@ -236,18 +232,20 @@ class StepContext:
             The answer, recorded: a later run of this step gets the same one without a call.
 
         Raises:
-            InvalidArgumentError: `messages` is not a list of Messages.
+            InvalidArgumentError: `messages` or `tool_choice` cannot be read.
             StepCodeChangedError: The journal holds the answer to a different request here.
             ModelBehaviorError: The answer does not fit the type; StalledTaskError in the step API.
             ModelBehaviorError: The task cannot go on with the answer: it is incomplete, or holds an
                 item that no agent can answer. A StalledTaskError in the step API.
             asyncio.CancelledError: The step is interrupted already.
         """
+        asked = None if messages is None else check_messages(messages, "ctx.call_model")
+        choice = choice_of(tool_choice)
         if output_type is None or isinstance(output_type, OutputSpec):
-            return await self._call_model(messages, tools, tool_choice, output_type, instructions)
+            return await self._call_model(asked, tools, choice, output_type, instructions)
         structure = self.code.structure(output_type)
         spec = None if structure is None else structure.spec()
-        answer = await self._call_model(messages, tools, tool_choice, spec, instructions)
+        answer = await self._call_model(asked, tools, choice, spec, instructions)
         if structure is None:
             return answer
         return parsed(answer, structure, self.dialect, last=self.finished)
@@ -256,16 +254,14 @@ class StepContext:
         self,
         messages: Sequence[Message] | None,
         tools: Sequence[ToolSpec] | None,
-        tool_choice: str | None,
+        choice: str,
         output_type: OutputSpec | None,
         instructions: str | None,
     ) -> ModelAnswer:
         self.stop.go_on()
-        if messages is not None:
-            messages = check_messages(messages, "ctx.call_model")
-        elif tools is None:
+        if messages is None and tools is None:
             output_type = output_type or self.agent.output
-        offered = await self.offer.given(self, tools, tool_choice or "")
+        offered = await self.offer.given(self, tools, choice)
         finishing = self.limit_reached
         if finishing and LAST_CALL not in self.adds:
             self.add(LAST_CALL)
@@ -277,7 +273,7 @@ class StepContext:
             instructions=self.agent.instructions if instructions is None else instructions,
             messages=asked,
             tools=offered,
-            tool_choice="none" if finishing else (tool_choice or "auto"),
+            tool_choice="none" if finishing else (choice or "auto"),
             settings=settings_within(self.agent, self._head, self._tokens),
             output=output_type,
         )
@@ -302,9 +298,8 @@ class StepContext:
             await self.stop.interrupt(Interrupt(kind="limit"))
         if self.record.has_spent:
             await self.stop.interrupt(Interrupt(kind="more"))
-        return usable(
-            await self._ask(request, key, last=finishing), self.dialect, last=self.finished
-        )
+        answer = await self._paid.answer(request, key, self.dialect, last=finishing)
+        return usable(answer, self.dialect, last=self.finished)
 
     async def memo(
         self, name: str, make: Callable[[], Awaitable[Any] | Any], *, costly: bool = True
@@ -340,35 +335,7 @@ class StepContext:
         self.stop.go_on()
         if costly and self.record.has_spent:
             await self.stop.interrupt(Interrupt(kind="more"))
-        known = self.record.paid_for(key) if costly else None
-        if known is not None and known.memo is not None:
-            value = known.memo.output
-        else:
-            if costly:
-                await self._ensure_task_is_ours()
-            value = await self._make(name, make)
-        entry = JournalEntry(request=key, memo=Handed(output=value), name=name)
-        self.record.add(entry, costly=costly)
-        return copy.deepcopy(value)
-
-    async def _ensure_task_is_ours(self) -> None:
-        """Stop here when another worker process has taken the step over."""
-        if self._ensure_ours is None:
-            return
-        try:
-            await self._ensure_ours()
-        except Exception as error:  # noqa: BLE001  handed to the driver, which raises it
-            await self.stop.fail(error)
-
-    async def _make(self, name: str, make: Callable[[], Awaitable[Any] | Any]) -> Json:
-        self._idle.clear()
-        try:
-            made = make()
-            if inspect.isawaitable(made):
-                made = await made
-        finally:
-            self._idle.set()
-        return memo_json(name, made)
+        return await self._paid.memo(name, key, make, costly=costly)
 
     async def call_tools(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
         """Run tools in the middle of the step.
@@ -403,29 +370,4 @@ class StepContext:
 
     async def settled(self) -> None:
         """Wait for the model call or memo in flight: stopping it would lose a paid answer."""
-        while not self._idle.is_set():
-            await self._idle.wait()
-
-    async def _ask(self, request: ModelRequest, key: str, *, last: bool) -> ModelAnswer:
-        """Make the one model call of this activity.
-
-        A call that the AgentWorker cancels, as by a timeout of its own, has no answer and does not
-        count: another call may be made in this activity.
-        """
-        self._idle.clear()
-        try:
-            answer = read(await self._answer(request, key), self.dialect)
-            entry = JournalEntry(request=key, answer=answer, last=last)
-            self.record.add(entry, costly=True)
-            return answer
-        except Exception as error:  # noqa: BLE001  handed to the driver, which raises it
-            self._idle.set()  # before `fail`, which never returns: the driver waits for idle first
-            await self.stop.fail(error)
-        finally:
-            self._idle.set()
-
-    async def _answer(self, request: ModelRequest, key: str) -> ModelAnswer:
-        known = self.record.paid_for(key)
-        if known is not None and known.answer is not None:
-            return known.answer
-        return await self._respond(request)
+        await self._paid.settled()
