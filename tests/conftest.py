@@ -39,7 +39,7 @@ be_patient()
 # For servers, also those that other processes of a test start. Each has little to do, and on a
 # machine that is busy with tests more threads and frequent garbage collections only cost time.
 os.environ.setdefault("GOMAXPROCS", "1")
-os.environ.setdefault("GOGC", "200")
+os.environ.setdefault("GOGC", "400")
 
 LONGEST = ("tests/soak/", "tests/crash/", "tests/packaging/test_extras.py")
 """Tests that wait for processes most of the time."""

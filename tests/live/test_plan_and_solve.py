@@ -7,16 +7,21 @@ import json
 
 import pytest
 
-from holdfast import AgentRunner, Budget, Task, TaskStepOutput, tool
+from holdfast import AgentRunner, Budget, Task, TaskStep, TaskStepOutput, ToolCall, tool
 from holdfast.agents.tools.context import Effect
 from holdfast.errors import StepFailedError
 from holdfast.testing import FakeOpenAI
 from holdfast.testing.fake_api.replies import reply
-from holdfast.workers import PlanAndSolveAgentWorker
+from holdfast.values.messages import assistant, user
+from holdfast.workers import (
+    PlanAndSolveAgentWorker,
+    ReActAgentWorker,
+    StepContext,
+)
 from holdfast.workers.plan_and_solve.steps import PLANS_KEY
 from tests.support.people import World, ask
 from tests.support.rig import MakeAgent, MakeRunner, Rig, until_status
-from tests.support.workers import said
+from tests.support.workers import Doing, said
 
 PLANNING = "plan how to"
 REFINING = "Remaining sub-tasks"
@@ -343,3 +348,103 @@ async def test_the_structure_is_asked_for_on_the_wire(
     assert planning.body["text"]["format"]["name"] == "plan"
     assert planning.body["text"]["format"]["strict"] is True
     assert "json_schema" not in solving.text
+
+
+# ---- sub-tasks done by another AgentWorker
+
+
+async def test_sub_tasks_are_done_by_the_steps_of_another_worker(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    @tool(effect="read")
+    def look(what: str) -> str:
+        """Look."""
+        return f"found {what}"
+
+    worker = PlanAndSolveAgentWorker(refine=False, worker=ReActAgentWorker())
+    runner = await make_runner(look, worker=worker)
+    model.reply(written(a="", b="a"), match=PLANNING)
+    model.reply('Thought: I look.\nAction: look\nAction Input: {"what": "x"}', match=part("a"))
+    model.reply("Thought: I can answer.\nAnswer: res a", match="found x")
+    model.reply("Thought: I can answer.\nAnswer: res b", match=part("b"))
+    task = await runner.create_task("the request")
+    assert str(await runner.run_task(task)) == "res b"
+    assert await steps_of(runner, task) == ["s1", "p1:a", "p1:b"]
+    observed = model.requests[2]
+    assert observed.holds("Observation: found x")
+    assert observed.holds("Thought: I look.")
+    assert model.requests[3].holds("res a")
+    assert not model.requests[3].holds("found x")
+    assert said(await runner.transcript(task)) == [("user", "the request"), ("assistant", "res b")]
+    assert await runner.verify(task) == []
+
+
+async def test_a_worker_of_sub_tasks_may_have_a_graph_of_steps_and_calls_at_their_ends(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    calls: list[str] = []
+
+    @tool(effect="read")
+    def look(what: str) -> str:
+        """Look."""
+        calls.append(what)
+        return f"found {what}"
+
+    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        if step.step_state.get("half"):
+            answer = await ctx.call_model([*ctx.messages, user("your half?")], tools=())
+            return TaskStepOutput(output=answer.text, task_step=step)
+        if ctx.inputs:
+            return TaskStepOutput(
+                output=" ".join(map(str, ctx.inputs.values())), task_step=step, is_last=True
+            )
+        halves = [TaskStep(step_id=id, step_state={"half": id}) for id in ("left", "right")]
+        end = TaskStep(step_id="end", prev_steps=("left", "right"))
+        call = ToolCall(id="c1", name="look", arguments='{"what": "y"}')
+        ctx.add(assistant("I look.", calls=(call,)))
+        return TaskStepOutput(output="", task_step=step, next_steps=(end, *halves), calls=(call,))
+
+    worker = PlanAndSolveAgentWorker(refine=False, worker=Doing(body))
+    runner = await make_runner(look, worker=worker)
+    model.reply(written(a=""), match=PLANNING)
+    model.reply("one", match="found y")
+    model.reply("two", match="found y")
+    task = await runner.create_task("the request")
+    assert str(await runner.run_task(task)) == "one two"
+    assert calls == ["y"]
+
+
+@pytest.mark.parametrize("budget", [Budget(max_turns=1, on_exceeded="finish"), None])
+async def test_a_worker_of_sub_tasks_ends_with_its_turns_or_the_budget(
+    budget: Budget | None, make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        answer = await ctx.call_model([*ctx.messages, user("and on")], tools=())
+        ctx.add(answer.message)
+        return TaskStepOutput(
+            output=answer.text, task_step=step, next_steps=(step.get_next_step(),)
+        )
+
+    worker = PlanAndSolveAgentWorker(refine=False, worker=Doing(body), max_turns=2)
+    runner = await make_runner(worker=worker)
+    model.reply(written(a=""), match=PLANNING)
+    model.reply("one")
+    if budget is None:
+        model.reply("two")
+        model.reply("all", match="used up its turns")
+    task = await runner.create_task("the request", budget=budget)
+    assert str(await runner.run_task(task)) == ("all" if budget is None else "one")
+
+
+async def test_a_worker_of_sub_tasks_that_ends_without_an_answer_is_refused(
+    make_runner: MakeRunner, model: FakeOpenAI
+) -> None:
+    async def body(step: TaskStep, ctx: StepContext) -> TaskStepOutput:
+        waits = TaskStep(step_id="later", prev_steps=("never",))
+        return TaskStepOutput(output="", task_step=step, next_steps=(waits,))
+
+    runner = await make_runner(worker=PlanAndSolveAgentWorker(refine=False, worker=Doing(body)))
+    model.reply(written(a=""), match=PLANNING)
+    task = await runner.create_task("the request")
+    with pytest.raises(StepFailedError, match="left steps that nothing makes ready: 'later'"):
+        await runner.run_task(task)

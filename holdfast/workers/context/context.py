@@ -147,6 +147,22 @@ class StepContext:
         """Whether a handoff replaced the conversation before this step."""
         return self._view is not None
 
+    def aside(self, conversation: Sequence[Message]) -> StepContext:
+        """Return a context for reasoning beside the transcript, within this step.
+
+        It has this step's model, tools, journal, state and budget, and a conversation of its own:
+        what is added to it does not join the transcript.
+
+        Args:
+            conversation: The messages that it begins with, oldest first.
+        """
+        beside = copy.copy(self)  # all but the conversation is shared, the journal above all
+        beside.adds = []
+        beside.notes = ()
+        beside._before = tuple(conversation)  # noqa: SLF001  of its own class
+        beside._at = ChainRef(length=len(conversation), digest=extend("", conversation))  # noqa: SLF001  of its own class
+        return beside
+
     async def prepare(self) -> None:
         """Call the agent's code for instructions and tools, once per step, and record the result.
 

@@ -13,7 +13,7 @@ from holdfast.errors import InvalidArgumentError
 from holdfast.values.base import Json
 from holdfast.values.messages import Message, assistant, system
 from holdfast.values.steps import Task, TaskStep, TaskStepOutput
-from holdfast.workers.base import AgentWorker
+from holdfast.workers.base import AgentWorker, RunsSteps, as_worker
 from holdfast.workers.limits import at_least
 from holdfast.workers.plan_and_solve import prompts
 from holdfast.workers.plan_and_solve.plan import (
@@ -26,6 +26,7 @@ from holdfast.workers.plan_and_solve.plan import (
     terminal,
 )
 from holdfast.workers.plan_and_solve.steps import Progress, current, following, record, results
+from holdfast.workers.plan_and_solve.sub_task import SubTaskRun
 
 if TYPE_CHECKING:
     from holdfast.models.base import ModelAnswer
@@ -36,7 +37,8 @@ class PlanAndSolveAgentWorker(AgentWorker):
     """Plan, do the sub-tasks side by side where the plan allows it, refine, answer.
 
     The first step makes the plan. Each sub-task is a linked step ("p1:<name>") that can be seen,
-    edited and undone; it runs a function-calling loop on messages of its own and returns a text.
+    edited and undone; it runs a function-calling loop, or another worker's steps, on messages of
+    its own and returns a text.
     With `refine`, a step after each wave of sub-tasks may change the rest of the plan; without it,
     all sub-tasks are queued at once and start when their inputs are there. A tool choice applies to
     the first model call of each sub-task without dependencies. Input and feedback given meanwhile
@@ -51,7 +53,10 @@ class PlanAndSolveAgentWorker(AgentWorker):
         refine: Whether to revise the rest of the plan after each wave.
         synthesize: Whether a last model call writes the answer even if there is only one last
             result.
-        max_turns: Most model calls of one sub-task; the last of them is made without tools.
+        max_turns: Most model calls of one sub-task, the last of them without tools; with `worker`,
+            its most steps, after which one model call without tools gives the result.
+        worker: The step logic of sub-tasks, such as ReActAgentWorker(); None for function calling.
+            Its steps are run one after the other within the step of the sub-task.
         structured: Whether to ask the provider to enforce the plan's structure. Say False for a
             server that refuses such requests; plans are read out of text as well.
         plan_prompt: Prompt for planning; the list of tools and the form of a plan are added to it.
@@ -59,6 +64,7 @@ class PlanAndSolveAgentWorker(AgentWorker):
 
     Raises:
         InvalidArgumentError: `max_turns` is below 1, or not a whole number.
+        UserError: `worker` cannot do steps.
     """
 
     max_parallel: ClassVar[int] = 8
@@ -70,6 +76,7 @@ class PlanAndSolveAgentWorker(AgentWorker):
         synthesize: bool = False,
         max_turns: int = 10,
         structured: bool = True,
+        worker: RunsSteps | None = None,
         plan_prompt: str = prompts.PLAN_PROMPT,
         refine_prompt: str = prompts.REFINE_PROMPT,
     ) -> None:
@@ -79,6 +86,7 @@ class PlanAndSolveAgentWorker(AgentWorker):
         self.max_turns = at_least(1, "max_turns", max_turns)
         self.plan_prompt = plan_prompt
         self.refine_prompt = refine_prompt
+        self.worker = None if worker is None else as_worker(worker)
         self._output = PLAN_OUTPUT if structured else None
 
     async def run_step(self, step: TaskStep, ctx: StepContext) -> TaskStepOutput:
@@ -156,7 +164,11 @@ class PlanAndSolveAgentWorker(AgentWorker):
         prompt = prompts.solving(ctx.messages[progress.request], progress.sub_task, outputs)
         own = [prompt, *_said_since(ctx, progress.request), *_steering(step)]
         choice = progress.tool_choice if ctx.tool_choice == "auto" else ctx.tool_choice
-        text, is_last = await self._work(ctx, own, choice)
+        if self.worker is None:
+            text, is_last = await self._work(ctx, own, choice)
+        else:
+            run = SubTaskRun(self.worker, ctx, own[1:], max_steps=self.max_turns)
+            text, is_last = await run.result(prompt, choice)
         if is_last or progress.answers:
             ctx.add(assistant(text))
         return TaskStepOutput(output=text, task_step=step, is_last=is_last or progress.answers)
