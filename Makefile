@@ -78,6 +78,7 @@ fuzz-verbs: $(STAMP) ## Call public verbs with arguments that do not fit (CALLS=
 
 bench: $(STAMP) ## Run the benchmarks
 	$(BIN)/python -m benchmarks.run
+	$(BIN)/python -m benchmarks.real_client
 	$(BIN)/python -m benchmarks.custom
 	$(BIN)/python -m benchmarks.parallel
 	$(BIN)/python -m benchmarks.streaming
