@@ -33,7 +33,7 @@ def answer(body: bytes) -> bytes:
             "status": "completed",
         }
     else:
-        text = {"type": "output_text", "text": blob(MODEL_BYTES, 999), "annotations": []}
+        text = {"type": "output_text", "text": blob(MODEL_BYTES, 999), "annotations": list[str]()}
         said = {
             "type": "message",
             "id": "msg_1",
